@@ -16,8 +16,6 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=yardmaster.dev, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("ActiveRun"):
-		return &apiv1alpha1.ActiveRunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ActiveWorkflow"):
 		return &apiv1alpha1.ActiveWorkflowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AgenticSession"):
@@ -86,8 +84,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ObservedStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Parameter"):
 		return &apiv1alpha1.ParameterApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("PendingRun"):
-		return &apiv1alpha1.PendingRunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodMonitor"):
 		return &apiv1alpha1.PodMonitorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
@@ -160,6 +156,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScheduleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduledMessage"):
 		return &apiv1alpha1.ScheduledMessageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScheduledRun"):
+		return &apiv1alpha1.ScheduledRunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleHistory"):
 		return &apiv1alpha1.ScheduleHistoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleSpec"):

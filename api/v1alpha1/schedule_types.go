@@ -15,13 +15,16 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sched,categories=all;yardmaster
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
-// +kubebuilder:printcolumn:name="Timezone",type=string,JSONPath=`.spec.timeZone`
 // +kubebuilder:printcolumn:name="Suspend",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`
 // +kubebuilder:printcolumn:name="Last Schedule",type=date,JSONPath=`.status.lastScheduleTime`
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduleTime`
-// +kubebuilder:printcolumn:name="Missed",type=integer,JSONPath=`.status.missed`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Last Run Succeeded",type=string,JSONPath=`.status.conditions[?(@.type=="LastRunSucceeded")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Timezone",type=string,priority=1,JSONPath=`.spec.timeZone`
+// +kubebuilder:printcolumn:name="Missed",type=integer,priority=1,JSONPath=`.status.missed`
 // +kubebuilder:printcolumn:name="Last Success",type=date,priority=1,JSONPath=`.status.lastSuccessfulTime`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41",message="metadata.name has at most 41 characters: each run appends its time"
 type Schedule struct {
@@ -278,9 +281,10 @@ type ScheduleStatus struct {
 	// +optional
 	LastSuccessfulTime *metav1.Time `json:"lastSuccessfulTime,omitempty"`
 
-	// pending is the time whose run is being created.
+	// pending is the run that is being created, or the message that is being sent.
 	// +optional
-	Pending *PendingRun `json:"pending,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="has(self.scheduledTime)",message="scheduledTime is required",fieldPath=".scheduledTime"
+	Pending *ScheduledRun `json:"pending,omitempty"`
 
 	// active is the number of runs that have not finished.
 	// +optional
@@ -292,7 +296,7 @@ type ScheduleStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=50
-	ActiveRuns []ActiveRun `json:"activeRuns,omitempty"`
+	ActiveRuns []ScheduledRun `json:"activeRuns,omitempty"`
 
 	// runs is the number of times that were started.
 	// +optional
@@ -319,27 +323,19 @@ type ScheduleTimetable struct {
 	Since metav1.Time `json:"since"`
 }
 
-// PendingRun is a run that is being created.
-type PendingRun struct {
-	// scheduledTime of the run.
-	ScheduledTime metav1.Time `json:"scheduledTime"`
+// ScheduledRun is a run that is being created or has not finished, or a message that is being sent.
+type ScheduledRun struct {
 	// name of the run, or ID of the message.
 	Name string `json:"name"`
-	// since is when a message was first sent. Absent while it is known not to be in its queue.
-	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
-}
-
-// ActiveRun is a run that has not finished.
-type ActiveRun struct {
-	// name of the run.
-	Name string `json:"name"`
-	// uid of the run.
+	// uid of the run. Absent while it is being created.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// scheduledTime of the run; absent if it was triggered.
+	// scheduledTime of the run. Absent if it was triggered.
 	// +optional
 	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
+	// since is when the message was first sent. Absent while it is known not to be in its queue.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // MissedTime is a time that was missed.

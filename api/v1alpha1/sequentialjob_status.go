@@ -78,9 +78,6 @@ type SequenceArchiveStatus struct {
 	// location of the logs: a directory in the claim, or a URL that begins with s3://.
 	// +optional
 	Location string `json:"location,omitempty"`
-	// jobName is the name of the Job that copies them.
-	// +optional
-	JobName string `json:"jobName,omitempty"`
 	// startTime is when the operator decided to create the Job.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
@@ -144,13 +141,6 @@ type Progress struct {
 	// failureReason is why the run failed, in CamelCase.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
-	// display is "<steps that succeeded>/<steps>" of spec.containers. Steps that were skipped because of
-	// step.when are not counted.
-	// +optional
-	Display string `json:"display,omitempty"`
-	// finally is the same for the steps of spec.finally, empty without any.
-	// +optional
-	Finally string `json:"finally,omitempty"`
 }
 
 // StepStatus is the observed state of one step in the current run.
@@ -195,9 +185,6 @@ type StepStatus struct {
 	// lastExitCode is the exit code of the container in the last of these Pods.
 	// +optional
 	LastExitCode *int32 `json:"lastExitCode,omitempty"`
-	// generation of the spec that the step was started with.
-	// +optional
-	Generation int64 `json:"generation,omitempty"`
 	// specHash is a hash of the step in the spec that it was started with.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`

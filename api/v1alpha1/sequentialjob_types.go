@@ -24,10 +24,11 @@ const SequentialJobFinalizer = Prefix + "terminate-step"
 // +kubebuilder:resource:shortName=sj;seqjob,categories=all;yardmaster
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
-// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress.display`
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.progress.currentStep`
+// +kubebuilder:printcolumn:name="Succeeded",type=integer,JSONPath=`.status.state.succeeded`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Run",type=integer,priority=1,JSONPath=`.status.run`
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
 type SequentialJob struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -27,7 +27,7 @@ func failedSequence(name string) *v1alpha1.SequentialJob {
 	sj.CreationTimestamp = metav1.NewTime(testTime.Add(-time.Hour))
 	started, finished := metav1.NewTime(testTime.Add(-2*time.Minute)), metav1.NewTime(testTime.Add(-time.Minute))
 	sj.Status = v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, Run: 1, StartTime: &started, CompletionTime: &finished, Progress: v1alpha1.Progress{Display: "1/2"},
+		Phase: v1alpha1.PhaseFailed, Run: 1, StartTime: &started, CompletionTime: &finished,
 		Steps: []v1alpha1.StepStatus{
 			{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1}, {Name: "load", Phase: v1alpha1.StepFailed, Run: 1},
 		},

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 )
 
 // checkOutcomes compares how each example ended, with its logs and outputs, with what is expected.
@@ -37,7 +38,7 @@ func (a *sequenceScenario) logOutcome(sj *v1alpha1.SequentialJob, logs map[strin
 	if sj.Status.Run > 1 {
 		run = fmt.Sprintf(" in run %d", sj.Status.Run)
 	}
-	a.section.Log("%s: %s%s, %s steps succeeded", sj.Name, sj.Status.Phase, run, sj.Status.Progress.Display)
+	a.section.Log("%s: %s%s, %s steps succeeded", sj.Name, sj.Status.Phase, run, sequentialjob.FormatProgress(sj.Status.Steps, false))
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
 		line := fmt.Sprintf("    %-14s %-10s %s", step.Name, step.Phase, stepRemarks(step, sj.Status.Run, logs[step.Name]))

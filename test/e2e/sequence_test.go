@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -224,7 +225,7 @@ func (s *sequenceTest) wantEachStepOnce() {
 
 func describeSequence(sj *v1alpha1.SequentialJob) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sj.Status.Progress.Display, sj.Finalizers)
+	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sequentialjob.FormatProgress(sj.Status.Steps, false), sj.Finalizers)
 	for _, c := range sj.Status.Conditions {
 		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}

@@ -89,7 +89,7 @@ func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
 	poll.Until(t, "only the Job of the last archive to exist", func() bool {
 		var jobs batchv1.JobList
 		err := cluster.List(t.Context(), &jobs, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelArchive: "true"})
-		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Name == s.sj.Status.Archive.JobName
+		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Annotations[v1alpha1.AnnotationRun] == "2"
 	})
 }
 

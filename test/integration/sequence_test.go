@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -28,8 +29,8 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 	s.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCompleted)
-	if s.sj.Status.Progress.Display != "3/3" || s.sj.Status.CompletionTime == nil {
-		t.Errorf("progress %q, completion %v", s.sj.Status.Progress.Display, s.sj.Status.CompletionTime)
+	if sequentialjob.FormatProgress(s.sj.Status.Steps, false) != "3/3" || s.sj.Status.CompletionTime == nil {
+		t.Errorf("progress %q, completion %v", sequentialjob.FormatProgress(s.sj.Status.Steps, false), s.sj.Status.CompletionTime)
 	}
 	s.waitUntil("the finalizer to be removed", func(sj *v1alpha1.SequentialJob) bool {
 		return !controllerutil.ContainsFinalizer(sj, v1alpha1.SequentialJobFinalizer)

@@ -73,7 +73,6 @@ func failedSequence(t *testing.T, ns, name, message, output string) *v1alpha1.Se
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
 			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", Run: 1, StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute),
-			Progress:       v1alpha1.Progress{Display: "1/4"},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Failed", "step migrate failed")}},
 			Steps: []v1alpha1.StepStatus{
 				{Name: "backup", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-backup", StartTime: ago(40 * time.Minute), FinishTime: ago(25 * time.Minute), Output: output},
@@ -89,7 +88,7 @@ func runningSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj := newSequence(ns, name, "extract", "transform", "load")
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseRunning, Run: 1, StartTime: ago(9 * time.Minute), Progress: v1alpha1.Progress{Display: "1/3", CurrentStep: "transform"},
+			Phase: v1alpha1.PhaseRunning, Run: 1, StartTime: ago(9 * time.Minute), Progress: v1alpha1.Progress{CurrentStep: "transform"},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "step transform runs")}},
 			Steps: []v1alpha1.StepStatus{
 				{Name: "extract", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-extract", StartTime: ago(9 * time.Minute), FinishTime: ago(5 * time.Minute)},
@@ -106,7 +105,7 @@ func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj.Spec.Containers[1].Step = &v1alpha1.StepOptions{RequireApproval: true}
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, Run: 1, StartTime: ago(20 * time.Minute), Progress: v1alpha1.Progress{Display: "1/2"},
+			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, Run: 1, StartTime: ago(20 * time.Minute),
 			Steps: []v1alpha1.StepStatus{
 				{Name: "build", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-build", StartTime: ago(20 * time.Minute), FinishTime: ago(16 * time.Minute)},
 				{Name: "deploy", Phase: v1alpha1.StepPending, Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"},

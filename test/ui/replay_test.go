@@ -97,7 +97,12 @@ func (r *replay) change(request *http.Request, encoder *json.Encoder, flusher ht
 			number = 1
 		}
 		object := r.objects[number].DeepCopy()
-		object.Status.Progress.Display = fmt.Sprintf("%d/3", i%4)
+		for j := range object.Status.Steps {
+			object.Status.Steps[j].Phase = v1alpha1.StepPending
+			if j < i%4 {
+				object.Status.Steps[j].Phase = v1alpha1.StepSucceeded
+			}
+		}
 		if number == 1 {
 			object.Status.Reason = fmt.Sprintf("Probe%dx", len(r.probes))
 			r.probes = append(r.probes, time.Now())

@@ -18,11 +18,6 @@ type ProgressApplyConfiguration struct {
 	FailedIndex *int32 `json:"failedIndex,omitempty"`
 	// failureReason is why the run failed, in CamelCase.
 	FailureReason *string `json:"failureReason,omitempty"`
-	// display is "<steps that succeeded>/<steps>" of spec.containers. Steps that were skipped because of
-	// step.when are not counted.
-	Display *string `json:"display,omitempty"`
-	// finally is the same for the steps of spec.finally, empty without any.
-	Finally *string `json:"finally,omitempty"`
 }
 
 // ProgressApplyConfiguration constructs a declarative configuration of the Progress type for use with
@@ -70,21 +65,5 @@ func (b *ProgressApplyConfiguration) WithFailedIndex(value int32) *ProgressApply
 // If called multiple times, the FailureReason field is set to the value of the last call.
 func (b *ProgressApplyConfiguration) WithFailureReason(value string) *ProgressApplyConfiguration {
 	b.FailureReason = &value
-	return b
-}
-
-// WithDisplay sets the Display field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Display field is set to the value of the last call.
-func (b *ProgressApplyConfiguration) WithDisplay(value string) *ProgressApplyConfiguration {
-	b.Display = &value
-	return b
-}
-
-// WithFinally sets the Finally field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Finally field is set to the value of the last call.
-func (b *ProgressApplyConfiguration) WithFinally(value string) *ProgressApplyConfiguration {
-	b.Finally = &value
 	return b
 }

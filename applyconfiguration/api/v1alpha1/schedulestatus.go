@@ -25,12 +25,12 @@ type ScheduleStatusApplyConfiguration struct {
 	NextScheduleTime *v1.Time `json:"nextScheduleTime,omitempty"`
 	// lastSuccessfulTime is when a run last succeeded.
 	LastSuccessfulTime *v1.Time `json:"lastSuccessfulTime,omitempty"`
-	// pending is the time whose run is being created.
-	Pending *PendingRunApplyConfiguration `json:"pending,omitempty"`
+	// pending is the run that is being created, or the message that is being sent.
+	Pending *ScheduledRunApplyConfiguration `json:"pending,omitempty"`
 	// active is the number of runs that have not finished.
 	Active *int32 `json:"active,omitempty"`
 	// activeRuns are the oldest runs that have not finished, at most 50.
-	ActiveRuns []ActiveRunApplyConfiguration `json:"activeRuns,omitempty"`
+	ActiveRuns []ScheduledRunApplyConfiguration `json:"activeRuns,omitempty"`
 	// runs is the number of times that were started.
 	Runs *int64 `json:"runs,omitempty"`
 	// missed is the number of times that were missed.
@@ -109,7 +109,7 @@ func (b *ScheduleStatusApplyConfiguration) WithLastSuccessfulTime(value v1.Time)
 // WithPending sets the Pending field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Pending field is set to the value of the last call.
-func (b *ScheduleStatusApplyConfiguration) WithPending(value *PendingRunApplyConfiguration) *ScheduleStatusApplyConfiguration {
+func (b *ScheduleStatusApplyConfiguration) WithPending(value *ScheduledRunApplyConfiguration) *ScheduleStatusApplyConfiguration {
 	b.Pending = value
 	return b
 }
@@ -125,7 +125,7 @@ func (b *ScheduleStatusApplyConfiguration) WithActive(value int32) *ScheduleStat
 // WithActiveRuns adds the given value to the ActiveRuns field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the ActiveRuns field.
-func (b *ScheduleStatusApplyConfiguration) WithActiveRuns(values ...*ActiveRunApplyConfiguration) *ScheduleStatusApplyConfiguration {
+func (b *ScheduleStatusApplyConfiguration) WithActiveRuns(values ...*ScheduledRunApplyConfiguration) *ScheduleStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithActiveRuns")

@@ -18,8 +18,6 @@ type SequenceArchiveStatusApplyConfiguration struct {
 	State *apiv1alpha1.ArchiveState `json:"state,omitempty"`
 	// location of the logs: a directory in the claim, or a URL that begins with s3://.
 	Location *string `json:"location,omitempty"`
-	// jobName is the name of the Job that copies them.
-	JobName *string `json:"jobName,omitempty"`
 	// startTime is when the operator decided to create the Job.
 	StartTime *v1.Time `json:"startTime,omitempty"`
 	// finishTime is when the logs were archived, or that failed.
@@ -57,14 +55,6 @@ func (b *SequenceArchiveStatusApplyConfiguration) WithState(value apiv1alpha1.Ar
 // If called multiple times, the Location field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithLocation(value string) *SequenceArchiveStatusApplyConfiguration {
 	b.Location = &value
-	return b
-}
-
-// WithJobName sets the JobName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobName field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithJobName(value string) *SequenceArchiveStatusApplyConfiguration {
-	b.JobName = &value
 	return b
 }
 

@@ -43,8 +43,6 @@ type StepStatusApplyConfiguration struct {
 	FailedPods *int32 `json:"failedPods,omitempty"`
 	// lastExitCode is the exit code of the container in the last of these Pods.
 	LastExitCode *int32 `json:"lastExitCode,omitempty"`
-	// generation of the spec that the step was started with.
-	Generation *int64 `json:"generation,omitempty"`
 	// specHash is a hash of the step in the spec that it was started with.
 	SpecHash *string `json:"specHash,omitempty"`
 	// templateHash is a hash of the Pod template that the step was started with.
@@ -163,14 +161,6 @@ func (b *StepStatusApplyConfiguration) WithFailedPods(value int32) *StepStatusAp
 // If called multiple times, the LastExitCode field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithLastExitCode(value int32) *StepStatusApplyConfiguration {
 	b.LastExitCode = &value
-	return b
-}
-
-// WithGeneration sets the Generation field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Generation field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithGeneration(value int64) *StepStatusApplyConfiguration {
-	b.Generation = &value
 	return b
 }
 

@@ -24,7 +24,7 @@ func (e *evaluation) summarizeRuns() {
 	active := e.activeRuns()
 	e.status.Active, e.status.ActiveRuns = int32(min(len(active), math.MaxInt32)), nil
 	for _, run := range active[:min(len(active), maxActiveRuns)] {
-		entry := v1alpha1.ActiveRun{Name: run.Name, UID: run.UID}
+		entry := v1alpha1.ScheduledRun{Name: run.Name, UID: run.UID}
 		if !run.ScheduledTime.IsZero() {
 			entry.ScheduledTime = apiTime(run.ScheduledTime)
 		}

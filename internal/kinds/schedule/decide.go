@@ -211,7 +211,7 @@ func (e *evaluation) startOneOf(startable []time.Time) {
 	e.miss(startable[:skipped], v1alpha1.MissedSuperseded)
 	chosen := startable[skipped]
 	e.status.LastScheduleTime = apiTime(chosen)
-	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *apiTime(chosen), Name: RunName(e.Schedule, chosen)}
+	e.status.Pending = &v1alpha1.ScheduledRun{ScheduledTime: apiTime(chosen), Name: RunName(e.Schedule, chosen)}
 	if e.spec.Message != nil {
 		e.startSending()
 	}

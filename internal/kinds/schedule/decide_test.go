@@ -77,7 +77,7 @@ func (s *scenario) store(decision *Decision) {
 	}
 }
 
-func (s *scenario) create(pending *v1alpha1.PendingRun, now time.Time) Decision {
+func (s *scenario) create(pending *v1alpha1.ScheduledRun, now time.Time) Decision {
 	observation := Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Refusal: s.refusal}
 	if s.refusal == nil {
 		run := Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: pending.ScheduledTime.Time, CreationTime: now}

@@ -122,7 +122,7 @@ func (e *evaluation) resolveExpected() bool {
 	case e.findRun(name) != nil, e.Refusal != nil:
 		e.expectedIsPending(name)
 	case isDue && e.isOnlyStart():
-		e.decision.CreateRun = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name} // if the run exists, creating it shows that
+		e.decision.CreateRun = &v1alpha1.ScheduledRun{ScheduledTime: next, Name: name} // if the run exists, creating it shows that
 		return false
 	case !isDue && !e.isReplaced(): // not due, unless the clock was set back
 	case !isAnswered:
@@ -137,7 +137,7 @@ func (e *evaluation) resolveExpected() bool {
 
 func (e *evaluation) expectedIsPending(name string) {
 	next := e.status.NextScheduleTime
-	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name}
+	e.status.Pending = &v1alpha1.ScheduledRun{ScheduledTime: next, Name: name}
 	e.status.LastScheduleTime = next
 }
 

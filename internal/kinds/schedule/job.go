@@ -45,7 +45,7 @@ func NewJob(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.Outgo
 
 // resolveJob decides about a time whose job is being sent. It reports whether further times can be decided. A job is sent again
 // only while the broker certainly recognizes it: afterwards, it remains unknown whether the job was sent.
-func (e *evaluation) resolveJob(pending *v1alpha1.PendingRun) bool {
+func (e *evaluation) resolveJob(pending *v1alpha1.ScheduledRun) bool {
 	due := pending.ScheduledTime.Time
 	switch {
 	case e.Sent:

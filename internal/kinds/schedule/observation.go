@@ -85,7 +85,7 @@ type Decision struct {
 	// DeleteRuns are replaced runs and old runs.
 	DeleteRuns []Run
 	// CreateRun is the run to create, or the job to send; nil without one.
-	CreateRun *v1alpha1.PendingRun
+	CreateRun *v1alpha1.ScheduledRun
 	// IsFirstAttempt is true if the job to send was certainly not sent before.
 	IsFirstAttempt bool
 

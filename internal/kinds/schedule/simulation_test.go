@@ -261,7 +261,7 @@ func (s *simulation) deleteRuns(runs []Run) {
 }
 
 // create creates a run, or finds that it exists, or refuses it.
-func (s *simulation) create(pending *v1alpha1.PendingRun) (*Run, *decision.Refusal) {
+func (s *simulation) create(pending *v1alpha1.ScheduledRun) (*Run, *decision.Refusal) {
 	if existing := s.find(pending.Name); existing != nil {
 		return existing, nil
 	}

@@ -3,7 +3,6 @@ package sequentialjob
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -244,10 +243,8 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 // current spec if the decision that created the Job was not recorded.
 func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	step.JobUID = job.UID
-	if generation, err := strconv.ParseInt(job.Annotations[v1alpha1.AnnotationGeneration], 10, 64); err == nil {
-		step.Generation = generation
-		step.SpecHash = job.Annotations[v1alpha1.AnnotationSpecHash]
-		step.TemplateHash = job.Annotations[v1alpha1.AnnotationTemplateHash]
+	if specHash, found := job.Annotations[v1alpha1.AnnotationSpecHash]; found {
+		step.SpecHash, step.TemplateHash = specHash, job.Annotations[v1alpha1.AnnotationTemplateHash]
 	}
 	started := ptr.Deref(job.Status.StartTime, job.CreationTimestamp)
 	step.StartTime = started.DeepCopy()

@@ -40,7 +40,7 @@ func (e *evaluation) separateArchiveJobs() {
 		steps = append(steps, job)
 	}
 	e.Jobs = steps
-	if archive := e.status.Archive; archive != nil && e.Refusal != nil && e.Refusal.Name == archive.JobName {
+	if archive := e.status.Archive; archive != nil && e.Refusal != nil && e.Refusal.Name == archiveJobName(e.SequentialJob, archive.Run) {
 		e.archiveRefusal, e.Refusal = e.Refusal, nil
 	}
 }
@@ -69,13 +69,11 @@ func (e *evaluation) advanceArchive() {
 		if run == 0 {
 			break
 		}
-		e.status.Archive = &v1alpha1.SequenceArchiveStatus{
-			Run: run, State: v1alpha1.ArchiveArchiving, JobName: archiveJobName(e.SequentialJob, run), StartTime: e.now.DeepCopy(),
-		}
+		e.status.Archive = &v1alpha1.SequenceArchiveStatus{Run: run, State: v1alpha1.ArchiveArchiving, StartTime: e.now.DeepCopy()}
 		e.createArchiveJob(e.status.Archive)
 	}
 	for _, job := range e.archiveJobs { // otherwise they would accumulate
-		if IsTerminal(job) && e.status.Archive != nil && job.Name != e.status.Archive.JobName {
+		if IsTerminal(job) && e.status.Archive != nil && job.Name != archiveJobName(e.SequentialJob, e.status.Archive.Run) {
 			e.deleteJob(job)
 		}
 	}
@@ -145,12 +143,12 @@ func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason,
 // observeArchive records the state of the Job that archives logs, or decides to create it, perhaps again: it writes the
 // same files.
 func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
-	archive.JobName = archiveJobName(e.SequentialJob, archive.Run) // other clients may change the status
+	name := archiveJobName(e.SequentialJob, archive.Run)
 	isOverdue := e.timer.HasReached(ptr.Deref(archive.StartTime, metav1.Time{}).Add(archiveDeadline))
-	job, presence := e.findArchiveJob(archive.JobName)
+	job, presence := e.findArchiveJob(name)
 	switch {
 	case presence == jobUnknown:
-		e.decision.Question = &Question{JobNamed: archive.JobName}
+		e.decision.Question = &Question{JobNamed: name}
 	case job != nil && IsTerminal(job):
 		e.evaluateArchiveJob(archive, job)
 	case isOverdue:
@@ -161,7 +159,7 @@ func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
 	case job != nil:
 		e.reportArchiveProblem(archive, job)
 	case e.spec.Archive == nil:
-		e.endArchive(archive, v1alpha1.ReasonJobLost, "Job "+archive.JobName+" does not exist, and spec.archive was removed")
+		e.endArchive(archive, v1alpha1.ReasonJobLost, "Job "+name+" does not exist, and spec.archive was removed")
 	case e.archiveRefusal != nil && !canRetry(e.archiveRefusal):
 		e.endArchive(archive, v1alpha1.ReasonJobRejected, e.archiveRefusal.Message)
 	default:

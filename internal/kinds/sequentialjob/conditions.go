@@ -96,18 +96,18 @@ func runProgress(status *v1alpha1.SequentialJobStatus) v1alpha1.Progress {
 			progress.FailedIndex, progress.FailureReason = new(index), step.Reason
 		}
 	}
-	progress.Display = countSucceeded(status.Steps, false)
-	if slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Finally }) {
-		progress.Finally = countSucceeded(status.Steps, true)
-	}
 	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
 		progress.FailureReason, _ = runFailure(status)
 	}
 	return progress
 }
 
-// countSucceeded returns "<steps that succeeded>/<steps>" of containers or of finally.
-func countSucceeded(steps []v1alpha1.StepStatus, finally bool) string {
+// FormatProgress returns "<steps that succeeded>/<steps>" of containers or of finally; empty before the run is admitted. Steps
+// that were skipped because of step.when are not counted.
+func FormatProgress(steps []v1alpha1.StepStatus, finally bool) string {
+	if len(steps) == 0 {
+		return ""
+	}
 	succeeded, all := 0, 0
 	for i := range steps {
 		step := &steps[i]
@@ -220,9 +220,9 @@ func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
 func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
 	switch step := activeStep(status.Steps); {
 	case isCompleted(status):
-		message = status.Progress.Display + " steps succeeded"
-		if status.Progress.Finally != "" {
-			message = fmt.Sprintf("%s steps and %s finally steps succeeded", status.Progress.Display, status.Progress.Finally)
+		message = FormatProgress(status.Steps, false) + " steps succeeded"
+		if status.Steps[len(status.Steps)-1].Finally {
+			message = fmt.Sprintf("%s steps and %s finally steps succeeded", FormatProgress(status.Steps, false), FormatProgress(status.Steps, true))
 		}
 		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, message
 	case IsFinished(status):

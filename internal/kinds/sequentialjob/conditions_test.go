@@ -19,34 +19,40 @@ func TestStepsAreCountedByState(t *testing.T) {
 		happens      func(*testEnv)
 		wantState    v1alpha1.StepCounts
 		wantProgress v1alpha1.Progress
+		want         string // of containers and of finally
 	}{
 		"at the start": {
 			happens:      func(*testEnv) {},
 			wantState:    v1alpha1.StepCounts{Active: 1},
-			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/2", Finally: "0/1"},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint"},
+			want:         "0/2 0/1",
 		},
 		"after a successful step": {
 			happens:      func(s *testEnv) { s.succeedStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
-			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/2", Finally: "0/1"},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}},
+			want:         "1/2 0/1",
 		},
 		"after a tolerated failure": {
 			happens:      func(s *testEnv) { s.failStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
-			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/2", Finally: "0/1"},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build"},
+			want:         "0/2 0/1",
 		},
 		"after a failure that fails the run": {
 			happens:   func(s *testEnv) { s.succeedStep("lint"); s.failStep("build") },
 			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{
 				CurrentIndex: new(int32(2)), CurrentStep: "cleanup", CompletedIndices: []int32{0},
-				FailedIndex: new(int32(1)), FailureReason: "BackoffLimitExceeded", Display: "1/2", Finally: "0/1",
+				FailedIndex: new(int32(1)), FailureReason: "BackoffLimitExceeded",
 			},
+			want: "1/2 0/1",
 		},
 		"at the end": {
 			happens:      func(s *testEnv) { s.succeedStep("lint"); s.succeedStep("build"); s.succeedStep("cleanup") },
 			wantState:    v1alpha1.StepCounts{Succeeded: 3},
-			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "2/2", Finally: "1/1"},
+			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}},
+			want:         "2/2 1/1",
 		},
 	}
 	for name, test := range tests {
@@ -58,6 +64,10 @@ func TestStepsAreCountedByState(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.wantProgress, s.sj.Status.Progress); diff != "" {
 				t.Errorf("progress (-want, +got):\n%s", diff)
+			}
+			steps := s.sj.Status.Steps
+			if got := FormatProgress(steps, false) + " " + FormatProgress(steps, true); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
 	}

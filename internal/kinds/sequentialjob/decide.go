@@ -156,7 +156,7 @@ func (e *evaluation) skipUnwantedStep(step *v1alpha1.StepStatus) bool {
 	if wanted && err == nil {
 		return false
 	}
-	step.Run, step.SpecHash, step.Generation = e.status.Run, stepHash(stepSpec), e.SequentialJob.Generation
+	step.Run, step.SpecHash = e.status.Run, stepHash(stepSpec)
 	if err != nil {
 		e.failedWithoutJob(step, v1alpha1.ReasonWhenInvalid, err.Error()).applyTo(step, e.now)
 		return true
@@ -195,7 +195,6 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 		FailedAttempts: failedAttempts,
 		Run:            e.status.Run,
 		JobName:        jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
-		Generation:     e.SequentialJob.Generation,
 		SpecHash:       stepHash(stepSpec),
 		TemplateHash:   contentHash(podTemplate(e.current(), stepSpec)),
 		StartTime:      e.now.DeepCopy(),

@@ -25,7 +25,6 @@ func TestChangesHaveTheTimesOfTheStatus(t *testing.T) {
 	}
 	sj := &v1alpha1.SequentialJob{}
 	sj.Status.Run, sj.Status.Phase, sj.Status.CompletionTime = 1, v1alpha1.PhaseFailed, at(9)
-	sj.Status.Progress.Display = "1/3"
 	sj.Status.Steps = []v1alpha1.StepStatus{
 		{Name: "extract", Phase: v1alpha1.StepSucceeded, StartTime: at(1), FinishTime: at(5)},
 		{Name: "load", Phase: v1alpha1.StepFailed, StartTime: at(5), FinishTime: at(8)},

@@ -14,7 +14,7 @@ func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
 	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, Run: 1, Message: "exited with code 1"})
 
-	want := []string{"step extract: Failed: exited with code 1", "Failed, 1/4 steps"}
+	want := []string{"step extract: Failed: exited with code 1", "Failed, 0/1 steps"}
 	if diff := cmp.Diff(want, texts(SequenceChanges(running, failed))); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
@@ -28,7 +28,7 @@ func TestRerunReportsNoChangeForKeptSteps(t *testing.T) {
 	after := sequentialJob(v1alpha1.PhaseRunning, 2,
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1},
 		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepStarting, Run: 2})
-	want := []string{"step load: Starting", "Running, 1/4 steps"}
+	want := []string{"step load: Starting", "Running, 1/2 steps"}
 	if diff := cmp.Diff(want, texts(SequenceChanges(before, after))); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}

@@ -45,7 +45,7 @@ func TestSequenceDetail(t *testing.T) {
 		"the duration of a running step ends now": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, stepStarted("extract", v1alpha1.StepRunning, 0), pending),
 			[]string{
-				"etl   Running   1/4   1m5s",
+				"etl   Running   0/1   1m5s",
 				"  ▶ extract              Running   1m5s",
 				"  · clean-up (finally)   Pending",
 			},
@@ -53,49 +53,49 @@ func TestSequenceDetail(t *testing.T) {
 		"a failed step shows its cause on one line": {
 			sequentialJob(v1alpha1.PhaseFailed, 1, failed),
 			[]string{
-				"etl   Failed   1/4   1m5s",
+				"etl   Failed   0/1   1m5s",
 				"  ✘ migrate   Failed   3s   BackoffLimitExceeded: container migrate exited with code 7: no such table of that name",
 			},
 		},
 		"an output cannot control the terminal": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, output),
 			[]string{
-				"etl   Running   1/4   1m5s",
+				"etl   Running   1/1   1m5s",
 				"  ✔ extract   Succeeded   12s   output: \uFFFD[2J42 rows",
 			},
 		},
 		"a rerun shows its number and the outcomes it kept": {
 			sequentialJob(v1alpha1.PhaseRunning, 2, stepStarted("extract", v1alpha1.StepSucceeded, time.Second)),
 			[]string{
-				"etl   Running   run 2   1/4   1m5s",
+				"etl   Running   run 2   1/1   1m5s",
 				"  ✔ extract   Succeeded   1s   from run 1",
 			},
 		},
 		"a tolerated failure of a second attempt": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, tolerated),
 			[]string{
-				"etl   Running   1/4   1m5s",
+				"etl   Running   0/1   1m5s",
 				"  ✘ lint   Failed   1s   attempt 2, tolerated",
 			},
 		},
 		"a problem from the conditions": {
 			refused,
 			[]string{
-				"etl   Failed   1/4   1m5s",
+				"etl   Failed   1m5s",
 				"  StepInvalid: no such image",
 			},
 		},
 		"archived logs": {
 			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchived, Location: "s3://logs/a", Message: "1 logs"}),
-			[]string{"etl   Completed   1/4   1m5s", "  logs of run 1: s3://logs/a"},
+			[]string{"etl   Completed   1m5s", "  logs of run 1: s3://logs/a"},
 		},
 		"logs that are not archived": {
 			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveFailed, Location: "s3://logs/a", Reason: "JobFailed", Message: "\x1b[2Jno"}),
-			[]string{"etl   Completed   1/4   1m5s", "  logs of run 1: not archived: JobFailed: \uFFFD[2Jno"},
+			[]string{"etl   Completed   1m5s", "  logs of run 1: not archived: JobFailed: \uFFFD[2Jno"},
 		},
 		"logs that are being archived": {
 			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchiving, Location: "s3://logs/a"}),
-			[]string{"etl   Completed   1/4   1m5s", "  logs of run 1: being archived"},
+			[]string{"etl   Completed   1m5s", "  logs of run 1: being archived"},
 		},
 		"without a status": {
 			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -49,7 +50,7 @@ func coloredPhase(s terminal.Style, sj *v1alpha1.SequentialJob) string {
 func stepSymbols(s terminal.Style, status *v1alpha1.SequentialJobStatus) string {
 	steps := status.Steps
 	if len(steps) > maxStepSymbols {
-		return status.Progress.Display
+		return sequentialjob.FormatProgress(status.Steps, false)
 	}
 	var text strings.Builder
 	for i := range steps {
@@ -120,7 +121,7 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 	if sj.Status.Run > 1 {
 		header = append(header, fmt.Sprintf("run %d", sj.Status.Run))
 	}
-	header = append(header, sj.Status.Progress.Display, runDuration(&sj.Status, now))
+	header = append(header, sequentialjob.FormatProgress(sj.Status.Steps, false), runDuration(&sj.Status, now))
 	lines := append([]string{joinNonEmpty("   ", header...)}, problemLines(s, SequenceProblems(sj))...)
 	var rows [][]string
 	for i := range sj.Status.Steps {
@@ -213,7 +214,7 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		}
 	}
 	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
-		change := Change{Text: fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display)}
+		change := Change{Text: fmt.Sprintf("%s, %s steps", after.Status.Phase, sequentialjob.FormatProgress(after.Status.Steps, false))}
 		switch after.Status.Phase {
 		case v1alpha1.PhaseRunning:
 			change.Time = timeOf(after.Status.StartTime)

@@ -246,8 +246,8 @@ func (j *journal) check(t *testing.T, ns string) {
 				succeeded++
 			}
 		}
-		if display := fmt.Sprintf("%d/%d", succeeded, counted); sj.Status.Progress.Display != display {
-			t.Errorf("%s: progress %s, want %s", sj.Name, sj.Status.Progress.Display, display)
+		if display := fmt.Sprintf("%d/%d", succeeded, counted); sequentialjob.FormatProgress(sj.Status.Steps, false) != display {
+			t.Errorf("%s: progress %s, want %s", sj.Name, sequentialjob.FormatProgress(sj.Status.Steps, false), display)
 		}
 	}
 	var got map[string]string

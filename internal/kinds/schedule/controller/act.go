@@ -58,7 +58,7 @@ func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation 
 
 // createRun creates a run. A run that exists and belongs to the Schedule was created by an earlier reconciliation. A refusal is
 // not an error: package schedule decides about it.
-func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.PendingRun) (*decision.Refusal, error) {
+func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.ScheduledRun) (*decision.Refusal, error) {
 	refused := decision.Refusal{Kind: schedule.KindOf(&s.Spec), Name: pending.Name}
 	object, err := schedule.NewRun(s, pending.Name, pending.ScheduledTime.Time)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *sched
 
 // sendOutcome classifies the answer of a broker. After a failure that may have stored the job, it returns an error: the job is
 // sent again soon, or package schedule gives it up.
-func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.PendingRun, answer answer) (outcome, error) {
+func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.ScheduledRun, answer answer) (outcome, error) {
 	switch failure := answer.failure; {
 	case failure == nil:
 		startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())

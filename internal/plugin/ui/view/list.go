@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 )
 
 // PageSize is the number of rows of a list.
@@ -68,7 +69,7 @@ func rowFacts(e *Entry) []Fact {
 	case *v1alpha1.SequentialJob:
 		status := &object.Status
 		return []Fact{
-			{Name: "Steps", Value: orUnknown(cleanLine(status.Progress.Display))},
+			{Name: "Steps", Value: orUnknown(cleanLine(sequentialjob.FormatProgress(status.Steps, false)))},
 			{Name: "Step", Value: orUnknown(cleanLine(status.Progress.CurrentStep))},
 			{Name: "Run", Value: ordinal(status.Run)},
 		}

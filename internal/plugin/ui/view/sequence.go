@@ -75,7 +75,7 @@ type Sequence struct {
 // NewSequence computes the page of a SequentialJob.
 func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence {
 	s := &Sequence{
-		Entry: e, Progress: cleanLine(sj.Status.Progress.Display), Run: ordinal(sj.Status.Run),
+		Entry: e, Progress: cleanLine(sequentialjob.FormatProgress(sj.Status.Steps, false)), Run: ordinal(sj.Status.Run),
 		Start: timeOf(sj.Status.StartTime), Finish: timeOf(sj.Status.CompletionTime), Problems: render.SequenceProblems(sj),
 		Actions: sequenceActions(e, sj),
 	}
