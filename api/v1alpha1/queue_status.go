@@ -68,10 +68,6 @@ type QueueStatus struct {
 	// +optional
 	Effective *QueueEffective `json:"effective,omitempty"`
 
-	// enforcement shows for each field in use what enforces it on this engine.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Enforcement map[string]Enforcement `json:"enforcement,omitempty"`
 }
 
 // WaitTimes are quantiles of the time that messages waited for a worker.
@@ -142,20 +138,6 @@ const (
 	FromDefault  ValueSource = "Default"
 )
 
-// Enforcement is what enforces a field of a Queue.
-// +kubebuilder:validation:Enum=Broker;Workers;Unsupported
-type Enforcement string
-
-// The enforcements.
-const (
-	// The broker enforces the field for all clients.
-	EnforcedByBroker Enforcement = "Broker"
-	// Workers with the Yardmaster runtime enforce the field.
-	EnforcedByWorkers Enforcement = "Workers"
-	// Nothing enforces the field.
-	EnforcementUnsupported Enforcement = "Unsupported"
-)
-
 // Condition types of a Queue.
 const (
 	// ConditionReady is True when the object does what its spec says. kstatus reads it. Every kind
@@ -169,20 +151,15 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionBrokerReachable is False when the broker does not answer or refuses the login.
 	ConditionBrokerReachable = "BrokerReachable"
-	// ConditionConfigSynced is False when the queue on the broker does not match the spec.
+	// ConditionConfigSynced is False when the queue on the broker does not match the spec, nothing enforces a field of the
+	// spec, or another Queue owns the queue. It is Unknown until the broker confirms that this Queue owns the queue.
 	ConditionConfigSynced = "ConfigSynced"
-	// ConditionPolicyFullyEnforced is False when nothing enforces some field of the spec.
-	ConditionPolicyFullyEnforced = "PolicyFullyEnforced"
 	// ConditionReplicated is True when several servers have all messages of the queue, as many as
 	// its storage requires.
 	ConditionReplicated = "Replicated"
 	// ConditionDeadLettersPresent is True if there are at least deadLetter.alertThreshold dead
 	// letters.
 	ConditionDeadLettersPresent = "DeadLettersPresent"
-	// ConditionConflict is True when another Queue owns the queue on the broker.
-	ConditionConflict = "Conflict"
-	// ConditionDeletionBlocked is True while something blocks the deletion of the Queue.
-	ConditionDeletionBlocked = "DeletionBlocked"
 )
 
 // Reasons of a Queue's conditions.
@@ -202,7 +179,6 @@ const (
 	ReasonSynced            = "Synced"
 	ReasonDrifted           = "Drifted"
 	ReasonRefusedByBroker   = "RefusedByBroker"
-	ReasonEnforced          = "Enforced"
 	ReasonUnsupported       = "Unsupported"
 	ReasonRateBelowArrivals = "RateBelowArrivals"
 	// ReasonMessagesStranded means that the queue has messages that are neither deliverable, delayed nor

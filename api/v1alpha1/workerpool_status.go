@@ -70,11 +70,6 @@ type WorkerPoolStatus struct {
 	// effective settings after Policies and defaults are applied.
 	// +optional
 	Effective *WorkerPoolEffective `json:"effective,omitempty"`
-
-	// enforcement reports who enforces each setting in use, by field name.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Enforcement map[string]Enforcement `json:"enforcement,omitempty"`
 }
 
 // RevisionStatus is the state of one revision.
@@ -169,22 +164,14 @@ type WorkerPoolEffective struct {
 
 // Condition types of a WorkerPool, in addition to Ready, Reconciling, Stalled, Available and
 // Progressing. A WorkerPool is Available when minReplicas workers are ready, and Progressing
-// unless a rollout fails or makes no progress.
+// unless a rollout is paused, fails or makes no progress.
 const (
-	// ConditionScalingActive is False when autoscaling is paused, a dry run, or has no current
-	// metrics.
+	// ConditionScalingActive is False when autoscaling is off, paused or a dry run, when something prevents it, or when
+	// queue metrics could not be read, which a pool of a fixed size needs too, to drain workers.
 	ConditionScalingActive = "ScalingActive"
 	// ConditionScalingLimited is True when limits prevent the recommended number of workers.
 	ConditionScalingLimited = "ScalingLimited"
-	// ConditionMetricsFresh is False when queue metrics could not be read.
-	ConditionMetricsFresh = "MetricsFresh"
-	// ConditionDraining is True while workers drain.
-	ConditionDraining = "Draining"
-	// ConditionDrainTimedOut is True when a worker has not drained within drain.timeout.
-	ConditionDrainTimedOut = "DrainTimedOut"
-	// ConditionRolloutPaused is True when a rollout has stopped.
-	ConditionRolloutPaused = "RolloutPaused"
-	// ConditionDegraded is True when workers cannot start or keep restarting.
+	// ConditionDegraded is True when workers cannot start or keep restarting, or have not drained within drain.timeout.
 	ConditionDegraded = "Degraded"
 )
 
@@ -204,13 +191,10 @@ const (
 	ReasonAnalysisFailed         = "AnalysisFailed"
 	ReasonImagePull              = "ImagePull"
 	ReasonCrashLoop              = "CrashLoop"
-	ReasonMetricsFresh           = "MetricsFresh"
 	ReasonMetricsStale           = "MetricsStale"
 	ReasonAutoscaled             = "Autoscaled"
 	ReasonManual                 = "Manual"
 	ReasonWithinBounds           = "WithinBounds"
-	ReasonDrained                = "Drained"
-	ReasonDrainsRunning          = "DrainsRunning"
 	ReasonDrainTimeout           = "DrainTimeout"
 )
 

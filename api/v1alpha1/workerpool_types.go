@@ -393,7 +393,7 @@ type Drain struct {
 	Timeout *Duration `json:"timeout,omitempty"`
 
 	// onTimeout configures what happens after the timeout. Wait reports the condition
-	// DrainTimedOut and continues to wait. Requeue returns the messages to the queue and stops the
+	// Degraded and continues to wait. Requeue returns the messages to the queue and stops the
 	// worker. Default Wait.
 	// +optional
 	OnTimeout DrainTimeoutAction `json:"onTimeout,omitempty"`

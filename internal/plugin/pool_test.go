@@ -53,7 +53,7 @@ func TestDrain(t *testing.T) {
 		},
 		"some workers, with the drain settings of Policies": {
 			manualPool("mailers", 3, drains(v1alpha1.DrainWait)), "--replicas=2", exitSuccess,
-			mailers + " scaled from 3 to 2: " + finishes + " (HTTP, for up to 10m0s); after that they keep draining, and DrainTimedOut is set\n", "", 2,
+			mailers + " scaled from 3 to 2: " + finishes + " (HTTP, for up to 10m0s); after that they keep draining, and Degraded is True\n", "", 2,
 		},
 		"a dry run changes nothing": {
 			manualPool("mailers", 3, drains(v1alpha1.DrainRequeue)), "--dry-run", exitSuccess,

@@ -189,7 +189,7 @@ func describeDrain(wp *v1alpha1.WorkerPool) string {
 	if drain == nil || drain.Timeout == nil {
 		return text
 	}
-	afterTimeout := "after that they keep draining, and DrainTimedOut is set"
+	afterTimeout := "after that they keep draining, and Degraded is True"
 	if drain.OnTimeout == v1alpha1.DrainRequeue {
 		afterTimeout = "after that the broker redelivers their messages"
 	}

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -24,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 )
 
 const brokerDialTimeout = 15 * time.Second
@@ -56,7 +56,7 @@ func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha
 	switch {
 	case q.Status.Name == "":
 		return nil, fmt.Errorf("the operator has not created the queue of Queue %s on its broker yet", q.Name)
-	case meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict):
+	case queue.HasOtherOwner(q):
 		return nil, fmt.Errorf("another Queue owns the queue %s on the broker and its dead letters", q.Status.Name)
 	}
 	reference, err := resolveBroker(ctx, cluster, q)

@@ -147,7 +147,7 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 	defaults := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: "a"}}
 	defaults.Spec.Defaults = &v1alpha1.PolicyDefaults{Broker: natsQueue("mail").Spec.Broker}
 	conflict := func(q *v1alpha1.Queue) {
-		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOwnedByOtherQueue}}
+		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOwnedByOtherQueue}}
 	}
 	for title, row := range map[string]struct {
 		args    string

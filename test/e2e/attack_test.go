@@ -148,7 +148,10 @@ func failureOf(object client.Object) string {
 	case *v1alpha1.Queue:
 		condition = meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionBrokerReachable)
 	case *v1alpha1.WorkerPool:
-		condition = meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionMetricsFresh)
+		condition = meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionScalingActive)
+		if condition != nil && condition.Reason != v1alpha1.ReasonMetricsStale {
+			return ""
+		}
 	}
 	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return ""

@@ -182,8 +182,8 @@ func testCanaryRollout(t *testing.T) {
 
 	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
 	poll.Until(env.t, "the defective revision to be abandoned", func() bool {
-		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
-		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonAnalysisFailed
+		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionProgressing)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonAnalysisFailed
 	})
 	poll.Until(env.t, "the good revision to have all workers", func() bool {
 		return env.readyWorkersOf(good) == 3 && len(env.workerPods()) == 3
@@ -227,8 +227,8 @@ func testMissingImagePausesTheRollout(t *testing.T) {
 	before := env.workerPods()
 	env.patchPool("orders", `{"spec":{"version":"2","image":"example-worker:none"}}`)
 	poll.Until(env.t, "the rollout to be paused", func() bool {
-		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
-		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonImagePull
+		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionProgressing)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonImagePull
 	})
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 60, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()

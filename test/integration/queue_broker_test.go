@@ -105,7 +105,7 @@ func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 	e.createQueue("first", "name: mail, maxInFlight: 1")
 	e.waitUntilReady("first")
 	e.createQueue("second", "name: mail, maxInFlight: 2, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
-	is := e.waitForCondition("second", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
+	is := e.waitForCondition("second", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
 	if !strings.Contains(is.Message, "belongs to Queue first") {
 		t.Errorf("the message does not name the owner: %q", is.Message)
 	}
@@ -128,7 +128,7 @@ func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 
 	// Another Queue of the namespace gets the queue once the first Queue has released it.
 	e.createQueue("third", "name: mail, maxInFlight: 3")
-	e.waitForCondition("third", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
+	e.waitForCondition("third", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
 	e.patchQueue("first", `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
 	e.deleteQueue("first")
 	e.waitUntilDeleted("first")
@@ -144,12 +144,9 @@ func TestAnUnenforcedFieldIsReported(t *testing.T) {
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
 	e.patchQueue("mail", `{"spec":{"maxBacklog":10}}`)
-	is := e.waitForCondition("mail", v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
+	is := e.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
 	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "created without maxBacklog") {
 		t.Errorf("the message is %q", is.Message)
-	}
-	if by := e.getQueue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
-		t.Errorf("the enforcement is %q", by)
 	}
 }
 
@@ -193,8 +190,9 @@ func TestAQueueOnTheAsynqEngine(t *testing.T) {
 	e.createSecret("redis", "url", s.URL())
 	e.createQueueOn("broker: {engine: Asynq, urlSecretRef: {name: redis}}", "mail", "deletionPolicy: Purge, maxBacklog: 10")
 	e.waitUntilReady("mail")
-	if by := e.getQueue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
-		t.Errorf("maxBacklog is enforced by %q", by)
+	is := e.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
+	if !strings.Contains(is.Message, "maxBacklog") {
+		t.Errorf("the message is %q", is.Message)
 	}
 	e.deleteQueue("mail")
 	e.waitUntilDeleted("mail")

@@ -17,7 +17,7 @@ import (
 // waitUntilBlocked waits until the deletion is blocked for that reason, and checks the message.
 func (e *queueEnv) waitUntilBlocked(name, reason, wantMessage string) {
 	e.t.Helper()
-	is := e.waitForCondition(name, v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, reason)
+	is := e.waitForCondition(name, v1alpha1.ConditionBlocked, metav1.ConditionTrue, reason)
 	if !strings.Contains(is.Message, wantMessage) {
 		e.t.Errorf("the message is %q, want %q", is.Message, wantMessage)
 	}

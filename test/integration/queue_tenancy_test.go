@@ -25,7 +25,7 @@ func (e *queueEnv) newNeighbor() *queueEnv {
 
 func (e *queueEnv) waitForConflict(name string) string {
 	e.t.Helper()
-	return e.waitForCondition(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue).Message
+	return e.waitForCondition(name, v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue).Message
 }
 
 func (e *queueEnv) waitForReadyMessages(name string, want int64) {

@@ -282,9 +282,6 @@ func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
 	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != e.brokerName("mail") || q.Status.Effective.RateLimit.Limit != 10 {
 		t.Errorf("the status is %+v", q.Status)
 	}
-	if by := q.Status.Enforcement["maxInFlight"]; by != v1alpha1.EnforcedByBroker {
-		t.Errorf("maxInFlight is enforced by %q", by)
-	}
 
 	e.patchQueue("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)

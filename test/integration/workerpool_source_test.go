@@ -156,7 +156,7 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 	if err := stream.DeleteConsumer(t.Context(), "billing"); err != nil {
 		t.Fatal(err)
 	}
-	stale := c.waitForCondition("billing", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+	stale := c.waitForCondition("billing", v1alpha1.ConditionScalingActive, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
 	if want := `reading the consumer "billing" of the stream "shop": the consumer does not exist`; !strings.Contains(stale.Message, want) {
 		t.Errorf("message %q, want %q", stale.Message, want)
 	}
@@ -164,7 +164,7 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	createConsumer()
-	c.waitForCondition("billing", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
+	c.waitForCondition("billing", v1alpha1.ConditionScalingActive, metav1.ConditionTrue, v1alpha1.ReasonAutoscaled)
 }
 
 func delaysOnlyPoolsOfASource(t *testing.T) {
@@ -181,7 +181,7 @@ func delaysOnlyPoolsOfASource(t *testing.T) {
 	for i := range 50 {
 		c.createSourcePool(fmt.Sprintf("hanging-%d", i), "hanging")
 	}
-	c.waitForCondition("hanging-0", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+	c.waitForCondition("hanging-0", v1alpha1.ConditionScalingActive, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
 
 	// The source of a pool of another operator is read at the same time, so that both suffer from a busy machine.
 	other := newPoolTestEnv(t, time.Second)

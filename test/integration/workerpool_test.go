@@ -203,9 +203,9 @@ func TestPoolKeepsItsWorkersWithoutItsBroker(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("mailers", "autoscaling: {minReplicas: 2, maxReplicas: 4, scaleDown: {window: 0s, maxStep: 4, period: 1s}}")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
-	c.waitForCondition("mailers", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
+	c.waitForCondition("mailers", v1alpha1.ConditionScalingActive, metav1.ConditionTrue, v1alpha1.ReasonAutoscaled)
 	c.Stop()
-	c.waitForCondition("mailers", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+	c.waitForCondition("mailers", v1alpha1.ConditionScalingActive, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
 	c.patchPool("mailers", `{"spec":{"autoscaling":{"minReplicas":0}}}`)
 	c.waitForPool("mailers", "reconciled again", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.ObservedGeneration == wp.Generation && wp.Status.LastDecision.Reason == "MetricsUnavailable"
@@ -214,5 +214,5 @@ func TestPoolKeepsItsWorkersWithoutItsBroker(t *testing.T) {
 		t.Errorf("%s", describePoolStatus(wp))
 	}
 	c.Restart()
-	c.waitForCondition("mailers", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
+	c.waitForCondition("mailers", v1alpha1.ConditionScalingActive, metav1.ConditionTrue, v1alpha1.ReasonAutoscaled)
 }

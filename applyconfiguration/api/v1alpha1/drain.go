@@ -18,7 +18,7 @@ type DrainApplyConfiguration struct {
 	// timeout is how long a worker may take to finish its messages, 1s to 24h. Default 10m.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
 	// onTimeout configures what happens after the timeout. Wait reports the condition
-	// DrainTimedOut and continues to wait. Requeue returns the messages to the queue and stops the
+	// Degraded and continues to wait. Requeue returns the messages to the queue and stops the
 	// worker. Default Wait.
 	OnTimeout *apiv1alpha1.DrainTimeoutAction `json:"onTimeout,omitempty"`
 	// terminationGrace is how long a drained worker may take to exit, and how long a worker that

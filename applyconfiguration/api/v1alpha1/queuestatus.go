@@ -51,8 +51,6 @@ type QueueStatusApplyConfiguration struct {
 	Storage *QueueStorageStatusApplyConfiguration `json:"storage,omitempty"`
 	// effective is the configuration after Policies and defaults.
 	Effective *QueueEffectiveApplyConfiguration `json:"effective,omitempty"`
-	// enforcement shows for each field in use what enforces it on this engine.
-	Enforcement map[string]apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
 }
 
 // QueueStatusApplyConfiguration constructs a declarative configuration of the QueueStatus type for use with
@@ -191,19 +189,5 @@ func (b *QueueStatusApplyConfiguration) WithStorage(value *QueueStorageStatusApp
 // If called multiple times, the Effective field is set to the value of the last call.
 func (b *QueueStatusApplyConfiguration) WithEffective(value *QueueEffectiveApplyConfiguration) *QueueStatusApplyConfiguration {
 	b.Effective = value
-	return b
-}
-
-// WithEnforcement puts the entries into the Enforcement field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the Enforcement field,
-// overwriting an existing map entries in Enforcement field with the same key.
-func (b *QueueStatusApplyConfiguration) WithEnforcement(entries map[string]apiv1alpha1.Enforcement) *QueueStatusApplyConfiguration {
-	if b.Enforcement == nil && len(entries) > 0 {
-		b.Enforcement = make(map[string]apiv1alpha1.Enforcement, len(entries))
-	}
-	for k, v := range entries {
-		b.Enforcement[k] = v
-	}
 	return b
 }

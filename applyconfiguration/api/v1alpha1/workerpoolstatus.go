@@ -3,7 +3,6 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
@@ -48,8 +47,6 @@ type WorkerPoolStatusApplyConfiguration struct {
 	IdleSince *v1.Time `json:"idleSince,omitempty"`
 	// effective settings after Policies and defaults are applied.
 	Effective *WorkerPoolEffectiveApplyConfiguration `json:"effective,omitempty"`
-	// enforcement reports who enforces each setting in use, by field name.
-	Enforcement map[string]apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
 }
 
 // WorkerPoolStatusApplyConfiguration constructs a declarative configuration of the WorkerPoolStatus type for use with
@@ -201,19 +198,5 @@ func (b *WorkerPoolStatusApplyConfiguration) WithIdleSince(value v1.Time) *Worke
 // If called multiple times, the Effective field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithEffective(value *WorkerPoolEffectiveApplyConfiguration) *WorkerPoolStatusApplyConfiguration {
 	b.Effective = value
-	return b
-}
-
-// WithEnforcement puts the entries into the Enforcement field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the Enforcement field,
-// overwriting an existing map entries in Enforcement field with the same key.
-func (b *WorkerPoolStatusApplyConfiguration) WithEnforcement(entries map[string]apiv1alpha1.Enforcement) *WorkerPoolStatusApplyConfiguration {
-	if b.Enforcement == nil && len(entries) > 0 {
-		b.Enforcement = make(map[string]apiv1alpha1.Enforcement, len(entries))
-	}
-	for k, v := range entries {
-		b.Enforcement[k] = v
-	}
 	return b
 }

@@ -45,12 +45,8 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 		reachable = decision.False(problem.Reason, problem.Message)
 	}
 	set(v1alpha1.ConditionBrokerReachable, reachable)
-	set(v1alpha1.ConditionConfigSynced, configSynced(in))
-	set(v1alpha1.ConditionConflict, ownerConflict(in))
-	if in.result != nil {
-		set(v1alpha1.ConditionPolicyFullyEnforced, policyFullyEnforced(status.Enforcement, in.result))
-	} else if status.Enforcement == nil {
-		set(v1alpha1.ConditionPolicyFullyEnforced, isUnknown(notObserved))
+	if in.unreachable() == nil || !OwnsQueue(in.Queue, in.Effective.Broker) { // otherwise, the last comparison is still known
+		set(v1alpha1.ConditionConfigSynced, configSynced(in))
 	}
 	if !in.isDeleted() {
 		set(v1alpha1.ConditionReplicated, replicated(in))
@@ -62,9 +58,9 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	}
 	switch {
 	case in.blocked != nil:
-		set(v1alpha1.ConditionDeletionBlocked, decision.True(in.blocked.Reason, in.blocked.Message))
+		set(v1alpha1.ConditionBlocked, decision.True(in.blocked.Reason, in.blocked.Message))
 	case in.isDeleted():
-		set(v1alpha1.ConditionDeletionBlocked, decision.False(v1alpha1.ReasonNotBlocked, "The deletion is in progress"))
+		set(v1alpha1.ConditionBlocked, decision.False(v1alpha1.ReasonNotBlocked, "The deletion is in progress"))
 	}
 }
 
@@ -96,9 +92,6 @@ func summaryOf(in *conditionInput) decision.Summary {
 		return notReady(progress, problem.Reason, problem.Message)
 	case in.BrokerError != nil || refusesStorage(in.result):
 		state := configSynced(in)
-		if conflict := ownerConflict(in); conflict.Status == metav1.ConditionTrue {
-			state = conflict
-		}
 		return notReady(decision.Stuck, state.Reason, state.Message)
 	case hasRemainingDrift(in.result):
 		return notReady(decision.Stuck, v1alpha1.ReasonDrifted, configSynced(in).Message)
@@ -127,19 +120,25 @@ func summaryOf(in *conditionInput) decision.Summary {
 func configSynced(in *conditionInput) decision.State {
 	problem := in.unreachable()
 	switch {
-	case in.isDeleted():
+	case conflictIn(in.BrokerError) != nil:
+		return decision.False(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflictIn(in.BrokerError)))
+	case in.isDeleted() && problem == nil:
 		return decision.False(v1alpha1.ReasonDeleting, "The Queue is being deleted")
 	case problem != nil:
 		return isUnknown(*problem)
-	case conflictIn(in.BrokerError) != nil:
-		return decision.False(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflictIn(in.BrokerError)))
+	case in.BrokerError != nil && !OwnsQueue(in.Queue, in.Effective.Broker):
+		return isUnknown(decision.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: in.BrokerError.Error()})
 	case in.BrokerError != nil:
 		return decision.False(v1alpha1.ReasonRefusedByBroker, in.BrokerError.Error())
 	case refusesStorage(in.result):
 		return decision.False(v1alpha1.ReasonRefusedByBroker, "The queue keeps the storage that it has: "+in.result.Storage.Refusal)
 	case hasRemainingDrift(in.result):
 		return decision.False(v1alpha1.ReasonDrifted, "Changed by someone else: "+formatDrift(in.result.Drift))
-	case len(in.result.RetiringPriorities) > 0:
+	}
+	if missing := unenforcedFields(in.Observation, in.result); len(missing) > 0 {
+		return decision.False(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
+	}
+	if len(in.result.RetiringPriorities) > 0 {
 		return decision.True(v1alpha1.ReasonSynced, "Removed priorities stay on the broker until they are empty: "+strings.Join(in.result.RetiringPriorities, ", "))
 	}
 	return decision.True(v1alpha1.ReasonSynced, "The queue on the broker matches the spec")
@@ -167,25 +166,18 @@ func joinSome(texts []string, separator string) string {
 	return joined
 }
 
-func ownerConflict(in *conditionInput) decision.State {
-	if conflict := conflictIn(in.BrokerError); conflict != nil {
-		return decision.True(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflict))
-	}
-	problem := in.unreachable()
-	switch {
-	case in.result != nil, in.isDeleted() && problem == nil, OwnsQueue(in.Queue, in.Effective.Broker):
-		return decision.False(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
-	case problem != nil:
-		return isUnknown(*problem)
-	}
-	return isUnknown(decision.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: in.BrokerError.Error()})
+// OwnsQueue reports whether the status of a Queue proves that it owns the queue status.name on this broker: the condition
+// ConfigSynced is Unknown until the broker confirms it.
+func OwnsQueue(q *v1alpha1.Queue, on *v1alpha1.Broker) bool {
+	synced := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionConfigSynced)
+	return q.Status.Name != "" && synced != nil && synced.Status != metav1.ConditionUnknown && !HasOtherOwner(q) &&
+		q.Status.Effective != nil && equality.Semantic.DeepEqual(q.Status.Effective.Broker, on)
 }
 
-// OwnsQueue reports whether the status of a Queue proves that it owns the queue status.name on this broker: the broker
-// confirmed it in its last answer.
-func OwnsQueue(q *v1alpha1.Queue, on *v1alpha1.Broker) bool {
-	return q.Status.Name != "" && meta.IsStatusConditionFalse(q.Status.Conditions, v1alpha1.ConditionConflict) &&
-		q.Status.Effective != nil && equality.Semantic.DeepEqual(q.Status.Effective.Broker, on)
+// HasOtherOwner reports whether another Queue owns the queue of a Queue on the broker.
+func HasOtherOwner(q *v1alpha1.Queue) bool {
+	synced := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionConfigSynced)
+	return synced != nil && synced.Reason == v1alpha1.ReasonOwnedByOtherQueue
 }
 
 // conflictMessage names the owner only if it is in the Queue's own namespace.

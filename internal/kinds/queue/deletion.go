@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -133,7 +132,7 @@ func MoveTargetProblem(target *v1alpha1.Queue) *decision.Problem {
 	switch {
 	case !target.DeletionTimestamp.IsZero():
 		return MoveProblem(target.Name, "is being deleted")
-	case !meta.IsStatusConditionFalse(target.Status.Conditions, v1alpha1.ConditionConflict):
+	case target.Status.Effective == nil || !OwnsQueue(target, target.Status.Effective.Broker):
 		return MoveProblem(target.Name, "does not own its queue on the broker yet")
 	}
 	return nil

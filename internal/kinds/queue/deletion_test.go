@@ -91,8 +91,8 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 			if row.wantBlocked == "" {
 				return
 			}
-			if c := findCondition(&d.Status, v1alpha1.ConditionDeletionBlocked); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, row.wantBlocked) {
-				t.Errorf("DeletionBlocked is %s: %q, want True: %q", c.Status, c.Message, row.wantBlocked)
+			if c := findCondition(&d.Status, v1alpha1.ConditionBlocked); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, row.wantBlocked) {
+				t.Errorf("Blocked is %s: %q, want True: %q", c.Status, c.Message, row.wantBlocked)
 			}
 			if d.RequeueAfter != blockedInterval {
 				t.Errorf("the deletion is checked again after %s", d.RequeueAfter)
@@ -144,7 +144,7 @@ func TestDeadLettersThatCannotBeMovedBlockTheDeletion(t *testing.T) {
 	owned(broker.QueueStats{DeadLetters: 3})(&o)
 	o.Apply(ActionMoveDeadLetters, ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no stream yardmaster_archive_dead")})
 	d := Decide(o)
-	if c := findCondition(&d.Status, v1alpha1.ConditionDeletionBlocked); d.RemoveFinalizer || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "archive_dead") {
+	if c := findCondition(&d.Status, v1alpha1.ConditionBlocked); d.RemoveFinalizer || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "archive_dead") {
 		t.Errorf("%+v", d)
 	}
 }

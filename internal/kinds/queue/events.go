@@ -21,13 +21,13 @@ var reportedTransitions = []struct {
 	isRoutine                               bool
 }{
 	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", warning, v1alpha1.EventBrokerUnreachable, true},
-	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", warning, v1alpha1.ReasonOwnedByOtherQueue, false},
+	{v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue, warning, v1alpha1.ReasonOwnedByOtherQueue, false},
 	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", warning, v1alpha1.EventDeadLetters, false},
-	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", warning, v1alpha1.ReasonUnsupported, false},
+	{v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported, warning, v1alpha1.ReasonUnsupported, false},
 	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused, warning, v1alpha1.ReasonReplicasRefused, true},
 	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing, warning, v1alpha1.ReasonReplicasMissing, true},
 	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, warning, v1alpha1.ReasonReplicasOffline, true},
-	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", normal, v1alpha1.EventDeletionBlocked, false},
+	{v1alpha1.ConditionBlocked, metav1.ConditionTrue, "", normal, v1alpha1.EventDeletionBlocked, false},
 	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, warning, v1alpha1.ReasonRateBelowArrivals, false},
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMessagesStranded, warning, v1alpha1.ReasonMessagesStranded, false},
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, warning, v1alpha1.ReasonRefusedByBroker, false},

@@ -35,12 +35,6 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	status.ObservedGeneration = o.Queue.Generation
 	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
 	status.Effective = o.Effective.DeepCopy()
-	switch {
-	case result != nil:
-		status.Enforcement = enforcementOf(o.Queue, &o.Effective, result.Enforcement)
-	case status.Engine != before.Engine:
-		status.Enforcement = nil
-	}
 	status.Storage = storageStatus(result)
 	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})

@@ -125,8 +125,8 @@ func ownedBy(owner broker.QueueOwner) func(*Observation) {
 
 // inConflict are the conditions of a Queue whose queue belongs to another owner.
 var inConflict = map[string]string{
-	v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
-	v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+	v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue",
+	v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 	v1alpha1.ConditionReplicated: "Unknown OwnedByOtherQueue",
 }
 
@@ -156,8 +156,8 @@ func TestConditions(t *testing.T) {
 			change: withoutConnection(v1alpha1.ReasonSecretNotFound),
 			want: map[string]string{
 				v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
-				v1alpha1.ConditionConfigSynced:    "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionConfigSynced:    "Unknown SecretNotFound",
+				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 				v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
 			},
 			wantMessage: `Secret "broker" not found`,
@@ -185,8 +185,8 @@ func TestConditions(t *testing.T) {
 		"the configuration is refused": {
 			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
 			want: map[string]string{
-				v1alpha1.ConditionConfigSynced: "False RefusedByBroker", v1alpha1.ConditionConflict: "Unknown RefusedByBroker",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionConfigSynced: "Unknown RefusedByBroker",
+				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
 			},
 			wantMessage: "retention is Limits",
@@ -202,7 +202,7 @@ func TestConditions(t *testing.T) {
 				o.Queue.Spec.MaxBacklog = new(int64(9))
 				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
 			},
-			want:        map[string]string{v1alpha1.ConditionPolicyFullyEnforced: "False Unsupported"},
+			want:        map[string]string{v1alpha1.ConditionConfigSynced: "False Unsupported"},
 			wantMessage: "Not enforced: maxBacklog (too late)",
 		},
 		"a missing feature that is not a field of the spec": {
@@ -239,8 +239,8 @@ func TestConditions(t *testing.T) {
 				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
 			},
 			want: map[string]string{
-				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionDeletionBlocked: "True NotEmpty",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionReplicated: "",
+				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty",
+				v1alpha1.ConditionReplicated: "",
 			},
 			wantMessage: "2 messages left",
 		},
@@ -252,8 +252,8 @@ func TestConditions(t *testing.T) {
 			}
 			want := map[string]string{
 				v1alpha1.ConditionBrokerReachable: "True Connected",
-				v1alpha1.ConditionConfigSynced:    "True Synced", v1alpha1.ConditionConflict: "False Synced",
-				v1alpha1.ConditionPolicyFullyEnforced: "True Enforced", v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
+				v1alpha1.ConditionConfigSynced:    "True Synced",
+				v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
 				v1alpha1.ConditionReplicated: "True FullyReplicated",
 			}
 			maps.Copy(want, row.want)

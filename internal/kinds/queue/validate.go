@@ -10,7 +10,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // Validate returns the errors of a spec that no rule of the CRD finds. It leaves out fields that a Policy may complete, such as
@@ -100,35 +99,23 @@ func UpdateWarnings(before, after *v1alpha1.Queue) []string {
 	return warnings
 }
 
-// enforcementOf returns how each field that a Queue uses is enforced.
-func enforcementOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, capabilities broker.Capabilities) map[string]v1alpha1.Enforcement {
-	enforcement := map[string]v1alpha1.Enforcement{}
-	for field, isUsed := range fieldsInUse(q, e) {
-		if capability, known := capabilities[field]; isUsed && known {
-			enforcement[string(field)] = v1alpha1.Enforcement(capability.By)
-		}
-	}
-	return enforcement
-}
-
-// policyFullyEnforced reports whether every field of the spec is enforced. Missing capabilities that no field requests, such as
-// delayed messages, are only in status.enforcement.
-func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) decision.State {
+// unenforcedFields returns the fields of the spec that nothing enforces. Missing capabilities that no field requests, such as
+// delayed messages, are not among them.
+func unenforcedFields(o *Observation, result *broker.EnsureResult) []string {
 	var missing []string
-	for field, by := range enforcement {
-		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
+	for field, isUsed := range fieldsInUse(o.Queue, &o.Effective) {
+		capability := result.Enforcement[field]
+		if !isUsed || capability.By != broker.NotEnforced || field == broker.FieldDelayed {
 			continue
 		}
-		if why := result.Enforcement[broker.QueueField(field)].Message; why != "" {
-			field += " (" + why + ")"
+		name := string(field)
+		if capability.Message != "" {
+			name += " (" + capability.Message + ")"
 		}
-		missing = append(missing, field)
-	}
-	if len(missing) == 0 {
-		return decision.True(v1alpha1.ReasonEnforced, "All fields of the spec are enforced")
+		missing = append(missing, name)
 	}
 	slices.Sort(missing)
-	return decision.False(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
+	return missing
 }
 
 // fieldsInUse returns all fields that not all engines enforce, and whether a Queue uses them.

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 )
 
 // QueueProblem returns why a pool cannot use the Queue with this index in spec.queues; nil if it can. A pool must not
@@ -18,9 +17,9 @@ func QueueProblem(index int, q *v1alpha1.Queue) *decision.Problem {
 	case q.Status.Name == "":
 		return &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf(
 			"spec.queues[%d]: Queue %q has no name on its broker yet", index, q.Name)}
-	case meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict):
+	case queue.HasOtherOwner(q):
 		return &decision.Problem{Reason: v1alpha1.ReasonOwnedByOtherQueue, Message: fmt.Sprintf(
-			"spec.queues[%d]: Queue %q does not own its queue on the broker; see its condition Conflict", index, q.Name)}
+			"spec.queues[%d]: Queue %q does not own its queue on the broker; see its condition ConfigSynced", index, q.Name)}
 	}
 	return nil
 }

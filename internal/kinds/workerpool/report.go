@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,17 +126,6 @@ func (r *report) setRolloutConditions() {
 	name, ready, desired := r.updated.Name, r.status.Ready, r.demand.desired
 	failure, stalled, start := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.startFailure()
 
-	paused := decision.False(v1alpha1.ReasonRollingOut, "")
-	switch {
-	case failure != "":
-		paused = decision.True(v1alpha1.ReasonAnalysisFailed, fmt.Sprintf("revision %s failed and was rolled back: %s", name, failure))
-	case r.rollout.isComplete:
-		paused = decision.False(v1alpha1.ReasonRolledOut, "")
-	case start != nil:
-		paused = decision.True(start.Reason, start.Message)
-	}
-	r.setCondition(v1alpha1.ConditionRolloutPaused, paused)
-
 	proven, steps := r.plan.updated.countWorkers(r.rollout.proof.isProven), len(r.rolloutSpec.Steps)
 	progress := fmt.Sprintf("revision %s: %d of %d workers have proven to work", name, proven, desired)
 	if r.rolloutSpec.Strategy == v1alpha1.RolloutCanary && r.rollout.history.CanaryStep < steps {
@@ -160,6 +148,8 @@ func (r *report) setRolloutConditions() {
 		progressing = decision.True(v1alpha1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers of revision %s are ready", ready, desired, name))
 	case failure != "":
 		progressing = decision.False(v1alpha1.ReasonAnalysisFailed, failure)
+	case start != nil:
+		progressing = decision.False(start.Reason, start.Message)
 	case stalled != nil:
 		progressing = decision.False(stalled.Reason, stalled.Message)
 	}
@@ -183,49 +173,47 @@ func (r *report) stalledProgress() *decision.Problem {
 	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", r.updated.Name, deadline)}
 }
 
-// Reasons of scaling decisions: with inactiveReasons, a decision does not follow the metrics; with limitingReasons, a
-// pool may have fewer workers than recommended.
-var (
-	inactiveReasons = []scaling.Reason{scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback}
-	limitingReasons = []scaling.Reason{
-		scaling.ReasonMaxReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit, scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
-	}
-)
+// limitingReasons are the reasons of scaling decisions with which a pool may have fewer workers than recommended.
+var limitingReasons = []scaling.Reason{
+	scaling.ReasonMaxReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit, scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
+}
 
-// setScalingConditions sets the conditions of metrics and, if it was evaluated, of scaling.
+// setScalingConditions sets the conditions ScalingActive and, if it was evaluated, ScalingLimited. Metrics that cannot be
+// read are the first reason for both, because a pool of a fixed size needs them to drain workers.
 func (r *report) setScalingConditions() {
-	fresh := decision.True(v1alpha1.ReasonMetricsFresh, "")
-	if r.Stats == nil {
-		fresh = decision.False(v1alpha1.ReasonMetricsStale, r.StatsError)
-	}
-	r.setCondition(v1alpha1.ConditionMetricsFresh, fresh)
-
 	active, limited := decision.True(v1alpha1.ReasonAutoscaled, ""), decision.False(v1alpha1.ReasonWithinBounds, "")
-	made, replicas := r.demand.decision, r.Pool.Spec.Replicas
+	made, replicas, isEvaluated := r.demand.decision, r.Pool.Spec.Replicas, true
 	switch {
 	case r.Pool.Spec.Autoscaling == nil:
 		active = decision.False(v1alpha1.ReasonManual, "spec.replicas sets the number of workers")
 		if replicas != nil && r.demand.desired < *replicas && !r.isDeleting {
 			limited = decision.True(string(scaling.ReasonBudget), fmt.Sprintf("spec.replicas is %d, Policies allow %d", *replicas, r.demand.limit))
 		}
+	case r.isDeleting:
+		active, isEvaluated = decision.False(v1alpha1.ReasonDeleting, ""), false
 	case made == nil:
-		return
+		active, isEvaluated = decision.False(r.problem.Reason, r.problem.Message), false
 	default:
-		if slices.Contains(inactiveReasons, made.Reason) {
+		if made.Reason == scaling.ReasonPaused || made.Reason == scaling.ReasonDryRun {
 			active = decision.False(string(made.Reason), r.demand.summary)
 		}
 		if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
 			limited = decision.True(string(made.Reason), r.demand.summary)
 		}
 	}
+	if r.Stats == nil {
+		active = decision.False(v1alpha1.ReasonMetricsStale, r.StatsError)
+	}
 	r.setCondition(v1alpha1.ConditionScalingActive, active)
-	r.setCondition(v1alpha1.ConditionScalingLimited, limited)
+	if isEvaluated {
+		r.setCondition(v1alpha1.ConditionScalingLimited, limited)
+	}
 }
 
 // maxListedNames is the number of names in a message.
 const maxListedNames = 3
 
-// setWorkerConditions sets the conditions Available, Draining, DrainTimedOut and Degraded.
+// setWorkerConditions sets the conditions Available and Degraded.
 func (r *report) setWorkerConditions() {
 	minimum := r.demand.desired
 	if autoscaling := r.Pool.Spec.Autoscaling; autoscaling != nil {
@@ -238,12 +226,6 @@ func (r *report) setWorkerConditions() {
 	}
 	r.setCondition(v1alpha1.ConditionAvailable, available)
 
-	draining := decision.False(v1alpha1.ReasonDrained, "")
-	if r.status.Draining > 0 {
-		draining = decision.True(v1alpha1.ReasonDrainsRunning, fmt.Sprintf("%d workers are draining", r.status.Draining))
-	}
-	r.setCondition(v1alpha1.ConditionDraining, draining)
-
 	var late []string
 	var failure *decision.Problem
 	for _, revision := range r.plan.revisions {
@@ -254,19 +236,21 @@ func (r *report) setWorkerConditions() {
 			}
 		}
 	}
-	timedOut := decision.False(v1alpha1.ReasonDrained, "")
-	if len(late) > 0 {
-		slices.Sort(late)
-		timedOut = decision.True(v1alpha1.ReasonDrainTimeout, fmt.Sprintf("%d workers still have messages in flight after %s: %s",
-			len(late), r.drain.Timeout.Duration.Duration, strings.Join(late[:min(len(late), maxListedNames)], ", ")))
-		if len(late) > maxListedNames {
-			timedOut.Message += fmt.Sprintf(" and %d more", len(late)-maxListedNames)
-		}
-	}
-	r.setCondition(v1alpha1.ConditionDrainTimedOut, timedOut)
 	degraded := decision.False(v1alpha1.ReasonReady, "")
 	if failure != nil {
 		degraded = decision.True(failure.Reason, failure.Message)
+	}
+	if len(late) > 0 {
+		slices.Sort(late)
+		message := fmt.Sprintf("%d workers still have messages in flight after %s: %s",
+			len(late), r.drain.Timeout.Duration.Duration, strings.Join(late[:min(len(late), maxListedNames)], ", "))
+		if len(late) > maxListedNames {
+			message += fmt.Sprintf(" and %d more", len(late)-maxListedNames)
+		}
+		if failure != nil {
+			message += "; " + failure.Message
+		}
+		degraded = decision.True(v1alpha1.ReasonDrainTimeout, message)
 	}
 	r.setCondition(v1alpha1.ConditionDegraded, degraded)
 }
@@ -417,21 +401,25 @@ const (
 	actionReadStats = "ReadMetrics"
 )
 
-// conditionEventRules are the events for conditions that change to a status.
+// conditionEventRules are the events for conditions that change to a status, with this reason if it is set.
 var conditionEventRules = []struct {
-	condition         string
-	status            metav1.ConditionStatus
-	eventType, reason string
-	action            string
-	// from is the required status before; empty for any other status.
-	from metav1.ConditionStatus
+	condition               string
+	status                  metav1.ConditionStatus
+	conditionReason, reason string
+	action                  string
 }{
-	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventScalingLimited, actionScale, ""},
-	{v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, corev1.EventTypeWarning, v1alpha1.EventMetricsLost, actionReadStats, metav1.ConditionTrue},
-	{v1alpha1.ConditionDraining, metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.EventDrainStarted, actionDrain, ""},
-	{v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventDrainTimedOut, actionDrain, ""},
-	{v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventRolloutPaused, actionRollout, ""},
-	{v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.EventMetricsRecovered, actionReadStats, metav1.ConditionFalse},
+	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, "", v1alpha1.EventScalingLimited, actionScale},
+	{v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonDrainTimeout, v1alpha1.EventDrainTimedOut, actionDrain},
+	{v1alpha1.ConditionProgressing, metav1.ConditionFalse, "", v1alpha1.EventRolloutPaused, actionRollout},
+}
+
+// metricsAreStale reports whether a status says that queue metrics could not be read, and why.
+func metricsAreStale(status *v1alpha1.WorkerPoolStatus) (isStale bool, message string) {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScalingActive)
+	if c == nil || c.Reason != v1alpha1.ReasonMetricsStale {
+		return false, ""
+	}
+	return true, c.Message
 }
 
 // events returns the events for the changes since the stored status.
@@ -448,17 +436,26 @@ func (r *report) events() []decision.Event {
 		}
 		events = append(events, event)
 	}
+	wasStale, _ := metricsAreStale(before)
+	switch isStale, message := metricsAreStale(r.status); {
+	case isStale && !wasStale && len(before.Conditions) > 0:
+		events = append(events, decision.WarningEvent(v1alpha1.EventMetricsLost, actionReadStats, message))
+	case wasStale && !isStale:
+		events = append(events, decision.NormalEvent(v1alpha1.EventMetricsRecovered, actionReadStats, "queue metrics can be read"))
+	}
+	if before.Draining == 0 && r.status.Draining > 0 {
+		events = append(events, decision.NormalEvent(v1alpha1.EventDrainStarted, actionDrain, fmt.Sprintf("%d workers are draining", r.status.Draining)))
+	}
 	for _, rule := range conditionEventRules {
-		was, is := meta.FindStatusCondition(before.Conditions, rule.condition), meta.FindStatusCondition(r.status.Conditions, rule.condition)
-		changed := is != nil && is.Status == rule.status && (was == nil || was.Status != rule.status)
-		if !changed || rule.from != "" && (was == nil || was.Status != rule.from) {
-			continue
+		matches := func(status *v1alpha1.WorkerPoolStatus) bool {
+			c := meta.FindStatusCondition(status.Conditions, rule.condition)
+			return c != nil && c.Status == rule.status && (rule.conditionReason == "" || c.Reason == rule.conditionReason) &&
+				c.Reason != v1alpha1.ReasonNoProgress // such a rollout continues
 		}
-		message := is.Message
-		if rule.reason == v1alpha1.EventMetricsRecovered {
-			message = "queue metrics can be read"
+		if matches(r.status) && !matches(before) {
+			message := meta.FindStatusCondition(r.status.Conditions, rule.condition).Message
+			events = append(events, decision.WarningEvent(rule.reason, rule.action, message))
 		}
-		events = append(events, decision.Event{Type: rule.eventType, Reason: rule.reason, Action: rule.action, Message: message})
 	}
 	if !r.rollout.isEvaluated {
 		return events

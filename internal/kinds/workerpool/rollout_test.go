@@ -117,9 +117,9 @@ func withRecreate(s *testPool) *testPool {
 func TestBadImagePausesTheRollout(t *testing.T) {
 	s := rollingPool(4, 1).changeWorker("worker:2-0", failImagePull)
 	decision := Decide(s.Observation)
-	for _, kind := range []string{v1alpha1.ConditionRolloutPaused, v1alpha1.ConditionDegraded} {
+	for kind, want := range map[string]string{v1alpha1.ConditionProgressing: "False", v1alpha1.ConditionDegraded: "True"} {
 		c := meta.FindStatusCondition(decision.Status.Conditions, kind)
-		if c.Status != "True" || c.Reason != v1alpha1.ReasonImagePull {
+		if string(c.Status) != want || c.Reason != v1alpha1.ReasonImagePull {
 			t.Errorf("%s is %s, %s", kind, c.Status, c.Reason)
 		}
 	}

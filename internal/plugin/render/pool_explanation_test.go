@@ -55,7 +55,7 @@ func TestPoolExplanation(t *testing.T) {
 					Recommendation: 8, Applied: 8, Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same",
 				}
 				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
-					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis unreachable",
+					Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis unreachable",
 				})
 			}),
 			[]string{

@@ -133,11 +133,8 @@ func poolSummary(wp *v1alpha1.WorkerPool) string {
 
 var poolProblemConditions = []problemCondition{
 	{v1alpha1.ConditionReady, metav1.ConditionFalse},
-	{v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse},
 	{v1alpha1.ConditionScalingActive, metav1.ConditionFalse},
 	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue},
-	{v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue},
-	{v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue},
 	{v1alpha1.ConditionProgressing, metav1.ConditionFalse},
 	{v1alpha1.ConditionDegraded, metav1.ConditionTrue},
 }

@@ -111,7 +111,10 @@ func (env Environment) countReconciled(ctx context.Context, c client.Reader) (qu
 		queues += countTrue(allQueues.Items[i].Status.Conditions, v1alpha1.ConditionReady)
 	}
 	for i := range allPools.Items {
-		pools += countTrue(allPools.Items[i].Status.Conditions, v1alpha1.ConditionMetricsFresh)
+		active := meta.FindStatusCondition(allPools.Items[i].Status.Conditions, v1alpha1.ConditionScalingActive)
+		if active != nil && active.Reason != v1alpha1.ReasonMetricsStale {
+			pools++
+		}
 	}
 	return queues, pools, nil
 }

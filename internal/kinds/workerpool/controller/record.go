@@ -64,8 +64,11 @@ func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolSta
 	if before.CurrentRevision != "" && before.CurrentRevision != after.CurrentRevision {
 		rolloutsTotal.Of(wp).Inc()
 	}
-	timedOut := v1alpha1.ConditionDrainTimedOut
-	if meta.IsStatusConditionTrue(after.Conditions, timedOut) && !meta.IsStatusConditionTrue(before.Conditions, timedOut) {
+	timedOut := func(status *v1alpha1.WorkerPoolStatus) bool {
+		degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+		return degraded != nil && degraded.Reason == v1alpha1.ReasonDrainTimeout
+	}
+	if timedOut(after) && !timedOut(before) {
 		drainTimeoutsTotal.Of(wp).Inc()
 	}
 }

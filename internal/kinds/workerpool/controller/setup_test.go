@@ -31,7 +31,7 @@ func TestPoolIsReconciledWhenItsQueueBecomesReady(t *testing.T) {
 func TestPoolIsReconciledWhenItsQueueIsProvenToOwnItsQueue(t *testing.T) {
 	unproven, proven := &v1alpha1.Queue{}, &v1alpha1.Queue{}
 	proven.Status.Name, proven.Status.Effective = "mail", &v1alpha1.QueueEffective{}
-	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionFalse}}
+	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}}
 	if !becomesUsable.Update(event.UpdateEvent{ObjectOld: unproven, ObjectNew: proven}) {
 		t.Error("the pool waits")
 	}

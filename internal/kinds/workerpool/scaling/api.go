@@ -78,8 +78,8 @@ func durationOr(given *v1alpha1.Duration, def time.Duration) time.Duration {
 // RestoreMemory returns the memory of an operator that has just started, from a WorkerPool's status. Everything else is measured again.
 func RestoreMemory(status *v1alpha1.WorkerPoolStatus) Memory {
 	memory := Memory{IdleSince: timeOf(status.IdleSince)}
-	if fresh := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionMetricsFresh); fresh != nil && fresh.Status == metav1.ConditionFalse {
-		memory.MissingSince = fresh.LastTransitionTime.Time
+	if active := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScalingActive); active != nil && active.Reason == v1alpha1.ReasonMetricsStale {
+		memory.MissingSince = active.LastTransitionTime.Time
 	}
 	return memory
 }

@@ -154,7 +154,7 @@ func TestSinceWhenAPoolIsIdleOrHasNoMetricsIsRestored(t *testing.T) {
 	since := metav1.NewTime(testTime)
 	want := Memory{IdleSince: testTime, MissingSince: testTime}
 	if got := RestoreMemory(&v1alpha1.WorkerPoolStatus{IdleSince: &since, ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
-		{Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, LastTransitionTime: since},
+		{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, LastTransitionTime: since},
 	}}}); !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}

@@ -40,9 +40,6 @@ func Slim(object any) {
 		}
 	case *v1alpha1.WorkerPool:
 		object.Spec.Template, object.Spec.Env, object.Spec.Sidecar, object.Spec.Resources = nil, nil, nil, nil
-		object.Status.Enforcement = nil
-	case *v1alpha1.Queue:
-		object.Status.Enforcement = nil
 	case *v1alpha1.Schedule:
 		slimTemplate(object.Spec.SequentialJob)
 		slimTemplate(object.Spec.AgenticSession)
