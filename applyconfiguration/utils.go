@@ -112,8 +112,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QueuePlacementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueuePriority"):
 		return &apiv1alpha1.QueuePriorityApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("QueueRetry"):
-		return &apiv1alpha1.QueueRetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSpec"):
 		return &apiv1alpha1.QueueSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueStatus"):

@@ -84,7 +84,7 @@ type PolicyDefaults struct {
 	Broker *Broker `json:"broker,omitempty"`
 	// retry settings of Queues.
 	// +optional
-	Retry *QueueRetry `json:"retry,omitempty"`
+	Retry *Retry `json:"retry,omitempty"`
 	// rateLimit of Queues. It applies as a whole.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`

@@ -101,7 +101,7 @@ type QueueEffective struct {
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 	// retry in use.
 	// +optional
-	Retry *QueueRetry `json:"retry,omitempty"`
+	Retry *Retry `json:"retry,omitempty"`
 	// deadLetter in use.
 	// +optional
 	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
@@ -115,7 +115,7 @@ type QueueEffective struct {
 
 // FieldSource shows what set the value of a field.
 type FieldSource struct {
-	// field is a path in the spec, for example retry.maxAttempts.
+	// field is a path in the spec, for example retry.limit.
 	Field string `json:"field"`
 	// from is what set the value.
 	From ValueSource `json:"from"`

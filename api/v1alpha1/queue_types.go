@@ -139,9 +139,10 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="jobTimeout must be a duration from 1s to 24h"
 	JobTimeout *Duration `json:"jobTimeout,omitempty"`
 
-	// retry defines when a failed message is attempted again.
+	// retry defines when a failed message is attempted again. Defaults to 4 retries, with a backoff of 1s, a maxBackoff of
+	// 10m, or backoff if it is longer, and a factor of 2. Each delay varies by 20 percent at random.
 	// +optional
-	Retry *QueueRetry `json:"retry,omitempty"`
+	Retry *Retry `json:"retry,omitempty"`
 
 	// deadLetter defines what happens to messages that exhaust their attempts.
 	// +optional
@@ -215,42 +216,6 @@ type RateLimit struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Burst *int32 `json:"burst,omitempty"`
-}
-
-// QueueRetry defines when a failed message is attempted again: after initialDelay. Each further failure
-// multiplies the delay, up to maxDelay.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.initialDelay) || !has(self.maxDelay) || duration(self.initialDelay) <= duration(self.maxDelay)",message="initialDelay must not be longer than maxDelay",fieldPath=".initialDelay"
-type QueueRetry struct {
-	// maxAttempts is the maximum number of attempts, including the first, 1 to 1000. Default: 5.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
-
-	// initialDelay before the second attempt, 0s to 24h. Default: 1s.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="initialDelay must be a duration from 0s to 24h"
-	InitialDelay *Duration `json:"initialDelay,omitempty"`
-
-	// maxDelay before any attempt, 0s to 24h. Default: 10m, or initialDelay if that is longer.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="maxDelay must be a duration from 0s to 24h"
-	MaxDelay *Duration `json:"maxDelay,omitempty"`
-
-	// multiplierPercent is each delay as a percentage of the one before it, 100 to 1000. Default:
-	// 200, which doubles the delay.
-	// +optional
-	// +kubebuilder:validation:Minimum=100
-	// +kubebuilder:validation:Maximum=1000
-	MultiplierPercent *int32 `json:"multiplierPercent,omitempty"`
-
-	// jitterPercent is the maximum random change of a delay, up or down, 0 to 100. It spreads the
-	// attempts of messages that failed together. Default: 20.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	JitterPercent *int32 `json:"jitterPercent,omitempty"`
 }
 
 // DeadLetter defines what happens to messages that exhaust their attempts or that a worker

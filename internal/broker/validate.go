@@ -18,7 +18,7 @@ const (
 	MaxLease      = time.Hour
 	MinJobTimeout = time.Second
 	MaxJobTimeout = 24 * time.Hour
-	MaxAttempts   = 1000
+	MaxAttempts   = 1001
 	// MinResultsRetention and MinResultsBytes bound a ResultsConfig.
 	MinResultsRetention = time.Minute
 	MinResultsBytes     = 1 << 20

@@ -36,7 +36,7 @@ const (
 // arrive in a pattern and some fail in their first attempt. It takes about ten minutes, on an otherwise idle machine.
 func testPatternedLoad(t *testing.T) {
 	env := newQueueEnv(t, patternNamespace)
-	env.patchQueue(`{"spec":{"retry":{"initialDelay":"12s"}}}`)
+	env.patchQueue(`{"spec":{"retry":{"backoff":"12s"}}}`)
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		pool.Spec.Concurrency = patternConcurrency
 		pool.Spec.Autoscaling.MaxReplicas = patternMaximum

@@ -81,7 +81,7 @@ type releaseTest struct {
 
 func (r *releaseTest) run() {
 	r.createQueue(r.trial.name(), func(q *v1alpha1.Queue) {
-		q.Spec.Retry = &v1alpha1.QueueRetry{MaxAttempts: new(int32(50)), InitialDelay: durationOfSeconds(1), MaxDelay: durationOfSeconds(1)}
+		q.Spec.Retry = &v1alpha1.Retry{Limit: new(int32(49)), Backoff: durationOfSeconds(1), MaxBackoff: durationOfSeconds(1)}
 	})
 	r.createReleasePool()
 	poll.Until(r.t, "the first release to serve", func() bool { return r.pool().Status.Ready == releaseWorkers })

@@ -166,7 +166,7 @@ func testCanaryRollout(t *testing.T) {
 	env := newQueueEnv(t, canaryNamespace)
 	env.createQueue("mail", func(q *v1alpha1.Queue) {
 		// A defective release fails immediately, so that each message needs many attempts.
-		q.Spec.Retry = &v1alpha1.QueueRetry{MaxAttempts: new(int32(50)), InitialDelay: durationOfSeconds(1), MaxDelay: durationOfSeconds(1)}
+		q.Spec.Retry = &v1alpha1.Retry{Limit: new(int32(49)), Backoff: durationOfSeconds(1), MaxBackoff: durationOfSeconds(1)}
 	})
 	env.createPoolFromExample("workerpool/canary.yaml", func(pool *v1alpha1.WorkerPool) {
 		env.usePlainWorker(pool, "/plain", "serve")

@@ -71,7 +71,7 @@ func TestAQueueWithoutABrokerReportsNoBroker(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueueOn("paused: false", "mail", "")
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoBroker)
-	p := newManifest(t, "Policy", "default", "{defaults: {"+natsBrokerField+", retry: {maxAttempts: 3}}}")
+	p := newManifest(t, "Policy", "default", "{defaults: {"+natsBrokerField+", retry: {limit: 2}}}")
 	p.SetNamespace(e.ns)
 	if err := cluster.Create(t.Context(), p); err != nil {
 		t.Fatal(err)

@@ -214,24 +214,20 @@ func TestQueueRules(t *testing.T) {
 			want: `spec.lease: Invalid value: "1d": lease must be a duration from 5s to 1h`,
 		},
 		"a negative delay": {
-			spec: `{retry: {initialDelay: -1s}}`,
-			want: `spec.retry.initialDelay: Invalid value: "-1s": initialDelay must be a duration from 0s to 24h`,
+			spec: `{retry: {backoff: -1s}}`,
+			want: `spec.retry.backoff: Invalid value: "-1s": backoff must be a duration from 0s to 24h`,
 		},
-		"initialDelay above maxDelay": {
-			spec: `{retry: {initialDelay: 2m, maxDelay: 1m}}`,
-			want: "spec.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
+		"backoff above maxBackoff": {
+			spec: `{retry: {backoff: 2m, maxBackoff: 1m}}`,
+			want: "spec.retry.backoff: Invalid value: backoff must not be longer than maxBackoff",
 		},
-		"maxAttempts of 0": {
-			spec: `{retry: {maxAttempts: 0}}`,
-			want: "spec.retry.maxAttempts: Invalid value: 0: spec.retry.maxAttempts in body should be greater than or equal to 1",
+		"a negative retry limit": {
+			spec: `{retry: {limit: -1}}`,
+			want: "spec.retry.limit: Invalid value: -1: spec.retry.limit in body should be greater than or equal to 0",
 		},
-		"multiplierPercent below 100": {
-			spec: `{retry: {multiplierPercent: 99}}`,
-			want: "spec.retry.multiplierPercent: Invalid value: 99: spec.retry.multiplierPercent in body should be greater than or equal to 100",
-		},
-		"jitterPercent above 100": {
-			spec: `{retry: {jitterPercent: 101}}`,
-			want: "spec.retry.jitterPercent: Invalid value: 101: spec.retry.jitterPercent in body should be less than or equal to 100",
+		"a factor below 1": {
+			spec: `{retry: {factor: 0.9}}`,
+			want: "spec.retry.factor: Invalid value: 0.9: factor must be from 1 to 10",
 		},
 		"onDelete Move without moveTo": {
 			spec: `{deadLetter: {onDelete: Move}}`,
@@ -580,9 +576,9 @@ func TestWorkerPoolRules(t *testing.T) {
 func TestPolicyRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "Policy", map[string]invalidSpec{
-		"a default initialDelay above maxDelay": {
-			spec: `{defaults: {retry: {initialDelay: 2m, maxDelay: 1m}}}`,
-			want: "spec.defaults.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
+		"a default backoff above maxBackoff": {
+			spec: `{defaults: {retry: {backoff: 2m, maxBackoff: 1m}}}`,
+			want: "spec.defaults.retry.backoff: Invalid value: backoff must not be longer than maxBackoff",
 		},
 		"a default broker with a name that no Secret can have": {
 			spec: `{defaults: {broker: {engine: NATS, urlSecretRef: {name: ".."}}}}`,

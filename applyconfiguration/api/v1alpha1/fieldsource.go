@@ -11,7 +11,7 @@ import (
 //
 // FieldSource shows what set the value of a field.
 type FieldSourceApplyConfiguration struct {
-	// field is a path in the spec, for example retry.maxAttempts.
+	// field is a path in the spec, for example retry.limit.
 	Field *string `json:"field,omitempty"`
 	// from is what set the value.
 	From *apiv1alpha1.ValueSource `json:"from,omitempty"`

@@ -11,7 +11,7 @@ type PolicyDefaultsApplyConfiguration struct {
 	// broker of Queues.
 	Broker *BrokerApplyConfiguration `json:"broker,omitempty"`
 	// retry settings of Queues.
-	Retry *QueueRetryApplyConfiguration `json:"retry,omitempty"`
+	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
 	// rateLimit of Queues. It applies as a whole.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
 	// deadLetter settings of Queues.
@@ -37,7 +37,7 @@ func (b *PolicyDefaultsApplyConfiguration) WithBroker(value *BrokerApplyConfigur
 // WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
-func (b *PolicyDefaultsApplyConfiguration) WithRetry(value *QueueRetryApplyConfiguration) *PolicyDefaultsApplyConfiguration {
+func (b *PolicyDefaultsApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *PolicyDefaultsApplyConfiguration {
 	b.Retry = value
 	return b
 }

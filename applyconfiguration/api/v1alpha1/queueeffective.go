@@ -12,7 +12,7 @@ type QueueEffectiveApplyConfiguration struct {
 	// rateLimit in use.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
 	// retry in use.
-	Retry *QueueRetryApplyConfiguration `json:"retry,omitempty"`
+	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
 	// deadLetter in use.
 	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
 	// sources shows for each field what set its value.
@@ -44,7 +44,7 @@ func (b *QueueEffectiveApplyConfiguration) WithRateLimit(value *RateLimitApplyCo
 // WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
-func (b *QueueEffectiveApplyConfiguration) WithRetry(value *QueueRetryApplyConfiguration) *QueueEffectiveApplyConfiguration {
+func (b *QueueEffectiveApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *QueueEffectiveApplyConfiguration {
 	b.Retry = value
 	return b
 }

@@ -51,8 +51,9 @@ type QueueSpecApplyConfiguration struct {
 	// message goes to another worker within 5 seconds and a lease. The header Yardmaster-Timeout of a message
 	// replaces it. Default: no limit.
 	JobTimeout *DurationApplyConfiguration `json:"jobTimeout,omitempty"`
-	// retry defines when a failed message is attempted again.
-	Retry *QueueRetryApplyConfiguration `json:"retry,omitempty"`
+	// retry defines when a failed message is attempted again. Defaults to 4 retries, with a backoff of 1s, a maxBackoff of
+	// 10m, or backoff if it is longer, and a factor of 2. Each delay varies by 20 percent at random.
+	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
 	// deadLetter defines what happens to messages that exhaust their attempts.
 	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
 	// retention deletes messages that no worker takes. Default: messages are kept.
@@ -167,7 +168,7 @@ func (b *QueueSpecApplyConfiguration) WithJobTimeout(value *DurationApplyConfigu
 // WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithRetry(value *QueueRetryApplyConfiguration) *QueueSpecApplyConfiguration {
+func (b *QueueSpecApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *QueueSpecApplyConfiguration {
 	b.Retry = value
 	return b
 }

@@ -51,26 +51,24 @@ func effectiveRateLimit(s *valueSources, own *v1alpha1.RateLimit, selected *Sele
 	return &v1alpha1.RateLimit{Limit: maximum.value, Per: new(apiDuration(time.Second)), Burst: new(maximum.value)}
 }
 
-func effectiveRetry(s *valueSources, own *v1alpha1.QueueRetry, selected *Selection) *v1alpha1.QueueRetry {
-	const initialDelay, maxDelay = "retry.initialDelay", "retry.maxDelay"
-	l := layers[v1alpha1.QueueRetry]{own, selected.retries}
-	effective := &v1alpha1.QueueRetry{
-		MaxAttempts: specifiedOrDefault(s, "retry.maxAttempts", l,
-			func(r *v1alpha1.QueueRetry) *int32 { return r.MaxAttempts }, 5),
-		InitialDelay: specifiedOrDefault(s, initialDelay, l,
-			func(r *v1alpha1.QueueRetry) *v1alpha1.Duration { return r.InitialDelay }, apiDuration(time.Second)),
-		MaxDelay: specifiedOrDefault(s, maxDelay, l,
-			func(r *v1alpha1.QueueRetry) *v1alpha1.Duration { return r.MaxDelay }, apiDuration(10*time.Minute)),
-		MultiplierPercent: specifiedOrDefault(s, "retry.multiplierPercent", l,
-			func(r *v1alpha1.QueueRetry) *int32 { return r.MultiplierPercent }, 200),
-		JitterPercent: specifiedOrDefault(s, "retry.jitterPercent", l,
-			func(r *v1alpha1.QueueRetry) *int32 { return r.JitterPercent }, 20),
+func effectiveRetry(s *valueSources, own *v1alpha1.Retry, selected *Selection) *v1alpha1.Retry {
+	const backoff, maxBackoff = "retry.backoff", "retry.maxBackoff"
+	l := layers[v1alpha1.Retry]{own, selected.retries}
+	effective := &v1alpha1.Retry{
+		Limit: specifiedOrDefault(s, "retry.limit", l,
+			func(r *v1alpha1.Retry) *int32 { return r.Limit }, 4),
+		Backoff: specifiedOrDefault(s, backoff, l,
+			func(r *v1alpha1.Retry) *v1alpha1.Duration { return r.Backoff }, apiDuration(time.Second)),
+		MaxBackoff: specifiedOrDefault(s, maxBackoff, l,
+			func(r *v1alpha1.Retry) *v1alpha1.Duration { return r.MaxBackoff }, apiDuration(10*time.Minute)),
+		Factor: specifiedOrDefault(s, "retry.factor", l,
+			func(r *v1alpha1.Retry) *v1alpha1.Number { return r.Factor }, "2"),
 	}
-	if effective.InitialDelay.Duration.Duration > effective.MaxDelay.Duration.Duration {
-		// The two values come from different sources. maxDelay yields, because initialDelay must not exceed it.
-		from := s.sourceOf(initialDelay)
-		effective.MaxDelay = effective.InitialDelay
-		s.setSource(maxDelay, from.From, from.Policy)
+	if effective.Backoff.Duration.Duration > effective.MaxBackoff.Duration.Duration {
+		// The two values come from different sources. maxBackoff yields, because backoff must not exceed it.
+		from := s.sourceOf(backoff)
+		effective.MaxBackoff = effective.Backoff
+		s.setSource(maxBackoff, from.From, from.Policy)
 	}
 	return effective.DeepCopy()
 }

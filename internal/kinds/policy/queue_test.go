@@ -13,45 +13,45 @@ import (
 
 func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
-	retrying := func(r v1alpha1.QueueRetry) func(s *v1alpha1.PolicySpec) {
+	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
 		return fromDefault(v1alpha1.PolicyDefaults{Retry: &r})
 	}
 	for title, test := range map[string]struct {
-		own               *v1alpha1.QueueRetry
+		own               *v1alpha1.Retry
 		policies          []v1alpha1.Policy
-		attempts, longest sourcedValue
+		limit, longest sourcedValue
 	}{
 		"an omitted setting has its default": {
-			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(10), v1alpha1.FromDefault, ""},
+			limit: sourcedValue{int32(4), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(10), v1alpha1.FromDefault, ""},
 		},
 		"the spec of the Queue takes precedence for each field": {
-			own:      &v1alpha1.QueueRetry{MaxAttempts: new(int32(3))},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.QueueRetry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
-			attempts: sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
+			own:      &v1alpha1.Retry{Limit: new(int32(3))},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{Limit: new(int32(9)), MaxBackoff: minutes(2)}))},
+			limit: sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
 		},
 		"Policies set omitted fields in order of precedence": {
 			policies: []v1alpha1.Policy{
-				newPolicy("low", 0, retrying(v1alpha1.QueueRetry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
-				newPolicy("high", 1, retrying(v1alpha1.QueueRetry{MaxAttempts: new(int32(7))})),
+				newPolicy("low", 0, retrying(v1alpha1.Retry{Limit: new(int32(9)), MaxBackoff: minutes(2)})),
+				newPolicy("high", 1, retrying(v1alpha1.Retry{Limit: new(int32(7))})),
 				newPolicy("silent", 2),
 			},
-			attempts: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
+			limit: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
 		},
-		"maxDelay is raised to a longer initialDelay": {
-			own:      &v1alpha1.QueueRetry{InitialDelay: minutes(20)},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.QueueRetry{MaxDelay: minutes(2)}))},
-			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
+		"maxBackoff is raised to a longer backoff": {
+			own:      &v1alpha1.Retry{Backoff: minutes(20)},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxBackoff: minutes(2)}))},
+			limit: sourcedValue{int32(4), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Retry: test.own}}
 			got := EffectiveQueue(q, all(t, test.policies...))
 			same := cmp.AllowUnexported(sourcedValue{})
-			if diff := cmp.Diff(test.attempts, valueWithSource(got.Sources, "retry.maxAttempts", dereference(got.Retry.MaxAttempts)), same); diff != "" {
-				t.Errorf("maxAttempts differs (-want, +got):\n%s", diff)
+			if diff := cmp.Diff(test.limit, valueWithSource(got.Sources, "retry.limit", dereference(got.Retry.Limit)), same); diff != "" {
+				t.Errorf("limit differs (-want, +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.longest, valueWithSource(got.Sources, "retry.maxDelay", dereference(got.Retry.MaxDelay)), same); diff != "" {
-				t.Errorf("maxDelay differs (-want, +got):\n%s", diff)
+			if diff := cmp.Diff(test.longest, valueWithSource(got.Sources, "retry.maxBackoff", dereference(got.Retry.MaxBackoff)), same); diff != "" {
+				t.Errorf("maxBackoff differs (-want, +got):\n%s", diff)
 			}
 		})
 	}
@@ -173,8 +173,8 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	policies := []v1alpha1.Policy{
-		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.QueueRetry{MaxAttempts: new(int32(1))}})),
-		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.QueueRetry{MaxAttempts: new(int32(2)), JitterPercent: new(int32(2))}})),
+		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{Limit: new(int32(1))}})),
+		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{Limit: new(int32(2)), Factor: new(v1alpha1.Number("3"))}})),
 		newPolicy("c", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 		newPolicy("d", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 	}
@@ -185,7 +185,7 @@ func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("the result differs (-want, +got):\n%s", diff)
 		}
-		*got.Retry.MaxAttempts = 99
+		*got.Retry.Limit = 99
 	}
 }
 
@@ -194,7 +194,7 @@ func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
 		p := v1alpha1.Policy{}
 		p.Spec.Defaults = &v1alpha1.PolicyDefaults{
 			Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS},
-			Retry:  &v1alpha1.QueueRetry{MaxAttempts: new(int32(3))},
+			Retry:  &v1alpha1.Retry{Limit: new(int32(3))},
 		}
 		return p
 	}
@@ -204,7 +204,7 @@ func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	effective := EffectiveQueue(&v1alpha1.Queue{}, new(set.Select(nil)))
-	effective.Broker.Engine, *effective.Retry.MaxAttempts = v1alpha1.EngineAsynq, 7
+	effective.Broker.Engine, *effective.Retry.Limit = v1alpha1.EngineAsynq, 7
 	if diff := cmp.Diff(newPolicy(), policies[0]); diff != "" {
 		t.Errorf("the Policy was changed (-want +got):\n%s", diff)
 	}

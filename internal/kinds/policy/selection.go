@@ -17,7 +17,7 @@ import (
 type Selection struct {
 	brokers         []policyLayer[v1alpha1.Broker]
 	rateLimits      []policyLayer[v1alpha1.RateLimit]
-	retries         []policyLayer[v1alpha1.QueueRetry]
+	retries         []policyLayer[v1alpha1.Retry]
 	deadLetters     []policyLayer[v1alpha1.DeadLetter]
 	drains          []policyLayer[v1alpha1.Drain]
 	circuitBreakers []policyLayer[v1alpha1.CircuitBreaker]

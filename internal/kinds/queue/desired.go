@@ -2,8 +2,12 @@ package queue
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strconv"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -40,12 +44,15 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	setDuration(&desired.Lease, q.Spec.Lease)
 	setDuration(&desired.JobTimeout, q.Spec.JobTimeout)
 	if retry := e.Retry; retry != nil {
-		setInt(&desired.Retry.MaxAttempts, retry.MaxAttempts)
-		setDuration(&desired.Retry.InitialDelay, retry.InitialDelay)
+		if retry.Limit != nil {
+			desired.Retry.MaxAttempts = int(*retry.Limit) + 1 // brokers and workers count attempts
+		}
+		setDuration(&desired.Retry.InitialDelay, retry.Backoff)
 		desired.Retry.MaxDelay = max(desired.Retry.MaxDelay, desired.Retry.InitialDelay)
-		setDuration(&desired.Retry.MaxDelay, retry.MaxDelay)
-		setInt(&desired.Retry.MultiplierPercent, retry.MultiplierPercent)
-		setInt(&desired.Retry.JitterPercent, retry.JitterPercent)
+		setDuration(&desired.Retry.MaxDelay, retry.MaxBackoff)
+		if factor, err := strconv.ParseFloat(string(ptr.Deref(retry.Factor, "")), 64); err == nil {
+			desired.Retry.MultiplierPercent = int(math.Round(100 * min(max(factor, 1), 10)))
+		}
 	}
 	if deadLetter := e.DeadLetter; deadLetter != nil {
 		desired.DeadLetter.Enabled = isEnabled(deadLetter)

@@ -66,8 +66,12 @@ func TestDesiredQueue(t *testing.T) {
 			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
 		},
 		"an initial delay beyond the default maximum": {
-			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.QueueRetry{InitialDelay: durationOf(time.Hour)}},
+			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}},
 			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
+		},
+		"retries count without the first attempt": {
+			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}},
+			want:      func(w *broker.QueueConfig) { w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 1001, 150 },
 		},
 		"dead letters disabled": {
 			effective: v1alpha1.QueueEffective{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}},

@@ -45,7 +45,7 @@ func TestRestoredEtcd(t *testing.T) {
 		})
 	})
 	env.run("a Policy applies as it was at the time of the backup", func(*testing.T) {
-		env.waitForMaxAttempts(o.queue, policyMaxAttempts)
+		env.waitForRetryLimit(o.queue, policyRetryLimit)
 	})
 	env.run("a SessionRunner is as it was at the time of the backup", func(*testing.T) {
 		env.waitFor("the old image", o.runner, func() bool { return o.runner.Spec.Image == runnerImage })
@@ -80,10 +80,10 @@ func (env *restoreTest) continueAfterBackup(o *backupObjects) *lateObjects {
 	env.deleteAndWait(o.purged)
 	env.deleteAndWait(o.completed)
 	env.patchSpec(o.pool, `{"replicas":3}`)
-	env.patchSpec(o.policy, `{"defaults":{"retry":{"maxAttempts":3}}}`)
+	env.patchSpec(o.policy, `{"defaults":{"retry":{"limit":3}}}`)
 	env.patchSpec(o.runner, `{"image":"registry.example/runner:2"}`)
 	env.waitFor("three workers", o.pool, func() bool { return o.pool.Status.Replicas == 3 })
-	env.waitForMaxAttempts(o.queue, 3)
+	env.waitForRetryLimit(o.queue, 3)
 	env.waitForPhase(o.running, v1alpha1.PhaseCompleted)
 	env.waitForPhase(late.sequence, v1alpha1.PhaseCompleted)
 	env.waitForCompletedSession(o.session)

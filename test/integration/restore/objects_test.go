@@ -19,8 +19,8 @@ import (
 
 const (
 	runnerImage = "registry.example/runner:1"
-	// policyMaxAttempts is the default that the Policy sets, and ownMaxAttempts that without a Policy.
-	policyMaxAttempts, ownMaxAttempts = 9, 5
+	// policyRetryLimit is the default that the Policy sets, and ownRetryLimit that without a Policy.
+	policyRetryLimit, ownRetryLimit = 9, 4
 	// sessionCost is what each attempt of a session costs.
 	sessionCost = "0.5"
 )
@@ -49,7 +49,7 @@ func (env *restoreTest) createObjects() *backupObjects {
 	}
 	o.session.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: resource.NewQuantity(1<<20, resource.BinarySI)}
 	o.purged.Spec.DeletionPolicy, o.unnamed.Spec.Name = v1alpha1.DeletionPurge, ""
-	o.policy.Spec.Defaults = &v1alpha1.PolicyDefaults{Retry: &v1alpha1.QueueRetry{MaxAttempts: new(int32(policyMaxAttempts))}}
+	o.policy.Spec.Defaults = &v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{Limit: new(int32(policyRetryLimit))}}
 	for _, object := range []client.Object{o.completed, o.queue, o.purged, o.unnamed, o.pool, o.policy} {
 		env.require(env.Create(env.t.Context(), object))
 	}
@@ -59,7 +59,7 @@ func (env *restoreTest) createObjects() *backupObjects {
 		env.publish(queue, messages)
 		env.waitForMessages(queue, int64(messages))
 	}
-	env.waitForMaxAttempts(o.queue, policyMaxAttempts)
+	env.waitForRetryLimit(o.queue, policyRetryLimit)
 	env.waitFor("a worker", o.pool, func() bool { return o.pool.Status.Replicas == 1 })
 	env.require(env.Create(env.t.Context(), o.running))
 	env.waitForActiveStep(o.running, "b")
@@ -124,11 +124,11 @@ func (env *restoreTest) waitForActiveStep(sj *v1alpha1.SequentialJob, step strin
 	})
 }
 
-// waitForMaxAttempts waits until this default applies to the Queue.
-func (env *restoreTest) waitForMaxAttempts(q *v1alpha1.Queue, want int32) {
+// waitForRetryLimit waits until this default applies to the Queue.
+func (env *restoreTest) waitForRetryLimit(q *v1alpha1.Queue, want int32) {
 	env.t.Helper()
 	env.waitFor("the default of the Policy", q, func() bool {
-		return q.Status.Effective != nil && *q.Status.Effective.Retry.MaxAttempts == want
+		return q.Status.Effective != nil && *q.Status.Effective.Retry.Limit == want
 	})
 }
 

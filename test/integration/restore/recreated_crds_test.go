@@ -92,7 +92,7 @@ func (env *restoreTest) recreateQueue(old *v1alpha1.Queue, messages int64) {
 	again.Spec.Name = old.Spec.Name
 	env.require(env.Create(env.t.Context(), again))
 	env.waitForMessages(again, messages)
-	env.waitForMaxAttempts(again, ownMaxAttempts)
+	env.waitForRetryLimit(again, ownRetryLimit)
 }
 
 // deleteCRDs deletes the CustomResourceDefinitions and waits until they are gone.
