@@ -67,7 +67,6 @@ type QueueStatus struct {
 	// effective is the configuration after Policies and defaults.
 	// +optional
 	Effective *QueueEffective `json:"effective,omitempty"`
-
 }
 
 // WaitTimes are quantiles of the time that messages waited for a worker.

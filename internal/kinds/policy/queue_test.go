@@ -17,8 +17,8 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 		return fromDefault(v1alpha1.PolicyDefaults{Retry: &r})
 	}
 	for title, test := range map[string]struct {
-		own               *v1alpha1.Retry
-		policies          []v1alpha1.Policy
+		own            *v1alpha1.Retry
+		policies       []v1alpha1.Policy
 		limit, longest sourcedValue
 	}{
 		"an omitted setting has its default": {
@@ -27,7 +27,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 		"the spec of the Queue takes precedence for each field": {
 			own:      &v1alpha1.Retry{Limit: new(int32(3))},
 			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{Limit: new(int32(9)), MaxBackoff: minutes(2)}))},
-			limit: sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
+			limit:    sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
 		},
 		"Policies set omitted fields in order of precedence": {
 			policies: []v1alpha1.Policy{
@@ -40,7 +40,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 		"maxBackoff is raised to a longer backoff": {
 			own:      &v1alpha1.Retry{Backoff: minutes(20)},
 			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxBackoff: minutes(2)}))},
-			limit: sourcedValue{int32(4), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
+			limit:    sourcedValue{int32(4), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 )

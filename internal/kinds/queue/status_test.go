@@ -125,9 +125,9 @@ func ownedBy(owner broker.QueueOwner) func(*Observation) {
 
 // inConflict are the conditions of a Queue whose queue belongs to another owner.
 var inConflict = map[string]string{
-	v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue",
+	v1alpha1.ConditionConfigSynced:       "False OwnedByOtherQueue",
 	v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-	v1alpha1.ConditionReplicated: "Unknown OwnedByOtherQueue",
+	v1alpha1.ConditionReplicated:         "Unknown OwnedByOtherQueue",
 }
 
 // Those who read a Queue may not be allowed to read another namespace.
@@ -155,10 +155,10 @@ func TestConditions(t *testing.T) {
 		"no Secret": {
 			change: withoutConnection(v1alpha1.ReasonSecretNotFound),
 			want: map[string]string{
-				v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
-				v1alpha1.ConditionConfigSynced:    "Unknown SecretNotFound",
+				v1alpha1.ConditionBrokerReachable:    "False SecretNotFound",
+				v1alpha1.ConditionConfigSynced:       "Unknown SecretNotFound",
 				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-				v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
+				v1alpha1.ConditionReplicated:         "Unknown SecretNotFound",
 			},
 			wantMessage: `Secret "broker" not found`,
 		},
@@ -185,9 +185,9 @@ func TestConditions(t *testing.T) {
 		"the configuration is refused": {
 			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
 			want: map[string]string{
-				v1alpha1.ConditionConfigSynced: "Unknown RefusedByBroker",
+				v1alpha1.ConditionConfigSynced:       "Unknown RefusedByBroker",
 				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
+				v1alpha1.ConditionReplicated:         "Unknown RefusedByBroker",
 			},
 			wantMessage: "retention is Limits",
 		},
@@ -251,10 +251,10 @@ func TestConditions(t *testing.T) {
 				row.change(&o)
 			}
 			want := map[string]string{
-				v1alpha1.ConditionBrokerReachable: "True Connected",
-				v1alpha1.ConditionConfigSynced:    "True Synced",
+				v1alpha1.ConditionBrokerReachable:    "True Connected",
+				v1alpha1.ConditionConfigSynced:       "True Synced",
 				v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
-				v1alpha1.ConditionReplicated: "True FullyReplicated",
+				v1alpha1.ConditionReplicated:         "True FullyReplicated",
 			}
 			maps.Copy(want, row.want)
 			maps.DeleteFunc(want, func(_, state string) bool { return state == "" })

@@ -15,7 +15,7 @@ import (
 func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	return mailersPool(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
 		wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Applied: 12, Reason: "MaxReplicas", 
+			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Applied: 12, Reason: "MaxReplicas",
 			Message: "13 recommended, scaling from 8 to 12: maxReplicas is 12; B = 1200 waiting messages, the oldest for 12s, F = 50 running; c = 10 handlers per worker; F: 50 handlers",
 		}
 	}}, changes...)...)

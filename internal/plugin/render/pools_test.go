@@ -22,7 +22,7 @@ func mailersPool(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 		SLO: &v1alpha1.ObjectiveStatus{
 			WaitP95: &metav1.Duration{Duration: 30 * time.Second}, MeasuredP95: &metav1.Duration{Duration: 12_340 * time.Millisecond}, Met: metav1.ConditionTrue,
 		},
-		LastDecision: &v1alpha1.ScaleDecision{Reason: "Demand"},
+		LastDecision:   &v1alpha1.ScaleDecision{Reason: "Demand"},
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}}},
 	}
 	for _, change := range changes {

@@ -21,8 +21,8 @@ type Memory struct {
 	// ResumedAt is when decisions about a pool with workers began without a memory.
 	ResumedAt time.Time
 	// PodStart is the last known time from the creation of a Pod until it is ready.
-	PodStart time.Duration
-	Saturation   Saturation
+	PodStart   time.Duration
+	Saturation Saturation
 }
 
 // ScaleRamp is a change in one direction that takes more than one decision.
