@@ -78,7 +78,7 @@ func UnenforcedFieldWarnings(q *v1alpha1.Queue, capabilities broker.Capabilities
 }
 
 // specifiesEngine reports whether the Queue itself selects the engine. The engine of a Policy's
-// or the operator's broker is known only later; see status.engine and status.enforcement.
+// or the operator's broker is known only later; see status.engine and the condition ConfigSynced.
 func specifiesEngine(q *v1alpha1.Queue, engine v1alpha1.Engine) bool {
 	return q.Spec.Broker != nil && q.Spec.Broker.Engine == engine
 }
@@ -88,7 +88,7 @@ func UpdateWarnings(before, after *v1alpha1.Queue) []string {
 	var warnings []string
 	if specifiesEngine(after, v1alpha1.EngineNATS) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
 		warnings = append(warnings, "spec.maxBacklog: NATS 2.12 or later cannot enforce it on a queue that was created without it, "+
-			"because such a queue accepts delayed messages: see status.enforcement")
+			"because such a queue accepts delayed messages: see the condition ConfigSynced")
 	}
 	for _, p := range before.Spec.Priorities {
 		isKept := slices.ContainsFunc(after.Spec.Priorities, func(kept v1alpha1.QueuePriority) bool { return kept.Name == p.Name })

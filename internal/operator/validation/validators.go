@@ -32,7 +32,7 @@ var QueueValidator = &specValidator[*v1alpha1.Queue]{
 	webhook:  "queues.yardmaster.dev",
 	specOf:   func(q *v1alpha1.Queue) any { return q.Spec },
 	validate: queue.Validate,
-	// What NATS enforces depends on the server and on the existing stream, and is reported in status.enforcement.
+	// What NATS enforces depends on the server and on the existing stream, and is reported in the condition ConfigSynced.
 	warn: func(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
 		warnings := queue.Warnings(q)
 		if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
