@@ -84,10 +84,10 @@ demo-down: ## Delete the demo's cluster, or what it created in the current one.
 
 ##@ Develop
 
-manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
+manifests: controller-gen ## Generate the CustomResourceDefinitions, their reference and roles.
 	hack/manifests
 
-generate: controller-gen applyconfiguration-gen client-gen crd-ref-docs ## Generate DeepCopy methods, the Go client and the references.
+generate: controller-gen applyconfiguration-gen client-gen ## Generate DeepCopy methods, the Go client and the references.
 	hack/generate
 
 chart: manifests ## Generate the templates of the Helm chart from config/.
@@ -201,7 +201,7 @@ overlay: kustomize
 
 ##@ Tools
 
-TOOLS := controller-gen applyconfiguration-gen client-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale
+TOOLS := controller-gen applyconfiguration-gen client-gen gotestsum kustomize golangci-lint helm vale
 
 tools: $(TOOLS) localcluster ## Build all tools into bin/.
 

@@ -5,6 +5,8 @@
 // otherwise be too large for client-side apply, and removes requirements of a Pod that a Pod template
 // does not have. Fields that a kind inherits directly keep the first sentence. It finds embedded types
 // through the Go types, so new fields and kinds need no change here.
+//
+// It also writes the reference of the API: a page for each kind.
 package main
 
 import (
@@ -22,17 +24,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: crd <directory of CRD manifests>")
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: crd <directory of CRD manifests> <directory of examples> <directory of the reference>")
 		os.Exit(2)
 	}
-	if err := processDirectory(os.Args[1]); err != nil {
+	if err := processDirectory(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, "crd:", err)
 		os.Exit(1)
 	}
 }
 
-func processDirectory(dir string) error {
+func processDirectory(dir, examples, reference string) error {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return err
@@ -44,23 +46,26 @@ func processDirectory(dir string) error {
 	if len(manifests) == 0 {
 		return fmt.Errorf("no manifest in %s", dir)
 	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, path := range manifests {
-		if err := finishManifest(scheme, path); err != nil {
+		crd, err := finishManifest(scheme, path)
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+		crds = append(crds, crd)
 	}
-	return nil
+	return writeReference(scheme, crds, examples, reference)
 }
 
 // finishManifest rewrites the manifest at path.
-func finishManifest(scheme *runtime.Scheme, path string) error {
+func finishManifest(scheme *runtime.Scheme, path string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
-		return err
+		return nil, err
 	}
 	var problems []error
 	for i := range crd.Spec.Versions {
@@ -69,20 +74,20 @@ func finishManifest(scheme *runtime.Scheme, path string) error {
 			Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind,
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		w := schemaWalker{}
 		w.walkSchema(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema, kind, originYardmaster)
 		problems = append(problems, w.problems...)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return err
+		return nil, err
 	}
 	out, err := renderManifest(crd)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(path, out, 0o644) //nolint:gosec // a tracked file, readable like the others
+	return crd, os.WriteFile(path, out, 0o644) //nolint:gosec // a tracked file, readable like the others
 }
 
 // renderManifest returns the CRD as YAML, without the status that its Go type always has.

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTheReferenceHasAPageForEachKindWithAnExampleAndItsFieldsInOrder(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/reference/api/*.md")
+	if err != nil || len(pages) != len(definitions(t))+1 {
+		t.Fatalf("pages %v: %v", pages, err)
+	}
+	for _, path := range pages {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, name := string(raw), strings.TrimSuffix(filepath.Base(path), ".md")
+		if name == "README" {
+			continue
+		}
+		if name != "jobreport" && !strings.Contains(page, "\n```yaml\napiVersion:") { // the operator writes JobReports
+			t.Errorf("%s has no example", name)
+		}
+	}
+	raw, err := os.ReadFile("../../docs/reference/api/sequentialjob.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []string{"`containers` (required) |", "`containers[].name` (required) |", "`containers[].step.backoffLimit` |", "`template` |"}
+	var found []int
+	for _, row := range rows {
+		found = append(found, strings.Index(string(raw), "| "+row))
+	}
+	if found[0] < 0 || !slices.IsSorted(found) {
+		t.Errorf("the rows %q are at %v", rows, found)
+	}
+}
