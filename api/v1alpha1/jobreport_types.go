@@ -50,9 +50,8 @@ type JobReportStatus struct {
 	// +kubebuilder:default={}
 	Summary JobSummary `json:"summary,omitempty"`
 
-	// findings about the most important Jobs that are not healthy, sorted by name: the most
-	// severe ones, then the newest, up to the operator's flag --report-top (default 50, at
-	// most 500).
+	// findings about the most important Jobs that are not healthy, up to the operator's flag --report-top, sorted by
+	// name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
@@ -63,16 +62,14 @@ type JobReportStatus struct {
 	// +kubebuilder:default=0
 	Omitted int32 `json:"omitted"`
 
-	// groups counts the findings of owners that have several for the same reason, such as the
-	// failed runs of a CronJob. It includes findings that are omitted. It has the 20 most
-	// important groups, sorted by owner and reason.
+	// groups counts the findings of owners that have several for the same reason, the 20 most important groups.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Groups []JobFindingGroup `json:"groups,omitempty"`
 
-	// lastScanTime is the start of the successful scan after which the report was last
-	// written. A scan without changes is recorded about once an hour.
+	// lastScanTime is the start of the scan after which the report was last written, about once an hour without
+	// changes.
 	// +optional
 	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
 }
@@ -91,14 +88,11 @@ type JobSummary struct {
 	// +optional
 	// +kubebuilder:default=0
 	Suspicious int32 `json:"suspicious"`
-	// zombie is the number of Jobs that will not make progress without intervention, or that
-	// have been useless for a long time.
+	// zombie is the number of Jobs that make no progress without intervention, or are useless for a long time.
 	// +optional
 	// +kubebuilder:default=0
 	Zombie int32 `json:"zombie"`
-	// ignored is the number of Jobs that an annotation exempts from a rule: those with
-	// yardmaster.dev/report-ignore, and those that run longer than the thresholds of
-	// RunningTooLong but not longer than their yardmaster.dev/report-running-too-long.
+	// ignored is the number of Jobs that an annotation exempts from a rule.
 	// +optional
 	// +kubebuilder:default=0
 	Ignored int32 `json:"ignored"`
@@ -128,19 +122,18 @@ type JobFinding struct {
 	// +optional
 	UID             types.UID `json:"uid,omitempty"`
 	JobFindingClass `json:",inline"`
-	// cause is the cause that the Job itself states, if any: the reason of its condition, a
-	// finalizer, or another controller.
+	// cause is the cause that the Job itself states, if any.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Cause string `json:"cause,omitempty"`
-	// since is the time from which the Job's age counts for the rule, if the Job states it.
+	// since is the time from which the Job's age counts for the rule.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// message describes the finding for humans, in at most 256 bytes.
+	// message describes the finding.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// next is what to do about the Job. It depends only on the reason.
+	// next is what to do about the Job.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Next string `json:"next,omitempty"`

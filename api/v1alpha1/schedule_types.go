@@ -58,55 +58,47 @@ type ScheduleList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob) && has(self.agenticSession) == has(oldSelf.agenticSession)",message="the kind of the runs is immutable: create another Schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.message) || !has(self.concurrencyPolicy) || self.concurrencyPolicy == 'Allow'",message="a Schedule of messages can only have concurrencyPolicy Allow: when the work on a message has ended is not known",fieldPath=".concurrencyPolicy"
 type ScheduleSpec struct {
-	// schedule is a cron expression with five fields, as in batch/v1 CronJob: minute, hour, day of the
-	// month, month and day of the week; or @hourly, @daily, @weekly, @monthly or @yearly. @every is not
-	// supported.
+	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
+	// or @yearly.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Schedule string `json:"schedule"`
 
 	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
-	// Times that a change to daylight saving time skips are not due, and times that the change back
-	// repeats are due twice.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts
-	// another run; Forbid waits until no run is active, after which catchUp and startingDeadlineSeconds
-	// define which of the times that came meanwhile still run; Replace deletes the active runs, and
-	// starts the new one when they are gone. Defaults to Allow.
+	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts another run;
+	// Forbid waits until no run is active; Replace deletes the active runs first. Defaults to Allow.
 	// +optional
 	// +kubebuilder:default=Allow
 	ConcurrencyPolicy ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
 
-	// startingDeadlineSeconds is how late a run may start, in seconds after its time, jitter included.
-	// A time that has not started by then is missed. Defaults to no limit, and to 60 with catchUp: None.
+	// startingDeadlineSeconds is how late a run may start, jitter included. Defaults to no limit, and to 60 with
+	// catchUp: None.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
-	// suspend keeps further runs from starting while it is true. Active runs continue. Times that come
-	// meanwhile are missed: they do not run when the Schedule is resumed. Defaults to false.
+	// suspend keeps further runs from starting. Times that come meanwhile are missed. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// catchUp defines which times still run if several are due, because the operator was away or a run
-	// took longer than the time between two: None runs a time only if it is at most a minute late;
-	// Latest runs the last of them; All runs all of them, one after another, at most the last 100.
-	// All others are missed. Defaults to Latest.
+	// catchUp defines which times still run if several are due: None runs a time only if it is at most a minute
+	// late; Latest runs the last; All runs all, at most the last 100. Defaults to Latest.
 	// +optional
 	// +kubebuilder:default=Latest
 	CatchUp ScheduleCatchUp `json:"catchUp,omitempty"`
 
-	// jitter delays each run by a random time that is less than this, so that many Schedules with the
-	// same time do not start at once. A run always starts before the next time is due. Defaults to 0.
+	// jitter delays each run by a random time that is less than this. A run always starts before the next time is
+	// due. Defaults to 0s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be between 0s and 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="jitter must be a duration from 0s to 24h"
 	Jitter *Duration `json:"jitter,omitempty"`
 
 	// history is how many finished runs are kept.
@@ -114,18 +106,18 @@ type ScheduleSpec struct {
 	// +kubebuilder:default={}
 	History ScheduleHistory `json:"history,omitempty"`
 
-	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the
-	// environment variable SCHEDULED_TIME, in RFC 3339 and UTC.
+	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the environment variable
+	// SCHEDULED_TIME.
 	// +optional
 	SequentialJob *ScheduleTemplate `json:"sequentialJob,omitempty"`
 
-	// agenticSession is the AgenticSession of each run. It has the time of the run as the environment
-	// variable SCHEDULED_TIME, in RFC 3339 and UTC. Its owner is the user who last changed this field.
+	// agenticSession is the AgenticSession of each run. It has the time as the environment variable SCHEDULED_TIME.
+	// Its owner is the user who last changed this field.
 	// +optional
 	AgenticSession *ScheduleTemplate `json:"agenticSession,omitempty"`
 
-	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
-	// UTC, and an ID that is derived from it.
+	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, and an ID that is
+	// derived from it.
 	// +optional
 	Message *ScheduledMessage `json:"message,omitempty"`
 }
@@ -176,7 +168,7 @@ type ScheduleTemplate struct {
 
 // ScheduleHistory is how many finished runs are kept. Older ones are deleted, with their Jobs.
 type ScheduleHistory struct {
-	// successful is the number of successful runs that are kept. Defaults to 3.
+	// successful runs that are kept. Defaults to 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
@@ -259,13 +251,12 @@ const (
 type ScheduleStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// timetable is what due times are computed from. A change of spec.schedule or spec.timeZone
-	// takes effect when the operator observes it.
+	// timetable is what due times are computed from until a change of the spec takes effect.
 	// +optional
 	Timetable *ScheduleTimetable `json:"timetable,omitempty"`
 
-	// suspended is true if the operator observed spec.suspend, until it has counted the times that came
-	// meanwhile as missed.
+	// suspended is true from the observation of spec.suspend until the times that came meanwhile are counted as
+	// missed.
 	// +optional
 	Suspended bool `json:"suspended,omitempty"`
 
@@ -273,7 +264,7 @@ type ScheduleStatus struct {
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 
-	// nextScheduleTime is the next time, without jitter. Absent while the Schedule is suspended.
+	// nextScheduleTime is the next time, without jitter.
 	// +optional
 	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
 

@@ -10,13 +10,11 @@ import (
 type SequentialJobStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// phase summarizes the conditions: Pending, Running, Suspended, Completed, Failed or
-	// Terminating.
+	// phase summarizes the conditions.
 	// +optional
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
-	// reason is why the run failed or what blocks its active step, in CamelCase. It is empty if the
-	// phase says it all.
+	// reason is why the run failed or what blocks its active step, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
@@ -28,21 +26,20 @@ type SequentialJobStatus struct {
 	// +optional
 	RerunID string `json:"rerunID,omitempty"`
 
-	// startTime is when the run started or, as in batch/v1, was last resumed.
+	// startTime is when the run started or was last resumed.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the run finished, whether it completed or failed.
+	// completionTime is when the run completed or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds and the operator
-	// stopped or skipped its remaining steps.
+	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds.
 	// +optional
 	DeadlineExceededTime *metav1.Time `json:"deadlineExceededTime,omitempty"`
 
-	// workspaceUID is the UID of the PersistentVolumeClaim of the workspace. It is recorded before
-	// a step uses the claim: a claim with another UID is not the workspace of the steps before.
+	// workspaceUID is the UID of the claim of the workspace. A claim with another UID is not the workspace of the
+	// steps before.
 	// +optional
 	WorkspaceUID types.UID `json:"workspaceUID,omitempty"`
 
@@ -51,15 +48,15 @@ type SequentialJobStatus struct {
 	// +listType=atomic
 	Parameters []Parameter `json:"parameters,omitempty"`
 
-	// archive is about the logs of the last run that was archived because of spec.archive.
+	// archive is about the logs of the last run that was archived.
 	// +optional
 	Archive *SequenceArchiveStatus `json:"archive,omitempty"`
 
-	// state counts the steps of the current run by state.
+	// state counts the steps of the run by state.
 	// +optional
 	State StepCounts `json:"state,omitempty"`
 
-	// progress describes how far the run has progressed.
+	// progress is how far the run has progressed.
 	// +optional
 	Progress Progress `json:"progress,omitempty"`
 
@@ -73,7 +70,7 @@ type SequentialJobStatus struct {
 type SequenceArchiveStatus struct {
 	// run is the number of the run.
 	Run int32 `json:"run"`
-	// state of the archive: Archiving, Archived or Failed.
+	// state of the archive.
 	State ArchiveState `json:"state"`
 	// location of the logs: a directory in the claim, or a URL that begins with s3://.
 	// +optional
@@ -87,7 +84,7 @@ type SequenceArchiveStatus struct {
 	// reason is why they are not archived, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is what is archived, or what prevents it, at most 256 bytes.
+	// message is what is archived, or what prevents it.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -125,7 +122,7 @@ type StepCounts struct {
 // Progress describes how far a run has progressed. Indices start at 0 and count the steps of
 // spec.containers, then those of spec.finally.
 type Progress struct {
-	// currentIndex is the index of the active step or, if no step is active, of the next one.
+	// currentIndex is the index of the active or next step.
 	// +optional
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
 	// currentStep is the name of the step at currentIndex.
@@ -150,33 +147,27 @@ type StepStatus struct {
 	// finally is true if the step is one of spec.finally.
 	// +optional
 	Finally bool `json:"finally,omitempty"`
-	// phase of the step: Pending, Starting, Queued, Running, Suspending, Suspended, Interrupted,
-	// Stopping, Lost, Retrying, Succeeded, Failed or Skipped.
+	// phase of the step.
 	Phase StepPhase `json:"phase"`
-	// tolerated is true if the step failed and the run continues because of its
-	// onFailure: Continue.
+	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
 	// +optional
 	Tolerated bool `json:"tolerated,omitempty"`
-	// attempt is the number of the step's current attempt in this run. Each attempt is one Job:
-	// 1, increased when a lost, interrupted or failed Job is replaced.
+	// attempt is the number of the current attempt in this run. Each attempt is one Job.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// failedAttempts is the number of attempts in this run that failed and were followed by another one
-	// because of step.retry.
+	// failedAttempts is the number of attempts in this run that failed and were followed by another one.
 	// +optional
 	FailedAttempts int32 `json:"failedAttempts,omitempty"`
-	// nextAttemptTime is when the next attempt of a step that is Retrying starts.
+	// nextAttemptTime is when the next attempt starts.
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
-	// run in which the step got this phase. It is lower than status.run for a step that kept its
-	// outcome in a rerun.
+	// run in which the step got this phase, lower than status.run for a step that kept its outcome.
 	// +optional
 	Run int32 `json:"run,omitempty"`
 	// jobName is the name of the Job of the current attempt.
 	// +optional
 	JobName string `json:"jobName,omitempty"`
-	// jobUID is the UID of that Job. It is recorded when the step ends, and at the latest about
-	// one minute after the Job was created.
+	// jobUID is the UID of that Job, recorded when the step ends or about a minute after its start.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
 	// failedPods is the number of Pods of the current attempt that failed.
@@ -185,7 +176,7 @@ type StepStatus struct {
 	// lastExitCode is the exit code of the container in the last of these Pods.
 	// +optional
 	LastExitCode *int32 `json:"lastExitCode,omitempty"`
-	// specHash is a hash of the step in the spec that it was started with.
+	// specHash is a hash of the step that was started.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
 	// templateHash is a hash of the Pod template that the step was started with.
@@ -194,17 +185,16 @@ type StepStatus struct {
 	// startTime is when the step started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime is when the step, or the last attempt of a step that is Retrying, ended.
+	// finishTime is when the step, or its last attempt, ended.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
-	// approvedBy is the user who approved the start of a step with requireApproval. The webhook
-	// checks the name.
+	// approvedBy is the user who approved the start of the step.
 	// +optional
 	ApprovedBy string `json:"approvedBy,omitempty"`
 	// reason for the phase, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is a human-readable explanation of the phase, at most 256 characters.
+	// message explains the phase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

@@ -62,10 +62,8 @@ type SequentialJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.from) || self.rerun.from in ['Failed', 'Start'] || self.containers.exists(c, c.name == self.rerun.from)",message="rerun.from must be Failed, Start or the name of a step in containers",fieldPath=".rerun.from"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.parameters) || self.rerun.parameters.all(r, has(self.parameters) && self.parameters.exists(p, p.name == r.name))",message="rerun.parameters can only have names of spec.parameters",fieldPath=".rerun.parameters"
 type SequentialJobSpec struct {
-	// containers are the steps, run in this order. Each is a complete Kubernetes container, plus
-	// an optional object `step` with the options of its Job. The name of a step is a DNS label of at
-	// most 30 characters. The steps that have started are immutable until the run has finished. The
-	// list has one owner: server-side apply replaces it as a whole.
+	// containers are the steps, run in this order: Kubernetes containers, each with an optional object `step` with
+	// the options of its Job. Started steps are immutable until the run has finished.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(other, other.name == c.name))",message="step names must be unique"
@@ -73,62 +71,57 @@ type SequentialJobSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Containers []Step `json:"containers"`
 
-	// finally are steps that run in this order after those of containers, whether those
-	// succeeded, failed or were stopped by activeDeadlineSeconds. If one of them fails, the run
-	// fails. Their names, like those of containers, have at most 30 characters.
+	// finally are steps that run in this order after those of containers, whatever their outcome. If one of them
+	// fails, the run fails.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(other, other.name == f.name))",message="step names must be unique"
 	// +kubebuilder:validation:MaxItems=10
 	Finally []Step `json:"finally,omitempty"`
 
-	// template is the Pod template of all steps: metadata, volumes, security context, node
-	// selection, pull secrets, init containers and so on. It can have one container, named
-	// `step`, with defaults for all steps. securityProfile fills in secure defaults.
+	// template is the Pod template of all steps. It can have one container, named `step`, with defaults for all
+	// steps.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, c.name == 'step')",message="the template can have only one container, named step, with defaults for all steps; define sidecars as initContainers with restartPolicy: Always",fieldPath=".spec.containers"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy in ['Never', 'OnFailure']",message="restartPolicy must be Never or OnFailure: a Job cannot run Pods with Always",fieldPath=".spec.restartPolicy"
 	Template *PodTemplate `json:"template,omitempty"`
 
-	// jobMetadata has labels and annotations for all Jobs of the steps, for example the label
-	// kueue.x-k8s.io/queue-name, with which Kueue admits each step separately.
+	// jobMetadata is metadata of the Jobs of all steps, for example the label of a Kueue queue. The annotations
+	// yardmaster.dev/report-ignore and yardmaster.dev/report-running-too-long are allowed.
 	// +optional
 	JobMetadata *ObjectMetadata `json:"jobMetadata,omitempty"`
 
-	// suspend suspends the sequence while it is true: no step starts. Defaults to false.
+	// suspend keeps further steps from starting while it is true. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish;
-	// Immediate stops its Pods, and runs the step again when the sequence is resumed. Defaults
-	// to AfterCurrent.
+	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish; Immediate stops its Pods,
+	// and runs the step again when the run is resumed. Defaults to AfterCurrent.
 	// +optional
 	// +kubebuilder:default=AfterCurrent
 	SuspendPolicy SuspendPolicy `json:"suspendPolicy,omitempty"`
 
-	// parameters are environment variables of every step, with literal values. They are recorded when
-	// a run starts: a later change applies to the next run. A rerun can set other values.
+	// parameters are environment variables of every step, with literal values. A change applies to the next run.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Parameters []Parameter `json:"parameters,omitempty"`
 
-	// activeDeadlineSeconds limits the duration of the run, in seconds from its start. As in
-	// batch/v1, the time restarts when a suspended run is resumed. A run that exceeds it is
-	// stopped and fails; its finally steps still run. Unset means no limit.
+	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps of
+	// finally still run. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is
-	// deleted with all objects it owns. Unset means never.
+	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is deleted. Unset means
+	// never.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// workspace is a volume that is created for this SequentialJob and mounted in every step, so
-	// that steps can share files. It is immutable, except onLost.
+	// workspace is a volume that is created for this SequentialJob and mounted in every step. It is immutable,
+	// except onLost.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.size == oldSelf.size && self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath && self.retention == oldSelf.retention && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="workspace is immutable, except onLost"
 	Workspace *Workspace `json:"workspace,omitempty"`
@@ -137,26 +130,23 @@ type SequentialJobSpec struct {
 	// +optional
 	Rerun *Rerun `json:"rerun,omitempty"`
 
-	// onLostJob is what happens when a step's Job, or its Pods, were deleted before the outcome was seen, so
-	// that it is unknown whether the step did its work. Fail fails the step; Rerun runs it
-	// again. Defaults to Fail.
+	// onLostJob is what happens to a step whose Job, or its Pods, were deleted before the outcome was seen. Fail
+	// fails the step; Rerun runs it again. Defaults to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLostJob LostJobPolicy `json:"onLostJob,omitempty"`
 
-	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
-	// oldest are deleted once their outcome is recorded and, with archive, their run is archived. Unset keeps all.
+	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. Unset keeps all.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
 
-	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket. Default: none.
+	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket.
 	// +optional
 	Archive *SequenceArchive `json:"archive,omitempty"`
 
-	// managedBy names the controller that reconciles this object. If it is unset or
-	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
-	// operator ignores it. It is immutable.
+	// managedBy names the controller that reconciles this object. Defaults to
+	// yardmaster.dev/sequentialjob-controller, this operator. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -169,10 +159,8 @@ type SequentialJobSpec struct {
 type PodTemplate struct {
 	corev1.PodTemplateSpec `json:",inline"`
 
-	// securityProfile fills in fields of the Pods that are not set. Restricted: what the Pod Security
-	// Standard "restricted" requires (runAsNonRoot, seccompProfile RuntimeDefault,
-	// allowPrivilegeEscalation false, capabilities without ALL), and runAsUser, runAsGroup and
-	// fsGroup 65532. Unset fills in nothing.
+	// securityProfile fills in fields of the Pods that are not set. Restricted: what the Pod Security Standard
+	// "restricted" requires, and runAsUser, runAsGroup and fsGroup 65532. Unset fills in nothing.
 	// +optional
 	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
 }
@@ -204,8 +192,7 @@ const SecurityRestricted SecurityProfile = "Restricted"
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.restartPolicy) || self.restartPolicy != 'Always'",message="a step's restartPolicy cannot be Always: its Job would never complete; define sidecars in template.spec.initContainers",fieldPath=".restartPolicy"
 type Step struct {
-	// name of the step, unique in the SequentialJob: a DNS label of at most 30
-	// characters. It is also the name of the container in the step's Pod.
+	// name of the step and of its container, unique in the SequentialJob: a DNS label of at most 30 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=30
@@ -243,108 +230,91 @@ func (s *Step) Options() *StepOptions {
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailedIndexes) || has(self.backoffLimitPerIndex)",message="maxFailedIndexes requires backoffLimitPerIndex",fieldPath=".maxFailedIndexes"
 // +kubebuilder:validation:XValidation:rule="!has(self.successPolicy) || (has(self.completionMode) && self.completionMode == 'Indexed')",message="successPolicy requires completionMode: Indexed",fieldPath=".successPolicy"
 type StepOptions struct {
-	// backoffLimit is the number of failed Pods of the step that are replaced before the step
-	// fails. Defaults to 0; with backoffLimitPerIndex, to no limit.
+	// backoffLimit is the number of failed Pods that are replaced before the step fails. Defaults to 0; with
+	// backoffLimitPerIndex, to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// activeDeadlineSeconds limits the duration of the step in seconds, including retries. Unset
-	// means no limit.
+	// activeDeadlineSeconds limits the step in seconds, including retries of its Pods. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// startDeadlineSeconds is the time in seconds in which a Pod of the step must start a
-	// container after the Job has started. Otherwise the step fails, for example because an
-	// image cannot be pulled or no node fits. Unset means no limit.
+	// startDeadlineSeconds is the time in seconds in which a Pod must start a container after the Job has started.
+	// Otherwise the step fails. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 
-	// retry creates a new Job after the step's Job failed, and the step can be changed while it waits. A failure that
-	// another attempt would repeat is not retried, nor a lost Job or workspace. limit is required, 1 to 100. backoff defaults
-	// to 10s, maxBackoff to 10m.
+	// retry creates a new Job after the step's Job failed for a reason that may pass. limit is required, 1 to 100;
+	// backoff defaults to 10s, maxBackoff to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.limit) && self.limit >= 1 && self.limit <= 100",message="limit must be from 1 to 100",fieldPath=".limit"
 	Retry *Retry `json:"retry,omitempty"`
 
-	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced before the
-	// index fails. The other indexes still run, and then the step fails. It requires completionMode:
-	// Indexed and the template's restartPolicy to be Never.
+	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced. It requires completionMode:
+	// Indexed and restartPolicy: Never.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimitPerIndex *int32 `json:"backoffLimitPerIndex,omitempty"`
 
-	// maxFailedIndexes is the number of failed indexes that the step tolerates before it stops all
-	// others and fails. It requires backoffLimitPerIndex. Unset means no limit.
+	// maxFailedIndexes is the number of failed indexes after which the step stops all others and fails. It requires
+	// backoffLimitPerIndex. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxFailedIndexes *int32 `json:"maxFailedIndexes,omitempty"`
 
-	// successPolicy is the Job's successPolicy: with which indexes the step succeeds, so that the
-	// others are stopped. It requires completionMode: Indexed. Unset means that all indexes have
-	// to succeed.
+	// successPolicy is that of the Job. It requires completionMode: Indexed. Unset means that all indexes have to
+	// succeed.
 	// +optional
 	SuccessPolicy *batchv1.SuccessPolicy `json:"successPolicy,omitempty"`
 
-	// requireApproval makes the run wait for an approval before the step, in each run: see
-	// `kubectl yardmaster seq approve`. The run's activeDeadlineSeconds restarts with the approval.
+	// requireApproval makes each run wait for an approval before the step: `kubectl yardmaster seq approve`.
 	// Defaults to false.
 	// +optional
 	RequireApproval bool `json:"requireApproval,omitempty"`
 
-	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is
-	// skipped, and the run continues. It can read the earlier steps (steps.build.phase, .reason and
-	// .output; steps["unit-test"] for a name with -), the parameters (parameters.DATE) and the outcome
-	// of containers (sequence.status: Running, Completed or Failed; .failedStep, .failedReason).
-	// Unset means that the step runs.
+	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is skipped. It can
+	// read steps, parameters and sequence. Unset means that the step runs.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	When string `json:"when,omitempty"`
 
-	// podTemplate is a strategic merge patch of spec.template for this step: a node selector,
-	// tolerations, a ServiceAccount, volumes, sidecars among initContainers and so on. It cannot have
-	// containers: the fields of the step itself are those of its container. As in any strategic
-	// merge patch, null removes a field and $patch directives replace lists.
+	// podTemplate is a strategic merge patch of spec.template for this step. It cannot have containers: the fields
+	// of the step itself are those of its container.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`
 
-	// podFailurePolicy is the Job's podFailurePolicy: which Pod failures count, and which fail
-	// the step at once. It requires the template's restartPolicy to be Never. Defaults to a policy
-	// that ignores failures caused by a disruption, such as an eviction: such a Pod is replaced
-	// whatever backoffLimit is.
+	// podFailurePolicy is that of the Job. It requires restartPolicy: Never. Defaults to a policy that ignores
+	// failures caused by a disruption.
 	// +optional
 	PodFailurePolicy *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
 
-	// onFailure is what the step's failure does to the run. Stop skips the later steps of
-	// containers and fails the run; Continue starts the next step as if this one had succeeded.
-	// Defaults to Stop.
+	// onFailure is what the step's failure does to the run. Stop skips the later steps of containers and fails the
+	// run; Continue starts the next step. Defaults to Stop.
 	// +optional
 	OnFailure FailureAction `json:"onFailure,omitempty"`
 
-	// parallelism is the number of Pods of the step that run at the same time. Defaults to 1.
+	// parallelism is the number of Pods that run at the same time. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Parallelism *int32 `json:"parallelism,omitempty"`
 
-	// completions is the number of Pods of the step that must succeed. Defaults to 1.
+	// completions is the number of Pods that must succeed. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Completions *int32 `json:"completions,omitempty"`
 
-	// completionMode is the Job's completionMode: NonIndexed or Indexed. Defaults to NonIndexed.
+	// completionMode is that of the Job. Defaults to NonIndexed.
 	// +optional
 	// +kubebuilder:validation:Enum=NonIndexed;Indexed
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
 
-	// outputs records the step's termination message (without trailing newlines) and passes it to
-	// later steps in the environment variable STEP_<NAME>_OUTPUT, with the step's name in upper
-	// case and - replaced by _. The step fails if the message is not UTF-8 text without
-	// NUL, or if it has 4096 bytes or more; in a Pod with more than three containers, 12288 bytes
-	// divided by their number. Defaults to false.
+	// outputs records the step's termination message, UTF-8 text of less than 4096 bytes, and passes it to later
+	// steps as STEP_<NAME>_OUTPUT. Defaults to false.
 	// +optional
 	Outputs bool `json:"outputs,omitempty"`
 }
@@ -374,15 +344,13 @@ type Workspace struct {
 	// +kubebuilder:validation:Pattern=`^/[^:]+$`
 	MountPath string `json:"mountPath,omitempty"`
 
-	// retention is what happens to the claim when the SequentialJob is deleted: Delete or
-	// Retain. Defaults to Delete.
+	// retention is what happens to the claim when the SequentialJob is deleted. Defaults to Delete.
 	// +optional
 	// +kubebuilder:default=Delete
 	Retention WorkspaceRetention `json:"retention,omitempty"`
 
-	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail: the run fails with the reason
-	// WorkspaceLost. Recreate: a new run starts from the first step with an empty workspace; if only steps of finally remain,
-	// the run fails. Defaults to Fail.
+	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail fails the run;
+	// Recreate starts a new run with an empty workspace, unless only steps of finally remain. Defaults to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
@@ -392,15 +360,15 @@ type Workspace struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.claimName) != has(self.s3)",message="set exactly one of claimName and s3"
 type SequenceArchive struct {
-	// serviceAccountName is the ServiceAccount of the Job that reads the logs. It needs the permissions get and list for
-	// pods, and get for pods/log.
+	// serviceAccountName of the Job that reads the logs. It needs get and list for pods, and get for pods/log.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ServiceAccountName string `json:"serviceAccountName"`
 
-	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a time.
+	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a
+	// time.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -413,24 +381,22 @@ type SequenceArchive struct {
 
 // Rerun requests another run of a finished SequentialJob.
 type Rerun struct {
-	// id of this request, any text. A rerun starts when the run has finished and the id differs
-	// from status.rerunID. An id that is set at creation requests nothing.
+	// id of this request, any text. A rerun starts when the run has finished and the id differs from status.rerunID.
+	// An id that is set at creation requests nothing.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
 
-	// from is the first step of the rerun: Failed for the first step that failed, Start for the
-	// first step, or the name of a step in containers. Steps before it keep their outcome.
-	// Defaults to Failed.
+	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step in
+	// containers. Steps before it keep their outcome. Defaults to Failed.
 	// +optional
 	// +kubebuilder:default=Failed
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=30
 	From string `json:"from,omitempty"`
 
-	// parameters replace values of spec.parameters in this rerun. Steps that keep their outcome ran with
-	// the values of their run.
+	// parameters replace values of spec.parameters in this rerun.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

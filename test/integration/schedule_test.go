@@ -275,7 +275,7 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob, agenticSession and job must be set"},
 		"jitter of more than a day": {func(s *v1alpha1.ScheduleSpec) {
 			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
-		}, "must be between 0s and 24h"},
+		}, "jitter must be a duration from 0s to 24h"},
 		"a reserved label": {func(s *v1alpha1.ScheduleSpec) {
 			s.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
 		}, "is reserved"},

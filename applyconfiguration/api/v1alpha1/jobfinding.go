@@ -18,14 +18,13 @@ type JobFindingApplyConfiguration struct {
 	// uid of the Job.
 	UID                               *types.UID `json:"uid,omitempty"`
 	JobFindingClassApplyConfiguration `json:""`
-	// cause is the cause that the Job itself states, if any: the reason of its condition, a
-	// finalizer, or another controller.
+	// cause is the cause that the Job itself states, if any.
 	Cause *string `json:"cause,omitempty"`
-	// since is the time from which the Job's age counts for the rule, if the Job states it.
+	// since is the time from which the Job's age counts for the rule.
 	Since *v1.Time `json:"since,omitempty"`
-	// message describes the finding for humans, in at most 256 bytes.
+	// message describes the finding.
 	Message *string `json:"message,omitempty"`
-	// next is what to do about the Job. It depends only on the reason.
+	// next is what to do about the Job.
 	Next *string `json:"next,omitempty"`
 }
 

@@ -15,18 +15,15 @@ type JobReportStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
 	// summary counts all Jobs, including those that findings omits.
 	Summary *JobSummaryApplyConfiguration `json:"summary,omitempty"`
-	// findings about the most important Jobs that are not healthy, sorted by name: the most
-	// severe ones, then the newest, up to the operator's flag --report-top (default 50, at
-	// most 500).
+	// findings about the most important Jobs that are not healthy, up to the operator's flag --report-top, sorted by
+	// name.
 	Findings []JobFindingApplyConfiguration `json:"findings,omitempty"`
 	// omitted is the number of Jobs that are not healthy and not listed in findings.
 	Omitted *int32 `json:"omitted,omitempty"`
-	// groups counts the findings of owners that have several for the same reason, such as the
-	// failed runs of a CronJob. It includes findings that are omitted. It has the 20 most
-	// important groups, sorted by owner and reason.
+	// groups counts the findings of owners that have several for the same reason, the 20 most important groups.
 	Groups []JobFindingGroupApplyConfiguration `json:"groups,omitempty"`
-	// lastScanTime is the start of the successful scan after which the report was last
-	// written. A scan without changes is recorded about once an hour.
+	// lastScanTime is the start of the scan after which the report was last written, about once an hour without
+	// changes.
 	LastScanTime *v1.Time `json:"lastScanTime,omitempty"`
 }
 

@@ -13,12 +13,9 @@ type JobSummaryApplyConfiguration struct {
 	Healthy *int32 `json:"healthy,omitempty"`
 	// suspicious is the number of Jobs that somebody should examine.
 	Suspicious *int32 `json:"suspicious,omitempty"`
-	// zombie is the number of Jobs that will not make progress without intervention, or that
-	// have been useless for a long time.
+	// zombie is the number of Jobs that make no progress without intervention, or are useless for a long time.
 	Zombie *int32 `json:"zombie,omitempty"`
-	// ignored is the number of Jobs that an annotation exempts from a rule: those with
-	// yardmaster.dev/report-ignore, and those that run longer than the thresholds of
-	// RunningTooLong but not longer than their yardmaster.dev/report-running-too-long.
+	// ignored is the number of Jobs that an annotation exempts from a rule.
 	Ignored *int32 `json:"ignored,omitempty"`
 	// byReason counts the Jobs that are not healthy by the reason of their finding.
 	ByReason map[string]int32 `json:"byReason,omitempty"`

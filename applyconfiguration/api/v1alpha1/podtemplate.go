@@ -16,10 +16,8 @@ import (
 // PodTemplate is a Pod template with defaults.
 type PodTemplateApplyConfiguration struct {
 	v1.PodTemplateSpecApplyConfiguration `json:""`
-	// securityProfile fills in fields of the Pods that are not set. Restricted: what the Pod Security
-	// Standard "restricted" requires (runAsNonRoot, seccompProfile RuntimeDefault,
-	// allowPrivilegeEscalation false, capabilities without ALL), and runAsUser, runAsGroup and
-	// fsGroup 65532. Unset fills in nothing.
+	// securityProfile fills in fields of the Pods that are not set. Restricted: what the Pod Security Standard
+	// "restricted" requires, and runAsUser, runAsGroup and fsGroup 65532. Unset fills in nothing.
 	SecurityProfile *apiv1alpha1.SecurityProfile `json:"securityProfile,omitempty"`
 }
 

@@ -8,7 +8,7 @@ package v1alpha1
 // Progress describes how far a run has progressed. Indices start at 0 and count the steps of
 // spec.containers, then those of spec.finally.
 type ProgressApplyConfiguration struct {
-	// currentIndex is the index of the active step or, if no step is active, of the next one.
+	// currentIndex is the index of the active or next step.
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
 	// currentStep is the name of the step at currentIndex.
 	CurrentStep *string `json:"currentStep,omitempty"`

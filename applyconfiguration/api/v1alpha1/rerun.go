@@ -7,15 +7,13 @@ package v1alpha1
 //
 // Rerun requests another run of a finished SequentialJob.
 type RerunApplyConfiguration struct {
-	// id of this request, any text. A rerun starts when the run has finished and the id differs
-	// from status.rerunID. An id that is set at creation requests nothing.
+	// id of this request, any text. A rerun starts when the run has finished and the id differs from status.rerunID.
+	// An id that is set at creation requests nothing.
 	ID *string `json:"id,omitempty"`
-	// from is the first step of the rerun: Failed for the first step that failed, Start for the
-	// first step, or the name of a step in containers. Steps before it keep their outcome.
-	// Defaults to Failed.
+	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step in
+	// containers. Steps before it keep their outcome. Defaults to Failed.
 	From *string `json:"from,omitempty"`
-	// parameters replace values of spec.parameters in this rerun. Steps that keep their outcome ran with
-	// the values of their run.
+	// parameters replace values of spec.parameters in this rerun.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
 }
 

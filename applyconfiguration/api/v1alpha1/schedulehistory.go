@@ -7,7 +7,7 @@ package v1alpha1
 //
 // ScheduleHistory is how many finished runs are kept. Older ones are deleted, with their Jobs.
 type ScheduleHistoryApplyConfiguration struct {
-	// successful is the number of successful runs that are kept. Defaults to 3.
+	// successful runs that are kept. Defaults to 3.
 	Successful *int32 `json:"successful,omitempty"`
 	// failed is the number of other finished runs that are kept. Defaults to 1.
 	Failed *int32 `json:"failed,omitempty"`

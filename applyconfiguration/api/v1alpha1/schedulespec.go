@@ -11,43 +11,35 @@ import (
 //
 // ScheduleSpec is what to start, and when.
 type ScheduleSpecApplyConfiguration struct {
-	// schedule is a cron expression with five fields, as in batch/v1 CronJob: minute, hour, day of the
-	// month, month and day of the week; or @hourly, @daily, @weekly, @monthly or @yearly. @every is not
-	// supported.
+	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
+	// or @yearly.
 	Schedule *string `json:"schedule,omitempty"`
 	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
-	// Times that a change to daylight saving time skips are not due, and times that the change back
-	// repeats are due twice.
 	TimeZone *string `json:"timeZone,omitempty"`
-	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts
-	// another run; Forbid waits until no run is active, after which catchUp and startingDeadlineSeconds
-	// define which of the times that came meanwhile still run; Replace deletes the active runs, and
-	// starts the new one when they are gone. Defaults to Allow.
+	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts another run;
+	// Forbid waits until no run is active; Replace deletes the active runs first. Defaults to Allow.
 	ConcurrencyPolicy *apiv1alpha1.ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
-	// startingDeadlineSeconds is how late a run may start, in seconds after its time, jitter included.
-	// A time that has not started by then is missed. Defaults to no limit, and to 60 with catchUp: None.
+	// startingDeadlineSeconds is how late a run may start, jitter included. Defaults to no limit, and to 60 with
+	// catchUp: None.
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// suspend keeps further runs from starting while it is true. Active runs continue. Times that come
-	// meanwhile are missed: they do not run when the Schedule is resumed. Defaults to false.
+	// suspend keeps further runs from starting. Times that come meanwhile are missed. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
-	// catchUp defines which times still run if several are due, because the operator was away or a run
-	// took longer than the time between two: None runs a time only if it is at most a minute late;
-	// Latest runs the last of them; All runs all of them, one after another, at most the last 100.
-	// All others are missed. Defaults to Latest.
+	// catchUp defines which times still run if several are due: None runs a time only if it is at most a minute
+	// late; Latest runs the last; All runs all, at most the last 100. Defaults to Latest.
 	CatchUp *apiv1alpha1.ScheduleCatchUp `json:"catchUp,omitempty"`
-	// jitter delays each run by a random time that is less than this, so that many Schedules with the
-	// same time do not start at once. A run always starts before the next time is due. Defaults to 0.
+	// jitter delays each run by a random time that is less than this. A run always starts before the next time is
+	// due. Defaults to 0s.
 	Jitter *DurationApplyConfiguration `json:"jitter,omitempty"`
 	// history is how many finished runs are kept.
 	History *ScheduleHistoryApplyConfiguration `json:"history,omitempty"`
-	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the
-	// environment variable SCHEDULED_TIME, in RFC 3339 and UTC.
+	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the environment variable
+	// SCHEDULED_TIME.
 	SequentialJob *ScheduleTemplateApplyConfiguration `json:"sequentialJob,omitempty"`
-	// agenticSession is the AgenticSession of each run. It has the time of the run as the environment
-	// variable SCHEDULED_TIME, in RFC 3339 and UTC. Its owner is the user who last changed this field.
+	// agenticSession is the AgenticSession of each run. It has the time as the environment variable SCHEDULED_TIME.
+	// Its owner is the user who last changed this field.
 	AgenticSession *ScheduleTemplateApplyConfiguration `json:"agenticSession,omitempty"`
-	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
-	// UTC, and an ID that is derived from it.
+	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, and an ID that is
+	// derived from it.
 	Message *ScheduledMessageApplyConfiguration `json:"message,omitempty"`
 }
 

@@ -13,15 +13,14 @@ import (
 // ScheduleStatus is the observed state of a Schedule.
 type ScheduleStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// timetable is what due times are computed from. A change of spec.schedule or spec.timeZone
-	// takes effect when the operator observes it.
+	// timetable is what due times are computed from until a change of the spec takes effect.
 	Timetable *ScheduleTimetableApplyConfiguration `json:"timetable,omitempty"`
-	// suspended is true if the operator observed spec.suspend, until it has counted the times that came
-	// meanwhile as missed.
+	// suspended is true from the observation of spec.suspend until the times that came meanwhile are counted as
+	// missed.
 	Suspended *bool `json:"suspended,omitempty"`
 	// lastScheduleTime is the last time that was started or missed. It only moves forward.
 	LastScheduleTime *v1.Time `json:"lastScheduleTime,omitempty"`
-	// nextScheduleTime is the next time, without jitter. Absent while the Schedule is suspended.
+	// nextScheduleTime is the next time, without jitter.
 	NextScheduleTime *v1.Time `json:"nextScheduleTime,omitempty"`
 	// lastSuccessfulTime is when a run last succeeded.
 	LastSuccessfulTime *v1.Time `json:"lastSuccessfulTime,omitempty"`

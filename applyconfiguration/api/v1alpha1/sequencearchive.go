@@ -7,10 +7,10 @@ package v1alpha1
 //
 // SequenceArchive is where the logs of steps are kept.
 type SequenceArchiveApplyConfiguration struct {
-	// serviceAccountName is the ServiceAccount of the Job that reads the logs. It needs the permissions get and list for
-	// pods, and get for pods/log.
+	// serviceAccountName of the Job that reads the logs. It needs get and list for pods, and get for pods/log.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a time.
+	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a
+	// time.
 	ClaimName *string `json:"claimName,omitempty"`
 	// s3 is the bucket with the logs.
 	S3 *ArchiveS3ApplyConfiguration `json:"s3,omitempty"`

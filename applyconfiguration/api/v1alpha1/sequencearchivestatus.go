@@ -14,7 +14,7 @@ import (
 type SequenceArchiveStatusApplyConfiguration struct {
 	// run is the number of the run.
 	Run *int32 `json:"run,omitempty"`
-	// state of the archive: Archiving, Archived or Failed.
+	// state of the archive.
 	State *apiv1alpha1.ArchiveState `json:"state,omitempty"`
 	// location of the logs: a directory in the claim, or a URL that begins with s3://.
 	Location *string `json:"location,omitempty"`
@@ -24,7 +24,7 @@ type SequenceArchiveStatusApplyConfiguration struct {
 	FinishTime *v1.Time `json:"finishTime,omitempty"`
 	// reason is why they are not archived, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
-	// message is what is archived, or what prevents it, at most 256 bytes.
+	// message is what is archived, or what prevents it.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -11,55 +11,45 @@ import (
 //
 // SequentialJobSpec is the desired sequence.
 type SequentialJobSpecApplyConfiguration struct {
-	// containers are the steps, run in this order. Each is a complete Kubernetes container, plus
-	// an optional object `step` with the options of its Job. The name of a step is a DNS label of at
-	// most 30 characters. The steps that have started are immutable until the run has finished. The
-	// list has one owner: server-side apply replaces it as a whole.
+	// containers are the steps, run in this order: Kubernetes containers, each with an optional object `step` with
+	// the options of its Job. Started steps are immutable until the run has finished.
 	Containers []StepApplyConfiguration `json:"containers,omitempty"`
-	// finally are steps that run in this order after those of containers, whether those
-	// succeeded, failed or were stopped by activeDeadlineSeconds. If one of them fails, the run
-	// fails. Their names, like those of containers, have at most 30 characters.
+	// finally are steps that run in this order after those of containers, whatever their outcome. If one of them
+	// fails, the run fails.
 	Finally []StepApplyConfiguration `json:"finally,omitempty"`
-	// template is the Pod template of all steps: metadata, volumes, security context, node
-	// selection, pull secrets, init containers and so on. It can have one container, named
-	// `step`, with defaults for all steps. securityProfile fills in secure defaults.
+	// template is the Pod template of all steps. It can have one container, named `step`, with defaults for all
+	// steps.
 	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
-	// jobMetadata has labels and annotations for all Jobs of the steps, for example the label
-	// kueue.x-k8s.io/queue-name, with which Kueue admits each step separately.
+	// jobMetadata is metadata of the Jobs of all steps, for example the label of a Kueue queue. The annotations
+	// yardmaster.dev/report-ignore and yardmaster.dev/report-running-too-long are allowed.
 	JobMetadata *ObjectMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
-	// suspend suspends the sequence while it is true: no step starts. Defaults to false.
+	// suspend keeps further steps from starting while it is true. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
-	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish;
-	// Immediate stops its Pods, and runs the step again when the sequence is resumed. Defaults
-	// to AfterCurrent.
+	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish; Immediate stops its Pods,
+	// and runs the step again when the run is resumed. Defaults to AfterCurrent.
 	SuspendPolicy *apiv1alpha1.SuspendPolicy `json:"suspendPolicy,omitempty"`
-	// parameters are environment variables of every step, with literal values. They are recorded when
-	// a run starts: a later change applies to the next run. A rerun can set other values.
+	// parameters are environment variables of every step, with literal values. A change applies to the next run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
-	// activeDeadlineSeconds limits the duration of the run, in seconds from its start. As in
-	// batch/v1, the time restarts when a suspended run is resumed. A run that exceeds it is
-	// stopped and fails; its finally steps still run. Unset means no limit.
+	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps of
+	// finally still run. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is
-	// deleted with all objects it owns. Unset means never.
+	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is deleted. Unset means
+	// never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// workspace is a volume that is created for this SequentialJob and mounted in every step, so
-	// that steps can share files. It is immutable, except onLost.
+	// workspace is a volume that is created for this SequentialJob and mounted in every step. It is immutable,
+	// except onLost.
 	Workspace *WorkspaceApplyConfiguration `json:"workspace,omitempty"`
 	// rerun starts another run of a finished SequentialJob when its id changes.
 	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
-	// onLostJob is what happens when a step's Job, or its Pods, were deleted before the outcome was seen, so
-	// that it is unknown whether the step did its work. Fail fails the step; Rerun runs it
-	// again. Defaults to Fail.
+	// onLostJob is what happens to a step whose Job, or its Pods, were deleted before the outcome was seen. Fail
+	// fails the step; Rerun runs it again. Defaults to Fail.
 	OnLostJob *apiv1alpha1.LostJobPolicy `json:"onLostJob,omitempty"`
-	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
-	// oldest are deleted once their outcome is recorded and, with archive, their run is archived. Unset keeps all.
+	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. Unset keeps all.
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
-	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket. Default: none.
+	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket.
 	Archive *SequenceArchiveApplyConfiguration `json:"archive,omitempty"`
-	// managedBy names the controller that reconciles this object. If it is unset or
-	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
-	// operator ignores it. It is immutable.
+	// managedBy names the controller that reconciles this object. Defaults to
+	// yardmaster.dev/sequentialjob-controller, this operator. It is immutable.
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
 

@@ -16,33 +16,30 @@ import (
 // its steps and from the outcomes that are recorded here.
 type SequentialJobStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// phase summarizes the conditions: Pending, Running, Suspended, Completed, Failed or
-	// Terminating.
+	// phase summarizes the conditions.
 	Phase *apiv1alpha1.SequentialJobPhase `json:"phase,omitempty"`
-	// reason is why the run failed or what blocks its active step, in CamelCase. It is empty if the
-	// phase says it all.
+	// reason is why the run failed or what blocks its active step, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
 	// run is the number of the current run: 1, increased by each rerun.
 	Run *int32 `json:"run,omitempty"`
 	// rerunID is the last spec.rerun.id that started a rerun, or that was set at creation.
 	RerunID *string `json:"rerunID,omitempty"`
-	// startTime is when the run started or, as in batch/v1, was last resumed.
+	// startTime is when the run started or was last resumed.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime is when the run finished, whether it completed or failed.
+	// completionTime is when the run completed or failed.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
-	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds and the operator
-	// stopped or skipped its remaining steps.
+	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds.
 	DeadlineExceededTime *v1.Time `json:"deadlineExceededTime,omitempty"`
-	// workspaceUID is the UID of the PersistentVolumeClaim of the workspace. It is recorded before
-	// a step uses the claim: a claim with another UID is not the workspace of the steps before.
+	// workspaceUID is the UID of the claim of the workspace. A claim with another UID is not the workspace of the
+	// steps before.
 	WorkspaceUID *types.UID `json:"workspaceUID,omitempty"`
 	// parameters are the parameters of the current run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
-	// archive is about the logs of the last run that was archived because of spec.archive.
+	// archive is about the logs of the last run that was archived.
 	Archive *SequenceArchiveStatusApplyConfiguration `json:"archive,omitempty"`
-	// state counts the steps of the current run by state.
+	// state counts the steps of the run by state.
 	State *StepCountsApplyConfiguration `json:"state,omitempty"`
-	// progress describes how far the run has progressed.
+	// progress is how far the run has progressed.
 	Progress *ProgressApplyConfiguration `json:"progress,omitempty"`
 	// steps of the run in order, those of spec.finally last.
 	Steps []StepStatusApplyConfiguration `json:"steps,omitempty"`

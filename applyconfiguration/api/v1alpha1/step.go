@@ -12,8 +12,7 @@ import (
 //
 // Step is one step of a sequence: a container, and the options of its Job.
 type StepApplyConfiguration struct {
-	// name of the step, unique in the SequentialJob: a DNS label of at most 30
-	// characters. It is also the name of the container in the step's Pod.
+	// name of the step and of its container, unique in the SequentialJob: a DNS label of at most 30 characters.
 	Name                           *string `json:"name,omitempty"`
 	v1.ContainerApplyConfiguration `json:""`
 	// step has the options of the step's Job.

@@ -14,66 +14,49 @@ import (
 //
 // StepOptions are the options of a step's Job.
 type StepOptionsApplyConfiguration struct {
-	// backoffLimit is the number of failed Pods of the step that are replaced before the step
-	// fails. Defaults to 0; with backoffLimitPerIndex, to no limit.
+	// backoffLimit is the number of failed Pods that are replaced before the step fails. Defaults to 0; with
+	// backoffLimitPerIndex, to no limit.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds limits the duration of the step in seconds, including retries. Unset
-	// means no limit.
+	// activeDeadlineSeconds limits the step in seconds, including retries of its Pods. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// startDeadlineSeconds is the time in seconds in which a Pod of the step must start a
-	// container after the Job has started. Otherwise the step fails, for example because an
-	// image cannot be pulled or no node fits. Unset means no limit.
+	// startDeadlineSeconds is the time in seconds in which a Pod must start a container after the Job has started.
+	// Otherwise the step fails. Unset means no limit.
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
-	// retry creates a new Job after the step's Job failed, and the step can be changed while it waits. A failure that
-	// another attempt would repeat is not retried, nor a lost Job or workspace. limit is required, 1 to 100. backoff defaults
-	// to 10s, maxBackoff to 10m.
+	// retry creates a new Job after the step's Job failed for a reason that may pass. limit is required, 1 to 100;
+	// backoff defaults to 10s, maxBackoff to 10m.
 	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
-	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced before the
-	// index fails. The other indexes still run, and then the step fails. It requires completionMode:
-	// Indexed and the template's restartPolicy to be Never.
+	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced. It requires completionMode:
+	// Indexed and restartPolicy: Never.
 	BackoffLimitPerIndex *int32 `json:"backoffLimitPerIndex,omitempty"`
-	// maxFailedIndexes is the number of failed indexes that the step tolerates before it stops all
-	// others and fails. It requires backoffLimitPerIndex. Unset means no limit.
+	// maxFailedIndexes is the number of failed indexes after which the step stops all others and fails. It requires
+	// backoffLimitPerIndex. Unset means no limit.
 	MaxFailedIndexes *int32 `json:"maxFailedIndexes,omitempty"`
-	// successPolicy is the Job's successPolicy: with which indexes the step succeeds, so that the
-	// others are stopped. It requires completionMode: Indexed. Unset means that all indexes have
-	// to succeed.
+	// successPolicy is that of the Job. It requires completionMode: Indexed. Unset means that all indexes have to
+	// succeed.
 	SuccessPolicy *v1.SuccessPolicyApplyConfiguration `json:"successPolicy,omitempty"`
-	// requireApproval makes the run wait for an approval before the step, in each run: see
-	// `kubectl yardmaster seq approve`. The run's activeDeadlineSeconds restarts with the approval.
+	// requireApproval makes each run wait for an approval before the step: `kubectl yardmaster seq approve`.
 	// Defaults to false.
 	RequireApproval *bool `json:"requireApproval,omitempty"`
-	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is
-	// skipped, and the run continues. It can read the earlier steps (steps.build.phase, .reason and
-	// .output; steps["unit-test"] for a name with -), the parameters (parameters.DATE) and the outcome
-	// of containers (sequence.status: Running, Completed or Failed; .failedStep, .failedReason).
-	// Unset means that the step runs.
+	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is skipped. It can
+	// read steps, parameters and sequence. Unset means that the step runs.
 	When *string `json:"when,omitempty"`
-	// podTemplate is a strategic merge patch of spec.template for this step: a node selector,
-	// tolerations, a ServiceAccount, volumes, sidecars among initContainers and so on. It cannot have
-	// containers: the fields of the step itself are those of its container. As in any strategic
-	// merge patch, null removes a field and $patch directives replace lists.
+	// podTemplate is a strategic merge patch of spec.template for this step. It cannot have containers: the fields
+	// of the step itself are those of its container.
 	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`
-	// podFailurePolicy is the Job's podFailurePolicy: which Pod failures count, and which fail
-	// the step at once. It requires the template's restartPolicy to be Never. Defaults to a policy
-	// that ignores failures caused by a disruption, such as an eviction: such a Pod is replaced
-	// whatever backoffLimit is.
+	// podFailurePolicy is that of the Job. It requires restartPolicy: Never. Defaults to a policy that ignores
+	// failures caused by a disruption.
 	PodFailurePolicy *v1.PodFailurePolicyApplyConfiguration `json:"podFailurePolicy,omitempty"`
-	// onFailure is what the step's failure does to the run. Stop skips the later steps of
-	// containers and fails the run; Continue starts the next step as if this one had succeeded.
-	// Defaults to Stop.
+	// onFailure is what the step's failure does to the run. Stop skips the later steps of containers and fails the
+	// run; Continue starts the next step. Defaults to Stop.
 	OnFailure *apiv1alpha1.FailureAction `json:"onFailure,omitempty"`
-	// parallelism is the number of Pods of the step that run at the same time. Defaults to 1.
+	// parallelism is the number of Pods that run at the same time. Defaults to 1.
 	Parallelism *int32 `json:"parallelism,omitempty"`
-	// completions is the number of Pods of the step that must succeed. Defaults to 1.
+	// completions is the number of Pods that must succeed. Defaults to 1.
 	Completions *int32 `json:"completions,omitempty"`
-	// completionMode is the Job's completionMode: NonIndexed or Indexed. Defaults to NonIndexed.
+	// completionMode is that of the Job. Defaults to NonIndexed.
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
-	// outputs records the step's termination message (without trailing newlines) and passes it to
-	// later steps in the environment variable STEP_<NAME>_OUTPUT, with the step's name in upper
-	// case and - replaced by _. The step fails if the message is not UTF-8 text without
-	// NUL, or if it has 4096 bytes or more; in a Pod with more than three containers, 12288 bytes
-	// divided by their number. Defaults to false.
+	// outputs records the step's termination message, UTF-8 text of less than 4096 bytes, and passes it to later
+	// steps as STEP_<NAME>_OUTPUT. Defaults to false.
 	Outputs *bool `json:"outputs,omitempty"`
 }
 

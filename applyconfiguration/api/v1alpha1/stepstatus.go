@@ -17,46 +17,39 @@ type StepStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// finally is true if the step is one of spec.finally.
 	Finally *bool `json:"finally,omitempty"`
-	// phase of the step: Pending, Starting, Queued, Running, Suspending, Suspended, Interrupted,
-	// Stopping, Lost, Retrying, Succeeded, Failed or Skipped.
+	// phase of the step.
 	Phase *apiv1alpha1.StepPhase `json:"phase,omitempty"`
-	// tolerated is true if the step failed and the run continues because of its
-	// onFailure: Continue.
+	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
 	Tolerated *bool `json:"tolerated,omitempty"`
-	// attempt is the number of the step's current attempt in this run. Each attempt is one Job:
-	// 1, increased when a lost, interrupted or failed Job is replaced.
+	// attempt is the number of the current attempt in this run. Each attempt is one Job.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// failedAttempts is the number of attempts in this run that failed and were followed by another one
-	// because of step.retry.
+	// failedAttempts is the number of attempts in this run that failed and were followed by another one.
 	FailedAttempts *int32 `json:"failedAttempts,omitempty"`
-	// nextAttemptTime is when the next attempt of a step that is Retrying starts.
+	// nextAttemptTime is when the next attempt starts.
 	NextAttemptTime *v1.Time `json:"nextAttemptTime,omitempty"`
-	// run in which the step got this phase. It is lower than status.run for a step that kept its
-	// outcome in a rerun.
+	// run in which the step got this phase, lower than status.run for a step that kept its outcome.
 	Run *int32 `json:"run,omitempty"`
 	// jobName is the name of the Job of the current attempt.
 	JobName *string `json:"jobName,omitempty"`
-	// jobUID is the UID of that Job. It is recorded when the step ends, and at the latest about
-	// one minute after the Job was created.
+	// jobUID is the UID of that Job, recorded when the step ends or about a minute after its start.
 	JobUID *types.UID `json:"jobUID,omitempty"`
 	// failedPods is the number of Pods of the current attempt that failed.
 	FailedPods *int32 `json:"failedPods,omitempty"`
 	// lastExitCode is the exit code of the container in the last of these Pods.
 	LastExitCode *int32 `json:"lastExitCode,omitempty"`
-	// specHash is a hash of the step in the spec that it was started with.
+	// specHash is a hash of the step that was started.
 	SpecHash *string `json:"specHash,omitempty"`
 	// templateHash is a hash of the Pod template that the step was started with.
 	TemplateHash *string `json:"templateHash,omitempty"`
 	// startTime is when the step started.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// finishTime is when the step, or the last attempt of a step that is Retrying, ended.
+	// finishTime is when the step, or its last attempt, ended.
 	FinishTime *v1.Time `json:"finishTime,omitempty"`
-	// approvedBy is the user who approved the start of a step with requireApproval. The webhook
-	// checks the name.
+	// approvedBy is the user who approved the start of the step.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
 	// reason for the phase, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
-	// message is a human-readable explanation of the phase, at most 256 characters.
+	// message explains the phase.
 	Message *string `json:"message,omitempty"`
 	// output is the termination message of a step with outputs: true.
 	Output *string `json:"output,omitempty"`

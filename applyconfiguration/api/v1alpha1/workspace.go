@@ -21,12 +21,10 @@ type WorkspaceApplyConfiguration struct {
 	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 	// mountPath is the path of the volume in every step. Defaults to /workspace.
 	MountPath *string `json:"mountPath,omitempty"`
-	// retention is what happens to the claim when the SequentialJob is deleted: Delete or
-	// Retain. Defaults to Delete.
+	// retention is what happens to the claim when the SequentialJob is deleted. Defaults to Delete.
 	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
-	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail: the run fails with the reason
-	// WorkspaceLost. Recreate: a new run starts from the first step with an empty workspace; if only steps of finally remain,
-	// the run fails. Defaults to Fail.
+	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail fails the run;
+	// Recreate starts a new run with an empty workspace, unless only steps of finally remain. Defaults to Fail.
 	OnLost *apiv1alpha1.LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 
