@@ -6,190 +6,175 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AgenticSessionStatus is the observed state of the session, of its current Job, and of its last
-// attempts.
+// AgenticSessionStatus is the observed state of the session, and of its last attempts.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.startTime) || has(self.startTime)",message="startTime cannot be removed"
 type AgenticSessionStatus struct {
+	ObservedStatus `json:",inline"`
+
 	// phase summarizes the session's state.
 	// +optional
 	Phase SessionPhase `json:"phase,omitempty"`
 
-	// conditions are Ready, Reconciling, Stalled, Accepted, DependenciesReady, NetworkRestricted,
-	// JobCreated, PodScheduled, RunnerStarted and Completed. ActivityReported, CostReported, StopStuck and
-	// ResultValid are added
-	// when they apply.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the metadata.generation that this status is based on, -1 before the
-	// first reconciliation.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
 	// run is the number of the current run, counted as in spec.runRequest.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// attempt is the number of the current attempt of that run. Each attempt has its own Job.
-	// +optional
-	Attempt int32 `json:"attempt,omitempty"`
-	// retries is how often that run was retried after its runner failed.
+	// retries is how often the run was retried after its runner failed.
 	// +optional
 	Retries int32 `json:"retries,omitempty"`
-	// disruptions is how often that run was retried after a disruption.
+	// disruptions is how often the run was retried after a disruption.
 	// +optional
 	Disruptions int32 `json:"disruptions,omitempty"`
 
-	// job is the name of the open attempt's Job. It is set before the Job is created, and removed
-	// when the outcome is in runs.
+	// attempt is the open attempt.
 	// +optional
-	Job string `json:"job,omitempty"`
-	// runner is the name of the SessionRunner of the open attempt.
+	Attempt SessionAttempt `json:"attempt,omitzero"`
+	// attempts are the last 10 ended attempts, oldest first.
 	// +optional
-	Runner string `json:"runner,omitempty"`
-	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
-	// for a queue such as Kueue.
-	// +optional
-	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
-	// jobUID is that Job's UID, set when the Job was first observed.
-	// +optional
-	JobUID types.UID `json:"jobUID,omitempty"`
-	// jobStartTime is when that Job started.
-	// +optional
-	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
-	// activeSince is when the runner's container of the open attempt started. Time counts towards
-	// timeout from then on. It is removed while the Job is suspended.
-	// +optional
-	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
-	// maxActiveSeconds is activeDeadlineSeconds of the SessionRunner when the open attempt was
-	// created.
-	// +optional
-	MaxActiveSeconds *int64 `json:"maxActiveSeconds,omitempty"`
-	// runnerStartTime is when the runner of the open attempt started, or became ready if the
-	// session is interactive.
-	// +optional
-	RunnerStartTime *metav1.Time `json:"runnerStartTime,omitempty"`
-	// stopTime is when the deletion of that Job was requested.
-	// +optional
-	StopTime *metav1.Time `json:"stopTime,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Attempts []SessionAttempt `json:"attempts,omitempty"`
 
 	// waitingSince is since when the session waits for a missing object or a correction. After
 	// startupTimeout it fails.
 	// +optional
 	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
-
+	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
+	// for a queue such as Kueue.
+	// +optional
+	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
 	// startTime is when the first runner of the session started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// completionTime is when the session completed or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// activityLease is whether the runner of the open attempt has a Lease, as its SessionRunner said
-	// when the attempt was created.
-	// +optional
-	ActivityLease *bool `json:"activityLease,omitempty"`
-	// lastActivityTime is when the operator last observed that the runner of the last attempt had
-	// renewed its Lease, to the minute. It is not set if the runner never did.
-	// +optional
-	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
-	// leaseRenewTime is the renewTime that the Lease had then. Only its change counts, because the
-	// runner can set it to any time.
-	// +optional
-	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
 	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
 	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
-
-	// activeSeconds is how many seconds the runners of all ended attempts ran in total.
+	// activeDuration is how long the runners of all ended attempts ran in total.
 	// +optional
-	ActiveSeconds int64 `json:"activeSeconds,omitempty"`
-	// runs are the outcomes of the last 10 ended attempts, oldest first.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
-	Runs []SessionRun `json:"runs,omitempty"`
+	ActiveDuration Duration `json:"activeDuration,omitzero"`
 
-	// result is the last valid result of a runner.
+	// result is the last valid result of a runner. Before the first one, it has the sdkSessionID of the
+	// session that continueFrom names.
 	// +optional
 	Result *SessionResult `json:"result,omitempty"`
-	// attemptCostUSD is the highest cost in US dollars that the runner of the open attempt reported, recorded at most
-	// once a minute, and at once if it reaches maxCostUSD. It is not set if the runner reported none.
-	// +optional
-	AttemptCostUSD *Number `json:"attemptCostUSD,omitempty"`
-	// costRecordTime is when attemptCostUSD was recorded.
-	// +optional
-	CostRecordTime *metav1.Time `json:"costRecordTime,omitempty"`
-	// maxCostUSD of the SessionRunner when the open attempt was created.
-	// +optional
-	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
 	// totalCostUSD is the total cost in US dollars of all attempts that reported one, with that of the open attempt.
 	// +optional
 	TotalCostUSD *Number `json:"totalCostUSD,omitempty"`
-	// sdkSessionId is the runner's identifier of its conversation, which the next attempt gets.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	SDKSessionID string `json:"sdkSessionId,omitempty"`
 
-	// egressTokenExpires is when the session's token for the egress proxy expires.
+	// workspace is the claim of the session's workspace.
 	// +optional
-	EgressTokenExpires *metav1.Time `json:"egressTokenExpires,omitempty"`
-
-	// inputs is the name of the Secret with the inputs of the last Job.
-	// +optional
-	Inputs string `json:"inputs,omitempty"`
-	// workspaceClaim is the name of the workspace's PersistentVolumeClaim.
-	// +optional
-	WorkspaceClaim string `json:"workspaceClaim,omitempty"`
-	// workspaceUID is that claim's UID. It is recorded before a runner uses the claim: a claim with
-	// another UID does not contain the session's files.
-	// +optional
-	WorkspaceUID types.UID `json:"workspaceUID,omitempty"`
-	// service is the name of an interactive session's Service.
-	// +optional
-	Service string `json:"service,omitempty"`
+	Workspace SessionClaim `json:"workspace,omitzero"`
 }
 
-// SessionRun is the outcome of an attempt.
-type SessionRun struct {
+// SessionAttempt is an attempt of a run. Each attempt has its own Job.
+type SessionAttempt struct {
 	// run is the number of the attempt's run.
-	Run int32 `json:"run"`
-	// attempt is the number of the attempt within the run.
-	Attempt int32 `json:"attempt"`
-	// job is the name of the attempt's Job.
 	// +optional
-	Job string `json:"job,omitempty"`
-	// start is when the Job started; not set if it never did.
+	Run int32 `json:"run,omitempty"`
+	// attempt is the number of the attempt within the run, from 1.
 	// +optional
-	Start *metav1.Time `json:"start,omitempty"`
-	// end is when the attempt ended.
+	Attempt int32 `json:"attempt,omitempty"`
+	// jobName is the name of the Job. It is recorded before the Job is created. An attempt without it was withdrawn.
 	// +optional
-	End *metav1.Time `json:"end,omitempty"`
+	JobName string `json:"jobName,omitempty"`
+	// jobUID is recorded when the Job was first observed.
+	// +optional
+	JobUID types.UID `json:"jobUID,omitempty"`
+	// runner is the name of the SessionRunner.
+	// +optional
+	Runner string `json:"runner,omitempty"`
+	// inputsRef is the Secret with the inputs of the runner.
+	// +optional
+	InputsRef LocalReference `json:"inputsRef,omitzero"`
+	// limits of the SessionRunner when the attempt was created.
+	// +optional
+	Limits SessionAttemptLimits `json:"limits,omitzero"`
+
+	// startTime is when the Job started.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// activeSince is when the runner's container started: time counts towards timeout from then on. It is removed
+	// while the Job is suspended.
+	// +optional
+	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
+	// runnerStartTime is when the runner started, or became ready if the session is interactive.
+	// +optional
+	RunnerStartTime *metav1.Time `json:"runnerStartTime,omitempty"`
+	// lastActivityTime is when the operator last observed that the runner renewed its Lease, to the minute.
+	// +optional
+	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
+	// leaseRenewTime is the renewTime of the Lease then. Only its change counts, because the runner can set it to
+	// any time.
+	// +optional
+	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
+	// egressTokenExpires is when the token for the egress proxy expires.
+	// +optional
+	EgressTokenExpires *metav1.Time `json:"egressTokenExpires,omitempty"`
+	// stopTime is when the deletion of the Job was requested.
+	// +optional
+	StopTime *metav1.Time `json:"stopTime,omitempty"`
+	// finishTime is when the attempt ended.
+	// +optional
+	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+
 	// exitCode of the runner, if known.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// outcome of the attempt.
-	Outcome RunOutcome `json:"outcome"`
+	// outcome of an ended attempt.
+	// +optional
+	Outcome RunOutcome `json:"outcome,omitempty"`
 	// reason for the outcome, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is a description for people, at most 256 characters.
+	// message is a description for people.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// costUSD is the cost of the attempt in US dollars, as reported by the runner.
+	// costUSD is the highest cost in US dollars that the runner reported, recorded at most once a minute, and at
+	// once if it reaches maxCostUSD.
 	// +optional
 	CostUSD *Number `json:"costUSD,omitempty"`
+	// costRecordTime is when costUSD was recorded.
+	// +optional
+	CostRecordTime *metav1.Time `json:"costRecordTime,omitempty"`
+}
+
+// SessionAttemptLimits are what an attempt keeps of its SessionRunner.
+type SessionAttemptLimits struct {
+	// timeout is how long the session may run.
+	// +optional
+	Timeout *Duration `json:"timeout,omitempty"`
+	// maxCostUSD is how many US dollars the session may cost.
+	// +optional
+	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+	// activityLease is whether the runner has a Lease.
+	// +optional
+	ActivityLease bool `json:"activityLease,omitempty"`
+}
+
+// SessionClaim is the claim of a session's workspace.
+type SessionClaim struct {
+	// claimRef is the PersistentVolumeClaim.
+	// +optional
+	ClaimRef LocalReference `json:"claimRef,omitzero"`
+	// uid of the claim, recorded before a runner uses it: a claim with another UID does not contain the
+	// session's files.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // SessionResult is the result that a runner writes as its termination message.
 type SessionResult struct {
 	// run is the number of the attempt's run.
-	Run int32 `json:"run"`
+	// +optional
+	Run int32 `json:"run,omitempty"`
 	// attempt is the number of the attempt within the run.
-	Attempt int32 `json:"attempt"`
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
 	// summary of the work, at most 4096 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
@@ -197,13 +182,11 @@ type SessionResult struct {
 	// usage is an object with the runner's own counts, such as tokens.
 	// +optional
 	Usage *apiextensionsv1.JSON `json:"usage,omitempty"`
-	// costUSD is the cost of the attempt in US dollars.
-	// +optional
-	CostUSD *Number `json:"costUSD,omitempty"`
-	// sdkSessionId is the runner's identifier of its conversation.
+	// sdkSessionID is the runner's identifier of its conversation, which the next attempt gets. It stays when a later
+	// result has none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	SDKSessionID string `json:"sdkSessionId,omitempty"`
+	SDKSessionID string `json:"sdkSessionID,omitempty"`
 	// repositories are what became of the session's repositories, at most 16.
 	// +optional
 	// +listType=map

@@ -32,7 +32,7 @@ const VerbAdminister = "administer"
 // +kubebuilder:printcolumn:name="Cost",type=number,JSONPath=`.status.totalCostUSD`
 // +kubebuilder:printcolumn:name="Runner",type=string,priority=1,JSONPath=`.spec.runner`
 // +kubebuilder:printcolumn:name="User",type=string,priority=1,JSONPath=`.spec.userContext.userId`
-// +kubebuilder:printcolumn:name="Job",type=string,priority=1,JSONPath=`.status.job`
+// +kubebuilder:printcolumn:name="Job",type=string,priority=1,JSONPath=`.status.attempt.jobName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type AgenticSession struct {
 	metav1.TypeMeta `json:",inline"`

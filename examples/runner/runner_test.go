@@ -55,7 +55,7 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 }
 
 // readResult reads the result as the operator does.
-func readResult(t *testing.T, getenv func(string) string) *v1alpha1.SessionResult {
+func readResult(t *testing.T, getenv func(string) string) *sessions.RunnerResult {
 	t.Helper()
 	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
 	if err != nil {

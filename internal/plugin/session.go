@@ -146,8 +146,8 @@ func checkRestartable(s *v1alpha1.AgenticSession) error {
 		return fmt.Errorf("it is %s", render.SessionPhase(s))
 	case s.Spec.OperatingMode != v1alpha1.ModeStopped && s.Spec.RunRequest > status.Run:
 		return fmt.Errorf("run %d is already requested", s.Spec.RunRequest)
-	case timeout != nil && *timeout > 0 && status.ActiveSeconds >= int64(*timeout):
-		return fmt.Errorf("it has used %d of %d seconds; raise spec.timeout first", status.ActiveSeconds, *timeout)
+	case timeout != nil && *timeout > 0 && status.ActiveDuration.Seconds() >= float64(*timeout):
+		return fmt.Errorf("it has used %.0f of %d seconds; raise spec.timeout first", status.ActiveDuration.Seconds(), *timeout)
 	default:
 		return nil
 	}

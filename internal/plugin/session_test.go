@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ import (
 func agenticSession(name string, phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1", Generation: 1}}
 	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", OperatingMode: v1alpha1.ModeRunning, RunRequest: 1, Timeout: new(int32(600))}
-	s.Status = v1alpha1.AgenticSessionStatus{Phase: phase, ObservedGeneration: 1, Run: 1, Attempt: 1}
+	s.Status = v1alpha1.AgenticSessionStatus{Phase: phase, ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: 1}, Run: 1, Attempt: v1alpha1.SessionAttempt{Run: 1, Attempt: 1}}
 	for _, change := range changes {
 		change(s)
 	}
@@ -38,8 +39,9 @@ func stopForInactivity(s *v1alpha1.AgenticSession) { s.Status.StoppedReason = v1
 func addResult(s *v1alpha1.AgenticSession) {
 	s.Status.TotalCostUSD = new(v1alpha1.Number("0.12"))
 	s.Status.Result = &v1alpha1.SessionResult{
-		Run: 1, Attempt: 1, Summary: "Tidied up.", CostUSD: new(v1alpha1.Number("0.12")), Usage: &apiextensionsv1.JSON{Raw: []byte(`{"tokens":7}`)},
+		Run: 1, Attempt: 1, Summary: "Tidied up.", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"tokens":7}`)},
 	}
+	s.Status.Attempts = []v1alpha1.SessionAttempt{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunCompleted, CostUSD: s.Status.TotalCostUSD}}
 }
 
 func TestSessionList(t *testing.T) {
@@ -147,8 +149,10 @@ func TestRestartSession(t *testing.T) {
 		"a running session is not restarted":                                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
 		"a session without a status is not restarted":                                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
 		"a session whose next run is requested is not restarted":                                   {ended(func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 0, "", refused + "run 2 is already requested\n"},
-		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds = 600 }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
-		"a session without a time limit starts its next run":                                       {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds, s.Spec.Timeout = 600, new(int32(0)) }), 2, tidy + "starts run 2\n", ""},
+		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveDuration.Duration.Duration = 10 * time.Minute }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
+		"a session without a time limit starts its next run": {ended(func(s *v1alpha1.AgenticSession) {
+			s.Status.ActiveDuration.Duration.Duration, s.Spec.Timeout = 10*time.Minute, new(int32(0))
+		}), 2, tidy + "starts run 2\n", ""},
 		"a session that is being deleted is not restarted": {ended(func(s *v1alpha1.AgenticSession) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.NewTime(testTime)), []string{"a/b"}
 		}), 0, "", refused + "it is being deleted\n"},

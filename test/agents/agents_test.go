@@ -180,7 +180,7 @@ func (s *attempt) run() int {
 	return command.ProcessState.ExitCode()
 }
 
-func (s *attempt) result() *v1alpha1.SessionResult {
+func (s *attempt) result() *sessions.RunnerResult {
 	s.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.directory, "result"))
 	if err != nil {

@@ -395,7 +395,7 @@ func (s *sessionTest) waitUntilQueued(queue string) {
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueued)
 	status := &s.s.Status
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if want := "Job " + status.Job + " waits in queue " + queue; ready.Message != want {
+	if want := "Job " + status.Attempt.JobName + " waits in queue " + queue; ready.Message != want {
 		s.t.Errorf("the message is %q, want %q", ready.Message, want)
 	}
 	for kind, want := range map[string]metav1.ConditionStatus{
@@ -423,8 +423,8 @@ func testQueuedSession(t *testing.T) {
 	release()
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
-	if used := s.s.Status.ActiveSeconds; used > int64(timeout.Seconds()) {
-		t.Errorf("%d seconds count", used)
+	if used := s.s.Status.ActiveDuration; used.Duration.Duration > timeout {
+		t.Errorf("%v count", used)
 	}
 }
 
@@ -439,7 +439,7 @@ func testSessionsShareQuota(t *testing.T) {
 		s.waitForPhase(v1alpha1.SessionCompleted)
 		s.wantRuns("1/1 Completed 0")
 		var list corev1.PodList
-		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(sessionsNamespace), client.MatchingLabels{batchv1.JobNameLabel: s.s.Status.Runs[0].Job}))
+		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(sessionsNamespace), client.MatchingLabels{batchv1.JobNameLabel: s.s.Status.Attempts[0].JobName}))
 		pods = append(pods, list.Items...)
 	}
 	sequence.waitForPhase(v1alpha1.PhaseCompleted)
@@ -467,23 +467,23 @@ func testPreemptedSession(t *testing.T) {
 	s.waitUntilQueued(queue)
 	s.waitForEvents(v1alpha1.EventJobSuspended)
 	waitUntilDeleted(t, first)
-	used, job := s.s.Status.ActiveSeconds, s.s.Status.JobUID
-	if used == 0 || s.s.Status.ActiveSince != nil {
-		t.Errorf("%d seconds count after the preemption, and the time since %s", used, s.s.Status.ActiveSince)
+	used, job := s.s.Status.ActiveDuration, s.s.Status.Attempt.JobUID
+	if used.Duration.Duration == 0 || s.s.Status.Attempt.ActiveSince != nil {
+		t.Errorf("%v count after the preemption, and the time since %s", used, s.s.Status.Attempt.ActiveSince)
 	}
 	urgent.releaseSession()
 	urgent.waitForPhase(v1alpha1.SessionCompleted)
 
 	s.waitForPhase(v1alpha1.SessionRunning)
 	status := &s.s.Status
-	if status.Attempt != 1 || status.JobUID != job || status.Retries+status.Disruptions != 0 || len(status.Runs) != 0 || status.ActiveSeconds != used {
+	if status.Attempt.Attempt != 1 || status.Attempt.JobUID != job || status.Retries+status.Disruptions != 0 || len(status.Attempts) != 0 || status.ActiveDuration != used {
 		t.Errorf("%+v", status)
 	}
 	s.waitUntil("to have a deadline", func(status *v1alpha1.AgenticSessionStatus) bool {
 		var job batchv1.Job
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: sessionsNamespace, Name: status.Job}, &job))
-		waited := status.ActiveSince.Sub(job.Status.StartTime.Time)
-		return *job.Spec.ActiveDeadlineSeconds == timeout-used+int64(waited.Seconds())
+		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: sessionsNamespace, Name: status.Attempt.JobName}, &job))
+		waited := status.Attempt.ActiveSince.Sub(job.Status.StartTime.Time)
+		return *job.Spec.ActiveDeadlineSeconds == timeout-int64(used.Seconds())+int64(waited.Seconds())
 	})
 	s.releaseSession()
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -515,8 +515,8 @@ func testStoppedSessionInQueue(t *testing.T) {
 	stopped.patchSpec(`{"operatingMode": "Stopped"}`)
 	stopped.waitForPhase(v1alpha1.SessionStopped)
 	waitUntilNoWorkloads(t, stopped.s)
-	if used := stopped.s.Status.ActiveSeconds; used != 0 {
-		t.Errorf("%d seconds count of a session that did not run", used)
+	if used := stopped.s.Status.ActiveDuration; used.Duration.Duration != 0 {
+		t.Errorf("%v count of a session that did not run", used)
 	}
 	for _, s := range []*sessionTest{deleted, running} {
 		s.deleteSession()

@@ -228,7 +228,7 @@ func testAgenticSessionPermission(t *testing.T) {
 			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
 			return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonNotAllowed
 		})
-		if s.s.Status.Job != "" {
+		if s.s.Status.Attempt.JobName != "" {
 			t.Errorf("%s has a Job", refused.Name)
 		}
 	}
@@ -249,8 +249,8 @@ func testSessionRunnerPermission(t *testing.T) {
 	// Together with the permission to create sessions it means any image, but never root.
 	s := createSessionIn(t, tenantNamespace, "wide", "wide", "none", nil)
 	s.waitUntil("to end", func(status *v1alpha1.AgenticSessionStatus) bool { return status.Phase == v1alpha1.SessionFailed })
-	if len(s.s.Status.Runs) != 1 || !strings.Contains(s.s.Status.Runs[0].Message, "65532") {
-		t.Errorf("the session ran as another user: %+v", s.s.Status.Runs)
+	if len(s.s.Status.Attempts) != 1 || !strings.Contains(s.s.Status.Attempts[0].Message, "65532") {
+		t.Errorf("the session ran as another user: %+v", s.s.Status.Attempts)
 	}
 }
 

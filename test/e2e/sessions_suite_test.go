@@ -202,7 +202,7 @@ func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) {
 func (s *sessionTest) wantRuns(want ...string) {
 	s.t.Helper()
 	var got []string
-	for _, run := range s.s.Status.Runs {
+	for _, run := range s.s.Status.Attempts {
 		line := fmt.Sprintf("%d/%d %s", run.Run, run.Attempt, run.Outcome)
 		if run.Reason != string(run.Outcome) {
 			line += " " + run.Reason
@@ -265,9 +265,9 @@ func (s *sessionTest) deleteSession() {
 func (s *sessionTest) currentPod() *corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	requireNoError(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}))
+	requireNoError(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Attempt.JobName}))
 	if len(pods.Items) != 1 {
-		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Job, len(pods.Items))
+		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Attempt.JobName, len(pods.Items))
 	}
 	return &pods.Items[0]
 }
@@ -309,12 +309,12 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 	}
 	status := &s.s.Status
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: phase %s, run %d, attempt %d, Job %s, stopped %q\n", s.s.Name, status.Phase, status.Run, status.Attempt, status.Job, status.StoppedReason)
+	fmt.Fprintf(&b, "%s: phase %s, run %d, attempt %d, Job %s, stopped %q\n", s.s.Name, status.Phase, status.Run, status.Attempt.Attempt, status.Attempt.JobName, status.StoppedReason)
 	for _, c := range status.Conditions {
 		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}
-	for _, run := range status.Runs {
-		fmt.Fprintf(&b, "  %d/%d %s %s, from %v to %v: %s\n", run.Run, run.Attempt, run.Outcome, run.Reason, run.Start, run.End, run.Message)
+	for _, run := range status.Attempts {
+		fmt.Fprintf(&b, "  %d/%d %s %s, from %v to %v: %s\n", run.Run, run.Attempt, run.Outcome, run.Reason, run.StartTime, run.FinishTime, run.Message)
 	}
 	fmt.Fprintf(&b, "  result %+v\n", status.Result)
 	var pods corev1.PodList
@@ -330,4 +330,6 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 }
 
 // attemptDuration returns the time from the start of an attempt's Job to its end.
-func attemptDuration(run *v1alpha1.SessionRun) time.Duration { return run.End.Sub(run.Start.Time) }
+func attemptDuration(run *v1alpha1.SessionAttempt) time.Duration {
+	return run.FinishTime.Sub(run.StartTime.Time)
+}

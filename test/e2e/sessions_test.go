@@ -37,8 +37,8 @@ func testSessionResult(t *testing.T) {
 	if cost := status.TotalCostUSD; cost == nil || *cost != "0.12" {
 		t.Errorf("the total cost is %v", cost)
 	}
-	if status.SDKSessionID != s.s.Name+"-r1-a1" {
-		t.Errorf("the sdkSessionId is %q", status.SDKSessionID)
+	if status.Result.SDKSessionID != s.s.Name+"-r1-a1" {
+		t.Errorf("the sdkSessionID is %q", status.Result.SDKSessionID)
 	}
 	for _, condition := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
@@ -199,12 +199,12 @@ func testSessionTimeout(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonDeadlineExceeded)
 	s.waitForEvents(v1alpha1.EventDeadlineExceeded)
-	runs := s.s.Status.Runs
+	runs := s.s.Status.Attempts
 	if len(runs) != 2 || runs[1].Run != 2 || runs[1].Reason != v1alpha1.ReasonDeadlineExceeded {
 		t.Fatalf("the runs are %+v", runs)
 	}
 	// The time of an attempt counts from the start of its runner, and includes neither the start of its Pod nor the pause.
-	used, attempts := time.Duration(s.s.Status.ActiveSeconds)*time.Second, attemptDuration(&runs[0])+attemptDuration(&runs[1])
+	used, attempts := s.s.Status.ActiveDuration.Duration.Duration, attemptDuration(&runs[0])+attemptDuration(&runs[1])
 	t.Logf("of %v the session used %v; its attempts took %v and %v", timeout, used, attemptDuration(&runs[0]), attemptDuration(&runs[1]))
 	if used < timeout-early || attempts < timeout-early {
 		t.Errorf("the session used %v in attempts of %v, want at least %v", used, attempts, timeout)
@@ -238,7 +238,7 @@ func testSessionExit(t *testing.T) {
 	s = createSession(t, shellRunner, `printf 'no such model' > "$AGENTIC_RESULT_FILE"; exit 3`, nil)
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 3")
-	if message := s.s.Status.Runs[0].Message; message != "the runner exited with code 3: no such model" {
+	if message := s.s.Status.Attempts[0].Message; message != "the runner exited with code 3: no such model" {
 		t.Errorf("message %q", message)
 	}
 }
@@ -261,10 +261,10 @@ func testSessionMissingImage(t *testing.T) {
 	})
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ImagePull")
-	if took := attemptDuration(&s.s.Status.Runs[0]); took < 60*time.Second {
+	if took := attemptDuration(&s.s.Status.Attempts[0]); took < 60*time.Second {
 		t.Errorf("the attempt took %v", took)
 	}
-	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, unavailableImage) {
+	if message := s.s.Status.Attempts[0].Message; !strings.Contains(message, unavailableImage) {
 		t.Errorf("message %q", message)
 	}
 }
@@ -289,7 +289,7 @@ func testSessionMisconfigured(t *testing.T) {
 	for s, want := range wantMessages {
 		s.waitForPhase(v1alpha1.SessionFailed)
 		s.wantRuns("1/1 Failed ConfigError")
-		if message := s.s.Status.Runs[0].Message; !strings.Contains(message, want) {
+		if message := s.s.Status.Attempts[0].Message; !strings.Contains(message, want) {
 			t.Errorf("message %q, want %q in it", message, want)
 		}
 	}
@@ -336,7 +336,7 @@ func (s *sessionTest) postMessage(text string) (answer string) {
 	[ -n "$answer" ] && break
 	sleep 1
 done
-echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Status.Service)
+echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitorLabels}}
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
@@ -370,7 +370,7 @@ func testSessionContinued(t *testing.T) {
 	second.waitForPhase(v1alpha1.SessionCompleted)
 	second.wantSummary("Next: tests. " + first.s.Name + "-r1-a1")
 	// Both sessions own the workspace, which is deleted with the last of them.
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: sessionsNamespace}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.Workspace.ClaimRef.Name, Namespace: sessionsNamespace}}
 	first.deleteSession()
 	waitUntilDeleted(t, first.s)
 	poll.Until(t, "the second session to be the claim's only owner", func() bool {

@@ -173,11 +173,11 @@ func (w *sharedWorkspace) change(i int) string {
 		s.deleteSession()
 		w.sessions[i] = w.continueParent(holderScript)
 		return "delete session"
-	case action == 1 || status.Job == "":
+	case action == 1 || status.Attempt.JobName == "":
 		s.patchSpec(`{"operatingMode": "Stopped"}`)
 		return "stop"
 	case action <= 3:
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: status.Job}}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: status.Attempt.JobName}}
 		requireNoError(w.t, client.IgnoreNotFound(cluster.Delete(w.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))))
 		return "delete Job"
 	}

@@ -66,9 +66,9 @@ func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 	switch {
 	case meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionAccepted):
 		f.refused++
-	case len(now.Status.Runs) > 0 && now.Status.Runs[0].Reason != v1alpha1.ReasonCompleted:
+	case len(now.Status.Attempts) > 0 && now.Status.Attempts[0].Reason != v1alpha1.ReasonCompleted:
 		f.denied++
-		t.Errorf("%s: %s: %s", s.key.Name, now.Status.Runs[0].Reason, now.Status.Runs[0].Message)
+		t.Errorf("%s: %s: %s", s.key.Name, now.Status.Attempts[0].Reason, now.Status.Attempts[0].Message)
 	default:
 		f.created++
 	}

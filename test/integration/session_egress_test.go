@@ -71,7 +71,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 		}
 	}
 	inputs := &corev1.Secret{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: s.getSession().Status.Inputs}, inputs); err != nil {
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: s.getSession().Status.Attempt.InputsRef.Name}, inputs); err != nil {
 		t.Fatal(err)
 	}
 	if url := string(inputs.Data["egress-proxy-url"]); !strings.HasPrefix(url, "http://fix:") || !strings.HasSuffix(url, "@"+service.Spec.ClusterIP+":3128") {

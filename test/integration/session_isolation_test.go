@@ -206,7 +206,7 @@ func newIsolationTest(t *testing.T) *isolationTest {
 		s := &sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: name}}
 		s.exitRunner(0, `{"sdkSessionId": "anns-conversation"}`)
 		completed := s.waitForPhase(v1alpha1.SessionCompleted)
-		i.inputs, i.uids = completed.Status.Inputs, append(i.uids, string(completed.UID))
+		i.inputs, i.uids = completed.Status.Attempt.InputsRef.Name, append(i.uids, string(completed.UID))
 	}
 	return i
 }
@@ -309,7 +309,7 @@ var attacksOnSessions = map[string]attack{
 	}, "continueFrom is immutable"},
 	"set the status of a new session": {func(i *isolationTest, name string) error {
 		claims := sessionWithSpec(i.ns, name, map[string]any{"prompt": "a", "continueFrom": map[string]any{"name": annsSession}})
-		claims.Object["status"] = map[string]any{"observedGeneration": int64(1), "workspaceClaim": annsSession + "-workspace"}
+		claims.Object["status"] = map[string]any{"observedGeneration": int64(1), "workspace": map[string]any{"claimRef": map[string]any{"name": annsSession + "-workspace"}}}
 		return i.bob.Create(i.Context(), claims)
 	}, ownedByOtherUser},
 	"create a SessionRunner": {func(i *isolationTest, _ string) error {

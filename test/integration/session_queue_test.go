@@ -102,7 +102,7 @@ func TestExcessSessionsWaitInOrder(t *testing.T) {
 	if err := cluster.Delete(t.Context(), q.sessions[0].getSession()); err != nil {
 		t.Fatal(err)
 	}
-	poll.Until(t, "s05 to start", func() bool { return q.sessions[5].getSession().Status.Job != "" })
+	poll.Until(t, "s05 to start", func() bool { return q.sessions[5].getSession().Status.Attempt.JobName != "" })
 
 	q.updateRunner(func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(1)) })
 	q.sessions[4].exitRunner(0, "")
@@ -172,8 +172,8 @@ func TestSessionWithASuspendedJobIsPendingAndContinuesItsAttempt(t *testing.T) {
 	if ready := meta.FindStatusCondition(queued.Conditions, v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonQueued || !strings.HasSuffix(ready.Message, " waits in queue team-a") {
 		t.Errorf("Ready is %+v", ready)
 	}
-	if queued.ActiveSeconds == 0 || queued.ActiveSince != nil || queued.RunnerStartTime != nil {
-		t.Errorf("%d seconds count, and the time since %s", queued.ActiveSeconds, queued.ActiveSince)
+	if queued.ActiveDuration.Duration.Duration == 0 || queued.Attempt.ActiveSince != nil || queued.Attempt.RunnerStartTime != nil {
+		t.Errorf("%v count, and the time since %s", queued.ActiveDuration, queued.Attempt.ActiveSince)
 	}
 	poll.Until(t, "the Pod to be deleted", func() bool { return len(s.listPods()) == 0 })
 
@@ -181,7 +181,7 @@ func TestSessionWithASuspendedJobIsPendingAndContinuesItsAttempt(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionCreating)
 	s.startRunner()
 	again := s.waitForPhase(v1alpha1.SessionRunning).Status
-	if again.Attempt != 1 || again.JobUID != first.JobUID || again.ActiveSeconds != queued.ActiveSeconds || len(again.Runs) != 0 {
+	if again.Attempt.Attempt != 1 || again.Attempt.JobUID != first.Attempt.JobUID || again.ActiveDuration != queued.ActiveDuration || len(again.Attempts) != 0 {
 		t.Errorf("%+v", again)
 	}
 	s.exitRunner(0, "")

@@ -115,7 +115,7 @@ func (s *sessionTest) waitForPod() *corev1.Pod {
 	var found *corev1.Pod
 	poll.Until(s.t, "a Pod", func() bool {
 		var pods corev1.PodList
-		selector := client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}
+		selector := client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Attempt.JobName}
 		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), selector); err != nil || len(pods.Items) == 0 {
 			return false
 		}
@@ -194,7 +194,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	}
 	s.patchSpec(`{"runRequest": 2}`)
 	s.waitForPhase(v1alpha1.SessionCreating)
-	if job := s.getSession().Status.Job; job != "fix-r2-a1" {
+	if job := s.getSession().Status.Attempt.JobName; job != "fix-r2-a1" {
 		t.Errorf("Job %s, want fix-r2-a1", job)
 	}
 }
@@ -249,7 +249,7 @@ func TestSessionStopsAndResumes(t *testing.T) {
 	}
 	s.patchSpec(`{"operatingMode": "Running"}`)
 	s.waitForPhase(v1alpha1.SessionCreating)
-	if job := s.getSession().Status.Job; job != "fix-r1-a2" {
+	if job := s.getSession().Status.Attempt.JobName; job != "fix-r1-a2" {
 		t.Errorf("Job %s, want fix-r1-a2", job)
 	}
 }
@@ -275,7 +275,7 @@ func TestRejectedPodFailsTheSession(t *testing.T) {
 		r.Spec.RuntimeClassName = new("does-not-exist")
 	})
 	failed := s.waitForPhase(v1alpha1.SessionFailed)
-	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.listJobs()) != 0 {
+	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.listJobs()) != 0 {
 		t.Errorf("%+v, %d Jobs", run, len(s.listJobs()))
 	}
 }
@@ -447,7 +447,7 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 	waitForDeadline := func(seconds int64) {
 		t.Helper()
 		poll.Until(t, fmt.Sprintf("a deadline %d seconds after the start of the runner", seconds), func() bool {
-			jobs, since := s.listJobs(), s.getSession().Status.ActiveSince
+			jobs, since := s.listJobs(), s.getSession().Status.Attempt.ActiveSince
 			if len(jobs) != 1 || jobs[0].Status.StartTime == nil || jobs[0].Spec.ActiveDeadlineSeconds == nil || since == nil {
 				return false
 			}
@@ -459,8 +459,8 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 	s.patchSpec(`{"timeout": 900}`)
 	waitForDeadline(900)
 	s.patchSpec(`{"timeout": 1}`)
-	if failed := s.waitForPhase(v1alpha1.SessionFailed); failed.Status.Runs[0].Reason != v1alpha1.ReasonDeadlineExceeded {
-		t.Errorf("failed with %s", failed.Status.Runs[0].Reason)
+	if failed := s.waitForPhase(v1alpha1.SessionFailed); failed.Status.Attempts[0].Reason != v1alpha1.ReasonDeadlineExceeded {
+		t.Errorf("failed with %s", failed.Status.Attempts[0].Reason)
 	}
 }
 
@@ -512,12 +512,12 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	}
 	s.reportCost("fix-r1-a1=1.75")
 	failed := s.waitForPhase(v1alpha1.SessionFailed)
-	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonBudgetExceeded || *run.CostUSD != "1.75" || *failed.Status.TotalCostUSD != "1.75" {
+	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonBudgetExceeded || *run.CostUSD != "1.75" || *failed.Status.TotalCostUSD != "1.75" {
 		t.Errorf("%+v", run)
 	}
 	s.patchSpec(`{"runRequest": 2}`)
-	poll.Until(t, "the second run to fail", func() bool { return len(s.getSession().Status.Runs) == 2 })
-	if run := s.getSession().Status.Runs[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
+	poll.Until(t, "the second run to fail", func() bool { return len(s.getSession().Status.Attempts) == 2 })
+	if run := s.getSession().Status.Attempts[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
 		t.Errorf("%+v", run)
 	}
 	s.patchSpec(`{"runRequest": 3, "maxCostUSD": 2}`)
@@ -587,7 +587,7 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 			s.waitForPod()
 			s.patchSpec(`{"operatingMode": "Stopped"}`)
 			stopped := s.waitForPhase(v1alpha1.SessionStopped)
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Inputs}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Attempt.InputsRef.Name}}
 			if isReplaced {
 				if err := cluster.Delete(t.Context(), secret.DeepCopy()); err != nil {
 					t.Fatal(err)
@@ -598,7 +598,7 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 			}
 			s.patchSpec(`{"operatingMode": "Running", "displayName": "another name"}`)
 			// The operator records the Job after it has deleted the old inputs.
-			if creating := s.waitForPhase(v1alpha1.SessionCreating); creating.Status.Inputs == secret.Name {
+			if creating := s.waitForPhase(v1alpha1.SessionCreating); creating.Status.Attempt.InputsRef.Name == secret.Name {
 				t.Fatal("the inputs have not changed")
 			}
 			err := cluster.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)

@@ -49,10 +49,10 @@ func (s *sessionTest) waitUntilWorkspaceInUse(pod string) {
 	poll.Until(s.t, "the session to wait for Pod "+pod, func() bool {
 		object := s.getSession()
 		c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionDependenciesReady)
-		if object.Status.Job != "" && object.Status.JobUID == "" {
+		if object.Status.Attempt.JobName != "" && object.Status.Attempt.JobUID == "" {
 			found := &corev1.Pod{}
 			err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: pod}, found)
-			s.t.Fatalf("the session starts Job %s while Pod %s is %q, %v", object.Status.Job, pod, found.Status.Phase, err)
+			s.t.Fatalf("the session starts Job %s while Pod %s is %q, %v", object.Status.Attempt.JobName, pod, found.Status.Phase, err)
 		}
 		return c != nil && c.Reason == v1alpha1.ReasonWorkspaceInUse && strings.Contains(c.Message, pod)
 	})
@@ -131,7 +131,7 @@ func TestNextAttemptWaitsForThePodOfADeletedJob(t *testing.T) {
 	}
 	s.waitUntilWorkspaceInUse(pod.Name)
 	s.releasePod(pod)
-	poll.Until(t, "the second attempt", func() bool { return s.getSession().Status.Job == "fix-r1-a2" })
+	poll.Until(t, "the second attempt", func() bool { return s.getSession().Status.Attempt.JobName == "fix-r1-a2" })
 }
 
 func TestSessionWaitsForAPodOfSomebodyElseInItsWorkspace(t *testing.T) {
@@ -170,8 +170,8 @@ func TestPodStartsAfterItsWorkspaceIsReserved(t *testing.T) {
 		return len(pod.Spec.SchedulingGates) == 0
 	})
 	claim := s.claim("fix-workspace")
-	if types.UID(claim.Annotations[agenticsession.AnnotationWorkspacePod]) != pod.UID || s.getSession().Status.WorkspaceUID != claim.UID {
-		t.Errorf("annotations %v, recorded UID %s", claim.Annotations, s.getSession().Status.WorkspaceUID)
+	if types.UID(claim.Annotations[agenticsession.AnnotationWorkspacePod]) != pod.UID || s.getSession().Status.Workspace.UID != claim.UID {
+		t.Errorf("annotations %v, recorded UID %s", claim.Annotations, s.getSession().Status.Workspace.UID)
 	}
 }
 
@@ -188,14 +188,14 @@ func TestSessionWithoutItsWorkspaceFailsUnlessItAcceptsAnEmptyOne(t *testing.T) 
 	}
 	s.patchSpec(`{"operatingMode": "Running"}`)
 	failed := s.waitForPhase(v1alpha1.SessionFailed)
-	if run := failed.Status.Runs[len(failed.Status.Runs)-1]; run.Reason != v1alpha1.ReasonWorkspaceLost {
+	if run := failed.Status.Attempts[len(failed.Status.Attempts)-1]; run.Reason != v1alpha1.ReasonWorkspaceLost {
 		t.Errorf("%+v", run)
 	}
 	s.patchSpec(`{"workspace": {"onLost": "StartEmpty"}, "runRequest": 2}`)
 	s.waitForPod()
 	poll.Until(t, "another claim to be recorded", func() bool {
 		claim := s.claim("fix-workspace")
-		return claim != nil && claim.UID != lost.UID && s.getSession().Status.WorkspaceUID == claim.UID
+		return claim != nil && claim.UID != lost.UID && s.getSession().Status.Workspace.UID == claim.UID
 	})
 }
 

@@ -4,111 +4,77 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	types "k8s.io/apimachinery/pkg/types"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // AgenticSessionStatusApplyConfiguration represents a declarative configuration of the AgenticSessionStatus type for use
 // with apply.
 //
-// AgenticSessionStatus is the observed state of the session, of its current Job, and of its last
-// attempts.
+// AgenticSessionStatus is the observed state of the session, and of its last attempts.
 type AgenticSessionStatusApplyConfiguration struct {
+	ObservedStatusApplyConfiguration `json:""`
 	// phase summarizes the session's state.
 	Phase *apiv1alpha1.SessionPhase `json:"phase,omitempty"`
-	// conditions are Ready, Reconciling, Stalled, Accepted, DependenciesReady, NetworkRestricted,
-	// JobCreated, PodScheduled, RunnerStarted and Completed. ActivityReported, CostReported, StopStuck and
-	// ResultValid are added
-	// when they apply.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that this status is based on, -1 before the
-	// first reconciliation.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// run is the number of the current run, counted as in spec.runRequest.
 	Run *int32 `json:"run,omitempty"`
-	// attempt is the number of the current attempt of that run. Each attempt has its own Job.
-	Attempt *int32 `json:"attempt,omitempty"`
-	// retries is how often that run was retried after its runner failed.
+	// retries is how often the run was retried after its runner failed.
 	Retries *int32 `json:"retries,omitempty"`
-	// disruptions is how often that run was retried after a disruption.
+	// disruptions is how often the run was retried after a disruption.
 	Disruptions *int32 `json:"disruptions,omitempty"`
-	// job is the name of the open attempt's Job. It is set before the Job is created, and removed
-	// when the outcome is in runs.
-	Job *string `json:"job,omitempty"`
-	// runner is the name of the SessionRunner of the open attempt.
-	Runner *string `json:"runner,omitempty"`
-	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
-	// for a queue such as Kueue.
-	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
-	// jobUID is that Job's UID, set when the Job was first observed.
-	JobUID *types.UID `json:"jobUID,omitempty"`
-	// jobStartTime is when that Job started.
-	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
-	// activeSince is when the runner's container of the open attempt started. Time counts towards
-	// timeout from then on. It is removed while the Job is suspended.
-	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
-	// maxActiveSeconds is activeDeadlineSeconds of the SessionRunner when the open attempt was
-	// created.
-	MaxActiveSeconds *int64 `json:"maxActiveSeconds,omitempty"`
-	// runnerStartTime is when the runner of the open attempt started, or became ready if the
-	// session is interactive.
-	RunnerStartTime *metav1.Time `json:"runnerStartTime,omitempty"`
-	// stopTime is when the deletion of that Job was requested.
-	StopTime *metav1.Time `json:"stopTime,omitempty"`
+	// attempt is the open attempt.
+	Attempt *SessionAttemptApplyConfiguration `json:"attempt,omitempty"`
+	// attempts are the last 10 ended attempts, oldest first.
+	Attempts []SessionAttemptApplyConfiguration `json:"attempts,omitempty"`
 	// waitingSince is since when the session waits for a missing object or a correction. After
 	// startupTimeout it fails.
-	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
+	WaitingSince *v1.Time `json:"waitingSince,omitempty"`
+	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
+	// for a queue such as Kueue.
+	QueuedSince *v1.Time `json:"queuedSince,omitempty"`
 	// startTime is when the first runner of the session started.
-	StartTime *metav1.Time `json:"startTime,omitempty"`
+	StartTime *v1.Time `json:"startTime,omitempty"`
 	// completionTime is when the session completed or failed.
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// activityLease is whether the runner of the open attempt has a Lease, as its SessionRunner said
-	// when the attempt was created.
-	ActivityLease *bool `json:"activityLease,omitempty"`
-	// lastActivityTime is when the operator last observed that the runner of the last attempt had
-	// renewed its Lease, to the minute. It is not set if the runner never did.
-	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
-	// leaseRenewTime is the renewTime that the Lease had then. Only its change counts, because the
-	// runner can set it to any time.
-	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
+	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
 	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
 	StoppedReason *apiv1alpha1.StopReason `json:"stoppedReason,omitempty"`
-	// activeSeconds is how many seconds the runners of all ended attempts ran in total.
-	ActiveSeconds *int64 `json:"activeSeconds,omitempty"`
-	// runs are the outcomes of the last 10 ended attempts, oldest first.
-	Runs []SessionRunApplyConfiguration `json:"runs,omitempty"`
-	// result is the last valid result of a runner.
+	// activeDuration is how long the runners of all ended attempts ran in total.
+	ActiveDuration *DurationApplyConfiguration `json:"activeDuration,omitempty"`
+	// result is the last valid result of a runner. Before the first one, it has the sdkSessionID of the
+	// session that continueFrom names.
 	Result *SessionResultApplyConfiguration `json:"result,omitempty"`
-	// attemptCostUSD is the highest cost in US dollars that the runner of the open attempt reported, recorded at most
-	// once a minute, and at once if it reaches maxCostUSD. It is not set if the runner reported none.
-	AttemptCostUSD *apiv1alpha1.Number `json:"attemptCostUSD,omitempty"`
-	// costRecordTime is when attemptCostUSD was recorded.
-	CostRecordTime *metav1.Time `json:"costRecordTime,omitempty"`
-	// maxCostUSD of the SessionRunner when the open attempt was created.
-	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
 	// totalCostUSD is the total cost in US dollars of all attempts that reported one, with that of the open attempt.
 	TotalCostUSD *apiv1alpha1.Number `json:"totalCostUSD,omitempty"`
-	// sdkSessionId is the runner's identifier of its conversation, which the next attempt gets.
-	SDKSessionID *string `json:"sdkSessionId,omitempty"`
-	// egressTokenExpires is when the session's token for the egress proxy expires.
-	EgressTokenExpires *metav1.Time `json:"egressTokenExpires,omitempty"`
-	// inputs is the name of the Secret with the inputs of the last Job.
-	Inputs *string `json:"inputs,omitempty"`
-	// workspaceClaim is the name of the workspace's PersistentVolumeClaim.
-	WorkspaceClaim *string `json:"workspaceClaim,omitempty"`
-	// workspaceUID is that claim's UID. It is recorded before a runner uses the claim: a claim with
-	// another UID does not contain the session's files.
-	WorkspaceUID *types.UID `json:"workspaceUID,omitempty"`
-	// service is the name of an interactive session's Service.
-	Service *string `json:"service,omitempty"`
+	// workspace is the claim of the session's workspace.
+	Workspace *SessionClaimApplyConfiguration `json:"workspace,omitempty"`
 }
 
 // AgenticSessionStatusApplyConfiguration constructs a declarative configuration of the AgenticSessionStatus type for use with
 // apply.
 func AgenticSessionStatus() *AgenticSessionStatusApplyConfiguration {
 	return &AgenticSessionStatusApplyConfiguration{}
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *AgenticSessionStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
+	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithObservedGeneration(value int64) *AgenticSessionStatusApplyConfiguration {
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
+	return b
 }
 
 // WithPhase sets the Phase field in the declarative configuration to the given value
@@ -119,40 +85,11 @@ func (b *AgenticSessionStatusApplyConfiguration) WithPhase(value apiv1alpha1.Ses
 	return b
 }
 
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *AgenticSessionStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithConditions")
-		}
-		b.Conditions = append(b.Conditions, *values[i])
-	}
-	return b
-}
-
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithObservedGeneration(value int64) *AgenticSessionStatusApplyConfiguration {
-	b.ObservedGeneration = &value
-	return b
-}
-
 // WithRun sets the Run field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *AgenticSessionStatusApplyConfiguration) WithRun(value int32) *AgenticSessionStatusApplyConfiguration {
 	b.Run = &value
-	return b
-}
-
-// WithAttempt sets the Attempt field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Attempt field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithAttempt(value int32) *AgenticSessionStatusApplyConfiguration {
-	b.Attempt = &value
 	return b
 }
 
@@ -172,90 +109,47 @@ func (b *AgenticSessionStatusApplyConfiguration) WithDisruptions(value int32) *A
 	return b
 }
 
-// WithJob sets the Job field in the declarative configuration to the given value
+// WithAttempt sets the Attempt field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Job field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithJob(value string) *AgenticSessionStatusApplyConfiguration {
-	b.Job = &value
+// If called multiple times, the Attempt field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithAttempt(value *SessionAttemptApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
+	b.Attempt = value
 	return b
 }
 
-// WithRunner sets the Runner field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Runner field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithRunner(value string) *AgenticSessionStatusApplyConfiguration {
-	b.Runner = &value
-	return b
-}
-
-// WithQueuedSince sets the QueuedSince field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the QueuedSince field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithQueuedSince(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.QueuedSince = &value
-	return b
-}
-
-// WithJobUID sets the JobUID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobUID field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithJobUID(value types.UID) *AgenticSessionStatusApplyConfiguration {
-	b.JobUID = &value
-	return b
-}
-
-// WithJobStartTime sets the JobStartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobStartTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithJobStartTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.JobStartTime = &value
-	return b
-}
-
-// WithActiveSince sets the ActiveSince field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ActiveSince field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithActiveSince(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.ActiveSince = &value
-	return b
-}
-
-// WithMaxActiveSeconds sets the MaxActiveSeconds field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxActiveSeconds field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithMaxActiveSeconds(value int64) *AgenticSessionStatusApplyConfiguration {
-	b.MaxActiveSeconds = &value
-	return b
-}
-
-// WithRunnerStartTime sets the RunnerStartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RunnerStartTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithRunnerStartTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.RunnerStartTime = &value
-	return b
-}
-
-// WithStopTime sets the StopTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StopTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithStopTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.StopTime = &value
+// WithAttempts adds the given value to the Attempts field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Attempts field.
+func (b *AgenticSessionStatusApplyConfiguration) WithAttempts(values ...*SessionAttemptApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAttempts")
+		}
+		b.Attempts = append(b.Attempts, *values[i])
+	}
 	return b
 }
 
 // WithWaitingSince sets the WaitingSince field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the WaitingSince field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithWaitingSince(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
+func (b *AgenticSessionStatusApplyConfiguration) WithWaitingSince(value v1.Time) *AgenticSessionStatusApplyConfiguration {
 	b.WaitingSince = &value
+	return b
+}
+
+// WithQueuedSince sets the QueuedSince field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the QueuedSince field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithQueuedSince(value v1.Time) *AgenticSessionStatusApplyConfiguration {
+	b.QueuedSince = &value
 	return b
 }
 
 // WithStartTime sets the StartTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
+func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
 	b.StartTime = &value
 	return b
 }
@@ -263,32 +157,8 @@ func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value metav1.Time
 // WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithCompletionTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
+func (b *AgenticSessionStatusApplyConfiguration) WithCompletionTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
 	b.CompletionTime = &value
-	return b
-}
-
-// WithActivityLease sets the ActivityLease field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ActivityLease field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithActivityLease(value bool) *AgenticSessionStatusApplyConfiguration {
-	b.ActivityLease = &value
-	return b
-}
-
-// WithLastActivityTime sets the LastActivityTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LastActivityTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithLastActivityTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.LastActivityTime = &value
-	return b
-}
-
-// WithLeaseRenewTime sets the LeaseRenewTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LeaseRenewTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithLeaseRenewTime(value metav1.MicroTime) *AgenticSessionStatusApplyConfiguration {
-	b.LeaseRenewTime = &value
 	return b
 }
 
@@ -300,24 +170,11 @@ func (b *AgenticSessionStatusApplyConfiguration) WithStoppedReason(value apiv1al
 	return b
 }
 
-// WithActiveSeconds sets the ActiveSeconds field in the declarative configuration to the given value
+// WithActiveDuration sets the ActiveDuration field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ActiveSeconds field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithActiveSeconds(value int64) *AgenticSessionStatusApplyConfiguration {
-	b.ActiveSeconds = &value
-	return b
-}
-
-// WithRuns adds the given value to the Runs field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Runs field.
-func (b *AgenticSessionStatusApplyConfiguration) WithRuns(values ...*SessionRunApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithRuns")
-		}
-		b.Runs = append(b.Runs, *values[i])
-	}
+// If called multiple times, the ActiveDuration field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithActiveDuration(value *DurationApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
+	b.ActiveDuration = value
 	return b
 }
 
@@ -329,30 +186,6 @@ func (b *AgenticSessionStatusApplyConfiguration) WithResult(value *SessionResult
 	return b
 }
 
-// WithAttemptCostUSD sets the AttemptCostUSD field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the AttemptCostUSD field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithAttemptCostUSD(value apiv1alpha1.Number) *AgenticSessionStatusApplyConfiguration {
-	b.AttemptCostUSD = &value
-	return b
-}
-
-// WithCostRecordTime sets the CostRecordTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CostRecordTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithCostRecordTime(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.CostRecordTime = &value
-	return b
-}
-
-// WithMaxCostUSD sets the MaxCostUSD field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxCostUSD field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Number) *AgenticSessionStatusApplyConfiguration {
-	b.MaxCostUSD = &value
-	return b
-}
-
 // WithTotalCostUSD sets the TotalCostUSD field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TotalCostUSD field is set to the value of the last call.
@@ -361,50 +194,10 @@ func (b *AgenticSessionStatusApplyConfiguration) WithTotalCostUSD(value apiv1alp
 	return b
 }
 
-// WithSDKSessionID sets the SDKSessionID field in the declarative configuration to the given value
+// WithWorkspace sets the Workspace field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SDKSessionID field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithSDKSessionID(value string) *AgenticSessionStatusApplyConfiguration {
-	b.SDKSessionID = &value
-	return b
-}
-
-// WithEgressTokenExpires sets the EgressTokenExpires field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the EgressTokenExpires field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithEgressTokenExpires(value metav1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.EgressTokenExpires = &value
-	return b
-}
-
-// WithInputs sets the Inputs field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Inputs field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithInputs(value string) *AgenticSessionStatusApplyConfiguration {
-	b.Inputs = &value
-	return b
-}
-
-// WithWorkspaceClaim sets the WorkspaceClaim field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WorkspaceClaim field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithWorkspaceClaim(value string) *AgenticSessionStatusApplyConfiguration {
-	b.WorkspaceClaim = &value
-	return b
-}
-
-// WithWorkspaceUID sets the WorkspaceUID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WorkspaceUID field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithWorkspaceUID(value types.UID) *AgenticSessionStatusApplyConfiguration {
-	b.WorkspaceUID = &value
-	return b
-}
-
-// WithService sets the Service field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Service field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithService(value string) *AgenticSessionStatusApplyConfiguration {
-	b.Service = &value
+// If called multiple times, the Workspace field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithWorkspace(value *SessionClaimApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
+	b.Workspace = value
 	return b
 }

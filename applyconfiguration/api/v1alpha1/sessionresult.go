@@ -3,7 +3,6 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -20,10 +19,9 @@ type SessionResultApplyConfiguration struct {
 	Summary *string `json:"summary,omitempty"`
 	// usage is an object with the runner's own counts, such as tokens.
 	Usage *v1.JSON `json:"usage,omitempty"`
-	// costUSD is the cost of the attempt in US dollars.
-	CostUSD *apiv1alpha1.Number `json:"costUSD,omitempty"`
-	// sdkSessionId is the runner's identifier of its conversation.
-	SDKSessionID *string `json:"sdkSessionId,omitempty"`
+	// sdkSessionID is the runner's identifier of its conversation, which the next attempt gets. It stays when a later
+	// result has none.
+	SDKSessionID *string `json:"sdkSessionID,omitempty"`
 	// repositories are what became of the session's repositories, at most 16.
 	Repositories []SessionRepositoryResultApplyConfiguration `json:"repositories,omitempty"`
 	// transcript is where the transcript of the attempt is archived.
@@ -65,14 +63,6 @@ func (b *SessionResultApplyConfiguration) WithSummary(value string) *SessionResu
 // If called multiple times, the Usage field is set to the value of the last call.
 func (b *SessionResultApplyConfiguration) WithUsage(value v1.JSON) *SessionResultApplyConfiguration {
 	b.Usage = &value
-	return b
-}
-
-// WithCostUSD sets the CostUSD field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CostUSD field is set to the value of the last call.
-func (b *SessionResultApplyConfiguration) WithCostUSD(value apiv1alpha1.Number) *SessionResultApplyConfiguration {
-	b.CostUSD = &value
 	return b
 }
 

@@ -32,15 +32,6 @@ type Activity struct {
 	Cost CostReport
 }
 
-// hasActivityLease reports whether the runner of the open attempt has a Lease. The SessionRunner may have changed
-// since.
-func hasActivityLease(status *v1alpha1.AgenticSessionStatus, settings *runnerSettings) bool {
-	if status.ActivityLease != nil {
-		return *status.ActivityLease
-	}
-	return settings != nil && settings.runner.Spec.ActivityLease // an earlier version of the operator created it
-}
-
 // followActivity records the runner's activity, and returns since when it is idle; zero if the runner has not renewed
 // its Lease, or the Lease does not exist.
 func (e *evaluation) followActivity() (idleSince time.Time) {
@@ -50,16 +41,16 @@ func (e *evaluation) followActivity() (idleSince time.Time) {
 		return time.Time{}
 	}
 	active := time.Time{}
-	if s.LastActivityTime != nil {
-		active = s.LastActivityTime.Time
+	if s.Attempt.LastActivityTime != nil {
+		active = s.Attempt.LastActivityTime.Time
 	}
-	isRenewed := !activity.RenewTime.IsZero() && (s.LeaseRenewTime == nil || !s.LeaseRenewTime.Time.Equal(activity.RenewTime))
+	isRenewed := !activity.RenewTime.IsZero() && (s.Attempt.LeaseRenewTime == nil || !s.Attempt.LeaseRenewTime.Time.Equal(activity.RenewTime))
 	if isRenewed {
-		active = laterTime(laterTime(active, s.RunnerStartTime.Time), earlierTime(activity.ObservedTime, e.observation.Now))
+		active = laterTime(laterTime(active, s.Attempt.RunnerStartTime.Time), earlierTime(activity.ObservedTime, e.observation.Now))
 	}
-	if last := s.LastActivityTime; isRenewed && (last == nil || active.Sub(last.Time) >= activityPrecision) {
-		s.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
-		s.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
+	if last := s.Attempt.LastActivityTime; isRenewed && (last == nil || active.Sub(last.Time) >= activityPrecision) {
+		s.Attempt.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
+		s.Attempt.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
 	}
 	e.setActivityCondition()
 	if active.IsZero() {
@@ -71,7 +62,7 @@ func (e *evaluation) followActivity() (idleSince time.Time) {
 // setActivityCondition reports a runner whose activity is not known: it is not stopped for inactivity.
 func (e *evaluation) setActivityCondition() {
 	state := decision.True(v1alpha1.ReasonLeaseRenewed, "")
-	if e.status.LastActivityTime == nil {
+	if e.status.Attempt.LastActivityTime == nil {
 		state = decision.State{
 			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonActivityUnknown,
 			Message: "the runner has not renewed Lease " + LeaseName(e.observation.Session.Name) +

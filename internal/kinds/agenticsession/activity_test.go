@@ -66,7 +66,7 @@ func TestSessionWhoseLeaseWasNeverRenewedIsNotStoppedAsIdle(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionActivityReported, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
 	s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionRunning, "")
 	s.wantCondition(v1alpha1.ConditionActivityReported, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
-	if s.Session.Status.LastActivityTime != nil {
+	if s.Session.Status.Attempt.LastActivityTime != nil {
 		t.Error("an activity is recorded")
 	}
 	s.renew(s.Now).wantStoppedWhenIdleFor(10 * time.Minute)

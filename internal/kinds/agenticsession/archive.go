@@ -48,7 +48,7 @@ func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 			{Name: tempVariable, Value: tempPath},
 			{Name: v1alpha1.SessionEnvPrefix + "SESSION", Value: b.session.Name},
 			{Name: v1alpha1.SessionEnvPrefix + "NAMESPACE", Value: b.session.Namespace},
-			{Name: v1alpha1.SessionEnvPrefix + "JOB", Value: b.status.Job},
+			{Name: v1alpha1.SessionEnvPrefix + "JOB", Value: b.status.Attempt.JobName},
 		}, b.newProxyVariables(inputs)...),
 		Resources:                resourceRequirements(fillResources(archive.Resources, sidecarDefaults)),
 		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),

@@ -24,10 +24,10 @@ const (
 )
 
 func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
-	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
+	wasCreated := e.status.Attempt.JobUID != "" || e.observation.CreatedJobs[e.status.Attempt.JobName] != ""
 	switch {
 	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil || e.checkImages() != nil):
-		e.status.Job, e.status.Runner, e.status.StopTime = "", "", nil // an attempt without a Job leaves no record
+		e.status.Attempt.JobName, e.status.Attempt.Runner, e.status.Attempt.StopTime = "", "", nil // an attempt without a Job leaves no record
 	case job == nil && !wasCreated:
 		for _, check := range []func() workspaceState{e.resolveWorkspace, e.checkWorkspaceFree} {
 			if state := check(); !state.usable {
@@ -35,7 +35,7 @@ func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 			}
 		}
 		e.createAttemptObjects()
-	case job == nil, e.status.JobUID != "" && e.status.JobUID != job.UID:
+	case job == nil, e.status.Attempt.JobUID != "" && e.status.Attempt.JobUID != job.UID:
 		e.closeLostAttempt()
 	default:
 		return e.followJob(job)
@@ -45,20 +45,20 @@ func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 
 func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
-	e.status.JobUID = job.UID
+	e.status.Attempt.JobUID = job.UID
 	e.status.WaitingSince = nil
 	e.followSuspension()
-	if e.status.Job == "" {
+	if e.status.Attempt.JobName == "" {
 		return nil // no time is left
 	}
-	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.RunnerStartTime == nil && start != nil {
-		e.status.RunnerStartTime = start
+	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.Attempt.RunnerStartTime == nil && start != nil {
+		e.status.Attempt.RunnerStartTime = start
 		e.status.StartTime = cmp.Or(e.status.StartTime, start)
 	}
 	e.recordActiveSince()
 	e.readResult()
 	e.followCost()
-	if e.status.RunnerStartTime != nil {
+	if e.status.Attempt.RunnerStartTime != nil {
 		e.setCostCondition()
 	}
 	e.setAttemptConditions()
@@ -72,13 +72,13 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
 		return nil
 	}
-	if e.status.StopTime == nil {
+	if e.status.Attempt.StopTime == nil {
 		if reason := e.stopReason(); reason != "" {
-			e.status.StopTime, e.status.StoppedReason = &e.now, reason
+			e.status.Attempt.StopTime, e.status.StoppedReason = &e.now, reason
 		}
 	}
 	switch {
-	case e.status.StopTime != nil:
+	case e.status.Attempt.StopTime != nil:
 		e.deleteJob(job)
 		e.timer.HasReached(stuckTime(&e.status))
 	case end == nil:
@@ -95,10 +95,10 @@ func (e *evaluation) followRunner() *Question {
 	if question := e.reserveWorkspace().question; question != nil {
 		return question
 	}
-	if e.status.Job != "" {
+	if e.status.Attempt.JobName != "" {
 		e.failStuckStart()
 	}
-	if e.status.Job == "" { // the run failed
+	if e.status.Attempt.JobName == "" { // the run failed
 		return nil
 	}
 	return e.restoreObjects()
@@ -144,16 +144,16 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if costProblem(&e.observation, &e.status) != nil {
 		return v1alpha1.StopBudgetExceeded
 	}
-	if e.status.RunnerStartTime == nil {
+	if e.status.Attempt.RunnerStartTime == nil {
 		return ""
 	}
-	if !hasActivityLease(&e.status, e.settings) { // no activity to measure: see checkActivityFields
+	if !e.status.Attempt.Limits.ActivityLease { // no activity to measure: see checkActivityFields
 		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionActivityReported) // of an earlier attempt
 		return ""
 	}
 	idleSince, activity := e.followActivity(), e.observation.Activity
 	switch {
-	case e.spec.Interactive && e.spec.StopOnRunFinished && activity != nil && activity.FinishedJob == e.status.Job:
+	case e.spec.Interactive && e.spec.StopOnRunFinished && activity != nil && activity.FinishedJob == e.status.Attempt.JobName:
 		return v1alpha1.StopRunFinished
 	case e.isIdleTooLong(idleSince):
 		return v1alpha1.StopInactivity
@@ -163,20 +163,20 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 
 // stuckTime returns when the Pod of a stopping session is reported as stuck.
 func stuckTime(status *v1alpha1.AgenticSessionStatus) time.Time {
-	return status.StopTime.Add(gracePeriod + stuckPodDelay)
+	return status.Attempt.StopTime.Add(gracePeriod + stuckPodDelay)
 }
 
 // closeLostAttempt closes an attempt whose Job was deleted. Its Pod may be remembered. Only time in which the Pod can
 // have run counts, however late the deletion is noticed.
 func (e *evaluation) closeLostAttempt() {
-	e.pod = newestPod(e.observation.Pods, e.status.JobUID)
+	e.pod = newestPod(e.observation.Pods, e.status.Attempt.JobUID)
 	e.recordActiveSince()
 	e.readResult()
 	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(e.pod), endTime: e.observation.Now}
 	v.Reason, v.Message = v1alpha1.ReasonPodLost, "the Job was deleted before its outcome was observed"
-	if e.status.StopTime != nil {
+	if e.status.Attempt.StopTime != nil {
 		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
-		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
+		v.endTime = earlierTime(v.endTime, e.status.Attempt.StopTime.Add(gracePeriod))
 		if e.status.StoppedReason == v1alpha1.StopBudgetExceeded {
 			v.outcome, v.Message = v1alpha1.RunFailed, "the session reached its maxCostUSD, which was increased since"
 			if problem := costProblem(&e.observation, &e.status); problem != nil {
@@ -191,7 +191,7 @@ func (e *evaluation) closeLostAttempt() {
 
 // failStuckStart closes an attempt whose runner cannot start within startupTimeout.
 func (e *evaluation) failStuckStart() {
-	if e.status.RunnerStartTime != nil {
+	if e.status.Attempt.RunnerStartTime != nil {
 		return
 	}
 	problem := containerStartProblem(e.pod)
@@ -213,7 +213,7 @@ func startupBegin(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *
 	if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
 	}
-	return cmp.Or(status.JobStartTime, &job.CreationTimestamp).Time
+	return cmp.Or(status.Attempt.StartTime, &job.CreationTimestamp).Time
 }
 
 func earlierTime(a, b time.Time) time.Time {

@@ -96,16 +96,16 @@ func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 		s.decideAndRecord()
 		s.advanceClock(10 * time.Second).updateSpec(setModeStopped).decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
-		if got := s.Session.Status.ActiveSeconds; got != 10+gracePeriodSeconds {
-			t.Errorf("%d seconds, want 10 and a grace period of %d", got, gracePeriodSeconds)
+		if got := s.Session.Status.ActiveDuration.Seconds(); got != 10+gracePeriodSeconds {
+			t.Errorf("%v seconds, want 10 and a grace period of %d", got, gracePeriodSeconds)
 		}
 	})
 	t.Run("after a Job was lost", func(t *testing.T) {
 		s := newScenario(t, withTimeout(60)).startAttempt().startRunner()
 		s.decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
-		if got := s.Session.Status.ActiveSeconds; got != 60 {
-			t.Errorf("%d seconds, want the deadline of 60", got)
+		if got := s.Session.Status.ActiveDuration.Seconds(); got != 60 {
+			t.Errorf("%v seconds, want the deadline of 60", got)
 		}
 	})
 }
@@ -157,10 +157,10 @@ func TestStatusKeepsTheLastTenRuns(t *testing.T) {
 		t.Errorf("Jobs %v are deleted, want those of runs that are not recorded", deleted)
 	}
 	status := &s.Session.Status
-	if len(status.Runs) != maxRecordedRuns || status.Runs[9].Run != 12 || status.Runs[0].Run != 3 {
-		t.Errorf("%+v", status.Runs)
+	if len(status.Attempts) != maxRecordedRuns || status.Attempts[9].Run != 12 || status.Attempts[0].Run != 3 {
+		t.Errorf("%+v", status.Attempts)
 	}
-	if status.ActiveSeconds != 12 || *status.TotalCostUSD != "1.2" {
-		t.Errorf("%d seconds for %s dollars, want 12 for 1.2", status.ActiveSeconds, *status.TotalCostUSD)
+	if status.ActiveDuration.Seconds() != 12 || *status.TotalCostUSD != "1.2" {
+		t.Errorf("%v for %s dollars, want 12 for 1.2", status.ActiveDuration, *status.TotalCostUSD)
 	}
 }

@@ -38,7 +38,9 @@ type Capacity struct {
 }
 
 // RunnerOf returns the name of the SessionRunner of the session's open attempt, or else of its next attempt.
-func RunnerOf(s *v1alpha1.AgenticSession) string { return cmp.Or(s.Status.Runner, s.Spec.Runner) }
+func RunnerOf(s *v1alpha1.AgenticSession) string {
+	return cmp.Or(s.Status.Attempt.Runner, s.Spec.Runner)
+}
 
 // HasCapacityLimit reports whether a SessionRunner limits how many of its sessions run at a time.
 func HasCapacityLimit(runner *v1alpha1.SessionRunner) bool {

@@ -98,7 +98,7 @@ func TestQueuedSessionStartsWhenItIsItsTurn(t *testing.T) {
 	}
 	s.Capacity.Contenders = nil
 	s.startAttempt()
-	if s.Session.Status.QueuedSince != nil || s.Session.Status.Runner != "default" {
+	if s.Session.Status.QueuedSince != nil || s.Session.Status.Attempt.Runner != "default" {
 		t.Errorf("%+v", s.Session.Status)
 	}
 }

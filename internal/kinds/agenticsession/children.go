@@ -40,7 +40,7 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object
 		AutomountServiceAccountToken: new(false),
 	}
 	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), account, newSessionNetworkPolicy(s, runner, b.network, b.check), inputs}
-	if b.settings.persistent && s.Spec.ContinueFrom == nil && b.status.WorkspaceUID == "" {
+	if b.settings.persistent && s.Spec.ContinueFrom == nil && b.status.Workspace.UID == "" {
 		objects = append(objects, b.newClaim())
 	}
 	if s.Spec.Interactive {
@@ -52,7 +52,7 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object
 // newLeaseObjects returns the Lease through which the runner reports activity, if the attempt has a Lease, and the
 // permission to renew only this Lease. The operator does not write the spec of the Lease.
 func (b *objectBuilder) newLeaseObjects() []decision.Object {
-	if !hasActivityLease(b.status, b.settings) {
+	if !b.status.Attempt.Limits.ActivityLease {
 		return nil
 	}
 	s, name := b.session, sharedName(b.session.Name)
@@ -114,7 +114,7 @@ func (b *objectBuilder) newService() decision.Object {
 // newJob returns the attempt's Job, without a deadline. The operator's metadata takes precedence over the
 // SessionRunner's.
 func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
-	metadata := childMetadata(b.session, b.status.Job)
+	metadata := childMetadata(b.session, b.status.Attempt.JobName)
 	labels, annotations := map[string]string{}, map[string]string{}
 	if m := b.settings.runner.Spec.JobMetadata; m != nil {
 		maps.Copy(labels, m.Labels)
@@ -123,7 +123,7 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 	maps.Copy(labels, metadata.Labels)
 	decision.SetScheduleLabel(labels, b.session)
 	annotations[AnnotationRun] = strconv.Itoa(int(b.status.Run))
-	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt))
+	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt.Attempt))
 	metadata.Labels, metadata.Annotations = labels, annotations
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},

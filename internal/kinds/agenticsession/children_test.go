@@ -91,7 +91,7 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 		s := newFullScenario(t)
 		s.Session.Name = name
 		s.Session.Spec.RunRequest = 2147483647
-		s.Session.Status.Run, s.Session.Status.Attempt = 2147483647, 99999
+		s.Session.Status.Run, s.Session.Status.Attempt.Attempt = 2147483647, 99999
 		s.Answers.Listed = true
 		d := s.decideAndRecord()
 		for _, object := range append(d.ApplyObjects, decision.Object(d.CreateJob)) {
@@ -203,7 +203,7 @@ func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 		"only hosts": {func(s *scenario) {
 			s.Runner.Spec.ActivityLease, s.Runner.Spec.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
 		}, true},
-		"the attempt began with a Lease": {func(s *scenario) { s.Session.Status.ActivityLease = new(true) }, true},
+		"the attempt began with a Lease": {func(s *scenario) { s.Session.Status.Attempt.Limits.ActivityLease = true }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(t)
@@ -217,7 +217,7 @@ func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 		})
 	}
 	s := newScenario(t).startAttempt().startRunner()
-	s.Session.Status.ActivityLease, s.Network.APIServer = new(true), apiServer
+	s.Session.Status.Attempt.Limits.ActivityLease, s.Network.APIServer = true, apiServer
 	s.createNetworkPolicies(s.decideAndRecord())
 	s.Network.APIServer = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.2/32"}}}}}
 	if kinds := objectKinds(s.decideAndRecord().ApplyObjects); !slices.Contains(kinds, "NetworkPolicy") {
@@ -386,7 +386,7 @@ func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {
 	s.newestJob().OwnerReferences = nil
 	s.Answers.Jobs = map[string]*batchv1.Job{"fix-r1-a1": nil}
 	s.wantPhase(v1alpha1.SessionPending, "")
-	if s.Session.Status.JobUID != "" {
+	if s.Session.Status.Attempt.JobUID != "" {
 		t.Error("the session uses the Job of another owner")
 	}
 }

@@ -53,7 +53,7 @@ func (e *evaluation) setAttemptConditions() {
 	e.setCondition(v1alpha1.ConditionPodScheduled, podScheduled(&e.status, e.job, e.pod))
 	started := decision.False(v1alpha1.ReasonRunnerNotStarted, "")
 	switch problem := containerStartProblem(e.pod); {
-	case e.status.RunnerStartTime != nil:
+	case e.status.Attempt.RunnerStartTime != nil:
 		started = decision.True(v1alpha1.ReasonRunnerStarted, "")
 	case problem != nil:
 		started = decision.False(problem.Reason, problem.Message)
@@ -75,7 +75,7 @@ func (e *evaluation) setCondition(conditionType string, state decision.State) {
 func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	last := lastRun(status)
 	switch {
-	case status.Job != "":
+	case status.Attempt.JobName != "":
 		return phaseOfAttempt(status)
 	case last != nil && last.Outcome == v1alpha1.RunCompleted:
 		return v1alpha1.SessionCompleted
@@ -90,13 +90,13 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 
 func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	switch {
-	case status.StopTime != nil:
+	case status.Attempt.StopTime != nil:
 		return v1alpha1.SessionStopping
 	case status.QueuedSince != nil: // its Job is suspended
 		return v1alpha1.SessionPending
-	case status.RunnerStartTime != nil:
+	case status.Attempt.RunnerStartTime != nil:
 		return v1alpha1.SessionRunning
-	case status.JobUID != "":
+	case status.Attempt.JobUID != "":
 		return v1alpha1.SessionCreating
 	}
 	return v1alpha1.SessionPending
@@ -110,7 +110,7 @@ func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) decis
 	switch {
 	case o != nil && (o.timeLimited || slices.Contains(workspaceReasons, o.Reason)):
 		return decision.False(o.Reason, o.Message)
-	case status.Job != "":
+	case status.Attempt.JobName != "":
 		return decision.True(v1alpha1.ReasonDependenciesReady, "")
 	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady) == nil:
 		return decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown}
@@ -152,8 +152,8 @@ func wideningMessage(policy *networkingv1.NetworkPolicy, runner string) string {
 func jobCreated(status *v1alpha1.AgenticSessionStatus, o *obstacle, isCreating bool) decision.State {
 	previous := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionJobCreated)
 	switch {
-	case status.JobUID != "":
-		return decision.True(v1alpha1.ReasonJobCreated, "Job "+status.Job)
+	case status.Attempt.JobUID != "":
+		return decision.True(v1alpha1.ReasonJobCreated, "Job "+status.Attempt.JobName)
 	case o != nil:
 		return decision.False(o.Reason, o.Message)
 	case isCreating && previous != nil && previous.Reason == v1alpha1.ReasonQuotaExceeded:
@@ -165,7 +165,7 @@ func jobCreated(status *v1alpha1.AgenticSessionStatus, o *obstacle, isCreating b
 // podScheduled keeps the condition of a Pod that the cache does not contain, unless its Job is suspended.
 func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) decision.State {
 	switch {
-	case status.Job != "" && status.QueuedSince != nil:
+	case status.Attempt.JobName != "" && status.QueuedSince != nil:
 		return decision.False(v1alpha1.ReasonPodNotCreated, "")
 	case job != nil && pod != nil && pod.Spec.NodeName != "":
 		return decision.True(v1alpha1.ReasonScheduled, "")
@@ -175,7 +175,7 @@ func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *
 			message = decision.FormatReason(c.Reason, c.Message)
 		}
 		return decision.False(v1alpha1.ReasonUnscheduled, message)
-	case status.Job != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodScheduled) != nil:
+	case status.Attempt.JobName != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodScheduled) != nil:
 		return unchanged
 	}
 	return decision.False(v1alpha1.ReasonPodNotCreated, "")
@@ -184,13 +184,13 @@ func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *
 // stopStuck leaves the condition absent until it is True for the first time.
 func stopStuck(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, now time.Time) decision.State {
 	switch {
-	case status.StopTime != nil && !now.Before(stuckTime(status)):
+	case status.Attempt.StopTime != nil && !now.Before(stuckTime(status)):
 		name := "its Pod"
 		if pod != nil {
 			name = "Pod " + pod.Name
 		}
 		return decision.True(v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
-			"%s was terminated at %s and still exists; check whether its node is available", name, status.StopTime.UTC().Format(time.RFC3339)))
+			"%s was terminated at %s and still exists; check whether its node is available", name, status.Attempt.StopTime.UTC().Format(time.RFC3339)))
 	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopStuck) != nil:
 		return decision.False(v1alpha1.ReasonPodTerminated, "")
 	}

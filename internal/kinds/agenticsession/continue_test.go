@@ -13,7 +13,8 @@ import (
 func newParentSession() *v1alpha1.AgenticSession {
 	p := &v1alpha1.AgenticSession{}
 	p.Name, p.UID, p.Spec.UserContext = "before", "parent", &v1alpha1.UserContext{UserID: "ann"}
-	p.Status.Phase, p.Status.WorkspaceClaim, p.Status.SDKSessionID = v1alpha1.SessionCompleted, "before-workspace", "sdk"
+	p.Status.Phase, p.Status.Workspace.ClaimRef.Name = v1alpha1.SessionCompleted, "before-workspace"
+	p.Status.Result = &v1alpha1.SessionResult{SDKSessionID: "sdk"}
 	return p
 }
 
@@ -38,7 +39,7 @@ func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
 		"the parent is stopped":              {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionStopped }, v1alpha1.ReasonParentNotFinished},
 		"the parent belongs to another user": {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" }, v1alpha1.ReasonParentOwnedByOtherUser},
 		"the parent has no user":             {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext = nil }, v1alpha1.ReasonParentOwnedByOtherUser},
-		"the parent has no workspace":        {func(p *v1alpha1.AgenticSession) { p.Status.WorkspaceClaim = "" }, v1alpha1.ReasonParentHasNoWorkspace},
+		"the parent has no workspace":        {func(p *v1alpha1.AgenticSession) { p.Status.Workspace.ClaimRef.Name = "" }, v1alpha1.ReasonParentHasNoWorkspace},
 		"the parent is being deleted": {func(p *v1alpha1.AgenticSession) {
 			p.DeletionTimestamp = &p.CreationTimestamp
 			p.DeletionTimestamp.Time = testStartTime
@@ -66,8 +67,8 @@ func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
 func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 	s := newContinuingScenario(t)
 	decision := s.decideAndRecord()
-	if decision.ShareClaim == nil || decision.ShareClaim.Name != "before-workspace" || s.Session.Status.SDKSessionID != "sdk" {
-		t.Errorf("claim %v, session %q", decision.ShareClaim, s.Session.Status.SDKSessionID)
+	if decision.ShareClaim == nil || decision.ShareClaim.Name != "before-workspace" || s.Session.Status.Result.SDKSessionID != "sdk" {
+		t.Errorf("claim %v, session %q", decision.ShareClaim, s.Session.Status.Result.SDKSessionID)
 	}
 	for _, object := range decision.ApplyObjects {
 		if _, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {
@@ -81,7 +82,7 @@ func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 	s.Parent = nil
 	s.exitRunner(0, "").decideAndRecord()
 	s.updateSpec(requestNextRun).startAttempt()
-	if s.Session.Status.WorkspaceClaim != "before-workspace" {
+	if s.Session.Status.Workspace.ClaimRef.Name != "before-workspace" {
 		t.Error("the session lost the workspace when its parent was deleted")
 	}
 }

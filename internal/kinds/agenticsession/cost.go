@@ -98,7 +98,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 		}
 	}
 	lower(o.Session.Spec.MaxCostUSD, "the session")
-	most := status.MaxCostUSD
+	most := status.Attempt.Limits.MaxCostUSD
 	if most == nil && o.Runner != nil {
 		most = o.Runner.Spec.MaxCostUSD
 	}
@@ -126,7 +126,7 @@ func RemainingCost(o *Observation) (micros int64, limited bool) {
 	if limit == nil {
 		return 0, false
 	}
-	return limit.micros - microsOf(status.TotalCostUSD) + microsOf(status.AttemptCostUSD), true
+	return limit.micros - microsOf(status.TotalCostUSD) + microsOf(status.Attempt.CostUSD), true
 }
 
 // Micros returns the reported cost in millionths of a dollar.
@@ -148,26 +148,24 @@ func (e *evaluation) attemptCost() v1alpha1.Number {
 			cost = higherCost(&cost, other)
 		}
 	}
-	higher(s.AttemptCostUSD)
-	if activity := e.observation.Activity; activity != nil && activity.Cost.Job == s.Job {
+	higher(s.Attempt.CostUSD)
+	if activity := e.observation.Activity; activity != nil && activity.Cost.Job == s.Attempt.JobName {
 		higher(&activity.Cost.USD)
 	}
-	if hasResult(s) && s.JobUID != "" {
-		higher(s.Result.CostUSD)
-	}
+	higher(e.resultCost)
 	return cost
 }
 
-// followCost records the cost of the open attempt: at once for its first report and for a report that reaches the
-// limit, and otherwise at most once in CostRecordInterval.
+// followCost records the cost of the open attempt: at once for its first report, for a report that reaches the
+// limit and for the result, and otherwise at most once in CostRecordInterval.
 func (e *evaluation) followCost() {
 	cost, s := e.attemptCost(), &e.status
-	if cost == "" || s.AttemptCostUSD != nil && microsOf(&cost) == microsOf(s.AttemptCostUSD) {
+	if cost == "" || s.Attempt.CostUSD != nil && microsOf(&cost) == microsOf(s.Attempt.CostUSD) {
 		return
 	}
 	limit := findCostLimit(&e.observation, s)
-	reachesLimit := limit != nil && microsOf(s.TotalCostUSD)+microsOf(&cost)-microsOf(s.AttemptCostUSD) >= limit.micros
-	isDue := s.AttemptCostUSD == nil || s.CostRecordTime == nil || e.timer.HasReached(s.CostRecordTime.Add(CostRecordInterval))
+	reachesLimit := limit != nil && microsOf(s.TotalCostUSD)+microsOf(&cost)-microsOf(s.Attempt.CostUSD) >= limit.micros
+	isDue := e.resultCost != nil || s.Attempt.CostUSD == nil || s.Attempt.CostRecordTime == nil || e.timer.HasReached(s.Attempt.CostRecordTime.Add(CostRecordInterval))
 	if reachesLimit || isDue {
 		e.recordCost(cost)
 	}
@@ -175,9 +173,9 @@ func (e *evaluation) followCost() {
 
 func (e *evaluation) recordCost(cost v1alpha1.Number) {
 	s := &e.status
-	added := microsOf(&cost) - microsOf(s.AttemptCostUSD)
+	added := microsOf(&cost) - microsOf(s.Attempt.CostUSD)
 	s.TotalCostUSD = new(formatDollars(min(microsOf(s.TotalCostUSD)+added, maxTotalMicros)))
-	s.AttemptCostUSD, s.CostRecordTime = &cost, &e.now
+	s.Attempt.CostUSD, s.Attempt.CostRecordTime = &cost, &e.now
 }
 
 // closeCost records and returns the cost of the attempt that ends; nil if not known.
@@ -186,11 +184,10 @@ func (e *evaluation) closeCost() *v1alpha1.Number {
 	if cost := e.attemptCost(); cost != "" {
 		e.recordCost(cost)
 	}
-	cost := s.AttemptCostUSD
-	if s.RunnerStartTime != nil || cost != nil {
+	cost := s.Attempt.CostUSD
+	if s.Attempt.RunnerStartTime != nil || cost != nil {
 		e.setCostCondition()
 	}
-	s.AttemptCostUSD, s.CostRecordTime, s.MaxCostUSD = nil, nil, nil
 	return cost
 }
 
@@ -202,8 +199,8 @@ func (e *evaluation) setCostCondition() {
 	}
 	state := decision.True(v1alpha1.ReasonCostReported, "")
 	activity := e.observation.Activity
-	attempt := fmt.Sprintf("the runner of attempt %d of run %d", e.status.Attempt, e.status.Run)
-	switch hasLease := hasActivityLease(&e.status, e.settings); {
+	attempt := fmt.Sprintf("the runner of attempt %d of run %d", e.status.Attempt.Attempt, e.status.Run)
+	switch hasLease := e.status.Attempt.Limits.ActivityLease; {
 	case hasLease && activity != nil && activity.Cost.Problem != "":
 		state = decision.False(v1alpha1.ReasonCostMalformed, activity.Cost.Problem)
 	case e.attemptCost() != "":

@@ -28,7 +28,7 @@ func newCostScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionS
 
 // reportCost sets the cost that the runner of the open attempt writes into its Lease.
 func (s *scenario) reportCost(dollars string) *scenario {
-	return s.writeCost(s.Session.Status.Job + "=" + dollars)
+	return s.writeCost(s.Session.Status.Attempt.JobName + "=" + dollars)
 }
 
 func (s *scenario) writeCost(annotation string) *scenario {
@@ -80,7 +80,7 @@ func TestSessionIsStoppedWhenItsReportedCostReachesTheLimit(t *testing.T) {
 			s.removeJobAndPod().wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded)
 			s.wantEvent(v1alpha1.EventBudgetExceeded)
 			s.wantTotalCost("2.5")
-			if run := s.Session.Status.Runs[0]; *run.CostUSD != "2.5" || !strings.Contains(run.Message, "increase maxCostUSD of") {
+			if run := s.Session.Status.Attempts[0]; *run.CostUSD != "2.5" || !strings.Contains(run.Message, "increase maxCostUSD of") {
 				t.Errorf("%+v", run)
 			}
 		})
@@ -118,7 +118,7 @@ func TestResultCountsIfItIsHigherThanTheReportedCost(t *testing.T) {
 		s := newCostScenario(t).reportCost("2")
 		s.exitRunner(0, result).decideAndRecord()
 		s.wantTotalCost(want)
-		if cost := s.Session.Status.Runs[0].CostUSD; cost == nil || *cost != want {
+		if cost := s.Session.Status.Attempts[0].CostUSD; cost == nil || *cost != want {
 			t.Errorf("the run cost %v dollars with the result %q, want %s", cost, result, want)
 		}
 	}
@@ -173,7 +173,7 @@ func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	s.advanceClock(time.Hour).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
-	if s.Session.Status.TotalCostUSD != nil || s.Session.Status.Runs[0].CostUSD != nil {
+	if s.Session.Status.TotalCostUSD != nil || s.Session.Status.Attempts[0].CostUSD != nil {
 		t.Error("an unknown cost is recorded")
 	}
 	withoutLease := newScenario(t, withMaxCost("10")).startAttempt().startRunner()
@@ -209,7 +209,7 @@ func TestCostBelowTheLimitIsRecordedAtMostOnceAMinute(t *testing.T) {
 		if decision.ChangesStatus(before) {
 			writes++
 		}
-		if isRecorded := *decision.Status.AttemptCostUSD == s.Activity.Cost.USD; !isRecorded && decision.RequeueAfter <= 0 {
+		if isRecorded := *decision.Status.Attempt.CostUSD == s.Activity.Cost.USD; !isRecorded && decision.RequeueAfter <= 0 {
 			t.Fatal("nothing records the cost later")
 		}
 	}
@@ -257,7 +257,7 @@ func TestFuzzedCostNeverExceedsTheLimitByMoreThanTheLastReport(t *testing.T) {
 
 func (r *costRun) step() {
 	before := r.Session.Status.DeepCopy()
-	if r.Session.Status.Job != "" && len(r.Jobs) > 0 {
+	if r.Session.Status.Attempt.JobName != "" && len(r.Jobs) > 0 {
 		r.disturb()
 	}
 	decision := r.advanceClock(time.Duration(r.rng.IntN(90)) * time.Second).decideAndRecord()
@@ -268,16 +268,16 @@ func (r *costRun) step() {
 		r.t.Errorf("the total decreased from %d to %d", last, total)
 	case decision.CreateJob != nil && total >= r.limit:
 		r.t.Errorf("an attempt starts at a cost of %d", total)
-	case total >= r.limit && after.Job != "" && after.StopTime == nil:
+	case total >= r.limit && after.Attempt.JobName != "" && after.Attempt.StopTime == nil:
 		r.t.Errorf("the runner is not stopped at a cost of %d", total)
-	case total > last && last >= r.limit && before.StopTime == nil:
+	case total > last && last >= r.limit && before.Attempt.StopTime == nil:
 		r.t.Errorf("a report counts after the limit: from %d to %d", last, total)
 	}
 	if decision.CreateJob != nil {
 		r.createPlannedJob(decision)
 		r.startRunner()
 	}
-	if after.Job == "" && r.rng.IntN(4) == 0 {
+	if after.Attempt.JobName == "" && r.rng.IntN(4) == 0 {
 		r.updateSpec(requestNextRun)
 	}
 }
@@ -285,14 +285,14 @@ func (r *costRun) step() {
 // disturb reports a cost, ends the runner, or restarts the operator.
 func (r *costRun) disturb() {
 	switch action := r.rng.IntN(10); {
-	case r.Session.Status.StopTime != nil && action < 5:
+	case r.Session.Status.Attempt.StopTime != nil && action < 5:
 		r.removeJobAndPod()
 	case action < 6:
 		r.reportCost(r.randomCost())
 	case action < 7:
 		r.writeCost(r.randomCost())
 	case action < 8:
-		r.Activity = &Activity{Cost: CostReport{}.Next(r.Session.Status.Job + "=" + r.randomCost())}
+		r.Activity = &Activity{Cost: CostReport{}.Next(r.Session.Status.Attempt.JobName + "=" + r.randomCost())}
 	case action < 9 && r.newestJob().Status.Conditions == nil:
 		r.exitRunner(int32(r.rng.IntN(2)), fmt.Sprintf(`{"costUSD": %s}`, r.randomCost()))
 	}

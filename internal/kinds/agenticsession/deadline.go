@@ -30,14 +30,17 @@ type JobDeadline struct {
 // the limit that its SessionRunner had when it was created.
 func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
 	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
-	most := status.MaxActiveSeconds
-	if most == nil && o.Runner != nil {
-		most = o.Runner.Spec.ActiveDeadlineSeconds
+	most := int64(0)
+	switch limit := status.Attempt.Limits.Timeout; {
+	case limit != nil:
+		most = int64(limit.Seconds())
+	case o.Runner != nil:
+		most = ptr.Deref(o.Runner.Spec.ActiveDeadlineSeconds, 0)
 	}
-	if most != nil && (allowed == 0 || *most < allowed) {
-		allowed = *most
+	if most > 0 && (allowed == 0 || most < allowed) {
+		allowed = most
 	}
-	return max(min(allowed, maxDeadlineSeconds)-status.ActiveSeconds, 0), allowed != 0
+	return max(min(allowed, maxDeadlineSeconds)-int64(status.ActiveDuration.Seconds()), 0), allowed != 0
 }
 
 // deadline returns the activeDeadlineSeconds that the Job should have: the session's remaining time, from the start of
@@ -48,10 +51,10 @@ func (e *evaluation) deadline() *int64 {
 		return nil
 	}
 	start := e.now.Time
-	if e.status.JobStartTime != nil {
-		start = e.status.JobStartTime.Time
+	if e.status.Attempt.StartTime != nil {
+		start = e.status.Attempt.StartTime.Time
 	}
-	if since := e.status.ActiveSince; since != nil {
+	if since := e.status.Attempt.ActiveSince; since != nil {
 		return new(secondsBetween(start, since.Time) + left)
 	}
 	current, waited := e.job.Spec.ActiveDeadlineSeconds, secondsBetween(start, e.now.Time)
@@ -66,8 +69,8 @@ func (e *evaluation) deadline() *int64 {
 
 // recordActiveSince records when the runner's container started, by the clock of its node.
 func (e *evaluation) recordActiveSince() {
-	c, earliest := runnerStatus(e.pod), e.status.JobStartTime
-	if e.status.ActiveSince != nil || c == nil || earliest == nil {
+	c, earliest := runnerStatus(e.pod), e.status.Attempt.StartTime
+	if e.status.Attempt.ActiveSince != nil || c == nil || earliest == nil {
 		return
 	}
 	start := *earliest // if the container's start is not known
@@ -79,7 +82,7 @@ func (e *evaluation) recordActiveSince() {
 	case c.State.Running == nil && c.State.Terminated == nil:
 		return
 	}
-	e.status.ActiveSince = new(metav1.NewTime(laterTime(earlierTime(start.Time, e.now.Time), earliest.Time)))
+	e.status.Attempt.ActiveSince = new(metav1.NewTime(laterTime(earlierTime(start.Time, e.now.Time), earliest.Time)))
 }
 
 // activeStart returns since when the time of the open attempt counts; nil if its runner did not run. A Pod that was not
@@ -87,14 +90,14 @@ func (e *evaluation) recordActiveSince() {
 // stop.
 func (e *evaluation) activeStart() *metav1.Time {
 	switch {
-	case e.status.ActiveSince != nil:
-		return e.status.ActiveSince
-	case e.pod != nil || e.status.JobStartTime == nil:
+	case e.status.Attempt.ActiveSince != nil:
+		return e.status.Attempt.ActiveSince
+	case e.pod != nil || e.status.Attempt.StartTime == nil:
 		return nil
-	case e.status.StopTime != nil:
-		return e.status.StopTime
+	case e.status.Attempt.StopTime != nil:
+		return e.status.Attempt.StopTime
 	}
-	return e.status.JobStartTime
+	return e.status.Attempt.StartTime
 }
 
 func hasRun(pod *corev1.Pod) bool {

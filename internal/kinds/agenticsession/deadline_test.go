@@ -39,8 +39,8 @@ func TestTimeoutDoesNotCountWhileThePodWaits(t *testing.T) {
 				t.Errorf("deadline of %d seconds, want 100 after 30 hours", got)
 			}
 			s.advanceClock(40*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
-			if got := s.Session.Status.ActiveSeconds; got != 40 {
-				t.Errorf("%d seconds count, want 40", got)
+			if got := s.Session.Status.ActiveDuration.Seconds(); got != 40 {
+				t.Errorf("%v seconds count, want 40", got)
 			}
 		})
 	}
@@ -115,8 +115,8 @@ func TestTimeOfAnUnobservedPodCounts(t *testing.T) {
 	s := newScenario(t, withTimeout(100)).startAttempt()
 	s.decideAndRecord()
 	s.removeJobAndPod().advanceClock(time.Hour).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost)
-	if got := s.Session.Status.ActiveSeconds; got != 100 {
-		t.Errorf("%d seconds count, want 100", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 100 {
+		t.Errorf("%v seconds count, want 100", got)
 	}
 }
 
@@ -126,8 +126,8 @@ func TestPodThatWaitedUntilTheDeadlineUsedNoTime(t *testing.T) {
 	s.advanceClock(2*time.Hour).endJob(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
 	s.newestPod().Status.Phase = corev1.PodFailed
 	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
-	if got := s.Session.Status.ActiveSeconds; got != 0 {
-		t.Errorf("%d seconds count, want 0", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 0 {
+		t.Errorf("%v seconds count, want 0", got)
 	}
 	s.updateSpec(requestNextRun).startAttempt()
 }

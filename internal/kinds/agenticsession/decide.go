@@ -43,6 +43,8 @@ type evaluation struct {
 	settings *runnerSettings
 	// obstacle that keeps the session from creating a Job; nil if it can.
 	obstacle *obstacle
+	// resultCost is the cost in the result of the open attempt's runner; nil if it is not known.
+	resultCost *v1alpha1.Number
 	// job of the open attempt and its Pod; nil if they do not exist.
 	job *batchv1.Job
 	pod *corev1.Pod
@@ -68,8 +70,8 @@ func newEvaluation(observation Observation) *evaluation {
 }
 
 func (e *evaluation) advance() *Question {
-	if e.status.Job != "" {
-		job, question := findJob(&e.observation, e.status.Job)
+	if e.status.Attempt.JobName != "" {
+		job, question := findJob(&e.observation, e.status.Attempt.JobName)
 		if question != nil {
 			return question
 		}
@@ -77,7 +79,7 @@ func (e *evaluation) advance() *Question {
 			return question
 		}
 	}
-	if e.status.Job == "" {
+	if e.status.Attempt.JobName == "" {
 		return e.betweenAttempts()
 	}
 	return nil
@@ -113,7 +115,7 @@ func (e *evaluation) betweenAttempts() *Question {
 		return e.startAttempt()
 	case e.spec.RunRequest > e.status.Run:
 		e.status.Run = e.spec.RunRequest
-		e.status.Attempt, e.status.Retries, e.status.Disruptions = 0, 0, 0
+		e.status.Retries, e.status.Disruptions = 0, 0
 		e.status.CompletionTime, e.status.WaitingSince = nil, nil
 		e.status.StoppedReason = ""
 		return e.startAttempt()
@@ -129,7 +131,7 @@ func (e *evaluation) betweenAttempts() *Question {
 func IsAtRest(s *v1alpha1.AgenticSession) bool {
 	last := lastRun(&s.Status)
 	switch {
-	case s.Status.Job != "" || last == nil || last.Outcome == v1alpha1.RunRetried || s.Spec.RunRequest > s.Status.Run:
+	case s.Status.Attempt.JobName != "" || last == nil || last.Outcome == v1alpha1.RunRetried || s.Spec.RunRequest > s.Status.Run:
 		return false
 	case last.Outcome != v1alpha1.RunStopped:
 		return true
@@ -139,15 +141,26 @@ func IsAtRest(s *v1alpha1.AgenticSession) bool {
 }
 
 // lastRun returns the record of the last attempt of the current run; nil if none has ended.
-func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
-	if len(status.Runs) == 0 {
+func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionAttempt {
+	if len(status.Attempts) == 0 {
 		return nil
 	}
-	last := &status.Runs[len(status.Runs)-1]
+	last := &status.Attempts[len(status.Attempts)-1]
 	if last.Run != status.Run {
 		return nil
 	}
 	return last
+}
+
+// AttemptNumber returns the number of the last attempt of the current run; 0 if there was none.
+func AttemptNumber(status *v1alpha1.AgenticSessionStatus) int32 {
+	if status.Attempt.Run == status.Run {
+		return status.Attempt.Attempt
+	}
+	if last := lastRun(status); last != nil {
+		return last.Attempt
+	}
+	return 0
 }
 
 // deleteOrphanJobs deletes active Jobs that do not belong to the open attempt, which a stale decision may have created.
@@ -155,10 +168,10 @@ func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 // do not accumulate.
 func (e *evaluation) deleteOrphanJobs() {
 	for _, job := range e.observation.Jobs {
-		if job.Name == e.status.Job || !metav1.IsControlledBy(job, e.observation.Session) {
+		if job.Name == e.status.Attempt.JobName || !metav1.IsControlledBy(job, e.observation.Session) {
 			continue
 		}
-		isRecorded := slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
+		isRecorded := slices.ContainsFunc(e.status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.JobName == job.Name })
 		if isJobActive(job) || !isRecorded {
 			e.deleteJob(job)
 		}

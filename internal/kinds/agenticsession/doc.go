@@ -19,7 +19,7 @@
 // resumed, in the same attempt.
 //
 // The status records how attempts ended. The phase is derived each time from these records, the spec, and the Job of
-// the open attempt. At most one attempt is open, and status.job names its Job before the Job is created.
+// the open attempt. At most one attempt is open, and status.attempt names its Job before the Job is created.
 //
 // A session cannot change what its Pod is allowed to do: this package builds the containers
 // from a few fields, and the SessionRunner sets the limits.

@@ -28,11 +28,11 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
 	}
 	addJobEvents(before, after, add)
-	if after.StopTime != nil && before.StopTime == nil {
+	if after.Attempt.StopTime != nil && before.Attempt.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
 			since := "it started"
-			if after.LastActivityTime != nil {
-				since = after.LastActivityTime.UTC().Format(time.RFC3339)
+			if after.Attempt.LastActivityTime != nil {
+				since = after.Attempt.LastActivityTime.UTC().Format(time.RFC3339)
 			}
 			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", since)
 		}
@@ -46,22 +46,22 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 			events = append(events, event)
 		}
 	}
-	if before.WorkspaceUID != "" && after.WorkspaceUID == "" { // the session accepts an empty workspace
+	if before.Workspace.UID != "" && after.Workspace.UID == "" { // the session accepts an empty workspace
 		add(corev1.EventTypeWarning, v1alpha1.EventWorkspaceLost, actionRun,
-			"PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim)
+			"PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.Workspace.ClaimRef.Name)
 	}
 	return events
 }
 
 func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, reason, action, format string, values ...any)) {
-	if after.JobUID != "" && before.JobUID != after.JobUID {
-		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
+	if after.Attempt.JobUID != "" && before.Attempt.JobUID != after.Attempt.JobUID {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Attempt.JobName)
 	}
 	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
-		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt, after.Run)
+		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt.Attempt, after.Run)
 	}
-	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Job != "" && after.Job == before.Job {
-		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Job)
+	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Attempt.JobName != "" && after.Attempt.JobName == before.Attempt.JobName {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Attempt.JobName)
 	}
 }
 
@@ -71,14 +71,14 @@ func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
 }
 
 // addedRun returns the added record, or nil. A decision adds at most one record.
-func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
-	if len(after.Runs) == 0 {
+func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionAttempt {
+	if len(after.Attempts) == 0 {
 		return nil
 	}
-	last := &after.Runs[len(after.Runs)-1]
-	if len(before.Runs) > 0 {
-		old := &before.Runs[len(before.Runs)-1]
-		if old.Run == last.Run && old.Attempt == last.Attempt && old.Outcome == last.Outcome && old.Job == last.Job {
+	last := &after.Attempts[len(after.Attempts)-1]
+	if len(before.Attempts) > 0 {
+		old := &before.Attempts[len(before.Attempts)-1]
+		if old.Run == last.Run && old.Attempt == last.Attempt && old.Outcome == last.Outcome && old.JobName == last.JobName {
 			return nil
 		}
 	}
@@ -87,7 +87,7 @@ func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun
 
 // eventOfRun returns the event for the end of an attempt. A stopped attempt has none, because EventStopped reports the
 // new phase.
-func eventOfRun(run *v1alpha1.SessionRun) (event decision.Event, found bool) {
+func eventOfRun(run *v1alpha1.SessionAttempt) (event decision.Event, found bool) {
 	event = decision.Event{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,
 		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, decision.FormatReason(run.Reason, run.Message)),

@@ -19,7 +19,7 @@ func FuzzDecideNeverPanics(f *testing.F) {
 	job := &batchv1.Job{}
 	for _, seed := range []v1alpha1.SessionPhase{"", v1alpha1.SessionRunning} {
 		session.Status.Phase = seed
-		session.Status.Job = "a-r1-a1"
+		session.Status.Attempt.JobName = "a-r1-a1"
 		object, err := json.Marshal(session)
 		if err != nil {
 			f.Fatal(err)
@@ -36,7 +36,7 @@ func FuzzDecideNeverPanics(f *testing.F) {
 			return
 		}
 		in := Observation{Session: s, Runner: newTestRunner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
-		in.Answers = Answers{Jobs: map[string]*batchv1.Job{s.Status.Job: nil}, Listed: true}
+		in.Answers = Answers{Jobs: map[string]*batchv1.Job{s.Status.Attempt.JobName: nil}, Listed: true}
 		decision := Decide(in)
 		if decision.Question != nil {
 			t.Error("the decision repeats an answered question")

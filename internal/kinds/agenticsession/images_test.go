@@ -66,7 +66,7 @@ func TestAnAttemptWithoutAJobIsNotContinuedAgainstAPolicy(t *testing.T) {
 	s := newScenario(t)
 	s.decideAndRecord()
 	s.Policies = testbuilder.AllowImages("other:*")
-	if decision := s.decideAndRecord(); decision.CreateJob != nil || decision.Status.Job != "" {
+	if decision := s.decideAndRecord(); decision.CreateJob != nil || decision.Status.Attempt.JobName != "" {
 		t.Errorf("the attempt continues: %+v", decision)
 	}
 }

@@ -72,7 +72,7 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 
 // hasLease reports whether the runner of the open attempt or of the next attempt has a Lease to renew.
 func hasLease(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) bool {
-	return runner.Spec.ActivityLease || ptr.Deref(s.Status.ActivityLease, false)
+	return runner.Spec.ActivityLease || s.Status.Attempt.Limits.ActivityLease
 }
 
 func egressRule(rule *v1alpha1.SessionEgress, settings *NetworkSettings) networkingv1.NetworkPolicyEgressRule {

@@ -75,7 +75,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	for _, secret := range b.settings.runner.Spec.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
-	if b.status.WorkspaceClaim != "" {
+	if b.status.Workspace.ClaimRef.Name != "" {
 		pod.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
 	}
 	hardenContainers(pod.InitContainers)
@@ -179,8 +179,8 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION", s.Name)
 	set("NAMESPACE", s.Namespace)
 	set("RUN", strconv.Itoa(int(b.status.Run)))
-	set("ATTEMPT", strconv.Itoa(int(b.status.Attempt)))
-	set("JOB", b.status.Job)
+	set("ATTEMPT", strconv.Itoa(int(b.status.Attempt.Attempt)))
+	set("JOB", b.status.Attempt.JobName)
 	set("PROMPT_FILE", inputsPath+"/"+promptKey)
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
@@ -188,7 +188,9 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
 	// The kubelet divides the length of a Pod's results equally among all its containers.
 	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
-	set("SDK_SESSION_ID", b.status.SDKSessionID)
+	if b.status.Result != nil {
+		set("SDK_SESSION_ID", b.status.Result.SDKSessionID)
+	}
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
 	}
@@ -269,7 +271,7 @@ func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
 
 func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {
 	volume := corev1.Volume{Name: workspaceVolume}
-	if claim := b.status.WorkspaceClaim; claim != "" {
+	if claim := b.status.Workspace.ClaimRef.Name; claim != "" {
 		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
 		return volume
 	}

@@ -57,7 +57,7 @@ func isEgressProxyNotReady(o *Observation, _ *v1alpha1.AgenticSessionStatus) (re
 // extendProxyToken ensures that the token of the session is valid for as long as an attempt that starts now may run.
 func (e *evaluation) extendProxyToken() {
 	if !sessionrunner.UsesProxy(e.observation.Runner) {
-		e.status.EgressTokenExpires = nil
+		e.status.Attempt.EgressTokenExpires = nil
 		return
 	}
 	lifetime := unlimitedTokenLifetime
@@ -67,15 +67,15 @@ func (e *evaluation) extendProxyToken() {
 	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueued {
 		lifetime = time.Duration(left) * time.Second
 	}
-	if needed := e.now.Add(lifetime); e.status.EgressTokenExpires == nil || e.status.EgressTokenExpires.Time.Before(needed) {
-		e.status.EgressTokenExpires = new(metav1.NewTime(needed.Add(proxyTokenMargin)))
+	if needed := e.now.Add(lifetime); e.status.Attempt.EgressTokenExpires == nil || e.status.Attempt.EgressTokenExpires.Time.Before(needed) {
+		e.status.Attempt.EgressTokenExpires = new(metav1.NewTime(needed.Add(proxyTokenMargin)))
 	}
 }
 
 // usesProxy reports whether the attempt's containers get the URL of the egress proxy.
 func (b *objectBuilder) usesProxy() bool {
 	runner := b.settings.runner
-	return sessionrunner.UsesProxy(runner) && runner.Status.EgressProxyAddress != "" && b.keys != nil && b.status.EgressTokenExpires != nil
+	return sessionrunner.UsesProxy(runner) && runner.Status.EgressProxyAddress != "" && b.keys != nil && b.status.Attempt.EgressTokenExpires != nil
 }
 
 // proxyURL returns the URL of the egress proxy with the name and the token of the session. It depends only on the
@@ -84,7 +84,7 @@ func (b *objectBuilder) proxyURL() string {
 	s := b.session
 	token, err := b.keys.SignSession(adminauth.Session{
 		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Runner: b.settings.runner.Name,
-	}, b.status.EgressTokenExpires.Time)
+	}, b.status.Attempt.EgressTokenExpires.Time)
 	if err != nil { // strings always marshal
 		return ""
 	}

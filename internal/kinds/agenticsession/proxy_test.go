@@ -126,7 +126,7 @@ func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
 	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
 	s.Runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{queueLabel: "team-a"}}
 	s.startAttempt()
-	if expires := s.Session.Status.EgressTokenExpires; expires.Sub(s.Now) < 300*24*time.Hour {
+	if expires := s.Session.Status.Attempt.EgressTokenExpires; expires.Sub(s.Now) < 300*24*time.Hour {
 		t.Errorf("the token expires at %s", expires)
 	}
 }
@@ -173,8 +173,8 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	}
 	// Deciding again a minute later, before the Job exists, changes nothing.
 	s.Now = s.Now.Add(time.Minute)
-	if again := s.decideAndRecord(); again.Status.Inputs != inputs.Name || again.DeleteSecret != "" {
-		t.Errorf("the inputs are %s and not %s", again.Status.Inputs, inputs.Name)
+	if again := s.decideAndRecord(); again.Status.Attempt.InputsRef.Name != inputs.Name || again.DeleteSecret != "" {
+		t.Errorf("the inputs are %s and not %s", again.Status.Attempt.InputsRef.Name, inputs.Name)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestSessionWithoutHostsGetsNoProxy(t *testing.T) {
 			t.Errorf("%+v", variable)
 		}
 	}
-	if s.Session.Status.EgressTokenExpires != nil {
+	if s.Session.Status.Attempt.EgressTokenExpires != nil {
 		t.Error("the session has a token")
 	}
 }

@@ -68,7 +68,7 @@ func (e *evaluation) isCurrent(object decision.Object) (bool, *Question) {
 // If the spec was changed since the attempt began, its inputs cannot be built again.
 func (e *evaluation) areInputsCurrent(name string) (bool, *Question) {
 	isScheduled := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionTrue) != nil
-	if e.status.RunnerStartTime != nil || name != e.status.Inputs || !isScheduled ||
+	if e.status.Attempt.RunnerStartTime != nil || name != e.status.Attempt.InputsRef.Name || !isScheduled ||
 		!e.timer.HasReached(startupBegin(&e.status, e.job, e.pod).Add(inputsCheckInterval)) {
 		return true, nil
 	}

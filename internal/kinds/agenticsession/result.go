@@ -2,6 +2,7 @@ package agenticsession
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,20 +41,28 @@ func (e *evaluation) readResult() {
 	result, err := ParseResult(termination.Message)
 	if err != nil {
 		e.setCondition(v1alpha1.ConditionResultValid, decision.False(
-			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt, e.status.Run, err)))
+			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt.Attempt, e.status.Run, err)))
 		return
 	}
 	e.setCondition(v1alpha1.ConditionResultValid, decision.True(v1alpha1.ReasonResultParsed, ""))
-	result.Run, result.Attempt = e.status.Run, e.status.Attempt
-	e.status.Result = result
-	if result.SDKSessionID != "" {
-		e.status.SDKSessionID = result.SDKSessionID
+	result.Run, result.Attempt = e.status.Run, e.status.Attempt.Attempt
+	if previous := e.status.Result; previous != nil {
+		result.SDKSessionID = cmp.Or(result.SDKSessionID, previous.SDKSessionID)
 	}
+	e.status.Result, e.resultCost = &result.SessionResult, result.CostUSD
+}
+
+// RunnerResult is the result of a runner, with the cost of its attempt.
+type RunnerResult struct {
+	v1alpha1.SessionResult
+
+	// CostUSD is the cost in US dollars; nil if it is not known.
+	CostUSD *v1alpha1.Number
 }
 
 // ParseResult parses a runner's result, one JSON object. It ignores unknown fields, which a newer
 // runner may write. It returns an error if the object is malformed or a value is out of range.
-func ParseResult(message string) (*v1alpha1.SessionResult, error) {
+func ParseResult(message string) (*RunnerResult, error) {
 	if len(message) > maxResultBytes {
 		return nil, fmt.Errorf("the result has %d bytes, the maximum is %d", len(message), maxResultBytes)
 	}
@@ -76,7 +85,7 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the result has data after its JSON object")
 	}
-	result := &v1alpha1.SessionResult{Summary: raw.Summary, SDKSessionID: raw.SDKSessionID}
+	result := &RunnerResult{SessionResult: v1alpha1.SessionResult{Summary: raw.Summary, SDKSessionID: raw.SDKSessionID}}
 	if utf8.RuneCountInString(result.SDKSessionID) > maxSDKSessionIDLength {
 		return nil, fmt.Errorf("sdkSessionId has more than %d characters", maxSDKSessionIDLength)
 	}

@@ -19,22 +19,22 @@ func TestParseResult(t *testing.T) {
 	cost := func(n v1alpha1.Number) *v1alpha1.Number { return &n }
 	tests := map[string]struct {
 		message string
-		want    *v1alpha1.SessionResult
+		want    *RunnerResult
 		err     string
 	}{
 		"all fields": {
 			message: `{"summary": "done", "usage": {"input": 7, "tier": "a"}, "costUSD": 0.25, "sdkSessionId": "x"}` + "\n",
-			want: &v1alpha1.SessionResult{
-				Summary: "done", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"input": 7, "tier": "a"}`)}, CostUSD: cost("0.25"), SDKSessionID: "x",
-			},
+			want: &RunnerResult{CostUSD: cost("0.25"), SessionResult: v1alpha1.SessionResult{
+				Summary: "done", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"input": 7, "tier": "a"}`)}, SDKSessionID: "x",
+			}},
 		},
-		"an empty object":                  {message: `{}`, want: &v1alpha1.SessionResult{}},
-		"an unknown field":                 {message: `{"later": 1}`, want: &v1alpha1.SessionResult{}},
-		"null usage":                       {message: `{"usage": null}`, want: &v1alpha1.SessionResult{}},
-		"a cost with many digits":          {message: `{"costUSD": 0.1234567}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.123457")}},
-		"a cost of zero":                   {message: `{"costUSD": 0}`, want: &v1alpha1.SessionResult{CostUSD: cost("0")}},
-		"a whole cost":                     {message: `{"costUSD": 100}`, want: &v1alpha1.SessionResult{CostUSD: cost("100")}},
-		"a small cost":                     {message: `{"costUSD": 1e-3}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.001")}},
+		"an empty object":                  {message: `{}`, want: &RunnerResult{}},
+		"an unknown field":                 {message: `{"later": 1}`, want: &RunnerResult{}},
+		"null usage":                       {message: `{"usage": null}`, want: &RunnerResult{}},
+		"a cost with many digits":          {message: `{"costUSD": 0.1234567}`, want: &RunnerResult{CostUSD: cost("0.123457")}},
+		"a cost of zero":                   {message: `{"costUSD": 0}`, want: &RunnerResult{CostUSD: cost("0")}},
+		"a whole cost":                     {message: `{"costUSD": 100}`, want: &RunnerResult{CostUSD: cost("100")}},
+		"a small cost":                     {message: `{"costUSD": 1e-3}`, want: &RunnerResult{CostUSD: cost("0.001")}},
 		"text":                             {message: `done`, err: "not a valid JSON object"},
 		"a list":                           {message: `[]`, err: "not a valid JSON object"},
 		"two objects":                      {message: `{} {}`, err: "data after its JSON object"},
@@ -110,7 +110,7 @@ func TestTotalCostSumsReportedCosts(t *testing.T) {
 	if got := *s.Session.Status.TotalCostUSD; got != "0.3" {
 		t.Errorf("%s dollars, want 0.3", got)
 	}
-	if runs := s.Session.Status.Runs; runs[1].CostUSD != nil || *runs[3].CostUSD != "0.2" {
+	if runs := s.Session.Status.Attempts; runs[1].CostUSD != nil || *runs[3].CostUSD != "0.2" {
 		t.Errorf("%+v", runs)
 	}
 }
@@ -118,7 +118,7 @@ func TestTotalCostSumsReportedCosts(t *testing.T) {
 func TestFailureMessageContainsRunnerOutput(t *testing.T) {
 	s := newScenario(t).startAttempt().exitRunner(2, "no such branch")
 	s.decideAndRecord()
-	if got := s.Session.Status.Runs[0].Message; got != "the runner exited with code 2: no such branch" {
+	if got := s.Session.Status.Attempts[0].Message; got != "the runner exited with code 2: no such branch" {
 		t.Error(got)
 	}
 }

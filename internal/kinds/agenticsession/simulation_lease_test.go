@@ -72,8 +72,8 @@ func (w *simulation) writeLease(j *simulatedJob) {
 // closedCosts returns what the operator recorded of the attempts before this Job's.
 func (w *simulation) closedCosts(job string) (micros int64) {
 	micros = microsOf(w.session.Status.TotalCostUSD)
-	if w.session.Status.Job == job {
-		micros -= microsOf(w.session.Status.AttemptCostUSD)
+	if w.session.Status.Attempt.JobName == job {
+		micros -= microsOf(w.session.Status.Attempt.CostUSD)
 	}
 	return micros
 }

@@ -97,7 +97,7 @@ func (w *simulation) recordStatus(in *Observation, version *int, decision *Decis
 	*version = w.version
 	in.Session = w.session.DeepCopy()
 	if before != decision.Status.Phase {
-		w.logf("phase %s, job %q, run %d, attempt %d", decision.Status.Phase, decision.Status.Job, decision.Status.Run, decision.Status.Attempt)
+		w.logf("phase %s, job %q, run %d, attempt %d", decision.Status.Phase, decision.Status.Attempt.JobName, decision.Status.Run, decision.Status.Attempt.Attempt)
 	}
 	return true
 }

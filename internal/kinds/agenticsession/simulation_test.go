@@ -97,7 +97,7 @@ type simulation struct {
 	actualOutcomes map[string]string
 	// totalRunTime is how long all Jobs ran before their termination.
 	totalRunTime time.Duration
-	recordedRuns map[string]v1alpha1.SessionRun
+	recordedRuns map[string]v1alpha1.SessionAttempt
 	lease        simulatedLease
 	uidCount     int
 
@@ -151,7 +151,7 @@ const (
 func newSimulation(seed uint64) *simulation {
 	w := &simulation{
 		rng: rand.New(rand.NewPCG(seed, 0)), now: testStartTime, rememberedJobs: map[string]types.UID{},
-		createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionRun{},
+		createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionAttempt{},
 	}
 	w.runner = newTestRunner()
 	w.runner.Spec.ActivityLease = true
@@ -451,8 +451,8 @@ func (w *simulation) checkInvariants() {
 	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second+simulatedDelay {
 		w.reportViolation("all Jobs together ran for %s", w.totalRunTime)
 	}
-	for _, run := range w.session.Status.Runs {
-		key := fmt.Sprintf("%d/%d/%s", run.Run, run.Attempt, run.Job)
+	for _, run := range w.session.Status.Attempts {
+		key := fmt.Sprintf("%d/%d/%s", run.Run, run.Attempt, run.JobName)
 		if was, known := w.recordedRuns[key]; known {
 			if was.Outcome != run.Outcome || was.Reason != run.Reason {
 				w.reportViolation("the record of %s changed from %s (%s) to %s (%s)", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
@@ -462,23 +462,23 @@ func (w *simulation) checkInvariants() {
 		w.recordedRuns[key] = run
 		w.checkRunRecord(&run)
 	}
-	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.RunnerStartTime == nil {
+	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.Attempt.RunnerStartTime == nil {
 		w.reportViolation("the session runs without a runnerStartTime")
 	}
 	w.checkLimits()
 }
 
 // checkRunRecord compares a record with the actual outcome.
-func (w *simulation) checkRunRecord(run *v1alpha1.SessionRun) {
-	truth, ended := w.actualOutcomes[run.Job]
+func (w *simulation) checkRunRecord(run *v1alpha1.SessionAttempt) {
+	truth, ended := w.actualOutcomes[run.JobName]
 	switch {
 	case run.Outcome == v1alpha1.RunStopped:
 	case ended && run.Outcome == v1alpha1.RunCompleted && truth != string(v1alpha1.RunCompleted),
 		ended && run.Outcome != v1alpha1.RunCompleted && run.Reason != truth && run.Reason != v1alpha1.ReasonPodLost && run.Reason != v1alpha1.ReasonImagePull:
-		w.reportViolation("%s ended as %s and is recorded as %s (%s)", run.Job, truth, run.Outcome, run.Reason)
+		w.reportViolation("%s ended as %s and is recorded as %s (%s)", run.JobName, truth, run.Outcome, run.Reason)
 	case !ended && run.Outcome == v1alpha1.RunCompleted:
-		w.reportViolation("%s has not ended and is recorded as Completed", run.Job)
-	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.Job]:
-		w.reportViolation("%s is recorded as lost, but no client deleted it", run.Job)
+		w.reportViolation("%s has not ended and is recorded as Completed", run.JobName)
+	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.JobName]:
+		w.reportViolation("%s is recorded as lost, but no client deleted it", run.JobName)
 	}
 }

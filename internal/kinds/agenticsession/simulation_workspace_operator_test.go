@@ -24,13 +24,13 @@ func (w *workspaceSimulation) reconcile(name string) {
 		in.Parent = w.cached.sessions["parent"]
 	}
 	for _, other := range w.cached.sessions {
-		if other.UID != cached.UID && other.Status.WorkspaceClaim == ClaimName("parent") && other.Status.Job != "" {
+		if other.UID != cached.UID && other.Status.Workspace.ClaimRef.Name == ClaimName("parent") && other.Status.Attempt.JobName != "" {
 			in.WorkspaceUser = other.Name
 		}
 	}
 	observeJobs(&in, w.cached.jobs, w.cached.pods)
 	decision := w.decide(&in)
-	for _, run := range decision.Status.Runs {
+	for _, run := range decision.Status.Attempts {
 		if run.Reason == v1alpha1.ReasonWorkspaceLost {
 			w.counts["lost"]++
 		}
@@ -139,8 +139,8 @@ func (w *workspaceSimulation) recordStatus(read *v1alpha1.AgenticSession, decisi
 		w.counts["conflict"]++
 		return false
 	}
-	if stored.Status.Phase != decision.Status.Phase || stored.Status.Job != decision.Status.Job {
-		w.logf("%s is %s, Job %q", stored.UID, decision.Status.Phase, decision.Status.Job)
+	if stored.Status.Phase != decision.Status.Phase || stored.Status.Attempt.JobName != decision.Status.Attempt.JobName {
+		w.logf("%s is %s, Job %q", stored.UID, decision.Status.Phase, decision.Status.Attempt.JobName)
 	}
 	stored.Status = *decision.Status.DeepCopy()
 	bump(stored)

@@ -189,7 +189,7 @@ func (w *workspaceSimulation) runToCompletion() {
 		}
 	}
 	for name, s := range w.sessions {
-		w.logf("%s: %s, Job %q, %+v", name, s.Status.Phase, s.Status.Job, s.Status.Conditions)
+		w.logf("%s: %s, Job %q, %+v", name, s.Status.Phase, s.Status.Attempt.JobName, s.Status.Conditions)
 	}
 	w.violate("the sessions do not end")
 }
@@ -234,7 +234,7 @@ func (w *workspaceSimulation) simulateEvent() {
 		s.Spec.RunRequest++
 		bump(s)
 	case dice < 115:
-		if job := w.jobs[s.Status.Job]; job != nil {
+		if job := w.jobs[s.Status.Attempt.JobName]; job != nil {
 			w.deleteJob(job, w.chance(30))
 		}
 	case dice < 145:

@@ -1,6 +1,7 @@
 package agenticsession
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -65,7 +66,7 @@ func (e *evaluation) startAttempt() *Question {
 		return question
 	}
 	// Before its first attempt the session cannot have a Job.
-	isFirst := e.status.Attempt == 0 && len(e.status.Runs) == 0
+	isFirst := e.status.Attempt.Attempt == 0 && len(e.status.Attempts) == 0
 	if !isFirst && !e.observation.Answers.Listed {
 		return &Question{AllJobs: true}
 	}
@@ -133,8 +134,8 @@ func (e *evaluation) newObjectBuilder() *objectBuilder {
 // isParentUnusable reports why the session cannot continue in its parent's workspace. After it became an owner of the
 // workspace, the parent need not exist, but if it does, the first attempt waits until the parent has finished.
 func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
-	parent, isOwner := o.Parent, status.WorkspaceUID != ""
-	if o.Session.Spec.ContinueFrom == nil || hasAttempted(status) && status.WorkspaceClaim != "" {
+	parent, isOwner := o.Parent, status.Workspace.UID != ""
+	if o.Session.Spec.ContinueFrom == nil || hasAttempted(status) && status.Workspace.ClaimRef.Name != "" {
 		return "", "", false
 	}
 	name := "AgenticSession " + o.Session.Spec.ContinueFrom.Name + " of continueFrom"
@@ -147,7 +148,7 @@ func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (re
 		return v1alpha1.ReasonParentOwnedByOtherUser, name + " belongs to another user", true
 	case !isSessionFinished(parent):
 		return v1alpha1.ReasonParentNotFinished, name + " has not completed or failed yet", true
-	case parent.Status.WorkspaceClaim == "":
+	case parent.Status.Workspace.ClaimRef.Name == "":
 		return v1alpha1.ReasonParentHasNoWorkspace, name + " has no persistent workspace", true
 	}
 	return "", "", false
@@ -170,11 +171,11 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 // run is not retried.
 func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
 	last := lastRun(status)
-	if last == nil || last.Outcome != v1alpha1.RunRetried || last.End == nil {
+	if last == nil || last.Outcome != v1alpha1.RunRetried || last.FinishTime == nil {
 		return 0, time.Time{}
 	}
 	delay = firstRetryDelay << min(max(status.Retries+status.Disruptions-1, 0), maxRetryDoublings)
-	return delay, last.End.Add(delay)
+	return delay, last.FinishTime.Add(delay)
 }
 
 // UserOf returns the user that a session belongs to; empty if not known.
@@ -203,11 +204,16 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 // openAttempt opens an attempt. From here on, its Job may exist.
 func (e *evaluation) openAttempt() {
 	e.status.WaitingSince = nil
-	e.status.Attempt++
-	e.status.Runner = e.spec.Runner
-	e.status.Job = jobName(e.observation.Session.Name, e.status.Run, e.status.Attempt)
-	if e.status.WorkspaceClaim == "" && e.settings.persistent {
-		e.status.WorkspaceClaim = ClaimName(e.observation.Session.Name)
+	number, inputs := AttemptNumber(&e.status)+1, e.status.Attempt.InputsRef
+	if count := len(e.status.Attempts); count > 0 {
+		inputs = cmp.Or(inputs, e.status.Attempts[count-1].InputsRef)
+	}
+	e.status.Attempt = v1alpha1.SessionAttempt{
+		Run: e.status.Run, Attempt: number, JobName: jobName(e.observation.Session.Name, e.status.Run, number),
+		Runner: e.spec.Runner, InputsRef: inputs,
+	}
+	if e.status.Workspace.ClaimRef.Name == "" && e.settings.persistent {
+		e.status.Workspace.ClaimRef.Name = ClaimName(e.observation.Session.Name)
 	}
 }
 
@@ -219,32 +225,29 @@ func (e *evaluation) createAttemptObjects() {
 	e.extendProxyToken()
 	// The attempt keeps these settings of its SessionRunner.
 	runner := &e.settings.runner.Spec
-	e.status.ActivityLease, e.status.MaxActiveSeconds, e.status.MaxCostUSD = new(runner.ActivityLease), nil, nil
+	e.status.Attempt.Limits = v1alpha1.SessionAttemptLimits{ActivityLease: runner.ActivityLease}
 	if most := runner.ActiveDeadlineSeconds; most != nil {
-		e.status.MaxActiveSeconds = new(*most)
+		e.status.Attempt.Limits.Timeout = &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(*most) * time.Second}}
 	}
 	if most := runner.MaxCostUSD; most != nil {
-		e.status.MaxCostUSD = new(*most)
+		e.status.Attempt.Limits.MaxCostUSD = new(*most)
 	}
-	e.status.LastActivityTime = nil
+	e.status.Attempt.LastActivityTime = nil
 	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() { // of an earlier attempt
-		e.status.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
+		e.status.Attempt.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
 	}
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
 	template := b.newPodTemplate(inputs.Name)
-	if old := e.status.Inputs; old != "" && old != inputs.Name {
+	if old := e.status.Attempt.InputsRef.Name; old != "" && old != inputs.Name {
 		e.decision.DeleteSecret = old
 	}
-	e.status.Inputs = inputs.Name
-	if e.spec.Interactive {
-		e.status.Service = ServiceName(e.observation.Session.Name)
-	}
+	e.status.Attempt.InputsRef.Name = inputs.Name
 	e.decision.ApplyObjects = b.newChildObjects(inputs)
 	e.decision.DryRunPod = &corev1.Pod{ // as the Job will create it
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: b.status.Job + "-", Namespace: b.session.Namespace,
+			GenerateName: b.status.Attempt.JobName + "-", Namespace: b.session.Namespace,
 			Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
 		},
 		Spec: *template.Spec.DeepCopy(),
@@ -280,7 +283,7 @@ func (e *evaluation) handleRefusal(refusal *decision.Refusal) {
 		}
 		e.failRun(decision.Problem{Reason: reason, Message: refusal.Message})
 	}
-	if e.status.Job == "" {
+	if e.status.Attempt.JobName == "" {
 		return // the run failed
 	}
 	e.timer.RequeueWithin(e.retryInterval(conditionType))

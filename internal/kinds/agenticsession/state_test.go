@@ -155,7 +155,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.exitRunner(1, "").wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
 		s.wantEvent(v1alpha1.EventRetrying)
 		s.advanceClock(firstRetryDelay).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
-		if name := s.Session.Status.Job; name != "fix-r1-a2" {
+		if name := s.Session.Status.Attempt.JobName; name != "fix-r1-a2" {
 			t.Errorf("Job %s, want fix-r1-a2", name)
 		}
 		s.exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
@@ -175,7 +175,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Message: `{"costUSD": 0.2}`}}
 		s.Jobs = nil // the controller remembers the deleted Pod
 		s.wantPhase(v1alpha1.SessionStopped, "")
-		run := s.Session.Status.Runs[0]
+		run := s.Session.Status.Attempts[0]
 		if run.CostUSD == nil || *run.CostUSD != "0.2" || run.ExitCode == nil || *run.ExitCode != 143 || *s.Session.Status.TotalCostUSD != "0.2" {
 			t.Errorf("%+v", run)
 		}
@@ -220,7 +220,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.wantPhase(v1alpha1.SessionStopping, "")
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.updateSpec(requestNextRun).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
-		if name := s.Session.Status.Job; name != "fix-r2-a1" {
+		if name := s.Session.Status.Attempt.JobName; name != "fix-r2-a1" {
 			t.Errorf("Job %s, want fix-r2-a1", name)
 		}
 	})
@@ -241,7 +241,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.removeJobAndPod().decideAndRecord()
 		s.updateSpec(setModeRunning).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
-		if name := s.Session.Status.Job; name != "fix-r1-a2" {
+		if name := s.Session.Status.Attempt.JobName; name != "fix-r1-a2" {
 			t.Errorf("Job %s, want fix-r1-a2", name)
 		}
 	})
@@ -256,7 +256,7 @@ func TestPhaseTransitions(t *testing.T) {
 			s := newScenario(t).startAttempt().startRunner().exitRunner(code, "")
 			s.decideAndRecord()
 			s.advanceClock(time.Hour).updateSpec(requestNextRun).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
-			if name := s.Session.Status.Job; name != "fix-r2-a1" {
+			if name := s.Session.Status.Attempt.JobName; name != "fix-r2-a1" {
 				t.Errorf("Job %s, want fix-r2-a1", name)
 			}
 			if s.Session.Status.CompletionTime != nil {
@@ -397,10 +397,10 @@ func TestRunFailureReasons(t *testing.T) {
 			s.advanceClock(time.Minute)
 			test.change(s)
 			s.wantPhase(test.phase, test.reason)
-			if len(s.Session.Status.Runs) == 0 {
+			if len(s.Session.Status.Attempts) == 0 {
 				return
 			}
-			got := s.Session.Status.Runs[0].ExitCode
+			got := s.Session.Status.Attempts[0].ExitCode
 			if (got == nil) != (test.code == nil) || got != nil && *got != *test.code {
 				t.Errorf("exit code %v, want %v", got, test.code)
 			}
@@ -435,7 +435,7 @@ func TestRaceOfStopAndOutcome(t *testing.T) {
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.markJobDeleted().advanceClock(3*time.Second).exitRunner(143, `{"costUSD": 0.5, "sdkSessionId": "abc"}`).decideAndRecord()
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
-		if cost := s.Session.Status.Runs[0].CostUSD; cost == nil || *cost != "0.5" {
+		if cost := s.Session.Status.Attempts[0].CostUSD; cost == nil || *cost != "0.5" {
 			t.Errorf("cost %v, want 0.5", cost)
 		}
 		s.createPlannedJob(s.updateSpec(setModeRunning).decideAndRecord())

@@ -27,7 +27,7 @@ func (e *evaluation) followSuspension() {
 		change = &job.Status.Conditions[i]
 	}
 	if ptr.Deref(job.Spec.Suspend, false) {
-		hasStarted := e.status.JobStartTime != nil || job.Status.StartTime != nil
+		hasStarted := e.status.Attempt.StartTime != nil || job.Status.StartTime != nil
 		isStopped := !hasStarted || change != nil && change.Status == corev1.ConditionTrue
 		if job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 || !isStopped {
 			return // it still has Pods
@@ -38,18 +38,18 @@ func (e *evaluation) followSuspension() {
 		return
 	}
 	if change == nil { // the Job was never suspended
-		e.status.JobStartTime = cmp.Or(e.status.JobStartTime, job.Status.StartTime)
+		e.status.Attempt.StartTime = cmp.Or(e.status.Attempt.StartTime, job.Status.StartTime)
 		return
 	}
 	started := job.Status.StartTime
-	if e.status.JobStartTime != nil && (started == nil || started.After(e.status.JobStartTime.Time)) {
+	if e.status.Attempt.StartTime != nil && (started == nil || started.After(e.status.Attempt.StartTime.Time)) {
 		e.closePart(e.stoppedPodEnd(change))
 	}
 	if e.isPodOfEarlierPart(change) {
 		e.pod = nil
 	}
 	if change.Status != corev1.ConditionTrue { // otherwise the Job still has the start time of before its suspension
-		e.status.JobStartTime = cmp.Or(e.status.JobStartTime, started)
+		e.status.Attempt.StartTime = cmp.Or(e.status.Attempt.StartTime, started)
 	}
 }
 
@@ -91,11 +91,11 @@ func (e *evaluation) stoppedPodEnd(change *batchv1.JobCondition) time.Time {
 func (e *evaluation) closePart(end time.Time) {
 	s := &e.status
 	if start := e.activeStart(); start != nil {
-		s.ActiveSeconds += secondsBetween(start.Time, end)
+		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, end)) * time.Second
 	}
-	s.JobStartTime, s.RunnerStartTime, s.ActiveSince, s.LastActivityTime = nil, nil, nil, nil
+	s.Attempt.StartTime, s.Attempt.RunnerStartTime, s.Attempt.ActiveSince, s.Attempt.LastActivityTime = nil, nil, nil, nil
 	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() {
-		s.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
+		s.Attempt.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
 	}
 }
 

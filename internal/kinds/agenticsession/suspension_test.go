@@ -135,8 +135,8 @@ func TestPreemptedSessionContinuesItsAttempt(t *testing.T) {
 		s.advanceClock(time.Minute).suspendJob().stopSuspendedPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 	}
 	status := &s.Session.Status
-	if status.Attempt != 1 || status.Retries+status.Disruptions != 0 || len(status.Runs) != 0 || len(s.Jobs) != 1 {
-		t.Errorf("attempt %d, %d retries, %d disruptions, runs %+v, %d Jobs", status.Attempt, status.Retries, status.Disruptions, status.Runs, len(s.Jobs))
+	if status.Attempt.Attempt != 1 || status.Retries+status.Disruptions != 0 || len(status.Attempts) != 0 || len(s.Jobs) != 1 {
+		t.Errorf("attempt %d, %d retries, %d disruptions, runs %+v, %d Jobs", status.Attempt.Attempt, status.Retries, status.Disruptions, status.Attempts, len(s.Jobs))
 	}
 	s.admit().startRunner().decideAndRecord()
 	s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
@@ -147,8 +147,8 @@ func TestTimeInAQueueDoesNotCountTowardsTheTimeout(t *testing.T) {
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 	s.advanceClock(30 * time.Hour).admit().startRunner().decideAndRecord()
 	s.advanceClock(40 * time.Second).suspendJob().stopSuspendedPod().decideAndRecord()
-	if got := s.Session.Status.ActiveSeconds; got != 40 {
-		t.Errorf("%d seconds count after the suspension, want 40", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 40 {
+		t.Errorf("%v seconds count after the suspension, want 40", got)
 	}
 	s.advanceClock(30 * time.Hour).decideAndRecord()
 	s.admit().advanceClock(5 * time.Second).startRunner().decideAndRecord()
@@ -156,8 +156,8 @@ func TestTimeInAQueueDoesNotCountTowardsTheTimeout(t *testing.T) {
 		t.Errorf("deadline of %d seconds, want the 60 that are left, from the start of the runner", got)
 	}
 	s.advanceClock(20*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
-	if got := s.Session.Status.ActiveSeconds; got != 60 {
-		t.Errorf("%d seconds count, want 60", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 60 {
+		t.Errorf("%v seconds count, want 60", got)
 	}
 }
 
@@ -168,13 +168,13 @@ func TestTimeBeforeAnUnobservedSuspensionCountsUntilTheJobWasResumed(t *testing.
 	s.admit().startRunner().decideAndRecord()
 	s.Pods = nil
 	s.advanceClock(30*time.Second).admit().advanceClock(10*time.Second).wantPhase(v1alpha1.SessionCreating, "")
-	if got := s.Session.Status.ActiveSeconds; got != 30 {
-		t.Errorf("%d seconds count, want 30", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 30 {
+		t.Errorf("%v seconds count, want 30", got)
 	}
 	s.startRunner().decideAndRecord()
 	s.advanceClock(5*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
-	if got := s.Session.Status.ActiveSeconds; got != 35 {
-		t.Errorf("%d seconds count, want 35", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 35 {
+		t.Errorf("%v seconds count, want 35", got)
 	}
 }
 
@@ -221,8 +221,8 @@ func TestOldStartTimeOfASuspendedJobDoesNotCount(t *testing.T) {
 	s.newestJob().Spec.Suspend = new(false)
 	s.wantPhase(v1alpha1.SessionCreating, "")
 	s.admit().wantPhase(v1alpha1.SessionCreating, "")
-	if got := s.Session.Status.ActiveSeconds; got != 10 {
-		t.Errorf("%d seconds count, want 10", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 10 {
+		t.Errorf("%v seconds count, want 10", got)
 	}
 }
 
@@ -235,8 +235,8 @@ func TestQueuedSessionCanBeStopped(t *testing.T) {
 	}
 	s.Jobs = nil
 	s.wantPhase(v1alpha1.SessionStopped, "")
-	if got := s.Session.Status.ActiveSeconds; got != 0 {
-		t.Errorf("%d seconds count, want none", got)
+	if got := s.Session.Status.ActiveDuration.Seconds(); got != 0 {
+		t.Errorf("%v seconds count, want none", got)
 	}
 }
 

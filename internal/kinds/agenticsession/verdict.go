@@ -69,7 +69,7 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 // hasResult reports whether the runner of the open attempt left a valid result.
 func hasResult(status *v1alpha1.AgenticSessionStatus) bool {
 	result := status.Result
-	return result != nil && result.Run == status.Run && result.Attempt == status.Attempt
+	return result != nil && result.Run == status.Run && result.Attempt == status.Attempt.Attempt
 }
 
 // failRun fails the run now, with or without an open attempt.
@@ -87,21 +87,18 @@ func (e *evaluation) closeAttempt(v verdict) {
 	}
 	cost := e.closeCost()
 	if start := e.activeStart(); start != nil {
-		s.ActiveSeconds += secondsBetween(start.Time, v.endTime)
+		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, v.endTime)) * time.Second
 	}
 	if v.outcome == v1alpha1.RunFailed && budgetProblem(&e.observation, s) == nil && takeRetry(s, e.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}
-	record := v1alpha1.SessionRun{
-		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
-		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes),
-		CostUSD: cost,
-	}
-	s.Runs = append(s.Runs, record)
-	s.Runs = slices.Delete(s.Runs, 0, max(len(s.Runs)-maxRecordedRuns, 0))
-	s.Job, s.JobUID, s.Runner, s.ActivityLease = "", "", "", nil
-	s.ActiveSince, s.MaxActiveSeconds = nil, nil
-	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
+	s.Attempts = append(s.Attempts, v1alpha1.SessionAttempt{
+		Run: s.Run, Attempt: AttemptNumber(s), JobName: s.Attempt.JobName, InputsRef: s.Attempt.InputsRef,
+		StartTime: s.Attempt.StartTime, FinishTime: &end, ExitCode: v.exitCode, Outcome: v.outcome,
+		Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes), CostUSD: cost,
+	})
+	s.Attempts = slices.Delete(s.Attempts, 0, max(len(s.Attempts)-maxRecordedRuns, 0))
+	s.Attempt, s.WaitingSince = v1alpha1.SessionAttempt{}, nil
 	if v.outcome != v1alpha1.RunStopped {
 		s.StoppedReason = ""
 	}

@@ -55,7 +55,7 @@ var workspaceUsable = workspaceState{usable: true}
 // resolveWorkspace finds the claim of the session's workspace and verifies that the session's earlier attempts used it.
 // The claim of a session without any attempt does not exist yet.
 func (e *evaluation) resolveWorkspace() workspaceState {
-	name, isFirst := e.claimName(), e.status.Attempt == 0 && len(e.status.Runs) == 0
+	name, isFirst := e.claimName(), e.status.Attempt.Attempt == 0 && len(e.status.Attempts) == 0
 	if name == "" || e.spec.ContinueFrom == nil && isFirst {
 		return workspaceUsable
 	}
@@ -74,10 +74,10 @@ func (e *evaluation) resolveWorkspace() workspaceState {
 func (e *evaluation) claimName() string {
 	o := &e.observation
 	switch {
-	case e.status.WorkspaceClaim != "":
-		return e.status.WorkspaceClaim
+	case e.status.Workspace.ClaimRef.Name != "":
+		return e.status.Workspace.ClaimRef.Name
 	case e.spec.ContinueFrom != nil && o.Parent != nil && o.Parent.DeletionTimestamp.IsZero() && userIDOf(o.Parent) == userIDOf(o.Session):
-		return o.Parent.Status.WorkspaceClaim
+		return o.Parent.Status.Workspace.ClaimRef.Name
 	case e.spec.ContinueFrom == nil && e.settings != nil && e.settings.persistent:
 		return ClaimName(o.Session.Name)
 	}
@@ -87,22 +87,24 @@ func (e *evaluation) claimName() string {
 // resolveSharedClaim verifies the claim of the parent. As soon as the claim is found, this session becomes an owner
 // too, even while it waits, so that the workspace is not deleted with the parent.
 func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
-	s, parent, recorded := e.observation.Session, e.observation.Parent, e.status.WorkspaceUID
+	s, parent, recorded := e.observation.Session, e.observation.Parent, e.status.Workspace.UID
 	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
 	switch {
 	case recorded != "" && (isGone || claim.UID != recorded):
 		return e.loseWorkspace(name, claim)
 	case recorded != "":
-	case isGone && e.status.WorkspaceClaim == "" && !isSessionFinished(parent):
+	case isGone && e.status.Workspace.ClaimRef.Name == "" && !isSessionFinished(parent):
 		return workspaceUsable // the claim may be created later: the parent is reported as not finished
 	case isGone:
 		return e.waitForContinuedClaim(name, "no longer exists")
 	case !ownsClaim(s, claim) && !ownsClaim(parent, claim):
 		return e.waitForContinuedClaim(name, "does not belong to the continued session")
 	}
-	e.status.WorkspaceClaim, e.status.WorkspaceUID = name, claim.UID
+	e.status.Workspace.ClaimRef.Name, e.status.Workspace.UID = name, claim.UID
 	if isParentOf(&e.observation, &e.status) && !hasAttempted(&e.status) { // the first attempt continues its conversation
-		e.status.SDKSessionID = parent.Status.SDKSessionID
+		if parent.Status.Result != nil && parent.Status.Result.SDKSessionID != "" {
+			e.status.Result = &v1alpha1.SessionResult{SDKSessionID: parent.Status.Result.SDKSessionID}
+		}
 	}
 	if !isClaimOwner(s.UID, claim) {
 		e.decision.ShareClaim = claim
@@ -117,10 +119,10 @@ func isParentOf(o *Observation, status *v1alpha1.AgenticSessionStatus) bool {
 	switch {
 	case parent == nil || !parent.DeletionTimestamp.IsZero() || userIDOf(parent) != userIDOf(o.Session):
 		return false
-	case parent.Status.WorkspaceUID == "":
-		return parent.Status.WorkspaceClaim == status.WorkspaceClaim
+	case parent.Status.Workspace.UID == "":
+		return parent.Status.Workspace.ClaimRef.Name == status.Workspace.ClaimRef.Name
 	}
-	return parent.Status.WorkspaceUID == status.WorkspaceUID
+	return parent.Status.Workspace.UID == status.Workspace.UID
 }
 
 func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState {
@@ -132,8 +134,8 @@ func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState 
 // resolveOwnClaim verifies the claim that the session created. If a claim of another owner has its name, the conflict
 // is reported when the session creates its claim.
 func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
-	recorded := e.status.WorkspaceUID
-	wasUsed := recorded != "" || slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Start != nil })
+	recorded := e.status.Workspace.UID
+	wasUsed := recorded != "" || slices.ContainsFunc(e.status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.StartTime != nil })
 	isOurs := claim != nil && decision.WasCreatedFor(e.observation.Session, claim, LabelSessionUID)
 	switch {
 	case claim == nil && !wasUsed:
@@ -145,7 +147,7 @@ func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMet
 	case recorded != "":
 		return e.loseWorkspace(name, claim)
 	case isOurs:
-		e.status.WorkspaceUID = claim.UID
+		e.status.Workspace.UID = claim.UID
 	}
 	return workspaceUsable
 }
@@ -155,7 +157,7 @@ func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMet
 func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetadata) workspaceState {
 	what := "no longer exists"
 	switch {
-	case claim != nil && claim.UID != e.status.WorkspaceUID && e.status.WorkspaceUID != "":
+	case claim != nil && claim.UID != e.status.Workspace.UID && e.status.Workspace.UID != "":
 		what = "was replaced by another one"
 	case claim != nil:
 		what = "is being deleted"
@@ -171,7 +173,7 @@ func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetad
 		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
 		return workspaceState{}
 	}
-	e.status.WorkspaceUID = ""
+	e.status.Workspace.UID = ""
 	return workspaceUsable
 }
 
@@ -186,7 +188,7 @@ func isClaimOwner(uid types.UID, claim metav1.Object) bool {
 }
 
 func hasAttempted(status *v1alpha1.AgenticSessionStatus) bool {
-	return status.Attempt > 0 || slices.ContainsFunc(status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job != "" })
+	return status.Attempt.Attempt > 0 || slices.ContainsFunc(status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.JobName != "" })
 }
 
 func isSessionFinished(s *v1alpha1.AgenticSession) bool {
@@ -195,7 +197,7 @@ func isSessionFinished(s *v1alpha1.AgenticSession) bool {
 
 // checkWorkspaceFree verifies, before a Job is created, that no Pod mounts the claim.
 func (e *evaluation) checkWorkspaceFree() workspaceState {
-	if e.status.WorkspaceUID == "" { // the claim is created by this attempt
+	if e.status.Workspace.UID == "" { // the claim is created by this attempt
 		return workspaceUsable
 	}
 	name := e.claimName()
@@ -218,14 +220,14 @@ func (e *evaluation) reserveWorkspace() workspaceState {
 		return workspaceUsable
 	}
 	if state := e.resolveWorkspace(); !state.usable {
-		if e.status.Job == "" { // the workspace is lost
+		if e.status.Attempt.JobName == "" { // the workspace is lost
 			e.deleteJob(e.job)
 		}
 		return state
 	}
 	name := e.claimName()
 	claim := e.observation.Answers.Claims[name]
-	if claim == nil || claim.UID != e.status.WorkspaceUID {
+	if claim == nil || claim.UID != e.status.Workspace.UID {
 		e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: "PersistentVolumeClaim " + name + " does not exist yet"})
 		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
 		return workspaceState{}

@@ -63,8 +63,8 @@ func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
 			change(&pod)
 			s.otherPods = []corev1.Pod{newPodThatMounts("elsewhere", "another"), pod}
 			decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
-			if decision.CreateJob != nil || s.Session.Status.Job != "" {
-				t.Errorf("the session has Job %q", s.Session.Status.Job)
+			if decision.CreateJob != nil || s.Session.Status.Attempt.JobName != "" {
+				t.Errorf("the session has Job %q", s.Session.Status.Attempt.JobName)
 			}
 			if isWatched := pod.Labels[LabelSession] != ""; (decision.RequeueAfter == 0) != isWatched {
 				t.Errorf("the session is reconciled again after %s", decision.RequeueAfter)
@@ -108,12 +108,12 @@ func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
 	t.Run("another Pod waits at its gate", func(t *testing.T) {
 		s.claims["fix-workspace"].Annotations = nil
 		decision := s.wantPhase(v1alpha1.SessionCreating, "")
-		if r := decision.ReserveWorkspace; r == nil || r.Pod.UID != s.newestPod().UID || r.Claim.UID != s.Session.Status.WorkspaceUID {
+		if r := decision.ReserveWorkspace; r == nil || r.Pod.UID != s.newestPod().UID || r.Claim.UID != s.Session.Status.Workspace.UID {
 			t.Errorf("%+v", r)
 		}
 	})
-	if claim := s.claims["fix-workspace"]; s.Session.Status.WorkspaceUID != claim.UID {
-		t.Errorf("the UID %s is recorded, want %s", s.Session.Status.WorkspaceUID, claim.UID)
+	if claim := s.claims["fix-workspace"]; s.Session.Status.Workspace.UID != claim.UID {
+		t.Errorf("the UID %s is recorded, want %s", s.Session.Status.Workspace.UID, claim.UID)
 	}
 	s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
 }
@@ -153,7 +153,7 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 			s := newStoppedScenario(t, setPersistent)
 			loss.lose(s)
 			decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
-			if message := decision.Status.Runs[len(decision.Status.Runs)-1].Message; !strings.Contains(message, loss.what) {
+			if message := decision.Status.Attempts[len(decision.Status.Attempts)-1].Message; !strings.Contains(message, loss.what) {
 				t.Errorf("message %q", message)
 			}
 			if decision.CreateJob != nil || len(decision.ApplyObjects) > 0 {
@@ -187,7 +187,7 @@ func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 	for title, loss := range losses {
 		t.Run(title, func(t *testing.T) {
 			s := newStoppedScenario(t, setStartEmpty)
-			old := s.Session.Status.WorkspaceUID
+			old := s.Session.Status.Workspace.UID
 			loss.lose(s)
 			if claim := s.claims["fix-workspace"]; claim != nil && !claim.DeletionTimestamp.IsZero() {
 				decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
@@ -200,7 +200,7 @@ func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 			s.startAttempt()
 			s.wantEvent(v1alpha1.EventWorkspaceLost)
 			s.admitPod()
-			if uid := s.Session.Status.WorkspaceUID; uid == old || uid != s.claims["fix-workspace"].UID {
+			if uid := s.Session.Status.Workspace.UID; uid == old || uid != s.claims["fix-workspace"].UID {
 				t.Errorf("the UID %s is recorded, before %s", uid, old)
 			}
 		})
@@ -209,13 +209,13 @@ func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 
 func TestLostWorkspaceOfAnOlderOperatorFailsTheRun(t *testing.T) {
 	s := newStoppedScenario(t, setPersistent)
-	s.Session.Status.WorkspaceUID = "" // which did not record it
+	s.Session.Status.Workspace.UID = "" // which did not record it
 	claim := s.claims["fix-workspace"]
 	delete(s.claims, "fix-workspace")
 	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
 	s.claims["fix-workspace"] = claim
 	s.updateSpec(requestNextRun).startAttempt().admitPod()
-	if s.Session.Status.WorkspaceUID != claim.UID {
+	if s.Session.Status.Workspace.UID != claim.UID {
 		t.Error("the UID is not recorded")
 	}
 }
@@ -254,7 +254,7 @@ func TestWaitingSessionKeepsTheWorkspaceOfItsDeletedParent(t *testing.T) {
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
 	s.Parent, s.otherPods = nil, nil
 	s.startAttempt().admitPod()
-	if s.Session.Status.SDKSessionID != "sdk" {
+	if s.Session.Status.Result.SDKSessionID != "sdk" {
 		t.Error("the session does not continue the conversation")
 	}
 }
@@ -272,9 +272,9 @@ func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
 	for title, change := range map[string]func(p *v1alpha1.AgenticSession){
 		"of another user": func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" },
 		"with another claim of that name": func(p *v1alpha1.AgenticSession) {
-			p.Status.WorkspaceUID, p.Status.Phase = "another", v1alpha1.SessionRunning
+			p.Status.Workspace.UID, p.Status.Phase = "another", v1alpha1.SessionRunning
 		},
-		"without a claim": func(p *v1alpha1.AgenticSession) { p.Status.WorkspaceClaim = "" },
+		"without a claim": func(p *v1alpha1.AgenticSession) { p.Status.Workspace.ClaimRef.Name = "" },
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newContinuingScenario(t)
@@ -282,11 +282,11 @@ func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
 			s.decideAndRecord()
 			s.WorkspaceUser = ""
 			s.Parent = newParentSession()
-			s.Parent.UID, s.Parent.Status.SDKSessionID = "another", "another"
+			s.Parent.UID, s.Parent.Status.Result.SDKSessionID = "another", "another"
 			change(s.Parent)
 			s.startAttempt().admitPod()
-			if s.Session.Status.SDKSessionID != "sdk" {
-				t.Errorf("the session continues the conversation %q", s.Session.Status.SDKSessionID)
+			if s.Session.Status.Result.SDKSessionID != "sdk" {
+				t.Errorf("the session continues the conversation %q", s.Session.Status.Result.SDKSessionID)
 			}
 		})
 	}
@@ -356,7 +356,7 @@ func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
 		t.Errorf("before the interval: %v after %s", objectKinds(decision.ApplyObjects), decision.RequeueAfter)
 	}
 	decision = s.advanceClock(inputsCheckInterval).decideAndRecord()
-	if len(decision.ApplyObjects) != 1 || decision.ApplyObjects[0].GetName() != s.Session.Status.Inputs {
+	if len(decision.ApplyObjects) != 1 || decision.ApplyObjects[0].GetName() != s.Session.Status.Attempt.InputsRef.Name {
 		t.Errorf("%v is restored", objectKinds(decision.ApplyObjects))
 	}
 	if decision := s.startRunner().decideAndRecord(); len(decision.ApplyObjects) > 0 {

@@ -123,7 +123,7 @@ func RunOfSession(s *v1alpha1.AgenticSession) Run {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
 	case v1alpha1.SessionStopped:
 		if completed == nil {
-			completed = s.Status.StopTime
+			completed = s.Status.Attempt.StopTime
 		}
 		if completed == nil {
 			completed = &s.CreationTimestamp

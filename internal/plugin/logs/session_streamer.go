@@ -138,12 +138,12 @@ func sessionJobName(s *v1alpha1.AgenticSession, pod *corev1.Pod) string {
 
 // lastJobName returns the Job of the current attempt, or of the last attempt.
 func lastJobName(s *v1alpha1.AgenticSession) string {
-	if s.Status.Job != "" {
-		return s.Status.Job
+	if s.Status.Attempt.JobName != "" {
+		return s.Status.Attempt.JobName
 	}
-	for _, run := range slices.Backward(s.Status.Runs) {
-		if run.Job != "" {
-			return run.Job
+	for _, run := range slices.Backward(s.Status.Attempts) {
+		if run.JobName != "" {
+			return run.JobName
 		}
 	}
 	return ""

@@ -19,9 +19,9 @@ import (
 // sessionWithJob returns a session with a current Job, which can be "", and finished Jobs.
 func sessionWithJob(job string, finished ...string) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "talk", Namespace: "a", UID: "u"}}
-	s.Status.Job = job
+	s.Status.Attempt.JobName = job
 	for _, job := range finished {
-		s.Status.Runs = append(s.Status.Runs, v1alpha1.SessionRun{Job: job})
+		s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{JobName: job})
 	}
 	return s
 }
@@ -88,7 +88,7 @@ func TestSessionLogs(t *testing.T) {
 // followSession follows a session until it has no Job.
 func followSession(t *testing.T, podClient *fakePodClient, s *v1alpha1.AgenticSession, send func(changeSender[*v1alpha1.AgenticSession])) (out, errOut string, err error) {
 	t.Helper()
-	isInactive := func(s *v1alpha1.AgenticSession) bool { return s.Status.Job == "" }
+	isInactive := func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName == "" }
 	return followWith(t, send, func(options StreamOptions) (func(Changes[*v1alpha1.AgenticSession]) error, error) {
 		options.Container = v1alpha1.RunnerContainer
 		streamer, err := NewSessionStreamer(t.Context(), podClient, s, options)

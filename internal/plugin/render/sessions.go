@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -20,7 +21,7 @@ func SessionTable(s terminal.Style, sessions []*v1alpha1.AgenticSession, now tim
 	for _, session := range sessions {
 		status := &session.Status
 		table.addRow(session.Namespace,
-			session.Name, coloredSessionPhase(s, session), sessionReason(session), formatOrdinal(status.Run), formatOrdinal(status.Attempt),
+			session.Name, coloredSessionPhase(s, session), sessionReason(session), formatOrdinal(status.Run), formatOrdinal(agenticsession.AttemptNumber(status)),
 			usedTime(session, now), formatDollars(status.TotalCostUSD), session.Spec.Runner, formatAge(session.CreationTimestamp, now))
 	}
 	return table
@@ -59,8 +60,8 @@ func sessionReason(session *v1alpha1.AgenticSession) string {
 
 // usedTime is the time that the session has used, and its limit, if any.
 func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
-	used := time.Duration(session.Status.ActiveSeconds) * time.Second
-	if start := session.Status.ActiveSince; start != nil {
+	used := session.Status.ActiveDuration.Duration.Duration
+	if start := session.Status.Attempt.ActiveSince; start != nil {
 		used += max(0, now.Sub(start.Time))
 	}
 	text := FormatRounded(used.Round(time.Second))
@@ -77,19 +78,19 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 		s.Bold(session.Name), coloredSessionPhase(s, session), usedTime(session, now), formatDollars(status.TotalCostUSD),
 	}, "   ")}
 	var rows [][]string
-	for i := range status.Runs {
-		run, duration := &status.Runs[i], ""
-		if run.End != nil {
-			duration = elapsedSince(run.Start, run.End.Time)
+	for i := range status.Attempts {
+		run, duration := &status.Attempts[i], ""
+		if run.FinishTime != nil {
+			duration = elapsedSince(run.StartTime, run.FinishTime.Time)
 		}
 		symbol, color := outcomeSymbol(run.Outcome)
 		rows = append(rows, []string{
 			s.Colorize(color, symbol) + " " + AttemptLabel(run.Run, run.Attempt), string(run.Outcome), duration, formatDollars(run.CostUSD), attemptEndReason(run),
 		})
 	}
-	if status.Job != "" {
+	if status.Attempt.JobName != "" {
 		rows = append(rows, []string{
-			s.Colorize(terminal.Cyan, "▶") + " " + AttemptLabel(status.Run, status.Attempt), string(status.Phase), elapsedSince(status.JobStartTime, now),
+			s.Colorize(terminal.Cyan, "▶") + " " + AttemptLabel(status.Run, status.Attempt.Attempt), string(status.Phase), elapsedSince(status.Attempt.StartTime, now),
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
@@ -117,7 +118,7 @@ func outcomeSymbol(outcome v1alpha1.RunOutcome) (symbol string, color terminal.C
 }
 
 // attemptEndReason explains why an attempt ended, unless its outcome already does.
-func attemptEndReason(run *v1alpha1.SessionRun) string {
+func attemptEndReason(run *v1alpha1.SessionAttempt) string {
 	reason, message := terminal.Sanitize(run.Reason), terminal.Sanitize(run.Message)
 	switch {
 	case reason == string(run.Outcome):
@@ -136,14 +137,14 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 		before = &v1alpha1.AgenticSession{}
 	}
 	var changes []Change
-	for i := range after.Status.Runs {
-		run := &after.Status.Runs[i]
-		isKnown := slices.ContainsFunc(before.Status.Runs, func(known v1alpha1.SessionRun) bool {
-			return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job
+	for i := range after.Status.Attempts {
+		run := &after.Status.Attempts[i]
+		isKnown := slices.ContainsFunc(before.Status.Attempts, func(known v1alpha1.SessionAttempt) bool {
+			return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.JobName == run.JobName
 		})
 		if !isKnown {
 			line := joinNonEmpty(": ", AttemptLabel(run.Run, run.Attempt), string(run.Outcome), attemptEndReason(run))
-			changes = append(changes, Change{timeOf(run.End), line})
+			changes = append(changes, Change{timeOf(run.FinishTime), line})
 		}
 	}
 	for _, problem := range SessionProblems(after) {
@@ -152,14 +153,15 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 		}
 	}
 	was, is := &before.Status, &after.Status
-	if is.Phase != "" && (was.Phase != is.Phase || was.Run != is.Run || was.Attempt != is.Attempt) {
+	attempt := agenticsession.AttemptNumber(is)
+	if is.Phase != "" && (was.Phase != is.Phase || was.Run != is.Run || agenticsession.AttemptNumber(was) != attempt) {
 		change := Change{Text: string(is.Phase)}
-		if is.Attempt > 0 {
-			change.Text += ", " + AttemptLabel(is.Run, is.Attempt)
+		if attempt > 0 {
+			change.Text += ", " + AttemptLabel(is.Run, attempt)
 		}
 		switch is.Phase {
 		case v1alpha1.SessionRunning:
-			change.Time = timeOf(is.RunnerStartTime)
+			change.Time = timeOf(is.Attempt.RunnerStartTime)
 		case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
 			change.Time = timeOf(is.CompletionTime)
 		}
@@ -193,17 +195,21 @@ func SessionProblems(session *v1alpha1.AgenticSession) []Problem {
 func SessionResult(s terminal.Style, session *v1alpha1.AgenticSession) []string {
 	result := session.Status.Result
 	rows := [][]string{{"attempt", AttemptLabel(result.Run, result.Attempt)}}
-	if result.CostUSD != nil {
-		rows = append(rows, []string{"cost", formatDollars(result.CostUSD)})
+	var cost *v1alpha1.Number
+	for i := range session.Status.Attempts {
+		if attempt := &session.Status.Attempts[i]; attempt.Run == result.Run && attempt.Attempt == result.Attempt && attempt.CostUSD != nil {
+			cost = attempt.CostUSD
+			rows = append(rows, []string{"cost", formatDollars(cost)})
+		}
 	}
-	if total := session.Status.TotalCostUSD; total != nil && (result.CostUSD == nil || *total != *result.CostUSD) {
+	if total := session.Status.TotalCostUSD; total != nil && (cost == nil || *total != *cost) {
 		rows = append(rows, []string{"all runs", formatDollars(total)})
 	}
 	if result.Usage != nil {
 		rows = append(rows, []string{"usage", terminal.Sanitize(string(result.Usage.Raw))})
 	}
 	if result.SDKSessionID != "" {
-		rows = append(rows, []string{"sdkSessionId", terminal.Sanitize(result.SDKSessionID)})
+		rows = append(rows, []string{"sdkSessionID", terminal.Sanitize(result.SDKSessionID)})
 	}
 	if t := result.Transcript; t != nil {
 		rows = append(rows, []string{"transcript", terminal.Sanitize(cmp.Or(t.Location, "not archived: "+t.Error))})

@@ -12,6 +12,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
+func seconds(n int) v1alpha1.Duration {
+	return v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(n) * time.Second}}
+}
+
 // runningSession returns a session whose second attempt started ten seconds before start.
 func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	at := func(seconds int) *metav1.Time {
@@ -20,13 +24,15 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy", Namespace: "data", CreationTimestamp: *at(-120)}}
 	s.Spec.Runner, s.Spec.Timeout = "default", new(int32(1800))
 	s.Status = v1alpha1.AgenticSessionStatus{
-		Phase: v1alpha1.SessionRunning, Run: 1, Attempt: 2, Job: "tidy-r1-a2", JobStartTime: at(-10), ActiveSince: at(-10), ActiveSeconds: 40,
-		TotalCostUSD: new(v1alpha1.Number("0.12")),
-		Runs: []v1alpha1.SessionRun{{
-			Run: 1, Attempt: 1, Job: "tidy-r1-a1", Start: at(-60), End: at(-20), Outcome: v1alpha1.RunRetried, Reason: v1alpha1.ReasonExitedWithError,
+		Phase: v1alpha1.SessionRunning, Run: 1, ActiveDuration: seconds(40), TotalCostUSD: new(v1alpha1.Number("0.12")),
+		Attempt: v1alpha1.SessionAttempt{Run: 1, Attempt: 2, JobName: "tidy-r1-a2", StartTime: at(-10), ActiveSince: at(-10)},
+		Attempts: []v1alpha1.SessionAttempt{{
+			Run: 1, Attempt: 1, JobName: "tidy-r1-a1", StartTime: at(-60), FinishTime: at(-20), Outcome: v1alpha1.RunRetried, Reason: v1alpha1.ReasonExitedWithError,
 			Message: "the runner exited\nwith code 3", CostUSD: new(v1alpha1.Number("0.12")),
 		}},
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunning}},
+		ObservedStatus: v1alpha1.ObservedStatus{
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunning}},
+		},
 	}
 	for _, change := range changes {
 		change(s)
@@ -36,20 +42,21 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 
 // completeAttempt completes the current attempt of runningSession.
 func completeAttempt(s *v1alpha1.AgenticSession) {
-	s.Status.Phase, s.Status.Job, s.Status.JobStartTime, s.Status.ActiveSince, s.Status.ActiveSeconds = v1alpha1.SessionCompleted, "", nil, nil, 52
+	s.Status.Phase, s.Status.Attempt, s.Status.ActiveDuration = v1alpha1.SessionCompleted, v1alpha1.SessionAttempt{}, seconds(52)
 	s.Status.Conditions[0].Reason = string(v1alpha1.SessionCompleted)
-	s.Status.Runs = append(s.Status.Runs, v1alpha1.SessionRun{
-		Run: 1, Attempt: 2, Job: "tidy-r1-a2", Outcome: v1alpha1.RunCompleted, Reason: string(v1alpha1.RunCompleted),
-		Start: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, End: &metav1.Time{Time: startTime.Add(2 * time.Second)},
+	s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{
+		Run: 1, Attempt: 2, JobName: "tidy-r1-a2", Outcome: v1alpha1.RunCompleted, Reason: string(v1alpha1.RunCompleted),
+		StartTime: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, FinishTime: &metav1.Time{Time: startTime.Add(2 * time.Second)},
 	})
 	s.Status.Result = &v1alpha1.SessionResult{Run: 1, Attempt: 2, Summary: "Removed\n3 functions."}
 }
 
 // waitForRunner makes the session wait for its SessionRunner.
 func waitForRunner(s *v1alpha1.AgenticSession) {
-	s.Status = v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionPending, Run: 1, Conditions: []metav1.Condition{{
+	s.Status = v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionPending, Run: 1}
+	s.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunnerNotFound, Message: "SessionRunner default does not exist",
-	}}}
+	}}
 }
 
 func TestSessionTable(t *testing.T) {
@@ -118,8 +125,8 @@ func TestSessionDetailShowsEachAttempt(t *testing.T) {
 		}},
 		"stopped": {
 			runningSession(func(s *v1alpha1.AgenticSession) {
-				s.Status.Phase, s.Status.Job, s.Status.JobStartTime, s.Status.ActiveSince = v1alpha1.SessionStopped, "", nil, nil
-				s.Status.Runs[0].Outcome, s.Status.Runs[0].Reason, s.Status.Runs[0].Message = v1alpha1.RunStopped, string(v1alpha1.StopUser), ""
+				s.Status.Phase, s.Status.Attempt = v1alpha1.SessionStopped, v1alpha1.SessionAttempt{}
+				s.Status.Attempts[0].Outcome, s.Status.Attempts[0].Reason, s.Status.Attempts[0].Message = v1alpha1.RunStopped, string(v1alpha1.StopUser), ""
 			}),
 			[]string{"tidy   Stopped   40s/30m0s   $0.12", "  ■ run 1, attempt 1   Stopped   40s   $0.12   User"},
 		},
@@ -162,12 +169,12 @@ func TestSessionChangesAreReportedOnce(t *testing.T) {
 
 func TestSessionResultShowsTheReportOfTheRunner(t *testing.T) {
 	s := runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
-		s.Status.Result.CostUSD = new(v1alpha1.Number("0.1"))
+		s.Status.Attempts[1].CostUSD = new(v1alpha1.Number("0.1"))
 		s.Status.Result.Usage = &apiextensionsv1.JSON{Raw: []byte(`{"tokens":12}`)}
 		s.Status.Result.SDKSessionID = "abc"
 	})
 	want := []string{
-		"attempt        run 1, attempt 2", "cost           $0.1", "all runs       $0.12", `usage          {"tokens":12}`, "sdkSessionId   abc",
+		"attempt        run 1, attempt 2", "cost           $0.1", "all runs       $0.12", `usage          {"tokens":12}`, "sdkSessionID   abc",
 		"", "Removed", "3 functions.",
 	}
 	if diff := cmp.Diff(want, SessionResult(terminal.Style{}, s)); diff != "" {

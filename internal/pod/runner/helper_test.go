@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
@@ -72,7 +71,7 @@ func (s *testSession) run(profile, script string) (int, error) {
 }
 
 // result reads the result as the operator does.
-func (s *testSession) result() *v1alpha1.SessionResult {
+func (s *testSession) result() *sessions.RunnerResult {
 	s.t.Helper()
 	raw, err := os.ReadFile(s.environment["AGENTIC_RESULT_FILE"])
 	if err != nil {

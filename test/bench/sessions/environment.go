@@ -147,7 +147,7 @@ func (env *environment) countRunning(ctx context.Context, c client.Reader) (runn
 		case v1alpha1.SessionRunning:
 			running++
 		case v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped:
-			return 0, fmt.Errorf("%s is %s: %+v", s.Name, s.Status.Phase, s.Status.Runs)
+			return 0, fmt.Errorf("%s is %s: %+v", s.Name, s.Status.Phase, s.Status.Attempts)
 		default:
 		}
 	}

@@ -102,10 +102,10 @@ func (e *SessionExample) Mismatches(s *v1alpha1.AgenticSession) []string {
 		}
 	}
 	compare("phase", string(s.Status.Phase), string(e.Phase))
-	for i := range max(len(e.Attempts), len(s.Status.Runs)) {
+	for i := range max(len(e.Attempts), len(s.Status.Attempts)) {
 		var got, want string
-		if i < len(s.Status.Runs) {
-			got = describeRunEnd(&s.Status.Runs[i])
+		if i < len(s.Status.Attempts) {
+			got = describeRunEnd(&s.Status.Attempts[i])
 		}
 		if i < len(e.Attempts) {
 			want = e.Attempts[i]
@@ -126,7 +126,7 @@ func (e *SessionExample) Mismatches(s *v1alpha1.AgenticSession) []string {
 }
 
 // describeRunEnd returns an attempt's outcome, and its reason if that differs.
-func describeRunEnd(run *v1alpha1.SessionRun) string {
+func describeRunEnd(run *v1alpha1.SessionAttempt) string {
 	if run.Reason == string(run.Outcome) {
 		return run.Reason
 	}

@@ -91,7 +91,7 @@ func TestSessionMismatches(t *testing.T) {
 		cost := v1alpha1.Number("0.5")
 		return &v1alpha1.AgenticSession{Status: v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionCompleted,
-			Runs: []v1alpha1.SessionRun{
+			Attempts: []v1alpha1.SessionAttempt{
 				{Outcome: v1alpha1.RunRetried, Reason: v1alpha1.ReasonExitedWithError}, {Outcome: v1alpha1.RunCompleted, Reason: v1alpha1.ReasonCompleted},
 			},
 			Result: &v1alpha1.SessionResult{Summary: "done"}, TotalCostUSD: &cost,
@@ -107,11 +107,11 @@ func TestSessionMismatches(t *testing.T) {
 			[]string{`phase is "Failed", expected "Completed"`},
 		},
 		"an attempt is missing": {
-			func(status *v1alpha1.AgenticSessionStatus) { status.Runs = status.Runs[:1] },
+			func(status *v1alpha1.AgenticSessionStatus) { status.Attempts = status.Attempts[:1] },
 			[]string{`outcome of attempt 2 is "", expected "Completed"`},
 		},
 		"an additional attempt": {func(status *v1alpha1.AgenticSessionStatus) {
-			status.Runs = append(status.Runs, v1alpha1.SessionRun{Outcome: v1alpha1.RunStopped, Reason: "User"})
+			status.Attempts = append(status.Attempts, v1alpha1.SessionAttempt{Outcome: v1alpha1.RunStopped, Reason: "User"})
 		}, []string{`outcome of attempt 3 is "Stopped: User", expected ""`}},
 		"no result": {
 			func(status *v1alpha1.AgenticSessionStatus) { status.Result = nil },

@@ -94,7 +94,7 @@ func (m *deletableSession) deleteIfDue(t *testing.T) bool {
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(m.session), m.session); err != nil {
 		t.Fatal(err)
 	}
-	if m.afterJob && m.session.Status.JobUID == "" && len(m.session.Status.Runs) == 0 {
+	if m.afterJob && m.session.Status.Attempt.JobUID == "" && len(m.session.Status.Attempts) == 0 {
 		return false
 	}
 	if err := cluster.Delete(t.Context(), m.session); err != nil {

@@ -115,9 +115,9 @@ func (env *restoreTest) wantWorkRestored(o *backupObjects) {
 		env.wantJobs(t, o.completed, len(o.completed.Spec.Containers))
 	})
 	env.run("a session that ran at the time of the backup runs again, and only the cost of this is recorded", func(t *testing.T) {
-		firstEnd := o.session.Status.Runs[0].End
+		firstEnd := o.session.Status.Attempts[0].FinishTime
 		env.waitForCompletedSession(o.session)
-		if len(o.session.Status.Runs) != 1 || o.session.Status.Runs[0].End.Equal(firstEnd) || *o.session.Status.TotalCostUSD != sessionCost {
+		if len(o.session.Status.Attempts) != 1 || o.session.Status.Attempts[0].FinishTime.Equal(firstEnd) || *o.session.Status.TotalCostUSD != sessionCost {
 			t.Errorf("it ended at %s before, and is %+v", firstEnd, o.session.Status)
 		}
 	})

@@ -137,7 +137,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 		return nil, err
 	}
 	var createError error
-	if canCreateFirst(object) && s.Status.Attempt == 1 {
+	if canCreateFirst(object) && s.Status.Attempt.Attempt == 1 {
 		if createError = r.Client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
 			return nil, nil
 		}

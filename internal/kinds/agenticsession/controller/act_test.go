@@ -90,7 +90,7 @@ func TestChildObjectsAreCreatedBeforeTheyAreRead(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.existing...).WithInterceptorFuncs(a.interceptors()).Build()
 			r := &Reconciler{Clients: kube.Clients{Client: c, Live: a.live(c)}, options: Options{Children: emptyCache{}}}
 			now := s.DeepCopy()
-			now.Status.Attempt = test.attempt
+			now.Status.Attempt.Attempt = test.attempt
 			refusal, err := r.applyObject(t.Context(), now, test.object)
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -110,7 +109,7 @@ func (r *Reconciler) sessionsWithLease(ctx context.Context, _ client.Object) []r
 	}
 	var requests []reconcile.Request
 	for i := range sessions.Items {
-		if s := &sessions.Items[i]; s.Status.Job != "" && ptr.Deref(s.Status.ActivityLease, false) {
+		if s := &sessions.Items[i]; s.Status.Attempt.JobName != "" && s.Status.Attempt.Limits.ActivityLease {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 		}
 	}

@@ -53,13 +53,13 @@ func (a *capacity) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
 	key := client.ObjectKeyFromObject(cached)
 	known, found := a.admitted[key]
 	if !found || known.uid != cached.UID {
-		return cached.Status.Job != ""
+		return cached.Status.Attempt.JobName != ""
 	}
 	if known.version == "" || isOlder(cached.ResourceVersion, known.version) {
 		return true
 	}
 	delete(a.admitted, key) // the cache has caught up
-	return cached.Status.Job != ""
+	return cached.Status.Attempt.JobName != ""
 }
 
 // isOlder reports whether a version of an object is, or may be, older than another version.
@@ -167,7 +167,7 @@ func (r *Reconciler) listContenders(ctx context.Context, runner types.Namespaced
 
 // observeCapacity lists the sessions that compete with this session for the places of a limited SessionRunner.
 func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Observation) error {
-	if o.Session.Status.Job != "" || !agenticsession.HasCapacityLimit(o.Runner) {
+	if o.Session.Status.Attempt.JobName != "" || !agenticsession.HasCapacityLimit(o.Runner) {
 		return nil
 	}
 	key := runnerKey(o.Session)
@@ -189,7 +189,7 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 		}
 		for i := range page.Items {
 			live := &page.Items[i]
-			if runnerKey(live) != key || live.Status.Job == "" {
+			if runnerKey(live) != key || live.Status.Attempt.JobName == "" {
 				continue
 			}
 			cached, err := kube.GetIfExists(ctx, r.Client, live.Namespace, live.Name, &v1alpha1.AgenticSession{})

@@ -79,7 +79,7 @@ func (c *crowd) verify() {
 		c.step()
 	}
 	for name, s := range live {
-		if s.Status.Job != "" && isOlder(c.cached[name].ResourceVersion, s.ResourceVersion) {
+		if s.Status.Attempt.JobName != "" && isOlder(c.cached[name].ResourceVersion, s.ResourceVersion) {
 			return // ErrStale
 		}
 	}
@@ -92,7 +92,7 @@ func (c *crowd) admit(name string) {
 	if c.writes[name] != nil || c.capacity.isOpen(s) {
 		return
 	}
-	s.Status.Job, s.Status.Runner = "job", "default"
+	s.Status.Attempt.JobName, s.Status.Attempt.Runner = "job", "default"
 	err := c.capacity.reserve(s, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
 		return agenticsession.HasPlace(c.runner, listOpen(c.cached, isOpen), agenticsession.UserOf(s)), nil
 	})
@@ -131,7 +131,7 @@ func (c *crowd) answer(name string) {
 func (c *crowd) wantWithinLimits() {
 	c.t.Helper()
 	byUser := map[string]int{}
-	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Job != "" })
+	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName != "" })
 	for _, s := range open {
 		byUser[s.User]++
 		if byUser[s.User] > int(*c.runner.Spec.MaxSessionsPerUser) {
@@ -164,8 +164,8 @@ func (c *crowd) step() {
 		c.cached[name] = c.stored[name].DeepCopy()
 		c.capacity.isOpen(c.cached[name])
 	case action < 85: // the operator records the end of an attempt
-		if s := c.stored[name].DeepCopy(); s.Status.Job != "" && c.writes[name] == nil {
-			s.Status.Job, s.Status.Runner = "", ""
+		if s := c.stored[name].DeepCopy(); s.Status.Attempt.JobName != "" && c.writes[name] == nil {
+			s.Status.Attempt.JobName, s.Status.Attempt.Runner = "", ""
 			c.store(s)
 		}
 	case action < 90: // somebody changes the session
@@ -207,7 +207,7 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 		}
 		for name, s := range c.stored {
 			ended := s.DeepCopy()
-			ended.Status.Job = ""
+			ended.Status.Attempt.JobName = ""
 			c.store(ended)
 			c.cached[name] = c.stored[name].DeepCopy()
 		}
@@ -225,11 +225,11 @@ func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
 	ended := func(outcome v1alpha1.RunOutcome, reason v1alpha1.StopReason, mode v1alpha1.OperatingMode, runRequest int32) *v1alpha1.AgenticSession {
 		s := &v1alpha1.AgenticSession{}
 		s.Spec.Runner, s.Spec.OperatingMode, s.Spec.RunRequest = "default", mode, runRequest
-		s.Status.Run, s.Status.StoppedReason, s.Status.Runs = 1, reason, []v1alpha1.SessionRun{{Run: 1, Outcome: outcome}}
+		s.Status.Run, s.Status.StoppedReason, s.Status.Attempts = 1, reason, []v1alpha1.SessionAttempt{{Run: 1, Outcome: outcome}}
 		return s
 	}
 	running := ended(v1alpha1.RunCompleted, "", v1alpha1.ModeRunning, 1)
-	running.Status.Job, running.Status.Runner = "job", "earlier"
+	running.Status.Attempt.JobName, running.Status.Attempt.Runner = "job", "earlier"
 	fresh := &v1alpha1.AgenticSession{}
 	fresh.Spec.Runner = "default"
 	for title, test := range map[string]struct {

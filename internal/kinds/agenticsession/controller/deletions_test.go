@@ -25,7 +25,7 @@ import (
 
 func newTestSession(uid types.UID) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fix", UID: uid}}
-	s.Status.Job = "fix-r1-a1"
+	s.Status.Attempt.JobName = "fix-r1-a1"
 	return s
 }
 
@@ -55,7 +55,7 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 	if got, _ := d.withDeletedPod(nil, s); len(got) != 1 {
 		t.Error("the Pod is forgotten while its attempt is open")
 	}
-	s.Status.Job = ""
+	s.Status.Attempt.JobName = ""
 	r.forgetUnused(s)
 	if got, _ := d.withDeletedPod(nil, s); len(got) != 0 {
 		t.Error("the Pod is kept after its attempt ended")

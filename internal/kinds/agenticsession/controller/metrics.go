@@ -56,24 +56,24 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	if before.StartTime == nil && after.StartTime != nil {
 		startupSeconds.Observe(now.Sub(s.CreationTimestamp.Time).Seconds())
 	}
-	if before.Job == "" || after.Job == before.Job || len(after.Runs) == 0 {
+	if before.Attempt.JobName == "" || after.Attempt.JobName == before.Attempt.JobName || len(after.Attempts) == 0 {
 		return
 	}
-	run := &after.Runs[len(after.Runs)-1]
-	if run.Job != before.Job {
+	run := &after.Attempts[len(after.Attempts)-1]
+	if run.JobName != before.Attempt.JobName {
 		return
 	}
 	outcomeTotal.WithLabelValues(run.Reason).Inc()
-	if run.Start != nil && run.End != nil {
-		attemptSeconds.Observe(run.End.Sub(run.Start.Time).Seconds())
+	if run.StartTime != nil && run.FinishTime != nil {
+		attemptSeconds.Observe(run.FinishTime.Sub(run.StartTime.Time).Seconds())
 	}
 }
 
 // countCost counts the increase of the cost of a session. The counter exists before the first cost, because a rate does
 // not include the initial value of a counter.
 func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus) {
-	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Runner, agenticsession.RunnerOf(s))}}
-	if added := agenticsession.AddedCost(before, &s.Status); added > 0 || before.JobUID == "" && s.Status.JobUID != "" {
+	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Attempt.Runner, agenticsession.RunnerOf(s))}}
+	if added := agenticsession.AddedCost(before, &s.Status); added > 0 || before.Attempt.JobUID == "" && s.Status.Attempt.JobUID != "" {
 		costTotal.Of(runner).Add(added)
 	}
 }

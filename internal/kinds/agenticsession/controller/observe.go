@@ -107,14 +107,14 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, obse
 // observeWorkspace reads the session's parent, and finds another session that runs in the same workspace.
 func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
-	claim := s.Status.WorkspaceClaim
+	claim := s.Status.Workspace.ClaimRef.Name
 	if s.Spec.ContinueFrom != nil {
 		var err error
 		if observation.Parent, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
 			return err
 		}
 		if observation.Parent != nil && claim == "" {
-			claim = observation.Parent.Status.WorkspaceClaim
+			claim = observation.Parent.Status.Workspace.ClaimRef.Name
 		}
 	}
 	if claim == "" {
@@ -129,7 +129,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agentics
 		return fmt.Errorf("listing the sessions of workspace %s: %w", claim, err)
 	}
 	for i := range sharers.Items {
-		if other := &sharers.Items[i]; other.UID != s.UID && other.Status.Job != "" {
+		if other := &sharers.Items[i]; other.UID != s.UID && other.Status.Attempt.JobName != "" {
 			observation.WorkspaceUser = other.Name
 		}
 	}
@@ -152,7 +152,7 @@ func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSe
 
 func (r *Reconciler) observeChildren(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
-	if s.Status.Job == "" {
+	if s.Status.Attempt.JobName == "" {
 		return nil
 	}
 	lease, err := kube.GetIfExists(ctx, r.options.Children, s.Namespace, agenticsession.LeaseName(s.Name), &coordinationv1.Lease{})

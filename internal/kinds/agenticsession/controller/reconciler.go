@@ -105,10 +105,10 @@ func (*Reconciler) Finish(_ *v1alpha1.AgenticSession, _ *agenticsession.Observat
 
 // forgetUnused drops the remembered values that the session's status makes obsolete.
 func (r *Reconciler) forgetUnused(s *v1alpha1.AgenticSession) {
-	if created, found := r.createdJobs.Get(s); found && (s.Status.JobUID != "" || s.Status.Job != created.name) {
+	if created, found := r.createdJobs.Get(s); found && (s.Status.Attempt.JobUID != "" || s.Status.Attempt.JobName != created.name) {
 		r.createdJobs.Delete(s)
 	}
-	if s.Status.Job == "" {
+	if s.Status.Attempt.JobName == "" {
 		r.deletedPods.Forget(client.ObjectKeyFromObject(s))
 	}
 	r.workspaces.releaseUnused(s)

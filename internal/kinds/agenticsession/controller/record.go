@@ -19,10 +19,10 @@ func (r *Reconciler) Record(
 	}
 	after := s.DeepCopy()
 	after.Status = decision.Status
-	opens := s.Status.Job == "" && after.Status.Job != ""
+	opens := s.Status.Attempt.JobName == "" && after.Status.Attempt.JobName != ""
 	// Reserve before the status is written, because waiting sessions check the reservation when they observe the
 	// status.
-	if !opens || after.Status.WorkspaceClaim == "" {
+	if !opens || after.Status.Workspace.ClaimRef.Name == "" {
 		r.workspaces.releaseUnused(after)
 	} else if !r.workspaces.reserve(after) {
 		return s, kube.ErrStale // the next reconciliation observes which session uses it

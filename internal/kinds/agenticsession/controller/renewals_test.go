@@ -41,7 +41,7 @@ func TestCostIsReconciledAtOnceOnlyIfItReachesTheLimit(t *testing.T) {
 	r, queue := newRenewals(testclock.NewFakePassiveClock(time.Unix(0, 0))), &recordingQueue{}
 	s := newTestSession("1")
 	s.Namespace, s.Name, s.Spec.MaxCostUSD = "ns", "fix", new(v1alpha1.Number("2"))
-	s.Status.TotalCostUSD, s.Status.AttemptCostUSD = new(v1alpha1.Number("1.5")), new(v1alpha1.Number("0.5"))
+	s.Status.TotalCostUSD, s.Status.Attempt.CostUSD = new(v1alpha1.Number("1.5")), new(v1alpha1.Number("0.5"))
 	r.setRemainingCost(&agenticsession.Observation{Session: s})
 	before := newTestLease("")
 	write := func(cost string) (now, later int) {
@@ -75,7 +75,7 @@ func TestAddedCostIsCountedOnce(t *testing.T) {
 	s := newTestSession("1")
 	s.Namespace, s.Spec.Runner = "counted", "default"
 	status := func(total v1alpha1.Number) *v1alpha1.AgenticSessionStatus {
-		return &v1alpha1.AgenticSessionStatus{TotalCostUSD: &total, JobUID: "job"}
+		return &v1alpha1.AgenticSessionStatus{TotalCostUSD: &total, Attempt: v1alpha1.SessionAttempt{JobUID: "job"}}
 	}
 	before := &v1alpha1.AgenticSessionStatus{}
 	for _, after := range []*v1alpha1.AgenticSessionStatus{status("0.5"), status("0.5"), status("2"), status("2.25")} {

@@ -39,7 +39,7 @@ const (
 	uidIndex = "session-uid"
 	// claimIndex indexes sessions by the claim of their workspace, runnerIndex by their SessionRunner, parentIndex by
 	// the session that they continue, and contenderIndex open and waiting sessions by their SessionRunner.
-	claimIndex     = "status.workspaceClaim"
+	claimIndex     = "status.workspace.claimRef.name"
 	runnerIndex    = "spec.runner"
 	parentIndex    = "spec.continueFrom.name"
 	contenderIndex = "contender-of"
@@ -175,7 +175,7 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing NetworkPolicies: %w", err)
 	}
 	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
-		claimIndex:     func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
+		claimIndex:     func(s *v1alpha1.AgenticSession) string { return s.Status.Workspace.ClaimRef.Name },
 		runnerIndex:    func(s *v1alpha1.AgenticSession) string { return s.Spec.Runner },
 		contenderIndex: contendedRunner,
 		parentIndex: func(s *v1alpha1.AgenticSession) string {
@@ -287,7 +287,7 @@ var phaseOrJobChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
 		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
-		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase)
+		return oldOK && newOK && (before.Status.Attempt.JobName != after.Status.Attempt.JobName || before.Status.Phase != after.Status.Phase)
 	},
 }
 
@@ -297,7 +297,7 @@ var placeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
 		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
-		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase ||
+		return oldOK && newOK && (before.Status.Attempt.JobName != after.Status.Attempt.JobName || before.Status.Phase != after.Status.Phase ||
 			before.Status.QueuedSince != nil && after.Status.QueuedSince == nil || before.Spec.OperatingMode != after.Spec.OperatingMode ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
 	},
@@ -310,8 +310,8 @@ func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object)
 	sharers := []reconcile.Request{self}
 	if s, ok := object.(*v1alpha1.AgenticSession); ok {
 		r.capacity.isOpen(s) // as a side effect, forgets an admission that the cache shows
-		if s.Status.WorkspaceClaim != "" {
-			sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
+		if s.Status.Workspace.ClaimRef.Name != "" {
+			sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.Workspace.ClaimRef.Name})...)
 		}
 	}
 	all := sets.New(sharers...)

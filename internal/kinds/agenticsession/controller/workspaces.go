@@ -113,10 +113,10 @@ func newWorkspaceReservations() *workspaceReservations {
 func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if name, _ := w.otherUser(s, s.Status.WorkspaceClaim); name != "" {
+	if name, _ := w.otherUser(s, s.Status.Workspace.ClaimRef.Name); name != "" {
 		return false
 	}
-	w.claims.Set(s, s.Status.WorkspaceClaim)
+	w.claims.Set(s, s.Status.Workspace.ClaimRef.Name)
 	return true
 }
 
@@ -134,7 +134,7 @@ func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim stri
 // releaseUnused releases the workspace of a session without an open attempt, and of an
 // earlier session with its name.
 func (w *workspaceReservations) releaseUnused(s *v1alpha1.AgenticSession) {
-	if _, reserved := w.claims.Get(s); !reserved || s.Status.Job == "" {
+	if _, reserved := w.claims.Get(s); !reserved || s.Status.Attempt.JobName == "" {
 		w.forget(client.ObjectKeyFromObject(s))
 	}
 }

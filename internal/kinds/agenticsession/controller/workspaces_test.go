@@ -11,14 +11,14 @@ import (
 
 func newSessionInWorkspace(name string, uid types.UID) *v1alpha1.AgenticSession {
 	s := newTestSession(uid)
-	s.Name, s.Status.WorkspaceClaim = name, "shared"
+	s.Name, s.Status.Workspace.ClaimRef.Name = name, "shared"
 	return s
 }
 
 func TestOnlyOneSessionReservesAWorkspace(t *testing.T) {
 	w := newWorkspaceReservations()
 	first, second, elsewhere := newSessionInWorkspace("first", "1"), newSessionInWorkspace("second", "2"), newSessionInWorkspace("third", "3")
-	elsewhere.Status.WorkspaceClaim = "own"
+	elsewhere.Status.Workspace.ClaimRef.Name = "own"
 	for range 2 {
 		if !w.reserve(first) {
 			t.Error("the first session cannot reserve the workspace")
@@ -36,7 +36,7 @@ func TestOnlyOneSessionReservesAWorkspace(t *testing.T) {
 	if !w.reserve(elsewhere) {
 		t.Error("a different workspace is not free")
 	}
-	first.Status.Job = ""
+	first.Status.Attempt.JobName = ""
 	w.releaseUnused(first)
 	if !w.reserve(second) {
 		t.Error("the workspace is not free after the first session ended")

@@ -181,7 +181,7 @@ func (r *Reconciler) deleteUnused(ctx context.Context, namespace string) error {
 		return fmt.Errorf("listing AgenticSessions: %w", err)
 	}
 	for i := range sessions.Items {
-		if sessions.Items[i].Status.Job != "" {
+		if sessions.Items[i].Status.Attempt.JobName != "" {
 			return nil // the end of its Job is an event
 		}
 	}

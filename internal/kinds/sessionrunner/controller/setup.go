@@ -78,6 +78,6 @@ var hasEnded = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
 		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
-		return oldOK && newOK && before.Status.Job != "" && after.Status.Job == ""
+		return oldOK && newOK && before.Status.Attempt.JobName != "" && after.Status.Attempt.JobName == ""
 	},
 }

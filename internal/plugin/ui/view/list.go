@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 )
 
@@ -76,7 +77,7 @@ func rowFacts(e *Entry) []Fact {
 	case *v1alpha1.AgenticSession:
 		return []Fact{
 			{Name: "Run", Value: ordinal(object.Status.Run)},
-			{Name: "Attempt", Value: ordinal(object.Status.Attempt)},
+			{Name: "Attempt", Value: ordinal(agenticsession.AttemptNumber(&object.Status))},
 			{Name: "Cost", Value: dollars(object.Status.TotalCostUSD)},
 			{Name: "Runner", Value: orUnknown(cleanLine(object.Spec.Runner))},
 		}

@@ -24,7 +24,7 @@ func sessionEntry(s *v1alpha1.AgenticSession) *Entry {
 	e.setProblem(render.SessionProblems(s))
 	if phase == v1alpha1.SessionFailed {
 		e.NeedsAttention = true
-		if runs := s.Status.Runs; len(runs) > 0 && e.Message == "" {
+		if runs := s.Status.Attempts; len(runs) > 0 && e.Message == "" {
 			last := &runs[len(runs)-1]
 			e.Reason, e.Message = cleanLine(last.Reason), cleanLine(last.Message)
 		}
@@ -89,12 +89,12 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 		}
 		v.Repos = append(v.Repos, text)
 	}
-	for i := range status.Runs {
-		v.Attempts = append(v.Attempts, finishedAttempt(&status.Runs[i]))
+	for i := range status.Attempts {
+		v.Attempts = append(v.Attempts, finishedAttempt(&status.Attempts[i]))
 	}
-	if status.Job != "" {
+	if status.Attempt.JobName != "" {
 		v.Attempts = append(v.Attempts, Attempt{
-			Label: render.AttemptLabel(status.Run, status.Attempt), Outcome: string(status.Phase), Level: e.Level, Cost: dollars(status.AttemptCostUSD), Start: timeOf(status.JobStartTime),
+			Label: render.AttemptLabel(status.Run, status.Attempt.Attempt), Outcome: string(status.Phase), Level: e.Level, Cost: dollars(status.Attempt.CostUSD), Start: timeOf(status.Attempt.StartTime),
 		})
 	}
 	if result := status.Result; result != nil {
@@ -117,7 +117,7 @@ func AcceptsMessages(s *v1alpha1.AgenticSession) bool {
 // AttachCommand is the arguments of the command that sends its standard input to an interactive session.
 func AttachCommand(e *Entry) []string { return objectArgs(e, "attach") }
 
-func finishedAttempt(run *v1alpha1.SessionRun) Attempt {
+func finishedAttempt(run *v1alpha1.SessionAttempt) Attempt {
 	level := LevelProblem
 	switch run.Outcome {
 	case v1alpha1.RunCompleted:
@@ -127,13 +127,13 @@ func finishedAttempt(run *v1alpha1.SessionRun) Attempt {
 	}
 	return Attempt{
 		Label: render.AttemptLabel(run.Run, run.Attempt), Outcome: cleanLine(string(run.Outcome)), Reason: joinReason(run.Reason, run.Message), Cost: dollars(run.CostUSD),
-		Level: level, Start: timeOf(run.Start), End: timeOf(run.End),
+		Level: level, Start: timeOf(run.StartTime), End: timeOf(run.FinishTime),
 	}
 }
 
 func timeBudget(s *v1alpha1.AgenticSession, now time.Time) Budget {
-	used := time.Duration(s.Status.ActiveSeconds) * time.Second
-	if start := s.Status.ActiveSince; start != nil {
+	used := s.Status.ActiveDuration.Duration.Duration
+	if start := s.Status.Attempt.ActiveSince; start != nil {
 		used += max(0, now.Sub(start.Time)).Truncate(time.Second)
 	}
 	b := Budget{Name: "Time", Used: render.FormatRounded(used), Limit: "no limit"}
@@ -148,7 +148,7 @@ func costBudget(s *v1alpha1.AgenticSession) Budget {
 	b := Budget{Name: "Cost", Used: dollars(s.Status.TotalCostUSD), Limit: "no limit"}
 	limit := s.Spec.MaxCostUSD
 	if limit == nil {
-		limit = s.Status.MaxCostUSD
+		limit = s.Status.Attempt.Limits.MaxCostUSD
 	}
 	if limit == nil {
 		return b
