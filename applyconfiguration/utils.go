@@ -180,8 +180,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SequentialJobStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchive"):
 		return &apiv1alpha1.SessionArchiveApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionAttempt"):
+		return &apiv1alpha1.SessionAttemptApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionAttemptLimits"):
+		return &apiv1alpha1.SessionAttemptLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionCABundle"):
 		return &apiv1alpha1.SessionCABundleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionClaim"):
+		return &apiv1alpha1.SessionClaimApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionEgress"):
 		return &apiv1alpha1.SessionEgressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionForge"):
@@ -200,14 +206,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionRepoApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepositoryResult"):
 		return &apiv1alpha1.SessionRepositoryResultApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionRerun"):
+		return &apiv1alpha1.SessionRerunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionResources"):
 		return &apiv1alpha1.SessionResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionResult"):
 		return &apiv1alpha1.SessionResultApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRetry"):
 		return &apiv1alpha1.SessionRetryApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionRun"):
-		return &apiv1alpha1.SessionRunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunner"):
 		return &apiv1alpha1.SessionRunnerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerSpec"):

@@ -16,9 +16,13 @@ type AgenticSessionStatus struct {
 	// +optional
 	Phase SessionPhase `json:"phase,omitempty"`
 
-	// run is the number of the current run, counted as in spec.runRequest.
+	// run is the number of the current run, from 1.
 	// +optional
 	Run int32 `json:"run,omitempty"`
+	// rerunID is the last spec.rerun.id that was observed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	RerunID string `json:"rerunID,omitempty"`
 	// retries is how often the run was retried after its runner failed.
 	// +optional
 	Retries int32 `json:"retries,omitempty"`
@@ -49,7 +53,7 @@ type AgenticSessionStatus struct {
 	// completionTime is when the session completed or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
+	// stoppedReason is why the session is being or was stopped: User (suspend), Inactivity
 	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
@@ -280,7 +284,7 @@ type StopReason string
 
 // The reasons to stop.
 const (
-	// The user set operatingMode to Stopped.
+	// The user set suspend.
 	StopUser StopReason = "User"
 	// The runner was idle for longer than inactivityTimeout.
 	StopInactivity StopReason = "Inactivity"

@@ -60,7 +60,7 @@ type AgenticSessionList struct {
 }
 
 // AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
-// session's next Job, except that operatingMode, timeout, maxCostUSD, inactivityTimeout,
+// session's next Job, except that suspend, timeout, maxCostUSD, inactivityTimeout,
 // startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) || (has(self.interactive) && self.interactive) || has(self.activeWorkflow)",message="prompt is required, unless the session is interactive or has an activeWorkflow",fieldPath=".prompt",reason="FieldValueRequired"
@@ -176,19 +176,14 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// operatingMode Stopped stops the session: its Job is deleted, its persistent workspace is
-	// kept. Running resumes it. Default: Running.
+	// suspend stops the session: its Job is deleted, its persistent workspace is kept. False resumes a session that was
+	// stopped this way. Defaults to false.
 	// +optional
-	// +kubebuilder:default=Running
-	OperatingMode OperatingMode `json:"operatingMode,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 
-	// runRequest is the number of requested runs. Increase it by one to run a session that has
-	// ended again. Default: 1.
+	// rerun requests another run.
 	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:XValidation:rule="self >= oldSelf && self <= oldSelf + 1",message="runRequest can only be increased, by one at a time"
-	RunRequest int32 `json:"runRequest,omitempty"`
+	Rerun *SessionRerun `json:"rerun,omitempty"`
 
 	// retry defines which failed runs are retried. Default: none.
 	// +optional
@@ -349,6 +344,16 @@ type SecretMount struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
+// SessionRerun requests another run of a session.
+type SessionRerun struct {
+	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
+	// An id that is set at creation requests nothing.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+}
+
 // SessionRetry defines which failed runs are retried.
 type SessionRetry struct {
 	// limit is how often a run is retried after its runner failed, at most 5. Default: 0.
@@ -438,16 +443,6 @@ type MCPServers struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Disabled []string `json:"disabled,omitempty"`
 }
-
-// OperatingMode is whether a session runs or is stopped.
-// +kubebuilder:validation:Enum=Running;Stopped
-type OperatingMode string
-
-// The operating modes.
-const (
-	ModeRunning OperatingMode = "Running"
-	ModeStopped OperatingMode = "Stopped"
-)
 
 // WorkspacePersistence is whether a workspace is kept after its Pod ends.
 // +kubebuilder:validation:Enum=Persistent;Ephemeral

@@ -1,12 +1,14 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -155,7 +157,7 @@ func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnect
 	if err != nil {
 		return fmt.Errorf("%s: %w", qualifiedName, err)
 	}
-	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.newRequestID(), From: r.from, Parameters: parameters}
+	sj.Spec.Rerun = &v1alpha1.Rerun{ID: cmp.Or(r.id, newRequestID(r.now())), From: r.from, Parameters: parameters}
 	if err := checkRerunnable(before, sj.Spec.Rerun); err != nil {
 		return fmt.Errorf("%s: %w", qualifiedName, err)
 	}
@@ -188,12 +190,10 @@ func parseParameters(spec *v1alpha1.SequentialJobSpec, assignments []string) ([]
 	return parameters, nil
 }
 
-func (r *rerunCommand) newRequestID() string {
-	if r.id != "" {
-		return r.id
-	}
+// newRequestID returns the id of a rerun that the user does not name.
+func newRequestID(now time.Time) string {
 	const randomLength = 5
-	return r.now().UTC().Format("20060102-150405-") + rand.String(randomLength)
+	return now.UTC().Format("20060102-150405-") + rand.String(randomLength)
 }
 
 // checkRerunnable returns an error if the operator would not carry out the request, or not as intended.

@@ -162,8 +162,7 @@ func TestRerunSequence(t *testing.T) {
 }
 
 func TestGeneratedRerunIDsAreUnique(t *testing.T) {
-	r := rerunCommand{environment: &environment{now: func() time.Time { return testTime }}}
-	one, two := r.newRequestID(), r.newRequestID()
+	one, two := newRequestID(testTime), newRequestID(testTime)
 	if one == two || !strings.HasPrefix(one, "20260301-120000-") || len(one) > 63 {
 		t.Errorf("ids %q and %q", one, two)
 	}

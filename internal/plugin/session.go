@@ -30,7 +30,7 @@ func newSessionCommand(env *environment) *cobra.Command {
 			kind: agenticSessionKind, verb: "stop", short: "Stop AgenticSessions",
 			long: "Stop AgenticSessions. The runner has 20 seconds to exit. A persistent workspace is kept, " +
 				"and `session restart` continues in it.",
-			changeSpec:     func(s *v1alpha1.AgenticSession) { s.Spec.OperatingMode = v1alpha1.ModeStopped },
+			changeSpec:     func(s *v1alpha1.AgenticSession) { s.Spec.Suspend = true },
 			changedMessage: "stop requested", unchangedMessage: "stop is already requested",
 			remark: func(s *v1alpha1.AgenticSession) string {
 				if s.Status.Phase != v1alpha1.SessionCompleted && s.Status.Phase != v1alpha1.SessionFailed {
@@ -105,10 +105,12 @@ func newRestartSessionCommand(env *environment) *cobra.Command {
 			}
 			before := s.DeepCopy()
 			message := fmt.Sprintf("continues run %d", max(s.Status.Run, 1))
-			s.Spec.OperatingMode = v1alpha1.ModeRunning
+			s.Spec.Suspend = false
 			if needsNewRun(before) {
-				s.Spec.RunRequest = max(s.Spec.RunRequest, s.Status.Run+1)
-				message = fmt.Sprintf("starts run %d", s.Spec.RunRequest)
+				if !agenticsession.IsRerunRequested(s, &s.Status) {
+					s.Spec.Rerun = &v1alpha1.SessionRerun{ID: newRequestID(env.now())}
+				}
+				message = fmt.Sprintf("starts run %d", s.Status.Run+1)
 			}
 			if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, s); err != nil {
 				return err
@@ -129,7 +131,7 @@ func needsNewRun(s *v1alpha1.AgenticSession) bool {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
 		return true
 	case v1alpha1.SessionStopped, v1alpha1.SessionStopping:
-		return s.Spec.OperatingMode != v1alpha1.ModeStopped
+		return !s.Spec.Suspend
 	default:
 		return false
 	}
@@ -142,10 +144,10 @@ func checkRestartable(s *v1alpha1.AgenticSession) error {
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		return errors.New("it is being deleted")
-	case s.Spec.OperatingMode != v1alpha1.ModeStopped && !needsNewRun(s):
+	case !s.Spec.Suspend && !needsNewRun(s):
 		return fmt.Errorf("it is %s", render.SessionPhase(s))
-	case s.Spec.OperatingMode != v1alpha1.ModeStopped && s.Spec.RunRequest > status.Run:
-		return fmt.Errorf("run %d is already requested", s.Spec.RunRequest)
+	case !s.Spec.Suspend && agenticsession.IsRerunRequested(s, status):
+		return fmt.Errorf("run %d is already requested", status.Run+1)
 	case timeout != nil && *timeout > 0 && status.ActiveDuration.Seconds() >= float64(*timeout):
 		return fmt.Errorf("it has used %.0f of %d seconds; raise spec.timeout first", status.ActiveDuration.Seconds(), *timeout)
 	default:

@@ -22,7 +22,7 @@ import (
 // agenticSession returns a session in namespace a, in its first run.
 func agenticSession(name string, phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1", Generation: 1}}
-	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", OperatingMode: v1alpha1.ModeRunning, RunRequest: 1, Timeout: new(int32(600))}
+	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", Timeout: new(int32(600))}
 	s.Status = v1alpha1.AgenticSessionStatus{Phase: phase, ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: 1}, Run: 1, Attempt: v1alpha1.SessionAttempt{Run: 1, Attempt: 1}}
 	for _, change := range changes {
 		change(s)
@@ -31,8 +31,10 @@ func agenticSession(name string, phase v1alpha1.SessionPhase, changes ...func(*v
 }
 
 func stopByUser(s *v1alpha1.AgenticSession) {
-	s.Spec.OperatingMode, s.Status.StoppedReason = v1alpha1.ModeStopped, v1alpha1.StopUser
+	s.Spec.Suspend, s.Status.StoppedReason = true, v1alpha1.StopUser
 }
+
+func requestRun(s *v1alpha1.AgenticSession) { s.Spec.Rerun = &v1alpha1.SessionRerun{ID: "2"} }
 
 func stopForInactivity(s *v1alpha1.AgenticSession) { s.Status.StoppedReason = v1alpha1.StopInactivity }
 
@@ -112,8 +114,8 @@ func TestStopSessions(t *testing.T) {
 			if code != row.code || out != row.out || errOut != row.errOut {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 			}
-			if after := readSession(t, c); after.Spec.OperatingMode != v1alpha1.ModeStopped {
-				t.Errorf("mode %s", after.Spec.OperatingMode)
+			if after := readSession(t, c); !after.Spec.Suspend {
+				t.Error("it is not suspended")
 			}
 		})
 	}
@@ -145,10 +147,10 @@ func TestRestartSession(t *testing.T) {
 		"a completed session starts its next run":                                                  {ended(), 2, tidy + "starts run 2\n", ""},
 		"a failed session starts its next run":                                                     {agenticSession("tidy", v1alpha1.SessionFailed), 2, tidy + "starts run 2\n", ""},
 		"a completed session with a stop request starts its next run":                              {ended(stopByUser), 2, tidy + "starts run 2\n", ""},
-		"a completed session whose next run is already requested starts it despite a stop request": {ended(stopByUser, func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 2, tidy + "starts run 2\n", ""},
+		"a completed session whose next run is already requested starts it despite a stop request": {ended(stopByUser, requestRun), 2, tidy + "starts run 2\n", ""},
 		"a running session is not restarted":                                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
 		"a session without a status is not restarted":                                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
-		"a session whose next run is requested is not restarted":                                   {ended(func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 0, "", refused + "run 2 is already requested\n"},
+		"a session whose next run is requested is not restarted":                                   {ended(requestRun), 0, "", refused + "run 2 is already requested\n"},
 		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveDuration.Duration.Duration = 10 * time.Minute }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
 		"a session without a time limit starts its next run": {ended(func(s *v1alpha1.AgenticSession) {
 			s.Status.ActiveDuration.Duration.Duration, s.Spec.Timeout = 10*time.Minute, new(int32(0))
@@ -168,8 +170,8 @@ func TestRestartSession(t *testing.T) {
 				if diff := cmp.Diff(row.session.Spec, after.Spec); diff != "" {
 					t.Errorf("a refused command changed the spec (-before +after):\n%s", diff)
 				}
-			} else if after.Spec.RunRequest != row.run || after.Spec.OperatingMode != v1alpha1.ModeRunning {
-				t.Errorf("run %d is requested, in mode %s", after.Spec.RunRequest, after.Spec.OperatingMode)
+			} else if agenticsession.IsRerunRequested(after, &after.Status) != (row.run == 2) || after.Spec.Suspend {
+				t.Errorf("rerun %v is requested, suspend %t", after.Spec.Rerun, after.Spec.Suspend)
 			}
 		})
 	}
@@ -209,7 +211,7 @@ func TestSessionResult(t *testing.T) {
 		out, errOut string
 	}{
 		"as text": {agenticSession("tidy", v1alpha1.SessionCompleted, addResult), "", "attempt   run 1, attempt 1\ncost      $0.12\nusage     {\"tokens\":7}\n\nTidied up.\n", ""},
-		"as YAML": {agenticSession("tidy", v1alpha1.SessionCompleted, addResult), " -o yaml", "attempt: 1\ncostUSD: 0.12\nrun: 1\nsummary: Tidied up.\nusage:\n  tokens: 7\n", ""},
+		"as YAML": {agenticSession("tidy", v1alpha1.SessionCompleted, addResult), " -o yaml", "attempt: 1\nrun: 1\nsummary: Tidied up.\nusage:\n  tokens: 7\n", ""},
 		"no result yet": {
 			agenticSession("tidy", v1alpha1.SessionRunning), "", "", "error: agenticsession.yardmaster.dev/tidy: no result yet: the session is Running\n",
 		},
@@ -234,7 +236,7 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 		return agenticSession("tidy", phase, changes...)
 	}
 	another := of(v1alpha1.SessionCompleted, func(s *v1alpha1.AgenticSession) { s.UID = "2" })
-	requested := of(v1alpha1.SessionCompleted, func(s *v1alpha1.AgenticSession) { s.Generation, s.Spec.RunRequest = 2, 2 })
+	requested := of(v1alpha1.SessionCompleted, func(s *v1alpha1.AgenticSession) { s.Generation = 2; requestRun(s) })
 	errDeleted := errors.New("agenticsession.yardmaster.dev/tidy was deleted")
 	for title, row := range map[string]struct {
 		latest  *v1alpha1.AgenticSession

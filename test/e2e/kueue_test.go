@@ -512,7 +512,7 @@ func testStoppedSessionInQueue(t *testing.T) {
 		s.waitUntilQueued(queue)
 		wantWorkloads(t, s.s, 1)
 	}
-	stopped.patchSpec(`{"operatingMode": "Stopped"}`)
+	stopped.patchSpec(`{"suspend": true}`)
 	stopped.waitForPhase(v1alpha1.SessionStopped)
 	waitUntilNoWorkloads(t, stopped.s)
 	if used := stopped.s.Status.ActiveDuration; used.Duration.Duration != 0 {

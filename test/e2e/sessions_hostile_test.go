@@ -135,7 +135,7 @@ func testHostileSessions(t *testing.T) {
 	ending := []*corev1.Pod{stopped.currentPod(), deleted.currentPod()}
 
 	running.deletePolicy()
-	stopped.patchSpec(`{"operatingMode": "Stopped"}`)
+	stopped.patchSpec(`{"suspend": true}`)
 	deleted.deleteSession()
 	running.waitForAttacks()
 	waitUntilGone(t, ending...)

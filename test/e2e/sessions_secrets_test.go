@@ -54,7 +54,7 @@ func testSessionSecrets(t *testing.T) {
 	if want := "system:serviceaccount:" + sessionsNamespace + ":" + s.s.Name + "-session"; !slices.Equal(claims.Aud, []string{"cloud.example"}) || claims.Sub != want {
 		t.Errorf("the token is for %q, of %s, want cloud.example and %s", claims.Aud, claims.Sub, want)
 	}
-	s.patchSpec(`{"runRequest": 2}`)
+	s.patchSpec(`{"rerun": {"id": "2"}}`)
 	s.waitUntil("to complete its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
 		return status.Run == 2 && status.Phase == v1alpha1.SessionCompleted
 	})

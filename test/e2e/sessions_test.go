@@ -157,14 +157,14 @@ func testSessionRestarted(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.waitForLogLine("waiting")
 	pod := s.currentPod()
-	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	if objectExists(t, pod) {
 		t.Error("the session is stopped but its Pod exists")
 	}
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonStopped)
 	s.waitForEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
-	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.patchSpec(`{"suspend": false}`)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Stopped User", "1/2 Completed 0")
 	s.wantSummary("started 1/1 stopped started 1/2 ")
@@ -194,7 +194,7 @@ func testSessionTimeout(t *testing.T) {
 	const timeout, early = 75 * time.Second, 2 * time.Second
 	s := createSession(t, echoRunner, "/sleep 50s", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
 	s.waitForPhase(v1alpha1.SessionCompleted)
-	s.patchSpec(`{"runRequest": 2}`)
+	s.patchSpec(`{"rerun": {"id": "2"}}`)
 	s.waitUntil("to run again", func(status *v1alpha1.AgenticSessionStatus) bool { return status.Phase != v1alpha1.SessionCompleted })
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonDeadlineExceeded)
@@ -316,11 +316,11 @@ func testSessionInteractive(t *testing.T) {
 	if answer := s.postMessage("Hello, agent."); answer != "Hello, agent." {
 		t.Errorf("the runner answers %q", answer)
 	}
-	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped User")
 	// An exit with 0 completes the session.
-	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.patchSpec(`{"suspend": false}`)
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.postMessage("/exit")
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -354,7 +354,7 @@ func testSessionFinished(t *testing.T) {
 	s := createSession(t, interactiveRunner, "Finish.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
 	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped RunFinished")
-	s.patchSpec(`{"runRequest": 2}`)
+	s.patchSpec(`{"rerun": {"id": "2"}}`)
 	s.waitUntil("to finish its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
 		return status.Run == 2 && status.Phase == v1alpha1.SessionStopped
 	})

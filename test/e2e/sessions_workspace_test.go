@@ -164,17 +164,17 @@ func (w *sharedWorkspace) change(i int) string {
 	status := s.getSession().Status
 	switch action := w.rng.IntN(6); {
 	case status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed:
-		s.patchSpec(fmt.Sprintf(`{"runRequest": %d}`, s.s.Spec.RunRequest+1))
+		s.patchSpec(fmt.Sprintf(`{"rerun": {"id": "%d"}}`, s.s.Status.Run+1))
 		return "rerun"
-	case s.s.Spec.OperatingMode == v1alpha1.ModeStopped:
-		s.patchSpec(`{"operatingMode": "Running"}`)
+	case s.s.Spec.Suspend:
+		s.patchSpec(`{"suspend": false}`)
 		return "resume"
 	case action == 0:
 		s.deleteSession()
 		w.sessions[i] = w.continueParent(holderScript)
 		return "delete session"
 	case action == 1 || status.Attempt.JobName == "":
-		s.patchSpec(`{"operatingMode": "Stopped"}`)
+		s.patchSpec(`{"suspend": true}`)
 		return "stop"
 	case action <= 3:
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: status.Attempt.JobName}}

@@ -191,21 +191,9 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, ttlSecondsAfterFinished: -1}`,
 			want: "spec.ttlSecondsAfterFinished: Invalid value: -1: spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
 		},
-		"an unknown operatingMode": {
-			spec: `{prompt: a, operatingMode: Paused}`,
-			want: `spec.operatingMode: Unsupported value: "Paused": supported values: "Running", "Stopped"`,
-		},
-		"a runRequest of 0": {
-			spec: `{prompt: a, runRequest: 0}`,
-			want: "spec.runRequest: Invalid value: 0: spec.runRequest in body should be greater than or equal to 1",
-		},
-		"a decreased runRequest": {
-			spec: `{prompt: a, runRequest: 2}`, changedTo: `{prompt: a, runRequest: 1}`,
-			want: "spec.runRequest: Invalid value: 1: runRequest can only be increased, by one at a time",
-		},
-		"runRequest increased by two": {
-			spec: `{prompt: a}`, changedTo: `{prompt: a, runRequest: 3}`,
-			want: "spec.runRequest: Invalid value: 3: runRequest can only be increased, by one at a time",
+		"a rerun without id": {
+			spec: `{prompt: a, rerun: {}}`,
+			want: "spec.rerun.id: Required value",
 		},
 		"more than 5 retries": {
 			spec: `{prompt: a, retry: {limit: 6}}`,
@@ -467,7 +455,7 @@ func TestAgenticSessionDefaults(t *testing.T) {
 	}
 	want := map[string]any{
 		"prompt": "a", "interactive": false, "timeout": int64(14400), "startupTimeout": int64(600),
-		"operatingMode": "Running", "runRequest": int64(1), "runner": "default",
+		"runner":    "default",
 		"repos":     []any{map[string]any{"url": "https://a/b", "branch": "main"}},
 		"workspace": map[string]any{"persistence": "Persistent", "onLost": "Fail"},
 		"retry":     map[string]any{"limit": int64(0)},

@@ -60,7 +60,7 @@ func creatorRows() map[string]creatorRow {
 		"a new session with a list of users":              {spec: spec([]any{"root"}), want: ann},
 		"a new session without a spec":                    {spec: nil, wantError: true},
 		"a user with more groups than are recorded":       {spec: plain, groups: 300, want: crowd},
-		"an update by another user keeps the creator":     {before: plain, spec: map[string]any{"prompt": "do it", "operatingMode": "Stopped"}, want: bob},
+		"an update by another user keeps the creator":     {before: plain, spec: map[string]any{"prompt": "do it", "suspend": true}, want: bob},
 		"an update cannot claim another user":             {before: plain, spec: spec(claim), wantError: true},
 		"an update with the stored user":                  {before: plain, spec: spec(map[string]any{"userId": "bob", "groups": []any{administrators, everyone}}), want: bob},
 		"an update with a user that is null":              {before: plain, spec: spec(nil), want: bob},

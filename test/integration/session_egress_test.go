@@ -114,7 +114,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	if !s.proxyObject(deployment) || deployment.DeletionTimestamp != nil {
 		t.Error("the proxy was deleted while a session runs")
 	}
-	s.patchSpec(`{"operatingMode":"Stopped"}`)
+	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	for _, object := range []client.Object{deployment, service, config, policy} {
 		poll.Until(t, "the objects of the proxy to be deleted", func() bool { return !s.proxyObject(object) })

@@ -134,16 +134,16 @@ func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
 	if err := ann.Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
 		t.Fatal(err)
 	}
-	stop := func(c client.Client, mode string) error {
-		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"operatingMode": "`+mode+`"}}`))
+	stop := func(c client.Client, suspend string) error {
+		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"suspend": `+suspend+`}}`))
 		return c.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), patch)
 	}
-	if err := stop(bob, "Stopped"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.operatingMode") ||
+	if err := stop(bob, "true"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.suspend") ||
 		!strings.Contains(err.Error(), `user "ann"`) || !strings.Contains(err.Error(), `"administer"`) {
 		t.Errorf("another user: %v", err)
 	}
 	for user, c := range map[string]client.Client{"the owner": ann, "an administrator": admin} {
-		for _, mode := range []string{"Stopped", "Running"} {
+		for _, mode := range []string{"true", "false"} {
 			if err := stop(c, mode); err != nil {
 				t.Errorf("%s, %s: %v", user, mode, err)
 			}
@@ -247,8 +247,8 @@ const (
 
 // attacks on ann's session and her workspace.
 var attacksOnSessions = map[string]attack{
-	"rerun her session":                     {change(`{"runRequest": 2}`), "spec.runRequest: " + belongsToAnn},
-	"stop her session":                      {change(`{"operatingMode": "Stopped"}`), "spec.operatingMode: " + belongsToAnn},
+	"rerun her session":                     {change(`{"rerun": {"id": "2"}}`), "spec.rerun: " + belongsToAnn},
+	"stop her session":                      {change(`{"suspend": true}`), "spec.suspend: " + belongsToAnn},
 	"add a Secret to her session":           {change(`{"secretMounts": [{"secretName": "shared"}]}`), "spec.secretMounts: " + belongsToAnn},
 	"add variables of a Secret":             {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), "spec.envFrom: " + belongsToAnn},
 	"add a variable to her session":         {change(`{"environmentVariables": {"A": "evil"}}`), "spec.environmentVariables: " + belongsToAnn},
@@ -256,13 +256,13 @@ var attacksOnSessions = map[string]attack{
 	"replace the instructions of the agent": {change(`{"activeWorkflow": {"gitUrl": "https://evil.example/a"}}`), "spec.activeWorkflow: " + belongsToAnn},
 	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), "spec.repos: " + belongsToAnn},
 	"run another SessionRunner in her workspace": {
-		change(`{"runner": "other", "runRequest": 2}`), "spec.runRequest, spec.runner: " + belongsToAnn,
+		change(`{"runner": "other", "rerun": {"id": "2"}}`), "spec.rerun, spec.runner: " + belongsToAnn,
 	},
 	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), "spec.ttlSecondsAfterFinished: " + belongsToAnn},
 	"take over her session":           {change(`{"userContext": {"userId": "bob"}}`), "userContext is immutable"},
-	"remove her name and rerun":       {change(`{"userContext": null, "runRequest": 2}`), "spec.runRequest: " + belongsToAnn},
+	"remove her name and rerun":       {change(`{"userContext": null, "rerun": {"id": "2"}}`), "spec.rerun: " + belongsToAnn},
 	"apply a manifest of her session by force": {func(i *isolationTest, _ string) error {
-		manifest := sessionWithSpec(i.ns, annsSession, map[string]any{"prompt": "a", "runRequest": int64(2)})
+		manifest := sessionWithSpec(i.ns, annsSession, map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}})
 		return i.bob.Apply(i.Context(), client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("bob"), client.ForceOwnership)
 	}, belongsToAnn},
 	"replace her session": {func(i *isolationTest, _ string) error {
@@ -271,7 +271,7 @@ var attacksOnSessions = map[string]attack{
 		if err := i.bob.Get(i.Context(), client.ObjectKey{Namespace: i.ns, Name: annsSession}, stored); err != nil {
 			i.Fatal(err)
 		}
-		stored.Object["spec"] = map[string]any{"prompt": "a", "runRequest": int64(2), "workspace": map[string]any{"retain": true}}
+		stored.Object["spec"] = map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}, "workspace": map[string]any{"retain": true}}
 		return i.bob.Update(i.Context(), stored)
 	}, belongsToAnn},
 	"write the status of her session": {func(i *isolationTest, _ string) error {

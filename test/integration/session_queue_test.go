@@ -92,7 +92,7 @@ func TestExcessSessionsWaitInOrder(t *testing.T) {
 	for i := 2; i < 8; i++ {
 		q.waitUntilQueued(i)
 	}
-	q.sessions[2].patchSpec(`{"operatingMode": "Stopped"}`)
+	q.sessions[2].patchSpec(`{"suspend": true}`)
 	q.sessions[2].waitForPhase(v1alpha1.SessionStopped)
 	if err := cluster.Delete(t.Context(), q.sessions[3].getSession()); err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	if done.Status.Result == nil || done.Status.Result.Summary != "done" || *done.Status.TotalCostUSD != "0.25" {
 		t.Errorf("%+v", done.Status)
 	}
-	s.patchSpec(`{"runRequest": 2}`)
+	s.patchSpec(`{"rerun": {"id": "2"}}`)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	if job := s.getSession().Status.Attempt.JobName; job != "fix-r2-a1" {
 		t.Errorf("Job %s, want fix-r2-a1", job)
@@ -242,12 +242,12 @@ func TestSessionStopsAndResumes(t *testing.T) {
 	})
 	s.waitForPod()
 	s.waitForPhase(v1alpha1.SessionCreating)
-	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	if jobs := s.listJobs(); len(jobs) != 0 {
 		t.Errorf("%d Jobs are left", len(jobs))
 	}
-	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.patchSpec(`{"suspend": false}`)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	if job := s.getSession().Status.Attempt.JobName; job != "fix-r1-a2" {
 		t.Errorf("Job %s, want fix-r1-a2", job)
@@ -515,12 +515,12 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonBudgetExceeded || *run.CostUSD != "1.75" || *failed.Status.TotalCostUSD != "1.75" {
 		t.Errorf("%+v", run)
 	}
-	s.patchSpec(`{"runRequest": 2}`)
+	s.patchSpec(`{"rerun": {"id": "2"}}`)
 	poll.Until(t, "the second run to fail", func() bool { return len(s.getSession().Status.Attempts) == 2 })
 	if run := s.getSession().Status.Attempts[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
 		t.Errorf("%+v", run)
 	}
-	s.patchSpec(`{"runRequest": 3, "maxCostUSD": 2}`)
+	s.patchSpec(`{"rerun": {"id": "3"}, "maxCostUSD": 2}`)
 	s.waitForPhase(v1alpha1.SessionCreating)
 }
 
@@ -585,7 +585,7 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := createSession(t)
 			s.waitForPod()
-			s.patchSpec(`{"operatingMode": "Stopped"}`)
+			s.patchSpec(`{"suspend": true}`)
 			stopped := s.waitForPhase(v1alpha1.SessionStopped)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Attempt.InputsRef.Name}}
 			if isReplaced {
@@ -596,7 +596,7 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.patchSpec(`{"operatingMode": "Running", "displayName": "another name"}`)
+			s.patchSpec(`{"suspend": false, "displayName": "another name"}`)
 			// The operator records the Job after it has deleted the old inputs.
 			if creating := s.waitForPhase(v1alpha1.SessionCreating); creating.Status.Attempt.InputsRef.Name == secret.Name {
 				t.Fatal("the inputs have not changed")

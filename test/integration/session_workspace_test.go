@@ -140,7 +140,7 @@ func TestSessionWaitsForAPodOfSomebodyElseInItsWorkspace(t *testing.T) {
 	s := createSessionIn(t, ns, "fix", setPersistentWorkspace)
 	s.waitForPod()
 	s.waitForPhase(v1alpha1.SessionCreating)
-	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "debug"}}
 	other.Spec.RuntimeClassName = new(unschedulableClass)
@@ -151,7 +151,7 @@ func TestSessionWaitsForAPodOfSomebodyElseInItsWorkspace(t *testing.T) {
 	if err := cluster.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.patchSpec(`{"suspend": false}`)
 	s.waitUntilWorkspaceInUse("debug")
 	if err := cluster.Delete(t.Context(), other); err != nil {
 		t.Fatal(err)
@@ -180,18 +180,18 @@ func TestSessionWithoutItsWorkspaceFailsUnlessItAcceptsAnEmptyOne(t *testing.T) 
 	s := createSession(t, setPersistentWorkspace)
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)
-	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	lost := s.claim("fix-workspace")
 	if err := cluster.Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.patchSpec(`{"suspend": false}`)
 	failed := s.waitForPhase(v1alpha1.SessionFailed)
 	if run := failed.Status.Attempts[len(failed.Status.Attempts)-1]; run.Reason != v1alpha1.ReasonWorkspaceLost {
 		t.Errorf("%+v", run)
 	}
-	s.patchSpec(`{"workspace": {"onLost": "StartEmpty"}, "runRequest": 2}`)
+	s.patchSpec(`{"workspace": {"onLost": "StartEmpty"}, "rerun": {"id": "2"}}`)
 	s.waitForPod()
 	poll.Until(t, "another claim to be recorded", func() bool {
 		claim := s.claim("fix-workspace")

@@ -171,14 +171,15 @@ func createSession(t *testing.T, ns, name, text string, interactive bool) *v1alp
 	}
 	return create(t, s, func(s *v1alpha1.AgenticSession) {
 		s.Status = v1alpha1.AgenticSessionStatus{
-			Phase: v1alpha1.SessionRunning, Run: 1, Attempt: 2, Job: name + "-r1-a2", StartTime: ago(15 * time.Minute), JobStartTime: ago(6 * time.Minute), ActiveSince: ago(5 * time.Minute), ActiveSeconds: 480,
-			TotalCostUSD: new(v1alpha1.Number("0.84")), AttemptCostUSD: new(v1alpha1.Number("0.31")),
-			Runs: []v1alpha1.SessionRun{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunRetried, Reason: "ExitedWithError", Message: text, Start: ago(15 * time.Minute), End: ago(7 * time.Minute), CostUSD: new(v1alpha1.Number("0.53"))}},
+			Phase: v1alpha1.SessionRunning, Run: 1, StartTime: ago(15 * time.Minute), ActiveDuration: v1alpha1.Duration{Duration: metav1.Duration{Duration: 8 * time.Minute}},
+			Attempt:      v1alpha1.SessionAttempt{Run: 1, Attempt: 2, JobName: name + "-r1-a2", StartTime: ago(6 * time.Minute), ActiveSince: ago(5 * time.Minute), CostUSD: new(v1alpha1.Number("0.31"))},
+			TotalCostUSD: new(v1alpha1.Number("0.84")),
+			Attempts:     []v1alpha1.SessionAttempt{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunRetried, Reason: "ExitedWithError", Message: text, StartTime: ago(15 * time.Minute), FinishTime: ago(7 * time.Minute), CostUSD: new(v1alpha1.Number("0.53"))}},
 			Result: &v1alpha1.SessionResult{Run: 1, Attempt: 1, Summary: text, Repositories: []v1alpha1.SessionRepositoryResult{
 				{Name: "shop", Branch: "fix-tests", Commit: "4f1c9a7e22b08d51", Pushed: true, PullRequestURL: "https://git.example/team/shop/pull/17"},
 				{Name: "docs", Branch: text, Error: text, PullRequestURL: text},
 			}},
-			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "")},
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "")}},
 		}
 	})
 }
@@ -224,7 +225,7 @@ func stepPod(t *testing.T, sj *v1alpha1.SequentialJob, step string) {
 // sessionPod creates the Pod of a session, which the proxy has a log of, and which accepts messages.
 func sessionPod(t *testing.T, s *v1alpha1.AgenticSession) {
 	t.Helper()
-	createPod(t, s.Namespace, s.Status.Job, v1alpha1.RunnerContainer, map[string]string{"yardmaster.dev/session-uid": string(s.UID)})
+	createPod(t, s.Namespace, s.Status.Attempt.JobName, v1alpha1.RunnerContainer, map[string]string{"yardmaster.dev/session-uid": string(s.UID)})
 }
 
 // createPod creates a running Pod of a Job. Its owner is an object with the name of the Job: without one, the garbage collector

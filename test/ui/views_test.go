@@ -97,12 +97,12 @@ func TestActionsThatStopWorkAskForTheName(t *testing.T) {
 	b.waitForText("#dialog", "Type fix-tests to continue")
 	b.run("typing another name", chromedp.SendKeys(chromedp.CSS("#confirm"), "fix\n"))
 	b.waitForText("#dialog", "Nothing was done")
-	if reload(t, session).Spec.OperatingMode == v1alpha1.ModeStopped {
+	if reload(t, session).Spec.Suspend {
 		t.Error("the session was stopped")
 	}
 	b.run("closing", chromedp.Click(chromedp.CSS("#dialog a[data-close]")))
 	b.do("Stop", "fix-tests")
-	if reload(t, session).Spec.OperatingMode != v1alpha1.ModeStopped {
+	if !reload(t, session).Spec.Suspend {
 		t.Error("the session was not stopped")
 	}
 	b.waitForText("main", "Restart")

@@ -11,7 +11,7 @@ import (
 // with apply.
 //
 // AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
-// session's next Job, except that operatingMode, timeout, maxCostUSD, inactivityTimeout,
+// session's next Job, except that suspend, timeout, maxCostUSD, inactivityTimeout,
 // startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 type AgenticSessionSpecApplyConfiguration struct {
 	// prompt for the agent, at most 64 KiB. It is required unless the session is interactive or
@@ -62,12 +62,11 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// ttlSecondsAfterFinished is how many seconds after it completed or failed the session is
 	// deleted. Default: never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// operatingMode Stopped stops the session: its Job is deleted, its persistent workspace is
-	// kept. Running resumes it. Default: Running.
-	OperatingMode *apiv1alpha1.OperatingMode `json:"operatingMode,omitempty"`
-	// runRequest is the number of requested runs. Increase it by one to run a session that has
-	// ended again. Default: 1.
-	RunRequest *int32 `json:"runRequest,omitempty"`
+	// suspend stops the session: its Job is deleted, its persistent workspace is kept. False resumes a session that was
+	// stopped this way. Defaults to false.
+	Suspend *bool `json:"suspend,omitempty"`
+	// rerun requests another run.
+	Rerun *SessionRerunApplyConfiguration `json:"rerun,omitempty"`
 	// retry defines which failed runs are retried. Default: none.
 	Retry *SessionRetryApplyConfiguration `json:"retry,omitempty"`
 	// runner is the name of the SessionRunner that defines the image and the limits.
@@ -236,19 +235,19 @@ func (b *AgenticSessionSpecApplyConfiguration) WithTTLSecondsAfterFinished(value
 	return b
 }
 
-// WithOperatingMode sets the OperatingMode field in the declarative configuration to the given value
+// WithSuspend sets the Suspend field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OperatingMode field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithOperatingMode(value apiv1alpha1.OperatingMode) *AgenticSessionSpecApplyConfiguration {
-	b.OperatingMode = &value
+// If called multiple times, the Suspend field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithSuspend(value bool) *AgenticSessionSpecApplyConfiguration {
+	b.Suspend = &value
 	return b
 }
 
-// WithRunRequest sets the RunRequest field in the declarative configuration to the given value
+// WithRerun sets the Rerun field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RunRequest field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithRunRequest(value int32) *AgenticSessionSpecApplyConfiguration {
-	b.RunRequest = &value
+// If called multiple times, the Rerun field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithRerun(value *SessionRerunApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.Rerun = value
 	return b
 }
 

@@ -16,8 +16,10 @@ type AgenticSessionStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
 	// phase summarizes the session's state.
 	Phase *apiv1alpha1.SessionPhase `json:"phase,omitempty"`
-	// run is the number of the current run, counted as in spec.runRequest.
+	// run is the number of the current run, from 1.
 	Run *int32 `json:"run,omitempty"`
+	// rerunID is the last spec.rerun.id that was observed.
+	RerunID *string `json:"rerunID,omitempty"`
 	// retries is how often the run was retried after its runner failed.
 	Retries *int32 `json:"retries,omitempty"`
 	// disruptions is how often the run was retried after a disruption.
@@ -36,7 +38,7 @@ type AgenticSessionStatusApplyConfiguration struct {
 	StartTime *v1.Time `json:"startTime,omitempty"`
 	// completionTime is when the session completed or failed.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
-	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
+	// stoppedReason is why the session is being or was stopped: User (suspend), Inactivity
 	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
 	StoppedReason *apiv1alpha1.StopReason `json:"stoppedReason,omitempty"`
 	// activeDuration is how long the runners of all ended attempts ran in total.
@@ -90,6 +92,14 @@ func (b *AgenticSessionStatusApplyConfiguration) WithPhase(value apiv1alpha1.Ses
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *AgenticSessionStatusApplyConfiguration) WithRun(value int32) *AgenticSessionStatusApplyConfiguration {
 	b.Run = &value
+	return b
+}
+
+// WithRerunID sets the RerunID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RerunID field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithRerunID(value string) *AgenticSessionStatusApplyConfiguration {
+	b.RerunID = &value
 	return b
 }
 

@@ -26,7 +26,7 @@ const (
 func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 	wasCreated := e.status.Attempt.JobUID != "" || e.observation.CreatedJobs[e.status.Attempt.JobName] != ""
 	switch {
-	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil || e.checkImages() != nil):
+	case job == nil && !wasCreated && (e.spec.Suspend || e.settings == nil || e.checkImages() != nil):
 		e.status.Attempt.JobName, e.status.Attempt.Runner, e.status.Attempt.StopTime = "", "", nil // an attempt without a Job leaves no record
 	case job == nil && !wasCreated:
 		for _, check := range []func() workspaceState{e.resolveWorkspace, e.checkWorkspaceFree} {
@@ -138,7 +138,7 @@ func runnerStartTime(pod *corev1.Pod, interactive bool, now metav1.Time) *metav1
 
 // stopReason returns why the session must stop; empty if it need not.
 func (e *evaluation) stopReason() v1alpha1.StopReason {
-	if e.spec.OperatingMode == v1alpha1.ModeStopped {
+	if e.spec.Suspend {
 		return v1alpha1.StopUser
 	}
 	if costProblem(&e.observation, &e.status) != nil {

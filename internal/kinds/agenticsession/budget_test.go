@@ -64,9 +64,9 @@ func TestTimeoutCountsAllRuns(t *testing.T) {
 		t.Fatalf("the second run has %d seconds, want 70", got)
 	}
 	s.startRunner().decideAndRecord()
-	s.advanceClock(20500 * time.Millisecond).updateSpec(setModeStopped).decideAndRecord()
+	s.advanceClock(20500 * time.Millisecond).updateSpec(suspend).decideAndRecord()
 	s.markJobDeleted().advanceClock(time.Second).removeJobAndPod().decideAndRecord()
-	if got := s.updateSpec(setModeRunning).advanceClock(time.Hour).startAttempt().secondsLeft(); got != 48 {
+	if got := s.updateSpec(resume).advanceClock(time.Hour).startAttempt().secondsLeft(); got != 48 {
 		t.Fatalf("after a stop in the middle of a second it has %d seconds, want 48", got)
 	}
 	s.startRunner().decideAndRecord()
@@ -94,7 +94,7 @@ func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 	t.Run("after a stop", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
-		s.advanceClock(10 * time.Second).updateSpec(setModeStopped).decideAndRecord()
+		s.advanceClock(10 * time.Second).updateSpec(suspend).decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
 		if got := s.Session.Status.ActiveDuration.Seconds(); got != 10+gracePeriodSeconds {
 			t.Errorf("%v seconds, want 10 and a grace period of %d", got, gracePeriodSeconds)

@@ -53,7 +53,7 @@ func NewContender(s *v1alpha1.AgenticSession, isOpen bool, now time.Time) (Conte
 	switch status := &s.Status; {
 	case isOpen:
 		return c, true
-	case !s.DeletionTimestamp.IsZero() || s.Spec.OperatingMode == v1alpha1.ModeStopped:
+	case !s.DeletionTimestamp.IsZero() || s.Spec.Suspend:
 		return c, false
 	case status.QueuedSince != nil:
 		c.Since = queuePosition(s, status.QueuedSince.Time)

@@ -114,7 +114,7 @@ func TestQueuedSessionWaitsWithoutATimeLimit(t *testing.T) {
 
 func TestSessionThatCannotStartAnywayIsNotInTheQueue(t *testing.T) {
 	for title, change := range map[string]func(s *scenario){
-		"it is stopped":       func(s *scenario) { s.updateSpec(setModeStopped) },
+		"it is stopped":       func(s *scenario) { s.updateSpec(suspend) },
 		"it is not accepted":  func(s *scenario) { s.Runner.Spec.Image = ""; s.Session.Spec.Image = "other" },
 		"its cost is used up": func(s *scenario) { s.updateSpec(withMaxCost("0")) },
 	} {
@@ -139,7 +139,7 @@ func TestStoppedOrDeletedSessionGivesUpItsPosition(t *testing.T) {
 		t.Fatal("a queued session does not contend")
 	}
 	stopped, deleted := s.Session.DeepCopy(), s.Session.DeepCopy()
-	stopped.Spec.OperatingMode = v1alpha1.ModeStopped
+	stopped.Spec.Suspend = true
 	deleted.DeletionTimestamp = new(metav1.NewTime(s.Now))
 	for _, other := range []*v1alpha1.AgenticSession{stopped, deleted} {
 		if _, contends := NewContender(other, false, s.Now); contends {

@@ -90,7 +90,6 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 	for _, name := range []string{"a", strings.Repeat("a", 52), strings.Repeat("a-", 25) + "bc", strings.Repeat("a", 51) + "b"} {
 		s := newFullScenario(t)
 		s.Session.Name = name
-		s.Session.Spec.RunRequest = 2147483647
 		s.Session.Status.Run, s.Session.Status.Attempt.Attempt = 2147483647, 99999
 		s.Answers.Listed = true
 		d := s.decideAndRecord()

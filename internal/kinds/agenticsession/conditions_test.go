@@ -90,12 +90,12 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 		},
 		"stops": {
 			func(t *testing.T) *scenario {
-				return newScenario(t).startAttempt().startRunner().updateSpec(setModeStopped)
+				return newScenario(t).startAttempt().startRunner().updateSpec(suspend)
 			},
 			isFalse, isTrue, isFalse, v1alpha1.ReasonStopping, status.InProgressStatus,
 		},
 		"stopped": {
-			func(t *testing.T) *scenario { return newScenario(t, setModeStopped) },
+			func(t *testing.T) *scenario { return newScenario(t, suspend) },
 			isFalse, isFalse, isFalse, v1alpha1.ReasonStopped, status.InProgressStatus,
 		},
 		"waits until other sessions end": {

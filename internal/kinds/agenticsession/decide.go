@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -61,7 +62,7 @@ func newEvaluation(observation Observation) *evaluation {
 	e.status.QueuedSince = nil // unless it waits again
 	e.status.ObservedGeneration = observation.Session.Generation
 	if e.status.Run == 0 {
-		e.status.Run = max(e.spec.RunRequest, 1)
+		e.status.Run, e.status.RerunID = 1, ptr.Deref(e.spec.Rerun, v1alpha1.SessionRerun{}).ID
 	}
 	settings, state := acceptance(observation.Session, observation.Runner)
 	e.settings = settings
@@ -109,12 +110,13 @@ func (e *evaluation) betweenAttempts() *Question {
 	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
 	isStoppedByUser := e.status.StoppedReason == v1alpha1.StopUser || e.status.StoppedReason == ""
 	switch ttl := e.spec.TTLSecondsAfterFinished; {
-	case isStopped && e.spec.OperatingMode == v1alpha1.ModeStopped:
+	case isStopped && e.spec.Suspend:
 		e.status.StoppedReason = v1alpha1.StopUser
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
 		return e.startAttempt()
-	case e.spec.RunRequest > e.status.Run:
-		e.status.Run = e.spec.RunRequest
+	case IsRerunRequested(e.observation.Session, &e.status):
+		e.status.Run++
+		e.status.RerunID = e.spec.Rerun.ID
 		e.status.Retries, e.status.Disruptions = 0, 0
 		e.status.CompletionTime, e.status.WaitingSince = nil, nil
 		e.status.StoppedReason = ""
@@ -127,17 +129,22 @@ func (e *evaluation) betweenAttempts() *Question {
 	return nil
 }
 
+// IsRerunRequested reports whether the spec requests a run that the status does not record.
+func IsRerunRequested(s *v1alpha1.AgenticSession, status *v1alpha1.AgenticSessionStatus) bool {
+	return s.Spec.Rerun != nil && s.Spec.Rerun.ID != status.RerunID
+}
+
 // IsAtRest reports whether no attempt of a session is open, and none starts unless its spec changes.
 func IsAtRest(s *v1alpha1.AgenticSession) bool {
 	last := lastRun(&s.Status)
 	switch {
-	case s.Status.Attempt.JobName != "" || last == nil || last.Outcome == v1alpha1.RunRetried || s.Spec.RunRequest > s.Status.Run:
+	case s.Status.Attempt.JobName != "" || last == nil || last.Outcome == v1alpha1.RunRetried || IsRerunRequested(s, &s.Status):
 		return false
 	case last.Outcome != v1alpha1.RunStopped:
 		return true
 	}
 	isStoppedByUser := s.Status.StoppedReason == v1alpha1.StopUser || s.Status.StoppedReason == ""
-	return s.Spec.OperatingMode == v1alpha1.ModeStopped || !isStoppedByUser
+	return s.Spec.Suspend || !isStoppedByUser
 }
 
 // lastRun returns the record of the last attempt of the current run; nil if none has ended.

@@ -9,11 +9,11 @@
 //	 ▲ │ ▲ ▲                    │  │ │                    │  │ │
 //	 │ │ │ └────── retry ───────┘  │ └── stop ─┐   stop ──┘  │ └──▶ Completed
 //	 │ │ │                         │           ▼    │        │          │
-//	 │ │ └──── mode Running ─── Stopped ◀── Stopping◀        │          │
+//	 │ │ └────── resume ─────── Stopped ◀── Stopping◀        │          │
 //	 │ │                           │                         │          │
 //	 │ └── refused, missing ───────┴──────────▶ Failed ◀─────┘          │
 //	 │                                            │                     │
-//	 └────────────── runRequest increased ────────┴─────────────────────┘
+//	 └────────────── rerun.id changed ────────────┴─────────────────────┘
 //
 // A queue, or another client, may suspend the Job of Creating and Running sessions, which are Pending until it is
 // resumed, in the same attempt.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -40,7 +41,7 @@ func newScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
 		Name: "fix", Namespace: "ns", UID: "session", Generation: 1, CreationTimestamp: metav1.NewTime(testStartTime),
 	}}
-	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest, s.Spec.OperatingMode = "do it", "default", 1, v1alpha1.ModeRunning
+	s.Spec.Prompt, s.Spec.Runner = "do it", "default"
 	for _, c := range change {
 		c(&s.Spec)
 	}
@@ -284,11 +285,13 @@ func (s *scenario) updateSpec(change func(spec *v1alpha1.AgenticSessionSpec)) *s
 	return s
 }
 
-func setModeStopped(spec *v1alpha1.AgenticSessionSpec) { spec.OperatingMode = v1alpha1.ModeStopped }
+func suspend(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = true }
 
-func setModeRunning(spec *v1alpha1.AgenticSessionSpec) { spec.OperatingMode = v1alpha1.ModeRunning }
+func resume(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = false }
 
-func requestNextRun(spec *v1alpha1.AgenticSessionSpec) { spec.RunRequest++ }
+func requestNextRun(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Rerun = &v1alpha1.SessionRerun{ID: ptr.Deref(spec.Rerun, v1alpha1.SessionRerun{}).ID + "+"}
+}
 
 func withRetryLimit(limit int32) func(spec *v1alpha1.AgenticSessionSpec) {
 	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{Limit: limit} }

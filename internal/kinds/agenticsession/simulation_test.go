@@ -157,7 +157,7 @@ func newSimulation(seed uint64) *simulation {
 	w.runner.Spec.ActivityLease = true
 	w.session = &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "session", Generation: 1}}
 	spec := &w.session.Spec
-	spec.Prompt, spec.RunRequest, spec.OperatingMode = "x", 1, v1alpha1.ModeRunning
+	spec.Prompt = "x"
 	spec.Timeout, spec.StartupTimeout = new(int32(simulatedTimeoutSeconds)), new(int32(120))
 	spec.Interactive = w.randomChance(30)
 	if w.randomChance(50) {
@@ -230,9 +230,9 @@ func (w *simulation) isSettled() bool {
 	}
 	switch w.session.Status.Phase {
 	case v1alpha1.SessionStopped:
-		return w.session.Spec.OperatingMode == v1alpha1.ModeStopped || w.session.Status.StoppedReason == v1alpha1.StopInactivity
+		return w.session.Spec.Suspend || w.session.Status.StoppedReason == v1alpha1.StopInactivity
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
-		return w.session.Status.Run == w.session.Spec.RunRequest
+		return !IsRerunRequested(w.session, &w.session.Status)
 	default:
 		return false
 	}
@@ -244,11 +244,7 @@ func (w *simulation) simulateEvent() {
 	switch dice := w.rng.IntN(100); {
 	case dice < 6:
 		w.updateSpec("mode", func(spec *v1alpha1.AgenticSessionSpec) {
-			if spec.OperatingMode == v1alpha1.ModeStopped {
-				spec.OperatingMode = v1alpha1.ModeRunning
-			} else {
-				spec.OperatingMode = v1alpha1.ModeStopped
-			}
+			spec.Suspend = !spec.Suspend
 		})
 	case dice < 12:
 		w.updateSpec("run again", requestNextRun)
@@ -276,7 +272,7 @@ func (w *simulation) updateSpec(description string, change func(*v1alpha1.Agenti
 	change(&w.session.Spec)
 	w.session.Generation++
 	w.version++
-	w.logf("user: %s: %s, run %d", description, w.session.Spec.OperatingMode, w.session.Spec.RunRequest)
+	w.logf("user: %s: suspend %t, rerun %v", description, w.session.Spec.Suspend, w.session.Spec.Rerun)
 }
 
 // disturbJob deletes a Job or evicts its Pod.

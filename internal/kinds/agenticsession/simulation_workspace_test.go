@@ -142,7 +142,7 @@ func (w *workspaceSimulation) violate(format string, args ...any) {
 func (w *workspaceSimulation) createSession(name string) {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: w.newUID(name), Generation: 1, ResourceVersion: "1"}}
 	spec := &s.Spec
-	spec.Prompt, spec.RunRequest, spec.OperatingMode = "x", 1, v1alpha1.ModeRunning
+	spec.Prompt = "x"
 	spec.Timeout, spec.StartupTimeout = new(int32(0)), new(int32(300))
 	spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(3)), OnDisruption: w.chance(70)}
 	if name == "parent" {
@@ -173,7 +173,7 @@ func (w *workspaceSimulation) runToCompletion() {
 	}
 	w.faultsDisabled = true
 	for _, s := range w.sessions {
-		s.Spec.OperatingMode = v1alpha1.ModeRunning
+		s.Spec.Suspend = false
 		bump(s)
 	}
 	for range 400 {
@@ -225,13 +225,11 @@ func (w *workspaceSimulation) simulateEvent() {
 		delete(w.sessions, name)
 	case dice < 55:
 		w.logf("user stops or resumes %s", s.UID)
-		s.Spec.OperatingMode = map[v1alpha1.OperatingMode]v1alpha1.OperatingMode{
-			v1alpha1.ModeStopped: v1alpha1.ModeRunning, v1alpha1.ModeRunning: v1alpha1.ModeStopped,
-		}[s.Spec.OperatingMode]
+		s.Spec.Suspend = !s.Spec.Suspend
 		bump(s)
 	case dice < 85:
 		w.logf("user reruns %s", s.UID)
-		s.Spec.RunRequest++
+		requestNextRun(&s.Spec)
 		bump(s)
 	case dice < 115:
 		if job := w.jobs[s.Status.Attempt.JobName]; job != nil {

@@ -41,7 +41,7 @@ type obstacle struct {
 }
 
 func (e *evaluation) startAttempt() *Question {
-	if e.spec.OperatingMode == v1alpha1.ModeStopped {
+	if e.spec.Suspend {
 		e.status.StoppedReason, e.status.WaitingSince = v1alpha1.StopUser, nil
 		return nil
 	}

@@ -27,8 +27,8 @@ func TestPhaseTransitions(t *testing.T) {
 		s.wantCondition(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobCreated)
 		s.wantEvent(v1alpha1.EventJobCreated)
 	})
-	t.Run("Pending becomes Stopped with operatingMode Stopped", func(t *testing.T) {
-		s := newScenario(t, setModeStopped)
+	t.Run("Pending becomes Stopped with suspend", func(t *testing.T) {
+		s := newScenario(t, suspend)
 		if d := s.wantPhase(v1alpha1.SessionStopped, ""); d.CreateJob != nil {
 			t.Error("a Job is created")
 		}
@@ -36,7 +36,7 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("Pending becomes Stopped before its Job is created", func(t *testing.T) {
 		s := newScenario(t)
 		s.decideAndRecord()
-		s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopped, "")
+		s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopped, "")
 	})
 	t.Run("Pending becomes Failed when the dry run is refused", func(t *testing.T) {
 		s := newScenario(t)
@@ -171,7 +171,7 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("Stopping becomes Stopped with the result of a Pod that was already deleted", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
-		s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopping, "")
+		s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, "")
 		s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Message: `{"costUSD": 0.2}`}}
 		s.Jobs = nil // the controller remembers the deleted Pod
 		s.wantPhase(v1alpha1.SessionStopped, "")
@@ -180,10 +180,10 @@ func TestPhaseTransitions(t *testing.T) {
 			t.Errorf("%+v", run)
 		}
 	})
-	t.Run("Running becomes Stopping with operatingMode Stopped, and Stopped when its Pod is deleted", func(t *testing.T) {
+	t.Run("Running becomes Stopping with suspend, and Stopped when its Pod is deleted", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
-		if d := s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopping, ""); len(d.DeleteJobs) != 1 {
+		if d := s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, ""); len(d.DeleteJobs) != 1 {
 			t.Error("its Job is not deleted")
 		}
 		s.wantEvent(v1alpha1.EventStopping)
@@ -207,8 +207,8 @@ func TestPhaseTransitions(t *testing.T) {
 		s.wantEvent(v1alpha1.EventInactivityTimeout)
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionStopped, "")
-		s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopped, "")
-		s.updateSpec(setModeRunning).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
+		s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopped, "")
+		s.updateSpec(resume).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
 	t.Run("Running becomes Stopping when an interactive runner reports that its run is finished", func(t *testing.T) {
 		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.StopOnRunFinished = true })
@@ -226,7 +226,7 @@ func TestPhaseTransitions(t *testing.T) {
 	})
 	t.Run("Stopping reports a stuck Pod and does not force its deletion", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(setModeStopped).decideAndRecord()
+		s.updateSpec(suspend).decideAndRecord()
 		d := s.markJobDeleted().advanceClock(gracePeriod+stuckPodDelay-time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		if d.RequeueAfter != time.Second {
 			t.Errorf("requeued after %s, want 1s", d.RequeueAfter)
@@ -236,23 +236,23 @@ func TestPhaseTransitions(t *testing.T) {
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.wantCondition(v1alpha1.ConditionStopStuck, metav1.ConditionFalse, v1alpha1.ReasonPodTerminated)
 	})
-	t.Run("Stopped becomes Pending with operatingMode Running, with a new Job", func(t *testing.T) {
+	t.Run("Stopped becomes Pending without suspend, with a new Job", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(setModeStopped).decideAndRecord()
+		s.updateSpec(suspend).decideAndRecord()
 		s.removeJobAndPod().decideAndRecord()
-		s.updateSpec(setModeRunning).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
+		s.updateSpec(resume).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 		if name := s.Session.Status.Attempt.JobName; name != "fix-r1-a2" {
 			t.Errorf("Job %s, want fix-r1-a2", name)
 		}
 	})
 	t.Run("a stop is completed before the session resumes", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(setModeStopped).decideAndRecord()
-		s.markJobDeleted().updateSpec(setModeRunning).wantPhase(v1alpha1.SessionStopping, "")
+		s.updateSpec(suspend).decideAndRecord()
+		s.markJobDeleted().updateSpec(resume).wantPhase(v1alpha1.SessionStopping, "")
 		s.removeJobAndPod().startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
 	for _, code := range []int32{0, 1} {
-		t.Run("a finished session becomes Pending when runRequest is increased", func(t *testing.T) {
+		t.Run("a finished session becomes Pending when rerun.id changes", func(t *testing.T) {
 			s := newScenario(t).startAttempt().startRunner().exitRunner(code, "")
 			s.decideAndRecord()
 			s.advanceClock(time.Hour).updateSpec(requestNextRun).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
@@ -274,7 +274,7 @@ func TestPhaseTransitions(t *testing.T) {
 		}
 	})
 	t.Run("a stopped session is not deleted after ttlSecondsAfterFinished", func(t *testing.T) {
-		s := newScenario(t, setModeStopped, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(0)) })
+		s := newScenario(t, suspend, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(0)) })
 		if d := s.advanceClock(time.Hour).decideAndRecord(); d.DeleteSession {
 			t.Error("the session is deleted")
 		}
@@ -412,33 +412,33 @@ func TestRaceOfStopAndOutcome(t *testing.T) {
 	t.Run("an outcome before the stop wins", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
-		s.advanceClock(time.Minute).exitRunner(0, "").updateSpec(setModeStopped).wantPhase(v1alpha1.SessionCompleted, "")
+		s.advanceClock(time.Minute).exitRunner(0, "").updateSpec(suspend).wantPhase(v1alpha1.SessionCompleted, "")
 	})
 	t.Run("an outcome before the deletion of the Job wins over a recorded stop", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.advanceClock(time.Minute).updateSpec(setModeStopped).decideAndRecord()
+		s.advanceClock(time.Minute).updateSpec(suspend).decideAndRecord()
 		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "") // the deletion failed, because the Job had changed
 	})
 	t.Run("a stop wins over the exit code of the terminated runner", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(setModeStopped).decideAndRecord()
+		s.updateSpec(suspend).decideAndRecord()
 		s.markJobDeleted().advanceClock(3*time.Second).exitRunner(143, "").wantPhase(v1alpha1.SessionStopping, "")
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 	})
 	t.Run("a runner that fails in the second of its termination was stopped", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(setModeStopped).decideAndRecord()
+		s.updateSpec(suspend).decideAndRecord()
 		s.markJobDeleted().exitRunner(143, "").wantPhase(v1alpha1.SessionStopping, "")
 	})
 	t.Run("the result of a stopped runner is kept", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(setModeStopped).decideAndRecord()
+		s.updateSpec(suspend).decideAndRecord()
 		s.markJobDeleted().advanceClock(3*time.Second).exitRunner(143, `{"costUSD": 0.5, "sdkSessionId": "abc"}`).decideAndRecord()
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		if cost := s.Session.Status.Attempts[0].CostUSD; cost == nil || *cost != "0.5" {
 			t.Errorf("cost %v, want 0.5", cost)
 		}
-		s.createPlannedJob(s.updateSpec(setModeRunning).decideAndRecord())
+		s.createPlannedJob(s.updateSpec(resume).decideAndRecord())
 		for _, variable := range s.newestJob().Spec.Template.Spec.Containers[0].Env {
 			if variable.Name == "AGENTIC_SDK_SESSION_ID" && variable.Value == "abc" {
 				return

@@ -229,7 +229,7 @@ func TestOldStartTimeOfASuspendedJobDoesNotCount(t *testing.T) {
 func TestQueuedSessionCanBeStopped(t *testing.T) {
 	s := newQueuedScenario(t)
 	s.decideAndRecord()
-	decision := s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopping, "")
+	decision := s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, "")
 	if len(decision.DeleteJobs) != 1 {
 		t.Fatal("its Job is not deleted")
 	}

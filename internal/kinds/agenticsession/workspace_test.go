@@ -128,10 +128,10 @@ func TestEphemeralWorkspaceHasNoGate(t *testing.T) {
 func newStoppedScenario(t *testing.T, change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	t.Helper()
 	s := newScenario(t, change).startAttempt().admitPod().startRunner()
-	s.updateSpec(setModeStopped).decideAndRecord()
+	s.updateSpec(suspend).decideAndRecord()
 	s.markJobDeleted().removeJobAndPod()
 	s.wantPhase(v1alpha1.SessionStopped, "")
-	s.updateSpec(setModeRunning)
+	s.updateSpec(resume)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -111,8 +112,9 @@ func agenticSessionValidator(reader client.Reader, writer client.Writer) *specVa
 			return agenticSessionWarnings(ctx, reader, s)
 		},
 		warnChange: func(before, after *v1alpha1.AgenticSession) admission.Warnings {
-			if after.Spec.RunRequest > before.Spec.RunRequest && after.Status.CompletionTime == nil && after.Status.Run > 0 {
-				return admission.Warnings{"spec.runRequest: the next run starts when the current run has finished"}
+			isRequested := agenticsession.IsRerunRequested(after, &after.Status) && !equality.Semantic.DeepEqual(before.Spec.Rerun, after.Spec.Rerun)
+			if isRequested && after.Status.CompletionTime == nil && after.Status.Run > 0 {
+				return admission.Warnings{"spec.rerun: the next run starts when the current run has finished"}
 			}
 			return nil
 		},

@@ -21,7 +21,7 @@ import (
 
 func agenticSession() *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "ns"}}
-	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest = "do it", "default", 1
+	s.Spec.Prompt, s.Spec.Runner = "do it", "default"
 	s.Spec.UserContext = &v1alpha1.UserContext{UserID: "ann"}
 	return s
 }
@@ -153,9 +153,9 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	running := agenticSession()
 	running.Status.Run = 1
 	rerun := running.DeepCopy()
-	rerun.Spec.RunRequest = 2
+	rerun.Spec.Rerun = &v1alpha1.SessionRerun{ID: "2"}
 	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), running, rerun)
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.rerun: ") {
 		t.Errorf("warnings %q", warnings)
 	}
 }

@@ -32,7 +32,7 @@ func newObjects(env harness.Environment, name string) map[string]client.Object {
 	sequence.Spec.Containers = []v1alpha1.Step{{Name: "only", Container: corev1.Container{Name: "only", Image: "registry.example/tool:1"}}}
 	sequence.Spec.Suspend = true
 	session := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(name)}
-	session.Spec.Prompt, session.Spec.Runner, session.Spec.OperatingMode = "do it", name, v1alpha1.ModeStopped
+	session.Spec.Prompt, session.Spec.Runner, session.Spec.Suspend = "do it", name, true
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta(name)}
 	runner.Spec.Image, runner.Spec.RunAsUser = "registry.example/runner:1", new(int64(65532))
 	return map[string]client.Object{

@@ -53,8 +53,8 @@ func SessionExamples() []SessionExample {
 		{
 			Name: "pause",
 			Actions: []SessionAction{
-				{v1alpha1.SessionRunning, 3 * time.Second, "pause is running. Stopping it:", `{"spec":{"operatingMode":"Stopped"}}`},
-				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. Restarting it:", `{"spec":{"operatingMode":"Running"}}`},
+				{v1alpha1.SessionRunning, 3 * time.Second, "pause is running. Stopping it:", `{"spec":{"suspend":true}}`},
+				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. Restarting it:", `{"spec":{"suspend":false}}`},
 			},
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Stopped: User", "Completed"},

@@ -222,13 +222,13 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 }
 
 func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
-	ended := func(outcome v1alpha1.RunOutcome, reason v1alpha1.StopReason, mode v1alpha1.OperatingMode, runRequest int32) *v1alpha1.AgenticSession {
+	ended := func(outcome v1alpha1.RunOutcome, reason v1alpha1.StopReason, suspend bool, rerun string) *v1alpha1.AgenticSession {
 		s := &v1alpha1.AgenticSession{}
-		s.Spec.Runner, s.Spec.OperatingMode, s.Spec.RunRequest = "default", mode, runRequest
-		s.Status.Run, s.Status.StoppedReason, s.Status.Attempts = 1, reason, []v1alpha1.SessionAttempt{{Run: 1, Outcome: outcome}}
+		s.Spec.Runner, s.Spec.Suspend, s.Spec.Rerun = "default", suspend, &v1alpha1.SessionRerun{ID: rerun}
+		s.Status.Run, s.Status.RerunID, s.Status.StoppedReason, s.Status.Attempts = 1, "1", reason, []v1alpha1.SessionAttempt{{Run: 1, Outcome: outcome}}
 		return s
 	}
-	running := ended(v1alpha1.RunCompleted, "", v1alpha1.ModeRunning, 1)
+	running := ended(v1alpha1.RunCompleted, "", false, "1")
 	running.Status.Attempt.JobName, running.Status.Attempt.Runner = "job", "earlier"
 	fresh := &v1alpha1.AgenticSession{}
 	fresh.Spec.Runner = "default"
@@ -238,13 +238,13 @@ func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
 	}{
 		"new":                    {fresh, "default"},
 		"running":                {running, "earlier"},
-		"completed":              {ended(v1alpha1.RunCompleted, "", v1alpha1.ModeRunning, 1), ""},
-		"failed":                 {ended(v1alpha1.RunFailed, "", v1alpha1.ModeRunning, 1), ""},
-		"another run requested":  {ended(v1alpha1.RunFailed, "", v1alpha1.ModeRunning, 2), "default"},
-		"to be retried":          {ended(v1alpha1.RunRetried, "", v1alpha1.ModeRunning, 1), "default"},
-		"stopped":                {ended(v1alpha1.RunStopped, v1alpha1.StopUser, v1alpha1.ModeStopped, 1), ""},
-		"to be resumed":          {ended(v1alpha1.RunStopped, v1alpha1.StopUser, v1alpha1.ModeRunning, 1), "default"},
-		"stopped for inactivity": {ended(v1alpha1.RunStopped, v1alpha1.StopInactivity, v1alpha1.ModeRunning, 1), ""},
+		"completed":              {ended(v1alpha1.RunCompleted, "", false, "1"), ""},
+		"failed":                 {ended(v1alpha1.RunFailed, "", false, "1"), ""},
+		"another run requested":  {ended(v1alpha1.RunFailed, "", false, "2"), "default"},
+		"to be retried":          {ended(v1alpha1.RunRetried, "", false, "1"), "default"},
+		"stopped":                {ended(v1alpha1.RunStopped, v1alpha1.StopUser, true, "1"), ""},
+		"to be resumed":          {ended(v1alpha1.RunStopped, v1alpha1.StopUser, false, "1"), "default"},
+		"stopped for inactivity": {ended(v1alpha1.RunStopped, v1alpha1.StopInactivity, false, "1"), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := contendedRunner(test.s); got != test.want {

@@ -298,7 +298,7 @@ var placeChanged = predicate.Funcs{
 		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
 		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
 		return oldOK && newOK && (before.Status.Attempt.JobName != after.Status.Attempt.JobName || before.Status.Phase != after.Status.Phase ||
-			before.Status.QueuedSince != nil && after.Status.QueuedSince == nil || before.Spec.OperatingMode != after.Spec.OperatingMode ||
+			before.Status.QueuedSince != nil && after.Status.QueuedSince == nil || before.Spec.Suspend != after.Spec.Suspend ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
 	},
 }

@@ -177,7 +177,7 @@ func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		return nil
-	case s.Spec.OperatingMode == v1alpha1.ModeStopped || phase == v1alpha1.SessionCompleted || phase == v1alpha1.SessionFailed || phase == v1alpha1.SessionStopped:
+	case s.Spec.Suspend || phase == v1alpha1.SessionCompleted || phase == v1alpha1.SessionFailed || phase == v1alpha1.SessionStopped:
 		return []Action{newAction(e, "Restart", "Continues the run if you stopped it; otherwise starts the next one. A persistent workspace is kept.", "restart")}
 	default:
 		return []Action{
