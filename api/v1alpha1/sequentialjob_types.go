@@ -63,7 +63,7 @@ type SequentialJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.parameters) || self.rerun.parameters.all(r, has(self.parameters) && self.parameters.exists(p, p.name == r.name))",message="rerun.parameters can only have names of spec.parameters",fieldPath=".rerun.parameters"
 type SequentialJobSpec struct {
 	// containers are the steps, run in this order: Kubernetes containers, each with an optional object `step` with
-	// the options of its Job. Started steps are immutable until the run has finished.
+	// the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has finished.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(other, other.name == c.name))",message="step names must be unique"
@@ -72,7 +72,7 @@ type SequentialJobSpec struct {
 	Containers []Step `json:"containers"`
 
 	// finally are steps that run in this order after those of containers, whatever their outcome. If one of them
-	// fails, the run fails.
+	// fails, the run fails. Their names have at most 30 characters.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(other, other.name == f.name))",message="step names must be unique"

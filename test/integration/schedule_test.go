@@ -271,8 +271,8 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"a schedule that is no cron expression": {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "every day" }, "spec.schedule: Invalid value"},
 		"a schedule that is never due":          {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 30 2 *" }, "is never due"},
 		"an unknown time zone":                  {func(s *v1alpha1.ScheduleSpec) { s.TimeZone = "Europe/Atlantis" }, "spec.timeZone: Invalid value"},
-		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob, agenticSession and job must be set"},
-		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob, agenticSession and job must be set"},
+		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob, agenticSession and message must be set"},
+		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob, agenticSession and message must be set"},
 		"jitter of more than a day": {func(s *v1alpha1.ScheduleSpec) {
 			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
 		}, "jitter must be a duration from 0s to 24h"},

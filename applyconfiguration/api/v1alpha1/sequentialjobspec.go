@@ -12,10 +12,10 @@ import (
 // SequentialJobSpec is the desired sequence.
 type SequentialJobSpecApplyConfiguration struct {
 	// containers are the steps, run in this order: Kubernetes containers, each with an optional object `step` with
-	// the options of its Job. Started steps are immutable until the run has finished.
+	// the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has finished.
 	Containers []StepApplyConfiguration `json:"containers,omitempty"`
 	// finally are steps that run in this order after those of containers, whatever their outcome. If one of them
-	// fails, the run fails.
+	// fails, the run fails. Their names have at most 30 characters.
 	Finally []StepApplyConfiguration `json:"finally,omitempty"`
 	// template is the Pod template of all steps. It can have one container, named `step`, with defaults for all
 	// steps.
