@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ func TestTheReferenceHasAPageForEachKindWithAnExampleAndItsFieldsInOrder(t *test
 	rows := []string{"`containers` (required) |", "`containers[].name` (required) |", "`containers[].step.backoffLimit` |", "`template` |"}
 	var found []int
 	for _, row := range rows {
-		found = append(found, strings.Index(string(raw), "| "+row))
+		found = append(found, bytes.Index(raw, []byte("| "+row)))
 	}
 	if found[0] < 0 || !slices.IsSorted(found) {
 		t.Errorf("the rows %q are at %v", rows, found)

@@ -125,7 +125,8 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 	t.Run("under the same load, the number does not change", func(t *testing.T) {
 		f := restarted()
 		before := f.changes
-		if f.runFor(5 * time.Minute); f.changes != before {
+		f.runFor(5 * time.Minute)
+		if f.changes != before {
 			t.Errorf("%d changes: %s", f.changes-before, Summarize(Observation{Settings: f.policy}, f.last))
 		}
 	})
@@ -133,7 +134,8 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 		f := restarted()
 		before := f.replicas
 		f.waiting = 5000
-		if f.runFor(DecisionInterval); f.replicas <= before {
+		f.runFor(DecisionInterval)
+		if f.replicas <= before {
 			t.Errorf("%d workers, before %d", f.replicas, before)
 		}
 	})
@@ -141,10 +143,12 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 		f := restarted()
 		before := f.replicas
 		f.rate = 10
-		if f.runFor(settledRates); f.replicas != before {
+		f.runFor(settledRates)
+		if f.replicas != before {
 			t.Errorf("%d workers after %s, before %d", f.replicas, settledRates, before)
 		}
-		if f.runFor(DecisionInterval); f.replicas >= before {
+		f.runFor(DecisionInterval)
+		if f.replicas >= before {
 			t.Errorf("%d workers, before %d", f.replicas, before)
 		}
 	})
