@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -188,9 +189,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
 	// The kubelet divides the length of a Pod's results equally among all its containers.
 	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
-	if b.status.Result != nil {
-		set("SDK_SESSION_ID", b.status.Result.SDKSessionID)
-	}
+	set("SDK_SESSION_ID", ptr.Deref(b.status.Result, v1alpha1.SessionResult{}).SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
 	}
