@@ -37,7 +37,7 @@ func testAdminAPI(t *testing.T) {
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
 	// Each worker always has jobs: one without would end as soon as the operator drains it, and not answer the kubelet.
-	env.sendBatch(jobBatch{queue: "orders", run: "job", endless: true, rate: 3, takes: 10 * time.Second})
+	env.sendBatch(jobBatch{queue: "orders", run: "job", endless: true, rate: 1, takes: 6 * time.Second})
 	workers := env.workerPods()
 	for i := range workers {
 		want := "POST /drain: \nPOST /resume: \nGET /prestop: \nGET /stats: \nGET /metrics: 200"
@@ -63,7 +63,7 @@ func testAdminAPI(t *testing.T) {
 	// The operator and the kubelet drain workers.
 	env.resizePool(1)
 	env.resizePool(2)
-	env.waitUntilInFlight(20)
+	env.waitUntilInFlight(4)
 	env.runKubectl("delete", "pod", env.workerPods()[0].Name)
 	env.waitUntilWorkers(2)
 	env.endBatches()
