@@ -50,6 +50,6 @@ func TestAQueueOnOneServerReportsThatItIsNotReplicated(t *testing.T) {
 	e.waitUntilReady("mail")
 
 	e.createQueue("post", "storage: {replicas: 3}")
-	e.waitForCondition("post", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker)
+	e.waitForCondition("post", v1alpha1.ConditionConfigSynced, metav1.ConditionUnknown, v1alpha1.ReasonRefusedByBroker)
 	e.waitForCondition("post", v1alpha1.ConditionReplicated, metav1.ConditionUnknown, v1alpha1.ReasonRefusedByBroker)
 }

@@ -206,7 +206,7 @@ func newIsolationTest(t *testing.T) *isolationTest {
 		s := &sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: name}}
 		s.exitRunner(0, `{"sdkSessionId": "anns-conversation"}`)
 		completed := s.waitForPhase(v1alpha1.SessionCompleted)
-		i.inputs, i.uids = completed.Status.Attempt.InputsRef.Name, append(i.uids, string(completed.UID))
+		i.inputs, i.uids = completed.Status.Attempts[0].InputsRef.Name, append(i.uids, string(completed.UID))
 	}
 	return i
 }

@@ -587,7 +587,7 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 			s.waitForPod()
 			s.patchSpec(`{"suspend": true}`)
 			stopped := s.waitForPhase(v1alpha1.SessionStopped)
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Attempt.InputsRef.Name}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Attempts[0].InputsRef.Name}}
 			if isReplaced {
 				if err := cluster.Delete(t.Context(), secret.DeepCopy()); err != nil {
 					t.Fatal(err)
