@@ -4,6 +4,7 @@ package decision
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -225,4 +226,32 @@ func SetState(conditions *[]metav1.Condition, generation int64, now metav1.Time,
 		Type: kind, Status: state.Status, Reason: state.Reason, Message: TruncateMessage(state.Message, maxMessageBytes),
 		ObservedGeneration: generation, LastTransitionTime: now,
 	})
+}
+
+// FindReason returns the condition of a kind if it has this reason, whatever its status; otherwise nil.
+func FindReason(conditions []metav1.Condition, kind, reason string) *metav1.Condition {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Reason == reason {
+		return c
+	}
+	return nil
+}
+
+// DurationOr returns a duration of a spec, or its default.
+func DurationOr(given *v1alpha1.Duration, otherwise time.Duration) time.Duration {
+	if given == nil {
+		return otherwise
+	}
+	return given.Duration.Duration
+}
+
+// The default of a retry's factor, and its bounds, which the CustomResourceDefinitions check.
+const defaultFactor, minFactor, maxFactor = 2, 1, 10
+
+// RetryFactor returns the factor by which the time before a retry grows.
+func RetryFactor(retry *v1alpha1.Retry) float64 {
+	factor, err := strconv.ParseFloat(string(ptr.Deref(retry.Factor, "")), 64)
+	if err != nil {
+		return defaultFactor
+	}
+	return min(max(factor, minFactor), maxFactor)
 }

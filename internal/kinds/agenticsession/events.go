@@ -66,8 +66,7 @@ func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, r
 }
 
 func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
-	return c != nil && c.Reason == v1alpha1.ReasonNameTaken
+	return decision.FindReason(status.Conditions, v1alpha1.ConditionDependenciesReady, v1alpha1.ReasonNameTaken) != nil
 }
 
 // addedRun returns the added record, or nil. A decision adds at most one record.

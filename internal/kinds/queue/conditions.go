@@ -176,8 +176,7 @@ func OwnsQueue(q *v1alpha1.Queue, on *v1alpha1.Broker) bool {
 
 // HasOtherOwner reports whether another Queue owns the queue of a Queue on the broker.
 func HasOtherOwner(q *v1alpha1.Queue) bool {
-	synced := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionConfigSynced)
-	return synced != nil && synced.Reason == v1alpha1.ReasonOwnedByOtherQueue
+	return decision.FindReason(q.Status.Conditions, v1alpha1.ConditionConfigSynced, v1alpha1.ReasonOwnedByOtherQueue) != nil
 }
 
 // conflictMessage names the owner only if it is in the Queue's own namespace.

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"time"
-
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // BrokerQueueName returns the name of a Queue on its broker. A name that the status records never changes.
@@ -50,9 +48,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 		setDuration(&desired.Retry.InitialDelay, retry.Backoff)
 		desired.Retry.MaxDelay = max(desired.Retry.MaxDelay, desired.Retry.InitialDelay)
 		setDuration(&desired.Retry.MaxDelay, retry.MaxBackoff)
-		if factor, err := strconv.ParseFloat(string(ptr.Deref(retry.Factor, "")), 64); err == nil {
-			desired.Retry.MultiplierPercent = int(math.Round(100 * min(max(factor, 1), 10)))
-		}
+		desired.Retry.MultiplierPercent = int(math.Round(100 * decision.RetryFactor(retry)))
 	}
 	if deadLetter := e.DeadLetter; deadLetter != nil {
 		desired.DeadLetter.Enabled = isEnabled(deadLetter)

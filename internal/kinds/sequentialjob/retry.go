@@ -3,7 +3,6 @@ package sequentialjob
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,9 +15,8 @@ import (
 
 // The defaults of step.retry, as for the Pods of a Job.
 const (
-	defaultBackoff       = 10 * time.Second
-	defaultMaxBackoff    = 10 * time.Minute
-	defaultBackoffFactor = 2
+	defaultBackoff    = 10 * time.Second
+	defaultMaxBackoff = 10 * time.Minute
 )
 
 // retriedReasons are the failures of a Job after which another Job may succeed. After other failures, another Job would
@@ -52,15 +50,8 @@ func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) s
 
 // retryBackoff returns the delay before the next attempt, after a number of earlier retries.
 func retryBackoff(retry *v1alpha1.Retry, failed int32) time.Duration {
-	durationOr := func(d *v1alpha1.Duration, otherwise time.Duration) float64 {
-		return float64(ptr.Deref(d, v1alpha1.Duration{Duration: metav1.Duration{Duration: otherwise}}).Duration.Duration)
-	}
-	factor := float64(defaultBackoffFactor)
-	if retry.Factor != nil {
-		factor, _ = strconv.ParseFloat(string(*retry.Factor), 64) // the CustomResourceDefinition allows numbers only
-	}
-	backoff := durationOr(retry.Backoff, defaultBackoff) * math.Pow(factor, float64(failed))
-	return time.Duration(min(backoff, durationOr(retry.MaxBackoff, defaultMaxBackoff)))
+	backoff := float64(decision.DurationOr(retry.Backoff, defaultBackoff)) * math.Pow(decision.RetryFactor(retry), float64(failed))
+	return time.Duration(min(backoff, float64(decision.DurationOr(retry.MaxBackoff, defaultMaxBackoff))))
 }
 
 // retryingStep returns the step that waits for its next attempt after a failure, or nil.

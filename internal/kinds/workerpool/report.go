@@ -413,15 +413,6 @@ var conditionEventRules = []struct {
 	{v1alpha1.ConditionProgressing, metav1.ConditionFalse, "", v1alpha1.EventRolloutPaused, actionRollout},
 }
 
-// metricsAreStale reports whether a status says that queue metrics could not be read, and why.
-func metricsAreStale(status *v1alpha1.WorkerPoolStatus) (isStale bool, message string) {
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScalingActive)
-	if c == nil || c.Reason != v1alpha1.ReasonMetricsStale {
-		return false, ""
-	}
-	return true, c.Message
-}
-
 // events returns the events for the changes since the stored status.
 func (r *report) events() []decision.Event {
 	before := &r.Pool.Status
@@ -436,11 +427,11 @@ func (r *report) events() []decision.Event {
 		}
 		events = append(events, event)
 	}
-	wasStale, _ := metricsAreStale(before)
-	switch isStale, message := metricsAreStale(r.status); {
-	case isStale && !wasStale && len(before.Conditions) > 0:
-		events = append(events, decision.WarningEvent(v1alpha1.EventMetricsLost, actionReadStats, message))
-	case wasStale && !isStale:
+	wasStale := decision.FindReason(before.Conditions, v1alpha1.ConditionScalingActive, v1alpha1.ReasonMetricsStale)
+	switch isStale := decision.FindReason(r.status.Conditions, v1alpha1.ConditionScalingActive, v1alpha1.ReasonMetricsStale); {
+	case isStale != nil && wasStale == nil && len(before.Conditions) > 0:
+		events = append(events, decision.WarningEvent(v1alpha1.EventMetricsLost, actionReadStats, isStale.Message))
+	case wasStale != nil && isStale == nil:
 		events = append(events, decision.NormalEvent(v1alpha1.EventMetricsRecovered, actionReadStats, "queue metrics can be read"))
 	}
 	if before.Draining == 0 && r.status.Draining > 0 {

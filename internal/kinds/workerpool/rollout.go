@@ -9,11 +9,11 @@ import (
 	"math/bits"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // Defaults of spec.rollout.
@@ -108,8 +108,8 @@ func findFailure(f *fleet, p *proof) string {
 
 // recordedFailure returns the failure of the revision in the stored status, or "".
 func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string {
-	c := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing)
-	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || stored.UpdatedRevision != revision {
+	c := decision.FindReason(stored.Conditions, v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed)
+	if c == nil || stored.UpdatedRevision != revision {
 		return ""
 	}
 	return c.Message

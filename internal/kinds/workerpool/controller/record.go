@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -65,8 +64,7 @@ func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolSta
 		rolloutsTotal.Of(wp).Inc()
 	}
 	timedOut := func(status *v1alpha1.WorkerPoolStatus) bool {
-		degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
-		return degraded != nil && degraded.Reason == v1alpha1.ReasonDrainTimeout
+		return decision.FindReason(status.Conditions, v1alpha1.ConditionDegraded, v1alpha1.ReasonDrainTimeout) != nil
 	}
 	if timedOut(after) && !timedOut(before) {
 		drainTimeoutsTotal.Of(wp).Inc()

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // Defaults of autoscaling, whether the API server sets them or not.
@@ -35,17 +35,17 @@ func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 	p := Settings{
 		MinReplicas: a.MinReplicas, MaxReplicas: a.MaxReplicas,
 		Concurrency:       concurrency,
-		WaitP95:           durationOr(ptr.Deref(a.SLO, v1alpha1.WaitObjective{}).WaitP95, defaultWaitP95),
+		WaitP95:           decision.DurationOr(ptr.Deref(a.SLO, v1alpha1.WaitObjective{}).WaitP95, defaultWaitP95),
 		BacklogPerReplica: ptr.Deref(a.BacklogPerReplica, 0),
 		Utilization:       float64(cmp.Or(a.TargetUtilizationPercent, defaultUtilization)) / 100,
-		IdleAfter:         durationOr(a.IdleAfter, defaultIdleAfter),
+		IdleAfter:         decision.DurationOr(a.IdleAfter, defaultIdleAfter),
 		ScaleUp:           newScaleRule(a.ScaleUp, ScaleRule{}),
 		ScaleDown:         newScaleRule(a.ScaleDown, defaultScaleDown),
 		PausedUntil:       timeOf(a.PausedUntil),
 		DryRun:            a.DryRun,
 	}
 	if a.Fallback != nil {
-		p.Fallback = &Fallback{Replicas: a.Fallback.Replicas, After: durationOr(a.Fallback.After, defaultFallback)}
+		p.Fallback = &Fallback{Replicas: a.Fallback.Replicas, After: decision.DurationOr(a.Fallback.After, defaultFallback)}
 	}
 	return p
 }
@@ -55,7 +55,7 @@ func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	if given == nil {
 		return def
 	}
-	rule := ScaleRule{Window: durationOr(given.Window, def.Window), Step: def.Step, Period: durationOr(given.Period, def.Period)}
+	rule := ScaleRule{Window: decision.DurationOr(given.Window, def.Window), Step: def.Step, Period: decision.DurationOr(given.Period, def.Period)}
 	if given.MaxStep != nil {
 		rule.Step = given.MaxStep
 		if given.Period == nil {
@@ -68,18 +68,11 @@ func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	return rule
 }
 
-func durationOr(given *v1alpha1.Duration, def time.Duration) time.Duration {
-	if given == nil {
-		return def
-	}
-	return given.Duration.Duration
-}
-
 // RestoreMemory returns the memory of an operator that has just started, from a WorkerPool's status. Everything else is measured again.
 func RestoreMemory(status *v1alpha1.WorkerPoolStatus) Memory {
 	memory := Memory{IdleSince: timeOf(status.IdleSince)}
-	if active := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScalingActive); active != nil && active.Reason == v1alpha1.ReasonMetricsStale {
-		memory.MissingSince = active.LastTransitionTime.Time
+	if stale := decision.FindReason(status.Conditions, v1alpha1.ConditionScalingActive, v1alpha1.ReasonMetricsStale); stale != nil {
+		memory.MissingSince = stale.LastTransitionTime.Time
 	}
 	return memory
 }
