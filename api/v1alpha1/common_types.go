@@ -1,7 +1,9 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Duration is a length of time as text with the units ms, s, m and h, for example 500ms, 30s or
@@ -90,4 +92,113 @@ type Retry struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 1.0 && self <= 10.0",message="factor must be from 1 to 10"
 	Factor *Number `json:"factor,omitempty"`
+}
+
+// Rerun requests another run of an object whose run has ended.
+type Rerun struct {
+	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
+	// An id that is set at creation requests nothing.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+}
+
+// RunStatus is about the current run of an object that can run again.
+type RunStatus struct {
+	// run is the number of the current run: 1, increased by each rerun.
+	// +optional
+	Run int32 `json:"run,omitempty"`
+	// rerunID is the last spec.rerun.id that started a run, or that was set at creation.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	RerunID string `json:"rerunID,omitempty"`
+	// startTime is when the run started.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime is when the run completed or failed.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// AttemptNumber identifies an attempt. Each attempt has its own Job.
+type AttemptNumber struct {
+	// run is the number of the run that the attempt belongs to.
+	// +optional
+	Run int32 `json:"run,omitempty"`
+	// attempt is the number of the attempt in its run, from 1.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+}
+
+// JobAttempt is an attempt to run something as a Job.
+type JobAttempt struct {
+	AttemptNumber `json:",inline"`
+
+	// jobName is the name of the Job.
+	// +optional
+	JobName string `json:"jobName,omitempty"`
+	// jobUID is the UID of the Job.
+	// +optional
+	JobUID types.UID `json:"jobUID,omitempty"`
+	// startTime is when the attempt started.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// finishTime is when the attempt ended.
+	// +optional
+	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+	// exitCode of the container, if known.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// reason for the state of the attempt, in CamelCase.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message explains the reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+}
+
+// WorkspaceClaim is a PersistentVolumeClaim that is created for an object.
+type WorkspaceClaim struct {
+	// size of the volume.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
+	Size *resource.Quantity `json:"size,omitempty"`
+	// storageClassName of the claim. Defaults to the cluster's default class.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+	// retention is what happens to the claim when the object is deleted. Defaults to Delete.
+	// +optional
+	// +kubebuilder:default=Delete
+	Retention WorkspaceRetention `json:"retention,omitempty"`
+	// onLost is what happens when the claim was deleted or replaced after it was used. Fail fails the run; Recreate
+	// goes on with an empty workspace. Defaults to Fail.
+	// +optional
+	// +kubebuilder:default=Fail
+	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
+}
+
+// ClaimStatus is the claim of a workspace.
+type ClaimStatus struct {
+	// claimRef is the PersistentVolumeClaim.
+	// +optional
+	ClaimRef LocalReference `json:"claimRef,omitzero"`
+	// uid of the claim, recorded before it is used: a claim with another UID does not contain the same files.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// Archive is where logs or transcripts are kept.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.claimRef) != has(self.s3)",message="set exactly one of claimRef and s3"
+type Archive struct {
+	// claimRef is a PersistentVolumeClaim. Its access mode must allow all Pods that use it at a time.
+	// +optional
+	ClaimRef *LocalReference `json:"claimRef,omitempty"`
+	// s3 is a bucket.
+	// +optional
+	S3 *ArchiveS3 `json:"s3,omitempty"`
 }
