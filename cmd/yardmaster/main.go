@@ -38,7 +38,7 @@ func main() {
 		exitOnError(err)
 		os.Exit(exitCode)
 	}
-	options, err := operator.ParseFlags(os.Args[1:], os.LookupEnv, os.Stderr)
+	options, err := operator.ParseFlags(os.Args[1:], os.Environ(), os.Stderr)
 	if errors.Is(err, flag.ErrHelp) || errors.Is(err, operator.ErrVersionRequested) {
 		return
 	}
@@ -62,7 +62,7 @@ var commands = map[string]func(args []string) error{
 		return workercommand.Run(context.Background(), args, os.Stdout, os.Stderr)
 	},
 	"egress-proxy": func(args []string) error { return egressproxy.Run(context.Background(), args, os.Stderr) },
-	"gateway":      func(args []string) error { return gateway.Main(args, os.LookupEnv, os.Stderr) },
+	"gateway":      func(args []string) error { return gateway.Main(args, os.Environ(), os.Stderr) },
 }
 
 func exitOnError(err error) {

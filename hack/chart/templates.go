@@ -11,7 +11,6 @@ import (
 var templates = slices.Concat(
 	[]template{
 		{name: "deployment", sources: []string{"manager/deployment.yaml"}, change: changeDeployment},
-		{name: "priority_class", sources: []string{"manager/priority_class.yaml"}, when: "$.Values.priorityClass.create"},
 		{name: "manager", sources: []string{
 			"manager/disruption_budget.yaml", "manager/metrics_service.yaml", "manager/network_check_service.yaml", "manager/worker_admin_secret.yaml",
 		}},

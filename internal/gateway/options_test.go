@@ -17,9 +17,8 @@ import (
 
 func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 	t.Parallel()
-	environment := map[string]string{"YARDMASTER_BROKER_URL_SECRET": "nats/address", "YARDMASTER_OPERATOR_NAMESPACE": "system", "YARDMASTER_AUDIENCE": "ignored"}
-	lookup := func(name string) (string, bool) { value, found := environment[name]; return value, found }
-	got, err := ParseFlags([]string{"--audience=jobs", "--max-body-bytes=2097152", "--certificate-dir="}, lookup, io.Discard)
+	environment := []string{"YARDMASTER_BROKER_URL_SECRET=nats/address", "YARDMASTER_OPERATOR_NAMESPACE=system", "YARDMASTER_AUDIENCE=ignored"}
+	got, err := ParseFlags([]string{"--audience=jobs", "--max-body-bytes=2097152", "--certificate-dir="}, environment, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 		"--broker-engine=kafka":    "--broker-engine",
 		"serve":                    `unexpected argument "serve"`,
 	} {
-		_, err := ParseFlags(strings.Fields(arguments), func(string) (string, bool) { return "", false }, io.Discard)
+		_, err := ParseFlags(strings.Fields(arguments), nil, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: error %v, want %q", arguments, err, message)
 		}

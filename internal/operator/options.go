@@ -120,8 +120,9 @@ type WebhookOptions struct {
 // ErrVersionRequested is returned after --version has printed the version.
 var ErrVersionRequested = errors.New("version requested")
 
-// ParseFlags reads the flags in args. Other flags are read from the environment: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
-func ParseFlags(args []string, environment flagenv.Lookup, output io.Writer) (Options, error) {
+// ParseFlags reads the flags in args. Other flags are read from the environment, which has the form of
+// os.Environ: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
+func ParseFlags(args []string, environment []string, output io.Writer) (Options, error) {
 	p := newFlagParser(output)
 	if err := p.flags.Parse(args); err != nil {
 		return Options{}, err

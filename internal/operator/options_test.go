@@ -17,15 +17,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
-	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
 
-func environmentOf(variables map[string]string) flagenv.Lookup {
-	return func(name string) (string, bool) {
-		value, found := variables[name]
-		return value, found
+func environmentOf(variables map[string]string) []string {
+	environment := []string{"PATH=/usr/bin", "HOME="}
+	for name, value := range variables {
+		environment = append(environment, name+"="+value)
 	}
+	return environment
 }
 
 // optionsSummary contains the options that the rows compare.
@@ -185,6 +185,15 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"a login at no Sentinels":          {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
 		"an address instead of a network":  {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
 		"a sweep interval of 0":            {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
+		"a misspelled variable": {
+			environment: map[string]string{"YARDMASTER_DENY_CIDR": "10.0.0.0/8"},
+			want:        "YARDMASTER_DENY_CIDR is set, but there is no flag --deny-cidr",
+		},
+		"a misspelled variable beside the right flag": {
+			args:        "--deny-cidrs=10.0.0.0/8",
+			environment: map[string]string{"YARDMASTER_DENY_CIDR": "10.0.0.0/8"},
+			want:        "YARDMASTER_DENY_CIDR is set, but there is no flag --deny-cidr",
+		},
 		"an invalid boolean in the environment": {
 			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},
 			want:        `invalid value "perhaps" of YARDMASTER_WEBHOOK`,

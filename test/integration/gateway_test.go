@@ -108,7 +108,7 @@ func (e *gatewayEnv) start(as *rest.Config) {
 	options, err := gateway.ParseFlags([]string{
 		"--bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0",
 		"--certificate-dir=" + directory, "--operator-namespace=" + e.deployment.operator, "--allow-local-brokers",
-	}, func(string) (string, bool) { return "", false }, io.Discard)
+	}, nil, io.Discard)
 	if err != nil {
 		e.t.Fatal(err)
 	}

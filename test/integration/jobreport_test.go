@@ -288,7 +288,7 @@ func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
 		"--controllers=jobreport", "--report-namespaces=" + reportedNamespace, "--report-interval=1s",
 		"--report-suspended-too-long-suspicious-after=1ns",
 		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-	}, func(string) (string, bool) { return "", false }, t.Output())
+	}, nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

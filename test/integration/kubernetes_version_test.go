@@ -81,7 +81,7 @@ func TestOperatorDoesNotStartWhereNothingRecordsTheCreatorsOfSessions(t *testing
 	options, err := operator.ParseFlags([]string{
 		"--controllers=agenticsession", "--mutating-webhook=false", "--leader-elect=false", "--operator-namespace=default",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
-	}, func(string) (string, bool) { return "", false }, t.Output())
+	}, nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,10 +182,35 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		"replicas as text":      {"replicas": "two"},
 		"gateway as a boolean":  {"gateway": true},
 		"digest without sha256": {"image": map[string]any{"digest": "latest"}},
+		"unknown engine":        {"broker": map[string]any{"engine": "Kafka"}},
+		"unknown flag":          {"flags": map[string]any{"concurrencyy": 20}},
+		"flag of the gateway":   {"flags": map[string]any{"max-body-bytes": 20}},
+		"flag of the operator":  {"gateway": map[string]any{"flags": map[string]any{"concurrency": 20}}},
 	} {
 		if _, err := render(t, c, values); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+func TestEveryMisspelledValueIsRefused(t *testing.T) {
+	c := loadChart(t)
+	misspelled := 0
+	var misspell func(values map[string]any, wrap func(map[string]any) map[string]any)
+	misspell = func(values map[string]any, wrap func(map[string]any) map[string]any) {
+		for name, value := range values {
+			misspelled++
+			if _, err := render(t, c, wrap(map[string]any{name + "s": value})); err == nil {
+				t.Errorf("%v: no error", wrap(map[string]any{name + "s": value}))
+			}
+			if nested, ok := value.(map[string]any); ok {
+				misspell(nested, func(inner map[string]any) map[string]any { return wrap(map[string]any{name: inner}) })
+			}
+		}
+	}
+	misspell(c.Values, func(values map[string]any) map[string]any { return values })
+	if misspelled < 40 {
+		t.Errorf("only %d values were misspelled", misspelled)
 	}
 }
 

@@ -9,25 +9,33 @@ import (
 	"strings"
 )
 
-// Lookup returns an environment variable, as os.LookupEnv does.
-type Lookup func(name string) (value string, found bool)
+const prefix = "YARDMASTER_"
 
-// Set sets the flags that are not in the parsed arguments.
-func Set(flags *flag.FlagSet, environment Lookup) error {
+// Set sets the flags that are not in the parsed arguments from environment, which has the form of os.Environ. A variable with the
+// prefix YARDMASTER_ that names no flag is an error: a misspelled name would turn a setting off without a message.
+func Set(flags *flag.FlagSet, environment []string) error {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	names := map[string]string{}
+	flags.VisitAll(func(f *flag.Flag) {
+		names[prefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))] = f.Name
+	})
 
 	var errs []error
-	flags.VisitAll(func(f *flag.Flag) {
-		variable := "YARDMASTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, found := environment(variable)
-		if !found || given[f.Name] {
-			return
+	for _, entry := range environment {
+		variable, value, _ := strings.Cut(entry, "=")
+		name, known := names[variable]
+		switch {
+		case !strings.HasPrefix(variable, prefix) || given[name]:
+		case !known:
+			errs = append(errs, fmt.Errorf("%s is set, but there is no flag --%s", variable,
+				strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(variable, prefix), "_", "-"))))
+		default:
+			if err := flags.Set(name, value); err != nil {
+				errs = append(errs, fmt.Errorf("invalid value %q of %s: %w", value, variable, err))
+			}
 		}
-		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("invalid value %q of %s: %w", value, variable, err))
-		}
-	})
+	}
 	return errors.Join(errs...)
 }
 
