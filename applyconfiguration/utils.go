@@ -172,6 +172,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SequenceArchiveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchiveStatus"):
 		return &apiv1alpha1.SequenceArchiveStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SequenceRerun"):
+		return &apiv1alpha1.SequenceRerunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJob"):
 		return &apiv1alpha1.SequentialJobApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJobSpec"):

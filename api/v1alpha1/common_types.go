@@ -94,6 +94,16 @@ type Retry struct {
 	Factor *Number `json:"factor,omitempty"`
 }
 
+// Rerun requests another run of an object whose run has ended.
+type Rerun struct {
+	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
+	// An id that is set at creation requests nothing.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+}
+
 // RunStatus is about the current run of an object that can run again.
 type RunStatus struct {
 	// run is the number of the current run: 1, increased by each rerun.

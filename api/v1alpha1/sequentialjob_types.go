@@ -128,7 +128,7 @@ type SequentialJobSpec struct {
 
 	// rerun starts another run of a finished SequentialJob when its id changes.
 	// +optional
-	Rerun *Rerun `json:"rerun,omitempty"`
+	Rerun *SequenceRerun `json:"rerun,omitempty"`
 
 	// onLostJob is what happens to a step whose Job, or its Pods, were deleted before the outcome was seen. Fail
 	// fails the step; Rerun runs it again. Defaults to Fail.
@@ -379,14 +379,9 @@ type SequenceArchive struct {
 	S3 *ArchiveS3 `json:"s3,omitempty"`
 }
 
-// Rerun requests another run of a finished SequentialJob.
-type Rerun struct {
-	// id of this request, any text. A rerun starts when the run has finished and the id differs from status.rerunID.
-	// An id that is set at creation requests nothing.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	ID string `json:"id"`
+// SequenceRerun requests another run of a SequentialJob.
+type SequenceRerun struct {
+	Rerun `json:",inline"`
 
 	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step in
 	// containers. Steps before it keep their outcome. Defaults to Failed.
@@ -404,7 +399,7 @@ type Rerun struct {
 	Parameters []Parameter `json:"parameters,omitempty"`
 }
 
-// The values of Rerun.From that are not step names.
+// The values of SequenceRerun.From that are not step names.
 const (
 	RerunFromFailed = "Failed"
 	RerunFromStart  = "Start"

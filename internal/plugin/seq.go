@@ -157,7 +157,7 @@ func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnect
 	if err != nil {
 		return fmt.Errorf("%s: %w", qualifiedName, err)
 	}
-	sj.Spec.Rerun = &v1alpha1.Rerun{ID: cmp.Or(r.id, newRequestID(r.now())), From: r.from, Parameters: parameters}
+	sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: cmp.Or(r.id, newRequestID(r.now()))}, From: r.from, Parameters: parameters}
 	if err := checkRerunnable(before, sj.Spec.Rerun); err != nil {
 		return fmt.Errorf("%s: %w", qualifiedName, err)
 	}
@@ -197,7 +197,7 @@ func newRequestID(now time.Time) string {
 }
 
 // checkRerunnable returns an error if the operator would not carry out the request, or not as intended.
-func checkRerunnable(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error {
+func checkRerunnable(sj *v1alpha1.SequentialJob, request *v1alpha1.SequenceRerun) error {
 	switch {
 	case !sj.DeletionTimestamp.IsZero():
 		return errors.New("cannot rerun: it is being deleted")

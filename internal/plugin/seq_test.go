@@ -114,12 +114,12 @@ func TestRerunSequence(t *testing.T) {
 	deleted := failedSequence("etl")
 	deleted.Finalizers, deleted.DeletionTimestamp = []string{v1alpha1.SequentialJobFinalizer}, new(metav1.NewTime(testTime))
 	pending := failedSequence("etl")
-	pending.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+	pending.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	suspended := failedSequence("etl")
 	suspended.Spec.Suspend = true
 	repeated := failedSequence("etl")
 	repeated.Status.RerunID = "2"
-	repeated.Spec.Rerun = &v1alpha1.Rerun{ID: "2"}
+	repeated.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}}
 
 	const refused = "error: sequentialjob.yardmaster.dev/etl: cannot rerun"
 	for name, row := range map[string]struct {
@@ -154,7 +154,7 @@ func TestRerunSequence(t *testing.T) {
 				if diff := cmp.Diff(row.sj.Spec, after.Spec); diff != "" {
 					t.Errorf("a refused command changed the spec (-before +after):\n%s", diff)
 				}
-			} else if diff := cmp.Diff(&v1alpha1.Rerun{ID: "7", From: row.from}, after.Spec.Rerun); diff != "" {
+			} else if diff := cmp.Diff(&v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "7"}, From: row.from}, after.Spec.Rerun); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
 		})

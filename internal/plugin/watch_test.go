@@ -37,9 +37,9 @@ func completedSequence(name string) *v1alpha1.SequentialJob {
 
 func TestWatchingOneSequenceEnds(t *testing.T) {
 	rerun := failedSequence("etl")
-	rerun.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+	rerun.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	impossible := failedSequence("etl")
-	impossible.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: "no-such-step"}
+	impossible.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: "no-such-step"}
 	requested := failedSequence("etl")
 	requested.Generation, requested.Spec.Rerun = 2, rerun.Spec.Rerun
 

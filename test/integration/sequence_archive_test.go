@@ -72,7 +72,7 @@ func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
 	s.succeedStep("a")
 	s.waitForArchive(1, v1alpha1.ArchiveArchiving) // its ServiceAccount does not exist
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
-		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+		sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	})
 	s.waitUntil("the second run", func(sj *v1alpha1.SequentialJob) bool {
 		return sj.Status.Run == 2 && sj.Status.Steps[0].Phase == v1alpha1.StepRunning // so that its Job exists

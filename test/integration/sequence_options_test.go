@@ -179,12 +179,12 @@ func TestRerunWithOtherParameters(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 
 	before := s.readSequence().DeepCopy()
-	s.sj.Spec.Rerun = &v1alpha1.Rerun{ID: "wrong", From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DAY", Value: "1"}}}
+	s.sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "wrong"}, From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DAY", Value: "1"}}}
 	if err := cluster.Patch(t.Context(), s.sj, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
 		t.Errorf("a rerun with an unknown parameter: %v", err)
 	}
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
-		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "again", From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-23"}}}
+		sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-23"}}}
 	})
 	s.waitUntil("the rerun", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Run == 2 })
 	poll.Until(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 2 })

@@ -95,7 +95,7 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	backup := *s.stepStatus("backup")
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
 		sj.Spec.Containers[1].Args = []string{"--fixed"}
-		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromFailed}
+		sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromFailed}
 	})
 	s.waitUntil("the Job of run 2", func(*v1alpha1.SequentialJob) bool { return len(s.listJobs()) == 3 })
 	s.succeedStep("migrate")

@@ -99,7 +99,7 @@ func (b *SequentialJobBuilder) RecreateLostWorkspace() *SequentialJobBuilder {
 
 // Rerun requests a rerun.
 func (b *SequentialJobBuilder) Rerun(id, from string) *SequentialJobBuilder {
-	b.sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from}
+	b.sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: id}, From: from}
 	return b
 }
 

@@ -5,16 +5,11 @@ package v1alpha1
 // RerunApplyConfiguration represents a declarative configuration of the Rerun type for use
 // with apply.
 //
-// Rerun requests another run of a finished SequentialJob.
+// Rerun requests another run of an object whose run has ended.
 type RerunApplyConfiguration struct {
-	// id of this request, any text. A rerun starts when the run has finished and the id differs from status.rerunID.
+	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
 	// An id that is set at creation requests nothing.
 	ID *string `json:"id,omitempty"`
-	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step in
-	// containers. Steps before it keep their outcome. Defaults to Failed.
-	From *string `json:"from,omitempty"`
-	// parameters replace values of spec.parameters in this rerun.
-	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
 }
 
 // RerunApplyConfiguration constructs a declarative configuration of the Rerun type for use with
@@ -28,26 +23,5 @@ func Rerun() *RerunApplyConfiguration {
 // If called multiple times, the ID field is set to the value of the last call.
 func (b *RerunApplyConfiguration) WithID(value string) *RerunApplyConfiguration {
 	b.ID = &value
-	return b
-}
-
-// WithFrom sets the From field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the From field is set to the value of the last call.
-func (b *RerunApplyConfiguration) WithFrom(value string) *RerunApplyConfiguration {
-	b.From = &value
-	return b
-}
-
-// WithParameters adds the given value to the Parameters field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Parameters field.
-func (b *RerunApplyConfiguration) WithParameters(values ...*ParameterApplyConfiguration) *RerunApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithParameters")
-		}
-		b.Parameters = append(b.Parameters, *values[i])
-	}
 	return b
 }

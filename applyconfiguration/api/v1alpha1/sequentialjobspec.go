@@ -40,7 +40,7 @@ type SequentialJobSpecApplyConfiguration struct {
 	// except onLost.
 	Workspace *WorkspaceApplyConfiguration `json:"workspace,omitempty"`
 	// rerun starts another run of a finished SequentialJob when its id changes.
-	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
+	Rerun *SequenceRerunApplyConfiguration `json:"rerun,omitempty"`
 	// onLostJob is what happens to a step whose Job, or its Pods, were deleted before the outcome was seen. Fail
 	// fails the step; Rerun runs it again. Defaults to Fail.
 	OnLostJob *apiv1alpha1.LostJobPolicy `json:"onLostJob,omitempty"`
@@ -157,7 +157,7 @@ func (b *SequentialJobSpecApplyConfiguration) WithWorkspace(value *WorkspaceAppl
 // WithRerun sets the Rerun field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Rerun field is set to the value of the last call.
-func (b *SequentialJobSpecApplyConfiguration) WithRerun(value *RerunApplyConfiguration) *SequentialJobSpecApplyConfiguration {
+func (b *SequentialJobSpecApplyConfiguration) WithRerun(value *SequenceRerunApplyConfiguration) *SequentialJobSpecApplyConfiguration {
 	b.Rerun = value
 	return b
 }

@@ -68,7 +68,9 @@ func TestEachRunNeedsItsOwnApproval(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
 	s.approve(1, "deploy", "ada")
 	s.failStep("deploy")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: "again"} })
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}}
+	})
 	s.reconcile()
 	s.wantSteps("deploy: Pending, ApprovalRequired")
 	s.approve(2, "deploy", "grace")

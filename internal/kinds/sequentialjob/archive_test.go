@@ -198,7 +198,7 @@ func TestRunsAreArchivedOneAfterAnotherAndARerunDoesNotWait(t *testing.T) {
 	s.succeedStep("build")
 	first := s.archiveJob()
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	})
 	s.reconcile()
 	s.wantCreated("build", "build")
@@ -240,7 +240,7 @@ func TestArchiveJobIsNoStep(t *testing.T) {
 	delete(job.Labels, v1alpha1.LabelArchive) // as another client can
 	job.Labels[v1alpha1.LabelStep] = "archive"
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	})
 	if decision := s.reconcile(); len(decision.DeleteJobs) > 0 {
 		t.Errorf("%v are deleted", decision.DeleteJobs)

@@ -31,7 +31,7 @@ func TestFinishedConditionsAreThoseOfTheRun(t *testing.T) {
 	s.succeedStep("cleanup")
 	want("after a failure", false, true, true)
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "1", From: v1alpha1.RerunFromStart}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: v1alpha1.RerunFromStart}
 	})
 	s.reconcile()
 	want("in a rerun", false, false, false)

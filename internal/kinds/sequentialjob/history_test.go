@@ -56,7 +56,9 @@ func TestJobsOfEarlierRunsCountAsHistory(t *testing.T) {
 	s := newTestEnv(t, sj)
 	s.reconcile()
 	s.succeedStep("a")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: "again", From: "Start"} })
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: "Start"}
+	})
 	s.reconcileAfter(time.Minute)
 	s.succeedStep("a")
 	if kept := s.keptJobs(); len(kept) != 1 {

@@ -12,7 +12,9 @@ import (
 
 // requestRerun requests the second run.
 func requestRerun(from string) func(*v1alpha1.SequentialJobSpec) {
-	return func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: "2", From: from} }
+	return func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: from}
+	}
 }
 
 func TestRerunStartsAnotherRun(t *testing.T) {

@@ -71,7 +71,7 @@ func literalEnvVar(name, value string) corev1.EnvVar {
 }
 
 // runParameters returns the parameters of the spec, with the values that a rerun replaces.
-func runParameters(spec *v1alpha1.SequentialJobSpec, rerun *v1alpha1.Rerun) []v1alpha1.Parameter {
+func runParameters(spec *v1alpha1.SequentialJobSpec, rerun *v1alpha1.SequenceRerun) []v1alpha1.Parameter {
 	parameters := slices.Clone(spec.Parameters)
 	if rerun == nil {
 		return parameters

@@ -115,7 +115,7 @@ func TestParametersAreFixedWhenARunStarts(t *testing.T) {
 	s.failStep("test")
 
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "again", Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "4"}}}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "4"}}}
 	})
 	s.reconcile()
 	if env := s.envOf("test"); env["DATE"] != "4" || env["MODE"] != "full" {

@@ -297,7 +297,7 @@ func (w *simulator) applyRandomEvent() {
 		w.changeSpec("parameter", func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = strconv.Itoa(w.rng.IntN(1e6)) })
 	case dice < 43 && w.sj.Status.CompletionTime != nil:
 		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {
-			spec.Rerun = &v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9)), From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
+			spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9))}, From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
 			if w.happensWithChance(50) {
 				spec.Rerun.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: strconv.Itoa(w.rng.IntN(1e6))}}
 			}

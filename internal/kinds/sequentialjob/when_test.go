@@ -66,7 +66,9 @@ func TestExpressionAfterAToleratedFailure(t *testing.T) {
 func TestRerunKeepsSkippedSteps(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build"))
 	s.failStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: "again"} })
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}}
+	})
 	s.reconcile()
 	s.wantSteps("first: Skipped, WhenFalse", "build: Starting")
 	if got := s.stepStatus("first").Run; got != 1 {

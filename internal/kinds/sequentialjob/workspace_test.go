@@ -195,7 +195,7 @@ func TestJobsAreNotDeletedForANewWorkspaceUnlessTheSpecSaysSo(t *testing.T) {
 	s.succeedStep("one")
 	s.terminateClaim()
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "1", From: v1alpha1.RerunFromStart}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: v1alpha1.RerunFromStart}
 	})
 	s.reconcile()
 	s.wantSteps("one: Starting, WorkspaceTerminating")
@@ -219,14 +219,14 @@ func TestRerunFromALaterStepNeedsTheWorkspaceOfTheRunBefore(t *testing.T) {
 	s.failStep("two")
 	s.claim = nil
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "1", From: v1alpha1.RerunFromFailed}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: v1alpha1.RerunFromFailed}
 	})
 	s.reconcile()
 	s.wantSteps("one: Succeeded", "two: Failed, WorkspaceLost")
 	s.events = nil
 
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	})
 	s.reconcile()
 	s.wantSteps("one: Starting", "two: Pending")

@@ -82,7 +82,9 @@ func TestObjectThatEtcdCannotStoreIsRefused(t *testing.T) {
 
 func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 	rerun := func(id, from string) func(*v1alpha1.SequentialJob) {
-		return func(sj *v1alpha1.SequentialJob) { sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from} }
+		return func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: id}, From: from}
+		}
 	}
 	tests := map[string]struct {
 		before       *v1alpha1.SequentialJob

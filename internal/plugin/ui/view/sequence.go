@@ -236,6 +236,6 @@ func canRerun(sj *v1alpha1.SequentialJob, from string) bool {
 		return false
 	}
 	spec := sj.Spec
-	spec.Rerun = &v1alpha1.Rerun{ID: "check", From: from}
+	spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "check"}, From: from}
 	return sequentialjob.CheckRerun(&spec, &sj.Status) == nil
 }
