@@ -2,8 +2,8 @@
 //
 // Yardmaster's kinds embed Kubernetes types such as a container or a Pod template, and controller-gen
 // copies their schemas unchanged. This program removes their descriptions, because the manifests would
-// otherwise be too large for client-side apply, and removes requirements of a Pod that a Pod template
-// does not have. Fields that a kind inherits directly keep the first sentence. It finds embedded types
+// otherwise be too large for client-side apply, fields that no Pod can use, and requirements of a Pod
+// that a Pod template does not have. Fields that a kind inherits directly keep the first sentence. It finds embedded types
 // through the Go types, so new fields and kinds need no change here.
 //
 // It also writes the reference of the API: a page for each kind.

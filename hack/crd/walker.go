@@ -82,7 +82,22 @@ func mergeDurationRules(s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
+// unusableFields are fields of Kubernetes types that no Pod which Yardmaster creates can use: they are not in the schemas, so a
+// strict client such as kubectl refuses them at once, and the manifests are a tenth smaller.
+var unusableFields = map[reflect.Type][]string{
+	// The API server refuses them in a Pod template, and in a Pod that is created.
+	reflect.TypeFor[corev1.PodSpec](): {"ephemeralContainers"},
+	// Types of volumes that Kubernetes no longer supports, by the documentation of the API. Types that are deprecated and still
+	// work, for example through a CSI driver, remain.
+	reflect.TypeFor[corev1.Volume](): {
+		"cephfs", "flocker", "glusterfs", "photonPersistentDisk", "quobyte", "rbd", "scaleIO", "storageos",
+	},
+}
+
 func (w *schemaWalker) walkStructFields(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
+	for _, name := range unusableFields[t] {
+		delete(s.Properties, name)
+	}
 	if t == reflect.TypeFor[corev1.PodSpec]() {
 		// A Pod template has no container, or one with defaults: the containers that run
 		// are elsewhere in the object.

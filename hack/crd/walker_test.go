@@ -43,14 +43,15 @@ func templateSchema() *apiextensionsv1.JSONSchemaProps {
 				Description: "Yardmaster. In full.",
 				Required:    []string{"containers"},
 				Properties: map[string]apiextensionsv1.JSONSchemaProps{
-					"hostname": {Type: "string", Description: "Kubernetes. In full."},
+					"hostname":            {Type: "string", Description: "Kubernetes. In full."},
+					"ephemeralContainers": {Type: "array"},
 				},
 			},
 		},
 	}
 }
 
-func TestDescriptionsOfEmbeddedTypesAreRemovedAndOwnOnesKept(t *testing.T) {
+func TestDescriptionsAndUnusableFieldsOfEmbeddedTypesAreRemovedAndOwnOnesKept(t *testing.T) {
 	s := templateSchema()
 	w := schemaWalker{}
 	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
@@ -69,6 +70,9 @@ func TestDescriptionsOfEmbeddedTypesAreRemovedAndOwnOnesKept(t *testing.T) {
 			t.Errorf("%s: description %q, want %q", where, got[0], got[1])
 		}
 	}
+	if _, found := pod.Properties["ephemeralContainers"]; found {
+		t.Error("the template has ephemeralContainers, which no Pod template can have")
+	}
 	if len(pod.Required) > 0 {
 		t.Errorf("the template still requires %v", pod.Required)
 	}
@@ -82,5 +86,16 @@ func TestAnOverrideThatLostItsLimitsIsReported(t *testing.T) {
 
 	if len(w.problems) != 1 {
 		t.Errorf("problems: %v, want one about name", w.problems)
+	}
+}
+
+func TestUnusableFieldsExistInTheirTypes(t *testing.T) {
+	for of, names := range unusableFields {
+		fields := structFields(of)
+		for _, name := range names {
+			if _, found := fields[name]; !found {
+				t.Errorf("%s has no field %s: remove it from the list", of, name)
+			}
+		}
 	}
 }
