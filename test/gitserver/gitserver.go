@@ -42,6 +42,8 @@ type Server struct {
 	pulls map[string]map[string]string
 	// refused is the number of requests without the password.
 	refused int
+	// unavailable is how many pushes get an error of the server.
+	unavailable int
 }
 
 // New starts a server on loopback whose files are in a directory. Its repository has a branch main with the file README.
@@ -120,6 +122,13 @@ func newCertificate(address string) (tls.Certificate, error) {
 // Close stops the server.
 func (s *Server) Close() { s.http.Close() }
 
+// FailPushes makes the next pushes fail with the status 503.
+func (s *Server) FailPushes(number int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.unavailable = number
+}
+
 // Repository returns the directory of the repository.
 func (s *Server) Repository() string { return s.directory + "/team/shop.git" }
 
@@ -161,6 +170,16 @@ func (s *Server) requirePassword(next http.Handler) http.Handler {
 			s.mutex.Unlock()
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(w, "unauthorized", http.StatusUnauthorized)
+			return
+		}
+		s.mutex.Lock()
+		fail := s.unavailable > 0 && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
+		if fail {
+			s.unavailable--
+		}
+		s.mutex.Unlock()
+		if fail {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		}
 		next.ServeHTTP(w, r)

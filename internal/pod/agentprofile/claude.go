@@ -7,7 +7,11 @@ import (
 )
 
 // claudeParser reads the format stream-json of Claude Code.
-type claudeParser struct{ lastMessage string }
+type claudeParser struct {
+	writesResults
+
+	lastMessage string
+}
 
 type claudeLine struct {
 	Type         string        `json:"type"`

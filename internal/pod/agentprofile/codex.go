@@ -7,6 +7,8 @@ import (
 
 // codexParser reads the output of `codex exec --json`.
 type codexParser struct {
+	writesResults
+
 	// started are the items whose call was reported.
 	started map[string]bool
 	answer  string

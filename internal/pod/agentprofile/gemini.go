@@ -7,6 +7,8 @@ import (
 
 // geminiParser reads the format stream-json of Gemini CLI.
 type geminiParser struct {
+	writesResults
+
 	// text is the current message, which arrives in parts, and answer the last complete message.
 	text   strings.Builder
 	answer string

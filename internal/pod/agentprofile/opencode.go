@@ -56,6 +56,9 @@ func (p *openCodeParser) Parse(line []byte) ([]Event, error) {
 	return append(events, p.events(l)...), nil
 }
 
+// Finished implements Parser.
+func (p *openCodeParser) Finished() bool { return p.finished }
+
 // End implements Parser. OpenCode writes no result: its work is finished when a step ended without calls of tools.
 func (p *openCodeParser) End() []Event {
 	switch {

@@ -28,9 +28,16 @@ type Parser interface {
 	// Parse returns the events of a line; none for a line of an unknown type, because a newer agent may write it. An error means that
 	// the line is not in the agent's format.
 	Parse(line []byte) ([]Event, error)
+	// Finished reports whether the agent has finished its work, although it has written no result.
+	Finished() bool
 	// End returns the remaining events at the end of the output.
 	End() []Event
 }
+
+// writesResults is embedded in the parsers of agents that write a result, or of which only the end shows that they finished.
+type writesResults struct{}
+
+func (writesResults) Finished() bool { return false }
 
 var parsers = map[ParserName]func() Parser{
 	ParserClaudeCode: func() Parser { return &claudeParser{} },
@@ -58,7 +65,7 @@ func decodeLine(line []byte, into any) error {
 }
 
 // eventsParser reads events in the runner's own form.
-type eventsParser struct{}
+type eventsParser struct{ writesResults }
 
 // Parse implements Parser.
 func (eventsParser) Parse(line []byte) ([]Event, error) {
@@ -78,7 +85,11 @@ func (eventsParser) End() []Event { return nil }
 // maxTextAnswer is the length of the end of a text that is the answer, in bytes.
 const maxTextAnswer = 4096
 
-type textParser struct{ tail []byte }
+type textParser struct {
+	writesResults
+
+	tail []byte
+}
 
 // Parse implements Parser.
 func (p *textParser) Parse(line []byte) ([]Event, error) {

@@ -30,21 +30,31 @@ type agent struct {
 	command   *agentprofile.Command
 	directory string
 	// grace is the time between SIGTERM and SIGKILL.
-	grace  time.Duration
-	events *emitter
+	grace time.Duration
+	// exitDelay is how long an agent may be silent after its result before it gets SIGTERM: some agents do not exit.
+	exitDelay time.Duration
+	events    *emitter
 	// observe is called for each event, and after each line of output with an empty event. It must not wait.
 	observe func(*agentprofile.Event)
 
 	mutex     sync.Mutex
 	parser    agentprofile.Parser
 	malformed int
+	// silence ends the agent when it is silent after its result.
+	silence  *time.Timer
+	finished bool
 }
 
 type agentEnd struct {
 	exitCode int
-	// terminated means that the runner terminated the process.
+	// terminated means that the runner got SIGTERM and terminated the process.
 	terminated bool
+	// silent means that the process did not exit after its result, and was terminated.
+	silent bool
 }
+
+// errSilent is the cause of the end of an agent that did not exit after its result.
+var errSilent = errors.New("the agent reported its result and did not exit")
 
 // run starts the agent and waits for its end. When ctx ends, it sends SIGTERM to the agent and its child processes, and SIGKILL after
 // the grace period.
@@ -73,11 +83,16 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	})
 	command.Stdout, command.Stderr = stdout, stderr
 	command.WaitDelay = outputDelay
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	a.silence = time.AfterFunc(a.exitDelay, func() { end(errSilent) })
+	a.silence.Stop() // until the result
+	defer func() { a.silence.Stop() }()
 	if err := command.Start(); err != nil {
 		return agentEnd{}, err
 	}
 	var terminated atomic.Bool
-	stop := terminateWith(ctx, command.Process.Pid, a.grace, &terminated)
+	stop := terminateWith(running, command.Process.Pid, a.grace, &terminated)
 	err = command.Wait()
 	stop()
 	// Remaining child processes must not change the workspace while it is committed.
@@ -93,7 +108,11 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		return agentEnd{}, err
 	}
-	return agentEnd{exitCode: command.ProcessState.ExitCode(), terminated: terminated.Load()}, nil
+	silent := errors.Is(context.Cause(running), errSilent)
+	if silent {
+		a.events.report("The agent reported its result, and did not exit within %s: it was ended", a.exitDelay)
+	}
+	return agentEnd{exitCode: command.ProcessState.ExitCode(), terminated: terminated.Load() && !silent, silent: silent}, nil
 }
 
 // terminateWith terminates a process group when ctx ends, unless stop is called before.
@@ -146,12 +165,26 @@ func (a *agent) handleLine(line []byte, omitted int64) {
 	for _, event := range events {
 		a.handleEvent(event)
 	}
+	a.restartSilence(false)
 	a.observe(&agentprofile.Event{})
 }
 
 func (a *agent) handleEvent(event agentprofile.Event) {
+	a.restartSilence(event.Type == agentprofile.EventResult)
 	a.observe(&event)
 	a.events.emit(event)
+}
+
+// restartSilence restarts the time in which an agent that has finished has to exit, because it wrote something.
+func (a *agent) restartSilence(isResult bool) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.finished = a.finished || isResult
+	if a.finished || a.parser.Finished() {
+		a.silence.Reset(a.exitDelay)
+	} else {
+		a.silence.Stop()
+	}
 }
 
 func writeFile(file agentprofile.File) error {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,8 +82,32 @@ func (r *repositories) checkOut(ctx context.Context, clone, target string, repo 
 			r.logf("%s continues with the commits of %s", repo.Directory, branch)
 		}
 	}
-	_, err := r.git(ctx, target, "checkout", "--quiet", "--no-track", "-B", branch, start)
-	return err
+	if _, err := r.git(ctx, target, "checkout", "--quiet", "--no-track", "-B", branch, start); err != nil {
+		return err
+	}
+	if submodules, err := r.git(ctx, target, "config", "--file", ".gitmodules", "--get-regexp", `[.]path$`); err == nil {
+		r.logf("%s has submodules, which are not fetched: %s", repo.Directory, paths(submodules))
+	}
+	// Without an identity, the agent's own commits would fail.
+	for key, value := range map[string]string{"user.name": r.author(), "user.email": r.email()} {
+		if configured, _ := r.git(ctx, target, "config", key); configured != "" {
+			continue
+		}
+		if _, err := r.git(ctx, target, "config", key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paths returns the values in the output of git config --get-regexp.
+func paths(lines string) string {
+	var values []string
+	for line := range strings.Lines(lines) {
+		_, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		values = append(values, value)
+	}
+	return strings.Join(values, ", ")
 }
 
 // push commits the agent's changes, and pushes all commits.
@@ -108,46 +134,128 @@ func (r *repositories) pushOne(ctx context.Context, repo *sessiongit.Repository,
 	if _, err := os.Stat(filepath.Join(directory, ".git")); err != nil {
 		return err
 	}
-	var err error
+	var notCommitted, err error
 	if repo.AutoPush {
-		if err := r.commit(ctx, directory, summary); err != nil {
-			return err
-		}
+		notCommitted = r.commit(ctx, directory, summary) // earlier commits are pushed nevertheless
 	}
 	if result.Commit, err = r.git(ctx, directory, "rev-parse", "HEAD"); err != nil {
-		return err
+		return errors.Join(notCommitted, err)
 	}
 	if !repo.AutoPush {
 		result.Branch, err = r.git(ctx, directory, "rev-parse", "--abbrev-ref", "HEAD")
 		return err
 	}
-	ahead, err := r.git(ctx, directory, "rev-list", "--count", "HEAD", "--not", "--remotes=origin")
-	if err != nil || ahead == "0" {
-		return err // nothing to push
+	unpushed, err := r.unpushed(ctx, directory)
+	if err != nil {
+		return errors.Join(notCommitted, err)
 	}
-	push, err := r.sendBundle(ctx, directory, repo, "HEAD", "--not", "--remotes=origin")
-	if err == nil && push.Incomplete {
-		push, err = r.sendBundle(ctx, directory, repo, "HEAD")
+	errs := []error{notCommitted}
+	for i, revision := range unpushed {
+		suffix := ""
+		if i > 0 {
+			suffix = sessiongit.SuffixOf(strings.TrimPrefix(revision, branchPrefix))
+		}
+		push, err := r.sendBundle(ctx, directory, repo, suffix, revision, "--not", "--remotes=origin")
+		if err == nil && push.Incomplete {
+			push, err = r.sendBundle(ctx, directory, repo, suffix, revision)
+		}
+		if err == nil && push.Error != "" {
+			err = errors.New(push.Error)
+		}
+		if push.Pushed {
+			r.logf("%s of %s was pushed to the branch %s", strings.TrimPrefix(revision, branchPrefix), repo.Directory, push.Branch)
+		}
+		if err != nil && i > 0 {
+			err = fmt.Errorf("%s: %w", strings.TrimPrefix(revision, branchPrefix), err)
+		}
+		if i == 0 {
+			result.Branch, result.Commit, result.Pushed, result.PullRequestURL = push.Branch, cmp.Or(push.Commit, result.Commit), push.Pushed, push.PullRequestURL
+		}
+		errs = append(errs, err)
 	}
+	return errors.Join(errs...)
+}
+
+// branchPrefix begins the references of local branches.
+const branchPrefix = "refs/heads/"
+
+// unpushed returns the revisions with commits that the server lacks: HEAD first if it has one, then local branches with commits of
+// their own. If only other branches have commits, the first of them has the work of the session.
+func (r *repositories) unpushed(ctx context.Context, directory string) ([]string, error) {
+	branches, err := r.git(ctx, directory, "for-each-ref", "--format=%(refname)", branchPrefix)
+	if err != nil {
+		return nil, err
+	}
+	var unpushed []string
+	for _, revision := range append([]string{"HEAD"}, strings.Fields(branches)...) {
+		ahead, err := r.git(ctx, directory, append([]string{"rev-list", "--count", revision, "--not", "--remotes=origin"}, unpushed...)...)
+		if err != nil {
+			return nil, err
+		}
+		if ahead != "0" {
+			unpushed = append(unpushed, revision)
+		}
+	}
+	return unpushed, nil
+}
+
+// commit commits all changes that are not ignored. It refuses a merge with conflicts: their markers are no work.
+func (r *repositories) commit(ctx context.Context, directory, summary string) error {
+	// All processes of the agent have ended, so locks are those of a git that was killed.
+	for _, lock := range []string{"index.lock", "HEAD.lock", "config.lock", "packed-refs.lock"} {
+		if err := os.Remove(filepath.Join(directory, ".git", lock)); err == nil {
+			r.logf("The lock %s of a git command that was killed was removed", lock)
+		}
+	}
+	conflicts, err := r.git(ctx, directory, "diff", "--name-only", "--diff-filter=U")
 	if err != nil {
 		return err
 	}
-	result.Branch, result.Pushed, result.PullRequestURL = push.Branch, push.Pushed, push.PullRequestURL
-	if push.Error != "" {
-		return errors.New(push.Error)
+	if conflicts != "" {
+		return fmt.Errorf("changes were not committed, because a merge has conflicts in %s", strings.Join(strings.Fields(conflicts), ", "))
 	}
-	return nil
-}
-
-// commit commits all changes that are not ignored.
-func (r *repositories) commit(ctx context.Context, directory, summary string) error {
-	if _, err := r.git(ctx, directory, "add", "--all"); err != nil {
+	if err := r.stage(ctx, directory); err != nil {
 		return err
 	}
 	if status, err := r.git(ctx, directory, "status", "--porcelain", "--untracked-files=no"); err != nil || status == "" {
 		return err
 	}
-	_, err := r.git(ctx, directory, "commit", "--quiet", "--no-verify", "--message", commitMessage(r.inputs.name, summary))
+	_, err = r.git(ctx, directory, "commit", "--quiet", "--no-verify", "--message", commitMessage(r.inputs.name, summary))
+	return err
+}
+
+// stage adds all changes to the index. It adds the files of repositories that the agent created inside: git would add a link to a
+// commit that exists nowhere else.
+func (r *repositories) stage(ctx context.Context, directory string) error {
+	hidden := filepath.Join(directory, ".git", "nested")
+	for moved := 0; ; {
+		untracked, err := r.git(ctx, directory, "ls-files", "-z", "--others", "--exclude-standard")
+		if err != nil {
+			return err
+		}
+		before := moved
+		for name := range strings.SplitSeq(untracked, "\x00") {
+			if !strings.HasSuffix(name, "/") {
+				continue
+			}
+			repository := filepath.Join(directory, name, ".git")
+			aside := filepath.Join(hidden, strconv.Itoa(moved))
+			if err := errors.Join(os.MkdirAll(hidden, directoryMode), os.Rename(repository, aside)); err != nil {
+				return fmt.Errorf("moving a nested repository aside: %w", err)
+			}
+			moved++
+			defer func() { // for the next attempt in this workspace
+				if err := os.Rename(aside, repository); err != nil {
+					r.logf("Restoring the nested repository %s: %s", name, err)
+				}
+			}()
+			r.logf("%s is a nested repository: its files are committed, and its own commits are not", name)
+		}
+		if moved == before {
+			break
+		}
+	}
+	_, err := r.git(ctx, directory, "add", "--all")
 	return err
 }
 
@@ -162,7 +270,9 @@ func commitMessage(session, summary string) string {
 }
 
 // sendBundle sends commits to the container with the credentials.
-func (r *repositories) sendBundle(ctx context.Context, directory string, repo *sessiongit.Repository, revisions ...string) (sessiongit.Push, error) {
+func (r *repositories) sendBundle(
+	ctx context.Context, directory string, repo *sessiongit.Repository, suffix string, revisions ...string,
+) (sessiongit.Push, error) {
 	reader, writer := io.Pipe()
 	command := r.command(ctx, directory, append([]string{"bundle", "create", "--quiet", "-"}, revisions...)...)
 	errOutput := &bytes.Buffer{}
@@ -174,7 +284,7 @@ func (r *repositories) sendBundle(ctx context.Context, directory string, repo *s
 		}
 		_ = writer.CloseWithError(err)
 	}()
-	push, err := r.client.Push(ctx, repo.Directory, reader)
+	push, err := r.client.Push(ctx, repo.Directory, suffix, reader)
 	_ = reader.CloseWithError(err)
 	return push, err
 }
@@ -186,13 +296,20 @@ func (r *repositories) command(ctx context.Context, directory string, args ...st
 	command.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	for _, role := range []string{"AUTHOR", "COMMITTER"} {
 		if os.Getenv("GIT_"+role+"_NAME") == "" {
-			command.Env = append(command.Env, "GIT_"+role+"_NAME=Agent session "+r.inputs.name)
+			command.Env = append(command.Env, "GIT_"+role+"_NAME="+r.author())
 		}
 		if os.Getenv("GIT_"+role+"_EMAIL") == "" {
-			command.Env = append(command.Env, "GIT_"+role+"_EMAIL="+r.inputs.name+"@"+r.inputs.namespace+".sessions.invalid")
+			command.Env = append(command.Env, "GIT_"+role+"_EMAIL="+r.email())
 		}
 	}
 	return command
+}
+
+// author and email are the identity of commits where nobody configured another.
+func (r *repositories) author() string { return "Agent session " + r.inputs.name }
+
+func (r *repositories) email() string {
+	return r.inputs.name + "@" + r.inputs.namespace + ".sessions.invalid"
 }
 
 func (r *repositories) git(ctx context.Context, directory string, args ...string) (string, error) {

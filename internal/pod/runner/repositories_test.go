@@ -6,9 +6,12 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
@@ -250,7 +253,7 @@ func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, directory := range []string{"shop", "other", "../shop"} {
-		if push, err := client.Push(t.Context(), directory, strings.NewReader("bundle")); err == nil {
+		if push, err := client.Push(t.Context(), directory, "", strings.NewReader("bundle")); err == nil {
 			t.Errorf("%s: %+v", directory, push)
 		}
 	}
@@ -269,7 +272,7 @@ func TestMalformedBundlesAreRefused(t *testing.T) {
 	s := newGitSession(t)
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
 	for _, bundle := range []string{"", "nonsense", "# v2 git bundle\n\n", "# v2 git bundle\n" + strings.Repeat("0", 40) + " HEAD\n\nPACK"} {
-		push, err := client.Push(t.Context(), "shop", strings.NewReader(bundle))
+		push, err := client.Push(t.Context(), "shop", "", strings.NewReader(bundle))
 		if err != nil || push.Error == "" || push.Pushed {
 			t.Errorf("%q: %+v, error %v", bundle, push, err)
 		}
@@ -333,6 +336,141 @@ func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
 				t.Errorf("result %+v: %s", got, s.out)
 			}
 		})
+	}
+}
+
+// Whatever an agent leaves behind, its work is on the server, or the result says why not.
+func TestStatesInWhichAnAgentLeavesItsRepository(t *testing.T) {
+	const commitAll = `git add --all && git commit --quiet --message=Work
+`
+	for title, row := range map[string]struct {
+		// agent is the script of the agent.
+		agent string
+		// before is done to the server's repository before it is cloned.
+		before func(t *testing.T, s *gitSession)
+		// branches of the server, besides main, with the names of the files that they have more than main.
+		branches map[string]string
+		branch   string
+		failure  string
+		event    string
+	}{
+		"changes that are not committed": {
+			agent: "echo a > a.txt", branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		},
+		"its own commits, without an identity": {
+			agent: "echo a > a.txt\n" + commitAll, branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		},
+		"commits on another branch, which is not checked out": {
+			agent:    "git checkout -q -b feature; echo a > a.txt\n" + commitAll + "git checkout -q session/demo",
+			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		},
+		"commits on several branches": {
+			agent: "git checkout -q -b feature/one; echo a > a.txt\n" + commitAll + "git checkout -q -b feature/two session/demo; echo b > b.txt\n" + commitAll +
+				"git checkout -q session/demo; echo c > c.txt",
+			branches: map[string]string{"session/demo": "c.txt", "session/demo-feature-one": "a.txt", "session/demo-feature-two": "b.txt"},
+			branch:   "session/demo",
+		},
+		"a detached HEAD": {
+			agent:    "git checkout -q --detach; echo a > a.txt\n" + commitAll,
+			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		},
+		"the lock of a git command that was killed": {
+			agent: "echo a > a.txt; touch .git/index.lock", branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+			event: "index.lock",
+		},
+		"a merge with conflicts, after a commit": {
+			agent: "echo a > a.txt\n" + commitAll + "git checkout -q -b other HEAD~; echo b > a.txt\n" + commitAll +
+				"git checkout -q session/demo; git merge -q other >/dev/null 2>&1 && exit 1; true",
+			branches: map[string]string{"session/demo": "a.txt", "session/demo-other": "a.txt"}, branch: "session/demo", failure: "a merge has conflicts in a.txt",
+		},
+		"a repository inside, with a commit": {
+			agent:    "mkdir gen; cd gen; git init -q; echo a > a.txt; git add a.txt; git -c user.name=a -c user.email=a@b.example commit -q -m inner",
+			branches: map[string]string{"session/demo": "gen/a.txt"}, branch: "session/demo", event: "gen/ is a nested repository",
+		},
+		"repositories inside, without a commit, in each other": {
+			agent:    "echo a > a.txt; mkdir -p x/gen/sub; cd x/gen; git init -q; echo b > b.txt; cd sub; git init -q; echo c > c.txt",
+			branches: map[string]string{"session/demo": "a.txt x/gen/b.txt x/gen/sub/c.txt"}, branch: "session/demo", event: "nested repository",
+		},
+		"a branch to which somebody else pushed meanwhile": {
+			agent: "echo a > a.txt\n" + commitAll + `git -C "$REMOTE" update-ref refs/heads/session/demo $(git -C "$REMOTE" -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`,
+			// The name of the branch beside it ends with the commit.
+			branches: map[string]string{"session/demo": "", "session/demo-*": "a.txt"}, branch: "session/demo-*",
+		},
+		"a server that fails twice": {
+			agent:    "echo a > a.txt",
+			before:   func(_ *testing.T, s *gitSession) { s.server.FailPushes(2) },
+			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		},
+		"a history with a commit that no check accepts": {
+			agent: "echo a > a.txt",
+			before: func(t *testing.T, s *gitSession) {
+				t.Helper()
+				const commit = `printf 'tree %s\nparent %s\nauthor A <a@b.example> 1300000000 +051800\ncommitter A <a@b.example> 1300000000 +051800\n\nOld\n' ` +
+					`$(git rev-parse main^{tree}) $(git rev-parse main) | git hash-object -t commit -w --literally --stdin`
+				s.shell("git update-ref refs/heads/main $(" + commit + ")")
+			},
+			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		},
+		"a repository with a submodule": {
+			agent: "echo a > a.txt",
+			before: func(t *testing.T, s *gitSession) {
+				t.Helper()
+				s.shell(`export GIT_INDEX_FILE=$PWD/submodule.index
+git read-tree main
+git update-index --add --cacheinfo 160000,$(git rev-parse main),lib
+git update-index --add --cacheinfo 100644,$(printf '[submodule "lib"]\n\tpath = lib\n\turl = ../lib.git\n' | git hash-object -w --stdin),.gitmodules
+git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example commit-tree -p main -m Submodule $(git write-tree))`)
+			},
+			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo", event: "submodules, which are not fetched: lib",
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newGitSession(t)
+			t.Setenv("REMOTE", s.server.Repository())
+			t.Setenv("HOME", t.TempDir()) // nobody has configured an identity
+			for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"} {
+				t.Setenv(name, "") // restores it
+				if err := os.Unsetenv(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if row.before != nil {
+				row.before(t, s)
+				s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+			}
+			if code, err := s.run("events", "set -e; (\n"+row.agent+"\n)\n"+finished); code != exitSuccess || err != nil {
+				t.Fatalf("code %d, error %v: %s", code, err, s.out)
+			}
+			got := s.repositoryResult()
+			if matched, _ := path.Match(row.branch, got.Branch); !matched || !got.Pushed || !strings.Contains(got.Error, row.failure) ||
+				(row.failure == "") != (got.Error == "") {
+				t.Errorf("result %+v: %s", got, s.out)
+			}
+			if !strings.Contains(s.out.String(), row.event) {
+				t.Errorf("no event about %q: %s", row.event, s.out)
+			}
+			branches := map[string]string{}
+			for branch := range strings.FieldsSeq(s.remote("for-each-ref", "--format=%(refname:short)", "refs/heads/session")) {
+				files := s.remote("diff", "--name-only", "main..."+branch)
+				if rest, found := strings.CutPrefix(branch, "session/demo-"); found && len(rest) == 12 {
+					branch = "session/demo-*"
+				}
+				branches[branch] = strings.Join(strings.Fields(files), " ")
+			}
+			if diff := cmp.Diff(row.branches, branches); diff != "" {
+				t.Errorf("files of the branches (-want +got):\n%s\n%s", diff, s.out)
+			}
+		})
+	}
+}
+
+// shell runs a script in the server's repository.
+func (s *gitSession) shell(script string) {
+	s.t.Helper()
+	command := exec.CommandContext(s.t.Context(), "sh", "-ec", script)
+	command.Dir = s.server.Repository()
+	if out, err := command.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
 	}
 }
 

@@ -25,7 +25,9 @@ const (
 	// A Pod has 10 seconds to end: half of them for the agent, and most of the rest for its commits.
 	defaultGracePeriod     = 5 * time.Second
 	defaultPushGracePeriod = 4 * time.Second
-	maxProfileBytes        = 1 << 20
+	// defaultExitDelay is longer than an agent needs to store its conversation.
+	defaultExitDelay = 10 * time.Second
+	maxProfileBytes  = 1 << 20
 )
 
 type options struct {
@@ -36,6 +38,7 @@ type options struct {
 	gracePeriod    time.Duration
 	// pushGracePeriod follows gracePeriod.
 	pushGracePeriod time.Duration
+	exitDelay       time.Duration
 	arguments       []string
 }
 
@@ -145,6 +148,8 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.systemPrompt, "system-prompt-file", "", "File with a text to add to the agent's system prompt.")
 	f.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod, "Time that the agent has to end after SIGTERM.")
 	f.DurationVar(&o.pushGracePeriod, "push-grace-period", defaultPushGracePeriod, "Time that pushing has after SIGTERM and the agent's end.")
+	f.DurationVar(&o.exitDelay, "exit-delay", defaultExitDelay,
+		"Time without output after its result in which the agent has to exit. Then it is ended, and the session has its result.")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -154,6 +159,8 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		return nil, errors.New("exactly one of --profile and --profile-file is required")
 	case o.gracePeriod <= 0:
 		return nil, fmt.Errorf("--grace-period is %s, must be more than 0", o.gracePeriod)
+	case o.exitDelay <= 0:
+		return nil, fmt.Errorf("--exit-delay is %s, must be more than 0", o.exitDelay)
 	case o.pushGracePeriod <= 0:
 		return nil, fmt.Errorf("--push-grace-period is %s, must be more than 0", o.pushGracePeriod)
 	}

@@ -136,7 +136,7 @@ func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 	s.tally = s.profile.NewTally(llm.Model, conversation != "", s.state.baseline)
 	s.mutex.Unlock()
 	process := &agent{
-		command: command, directory: s.inputs.workingDirectory(), grace: s.options.gracePeriod, events: s.events,
+		command: command, directory: s.inputs.workingDirectory(), grace: s.options.gracePeriod, exitDelay: s.options.exitDelay, events: s.events,
 		observe: s.observe, parser: s.profile.NewParser(),
 	}
 	end, err := process.run(ctx, s.environment)
@@ -184,11 +184,11 @@ func (s *session) finish(end agentEnd) (int, error) {
 	s.earlier = append(s.earlier, report)
 	s.tally = nil
 	switch {
-	case end.exitCode == 0 && report.Finished && !report.Failed:
+	case (end.exitCode == 0 || end.silent) && report.Finished && !report.Failed:
 		return exitSuccess, nil // also if the runner is terminated: the work is complete
 	case end.terminated:
 		return exitTerminated, nil
-	case end.exitCode != 0:
+	case end.exitCode != 0 && !end.silent:
 		code := end.exitCode
 		if code < 0 || code > maxAgentCode {
 			code = exitFailure

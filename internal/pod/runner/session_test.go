@@ -73,6 +73,40 @@ func TestExitCodesOfAgents(t *testing.T) {
 	}
 }
 
+func TestAnAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
+	for title, row := range map[string]struct {
+		profile, script string
+		code            int
+		summary         string
+	}{
+		"it hangs":                  {"events", finished + "sleep 1000", exitSuccess, "All done."},
+		"it ignores SIGTERM":        {"events", "trap '' TERM\n" + finished + "sleep 1000 & wait; sleep 1000", exitSuccess, "All done."},
+		"it reported a failure":     {"events", `echo '{"type":"result","text":"no credit","failed":true}'; sleep 1000`, exitFailure, "no credit"},
+		"it writes a second time":   {"events", finished + "sleep 0.3; " + strings.ReplaceAll(finished, "All done.", "All of it."), exitSuccess, "All of it."},
+		"it hangs without a result": {"events", `echo '{"type":"text","text":"I begin."}'; sleep 1.5; exit 3`, 3, "I begin."},
+		"OpenCode, which writes no result": {"opencode", `echo '{"type":"step_start","sessionID":"s"}'
+echo '{"type":"text","sessionID":"s","part":{"type":"text","text":"All done."}}'
+echo '{"type":"step_finish","sessionID":"s","part":{"reason":"stop"}}'; sleep 1000`, exitSuccess, "All done."},
+	} {
+		t.Run(title, func(t *testing.T) {
+			directory := t.TempDir()
+			if err := os.WriteFile(filepath.Join(directory, "opencode"), []byte("#!/bin/sh\n"+row.script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
+			s := newTestSession(t, "p")
+			code, err := Run(t.Context(), []string{"--profile", row.profile, "--grace-period", "100ms", "--exit-delay", "1s", "--", "sh", "-c", row.script},
+				func(name string) string { return s.environment[name] }, s.out, s.out)
+			if code != row.code || err != nil {
+				t.Errorf("code %d, want %d; error %v: %s", code, row.code, err, s.out)
+			}
+			if got := s.result().Summary; got != row.summary {
+				t.Errorf("summary %q, want %q", got, row.summary)
+			}
+		})
+	}
+}
+
 func TestBrokenStreamsLeaveTheCostUnknown(t *testing.T) {
 	const begin = `echo '{"type":"started","conversation":"c-1"}'; echo '{"type":"usage","usage":{"inputTokens":10,"outputTokens":5},"costUSD":0.25}'
 `

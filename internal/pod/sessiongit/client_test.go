@@ -11,7 +11,7 @@ func TestARunnerWaitsUntilTheContainerWithTheCredentialsListens(t *testing.T) {
 	client := NewClient(directory)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := client.Push(t.Context(), "shop", nil)
+		_, err := client.Push(t.Context(), "shop", "", nil)
 		failed <- err
 	}()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(directory, socketName))

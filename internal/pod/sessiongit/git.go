@@ -40,7 +40,7 @@ type git struct {
 func (g *git) run(ctx context.Context, url string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "git", append([]string{ //nolint:gosec // readSession rejects what git would take for options
 		"-c", "protocol.allow=never", "-c", "protocol.https.allow=always", "-c", "protocol.ssh.allow=always",
-		"-c", "transfer.fsckObjects=true", "-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "credential.useHttpPath=false", "-c", "gc.auto=0",
+		"-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "credential.useHttpPath=false", "-c", "gc.auto=0",
 	}, args...)...)
 	command.Dir = g.home
 	command.Env = append(append([]string(nil), g.environment...), "HOME="+g.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",

@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
 
 	"github.com/yardmaster/yardmaster/internal/pod/sessionsocket"
 )
@@ -40,6 +43,7 @@ type Clone struct {
 
 // Push is the outcome of a push.
 type Push struct {
+	// Branch that has the commits. It is another branch than the requested one if that has commits of others.
 	Branch         string `json:"branch,omitempty"`
 	Commit         string `json:"commit,omitempty"`
 	Pushed         bool   `json:"pushed"`
@@ -54,6 +58,22 @@ const WorkflowDirectory = ".workflow"
 
 // BranchOf returns the branch to which the commits of a session are pushed.
 func BranchOf(session string) string { return "session/" + session }
+
+// branchSuffix is what a client can append to BranchOf, after a dash, for a further branch of the agent.
+var branchSuffix = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
+
+// maxBranchSuffix bounds a suffix, in bytes.
+const maxBranchSuffix = 100
+
+// SuffixOf returns the suffix for a branch of the agent: its name, in which a dash replaces each sequence of other characters than
+// letters and digits.
+func SuffixOf(branch string) string {
+	parts := strings.FieldsFunc(branch, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	suffix := strings.Join(parts, "-")
+	return strings.TrimSuffix(suffix[:min(len(suffix), maxBranchSuffix)], "-")
+}
 
 // Client sends requests to the container with the credentials.
 type Client struct{ http *http.Client }
@@ -72,10 +92,11 @@ func (c *Client) Clones(ctx context.Context) ([]Clone, error) {
 	return clones, c.send(ctx, http.MethodGet, "/clones", nil, &clones)
 }
 
-// Push pushes the commits in a bundle.
-func (c *Client) Push(ctx context.Context, directory string, bundle io.Reader) (Push, error) {
+// Push pushes the commits in a bundle of one reference: to the branch of the session, or with a suffix, to a branch beside it.
+func (c *Client) Push(ctx context.Context, directory, suffix string, bundle io.Reader) (Push, error) {
 	var push Push
-	return push, c.send(ctx, http.MethodPost, "/push/"+url.PathEscape(directory), bundle, &push)
+	path := "/push/" + url.PathEscape(directory) + "?" + url.Values{"suffix": {suffix}}.Encode()
+	return push, c.send(ctx, http.MethodPost, path, bundle, &push)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader, answer any) error {

@@ -191,21 +191,28 @@ func writeAnswer(w http.ResponseWriter, answer any) {
 }
 
 func (v *server) handlePush(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("directory")
+	name, suffix := r.PathValue("directory"), r.URL.Query().Get("suffix")
+	if suffix != "" && (len(suffix) > maxBranchSuffix || !branchSuffix.MatchString(suffix)) {
+		http.Error(w, fmt.Sprintf("%q cannot be part of the name of a branch", suffix), http.StatusBadRequest)
+		return
+	}
 	for i := range v.settings.repositories {
 		if repo := &v.settings.repositories[i]; repo.Directory == name && repo.AutoPush {
-			writeAnswer(w, v.receive(r.Context(), repo, http.MaxBytesReader(w, r.Body, maxBundleBytes)))
+			writeAnswer(w, v.receive(r.Context(), repo, suffix, http.MaxBytesReader(w, r.Body, maxBundleBytes)))
 			return
 		}
 	}
 	http.Error(w, "the session does not push this repository", http.StatusForbidden)
 }
 
-func (v *server) receive(ctx context.Context, r *Repository, bundle io.Reader) Push {
+func (v *server) receive(ctx context.Context, r *Repository, suffix string, bundle io.Reader) Push {
 	v.pushing.Lock()
 	defer v.pushing.Unlock()
 	push := Push{Branch: BranchOf(v.settings.session)}
-	if err := v.push(ctx, r, bundle, &push); err != nil {
+	if suffix != "" {
+		push.Branch += "-" + suffix
+	}
+	if err := v.push(ctx, r, suffix == "", bundle, &push); err != nil {
 		v.log.Error("Pushing failed", "repository", r.Directory, "error", err)
 		push.Error = err.Error()
 	}
@@ -215,7 +222,20 @@ func (v *server) receive(ctx context.Context, r *Repository, bundle io.Reader) P
 // sessionRef is the reference of the agent's commit in the clone.
 const sessionRef = "refs/agentic/head"
 
-func (v *server) push(ctx context.Context, r *Repository, bundle io.Reader, push *Push) error {
+// fetchBundle returns a command that takes a reference of a bundle into a clone, and checks its objects. It accepts dates and
+// identities that git accepts from a server: old commits of many repositories have them, and a bundle can contain these commits.
+func fetchBundle(clone, bundle, reference string) []string {
+	args := []string{"-C", clone, "-c", "protocol.file.allow=always", "-c", "fetch.fsckObjects=true"}
+	for _, message := range []string{
+		"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
+		"missingSpaceBeforeEmail", "zeroPaddedDate",
+	} {
+		args = append(args, "-c", "fetch.fsck."+message+"=ignore")
+	}
+	return append(args, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", bundle, "+"+reference+":"+sessionRef)
+}
+
+func (v *server) push(ctx context.Context, r *Repository, propose bool, bundle io.Reader, push *Push) error {
 	file, err := os.CreateTemp(v.temp, "bundle-")
 	if err != nil {
 		return err
@@ -230,26 +250,68 @@ func (v *server) push(ctx context.Context, r *Repository, bundle io.Reader, push
 		push.Incomplete = strings.Contains(err.Error(), "prerequisite")
 		return err
 	}
-	if _, err := v.git.run(ctx, "", "-C", path, "-c", "protocol.file.allow=always", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
-		file.Name(), "+HEAD:"+sessionRef); err != nil {
+	heads, err := v.git.run(ctx, "", "bundle", "list-heads", file.Name())
+	if err != nil {
+		return err
+	}
+	_, head, _ := strings.Cut(heads, " ")
+	if head == "" || strings.ContainsAny(head, "\n:*") {
+		return errors.New("the bundle must have one reference")
+	}
+	if _, err := v.git.run(ctx, "", fetchBundle(path, file.Name(), head)...); err != nil {
 		return err
 	}
 	if push.Commit, err = v.git.run(ctx, "", "-C", path, "rev-parse", sessionRef); err != nil {
 		return err
 	}
-	if _, err := v.git.run(ctx, r.URL, "-C", path, "push", "--quiet", "--no-verify", "--", r.URL, sessionRef+":refs/heads/"+push.Branch); err != nil {
+	if err := v.pushBranch(ctx, r, push); err != nil {
 		return err
 	}
 	push.Pushed = true
-	if v.forge == nil {
+	if v.forge == nil || !propose {
 		return nil
 	}
 	title, err := v.git.run(ctx, "", "-C", path, "log", "-1", "--format=%s", sessionRef)
 	if err != nil {
 		return err
 	}
-	push.PullRequestURL, err = v.forge.open(ctx, &pullRequest{
-		url: r.URL, title: title, body: "Made by the agent session " + v.settings.session + ".", head: push.Branch, base: r.Branch,
-	})
+	body := "Made by the agent session " + v.settings.session + "."
+	if own := BranchOf(v.settings.session); push.Branch != own {
+		body += " The branch " + own + " has other commits, so this is a branch beside it."
+	}
+	push.PullRequestURL, err = v.forge.open(ctx, &pullRequest{url: r.URL, title: title, body: body, head: push.Branch, base: r.Branch})
 	return err
+}
+
+const (
+	// pushAttempts and pushDelay, which grows by a factor of three, bound the retries of a push that failed on its way.
+	pushAttempts = 4
+	pushDelay    = time.Second
+	// shortCommit is the length of a commit in the name of a branch.
+	shortCommit = 12
+)
+
+// pushBranch pushes the agent's commit. If the branch has other commits, it pushes to a branch beside it and changes push.Branch:
+// nothing is overwritten, and nothing is lost.
+func (v *server) pushBranch(ctx context.Context, r *Repository, push *Push) error {
+	own, delay := push.Branch, pushDelay
+	for attempt := 1; ; attempt++ {
+		_, err := v.git.run(ctx, r.URL, "-C", v.clonePath(r), "push", "--quiet", "--no-verify", "--", r.URL, sessionRef+":refs/heads/"+push.Branch)
+		switch {
+		case err == nil:
+			return nil
+		case push.Branch == own && strings.Contains(err.Error(), "[rejected]"):
+			push.Branch = own + "-" + push.Commit[:shortCommit]
+			continue
+		case attempt == pushAttempts || strings.Contains(err.Error(), "rejected]"): // by a hook or a protected branch
+			return err
+		}
+		v.log.Warn("Pushing failed and is repeated", "repository", r.Directory, "error", err, "delay", delay.String())
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(delay):
+		}
+		delay *= 3
+	}
 }
