@@ -24,6 +24,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AgenticSessionSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AgenticSessionStatus"):
 		return &apiv1alpha1.AgenticSessionStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Archive"):
+		return &apiv1alpha1.ArchiveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ArchiveS3"):
 		return &apiv1alpha1.ArchiveS3ApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Autoscaling"):
@@ -180,28 +182,26 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SequentialJobSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJobStatus"):
 		return &apiv1alpha1.SequentialJobStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionAllowed"):
+		return &apiv1alpha1.SessionAllowedApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchive"):
 		return &apiv1alpha1.SessionArchiveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionAttempt"):
 		return &apiv1alpha1.SessionAttemptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionAttemptLimits"):
 		return &apiv1alpha1.SessionAttemptLimitsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionCABundle"):
-		return &apiv1alpha1.SessionCABundleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionClaim"):
 		return &apiv1alpha1.SessionClaimApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionContainer"):
+		return &apiv1alpha1.SessionContainerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionEgress"):
 		return &apiv1alpha1.SessionEgressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionForge"):
 		return &apiv1alpha1.SessionForgeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionGit"):
 		return &apiv1alpha1.SessionGitApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionJobMetadata"):
-		return &apiv1alpha1.SessionJobMetadataApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionPodMetadata"):
-		return &apiv1alpha1.SessionPodMetadataApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionPort"):
-		return &apiv1alpha1.SessionPortApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionNetwork"):
+		return &apiv1alpha1.SessionNetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionReference"):
 		return &apiv1alpha1.SessionReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepo"):
@@ -210,30 +210,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionRepositoryResultApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRerun"):
 		return &apiv1alpha1.SessionRerunApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionResources"):
-		return &apiv1alpha1.SessionResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionResult"):
 		return &apiv1alpha1.SessionResultApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRetry"):
 		return &apiv1alpha1.SessionRetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunner"):
 		return &apiv1alpha1.SessionRunnerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerLimits"):
+		return &apiv1alpha1.SessionRunnerLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerSpec"):
 		return &apiv1alpha1.SessionRunnerSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerStatus"):
 		return &apiv1alpha1.SessionRunnerStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerWorkspace"):
 		return &apiv1alpha1.SessionRunnerWorkspaceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionSidecar"):
-		return &apiv1alpha1.SessionSidecarApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionSource"):
 		return &apiv1alpha1.SessionSourceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionToken"):
-		return &apiv1alpha1.SessionTokenApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionTranscript"):
 		return &apiv1alpha1.SessionTranscriptApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionVolume"):
-		return &apiv1alpha1.SessionVolumeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkspace"):
 		return &apiv1alpha1.SessionWorkspaceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Sidecar"):

@@ -119,7 +119,7 @@ type AgenticSessionSpec struct {
 	EnvironmentVariables map[string]EnvironmentValue `json:"environmentVariables,omitempty"`
 
 	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets, one for each key that
-	// allowedConfigMaps and allowedSecrets of the SessionRunner list. Names that are not allowed in
+	// allowed.configMaps and allowed.secrets of the SessionRunner list. Names that are not allowed in
 	// environmentVariables are not allowed here either. Prefer secretMounts for Secrets: files are not
 	// inherited by child processes.
 	// +optional
@@ -128,7 +128,7 @@ type AgenticSessionSpec struct {
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
 	// secretMounts are up to 16 Secrets to mount as files into the runner, with the keys that
-	// allowedSecrets of the SessionRunner lists.
+	// allowed.secrets of the SessionRunner lists.
 	// +optional
 	// +listType=map
 	// +listMapKey=secretName
@@ -136,7 +136,7 @@ type AgenticSessionSpec struct {
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
 	// timeout is how many seconds the session may run, over all its runs, measured from the
-	// start of each runner. 0 means no limit, except activeDeadlineSeconds of the
+	// start of each runner. 0 means no limit, except limits.timeout of the
 	// SessionRunner. Default: 14400 (4 hours). Maximum: 604800 (7 days).
 	// +optional
 	// +kubebuilder:default=14400
@@ -197,17 +197,17 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	Runner string `json:"runner,omitempty"`
 
-	// image of the runner. It must be the SessionRunner's image or one of its allowedImages.
+	// image of the runner. It must be the SessionRunner's image or one of its allowed.images.
 	// Default: the SessionRunner's image.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// resources of the runner's container, within maxResources of the SessionRunner.
-	// Default: the SessionRunner's resources.
+	// resources of the runner's container, within limits.maxResources of the SessionRunner.
+	// Defaults to those of the runner in the SessionRunner's template.
 	// +optional
-	Resources *SessionResources `json:"resources,omitempty"`
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// workspace is the directory that the agent works in. Default: an empty directory for each
 	// Pod. Immutable, except onLost.
@@ -377,7 +377,7 @@ type SessionWorkspace struct {
 	// +kubebuilder:default=Persistent
 	Persistence WorkspacePersistence `json:"persistence,omitempty"`
 
-	// size of the workspace, at most maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
+	// size of the workspace, at most limits.maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
 	// maxWorkspaceSize if that is less.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"

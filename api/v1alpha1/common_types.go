@@ -202,3 +202,39 @@ type Archive struct {
 	// +optional
 	S3 *ArchiveS3 `json:"s3,omitempty"`
 }
+
+// ArchiveS3 is a bucket of an object store with the API of Amazon S3.
+type ArchiveS3 struct {
+	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. Network policies, such as egress of
+	// a SessionRunner, must allow it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https?://[^/@?#\s]+/?$`
+	Endpoint string `json:"endpoint"`
+
+	// bucket that exists.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`
+	Bucket string `json:"bucket"`
+
+	// prefix of the names of objects, such as agents/transcripts. Unset means none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`
+	Prefix string `json:"prefix,omitempty"`
+
+	// region of the bucket. Defaults to us-east-1.
+	// +optional
+	// +kubebuilder:default=us-east-1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
+	Region string `json:"region,omitempty"`
+
+	// secretRef is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
+	// container that archives mounts it.
+	// +required
+	SecretRef LocalReference `json:"secretRef"`
+}

@@ -2,9 +2,10 @@
 //
 // Yardmaster's kinds embed Kubernetes types such as a container or a Pod template, and controller-gen
 // copies their schemas unchanged. This program removes their descriptions, because the manifests would
-// otherwise be too large for client-side apply, fields that no Pod can use, and requirements of a Pod
-// that a Pod template does not have. Fields that a kind inherits directly keep the first sentence. It finds embedded types
-// through the Go types, so new fields and kinds need no change here.
+// otherwise be too large for client-side apply, fields that no Pod can use, requirements of a Pod that a
+// Pod template does not have, and all fields outside of the lists in keep.go. Fields that a kind inherits
+// directly keep the first sentence. It finds embedded types through the Go types, so new fields and kinds
+// need no change here.
 //
 // It also writes the reference of the API: a page for each kind.
 package main
@@ -74,6 +75,9 @@ func finishManifest(scheme *runtime.Scheme, path string) (*apiextensionsv1.Custo
 			Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind,
 		})
 		if err != nil {
+			return nil, err
+		}
+		if err := selectFields(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema); err != nil {
 			return nil, err
 		}
 		w := schemaWalker{}

@@ -90,7 +90,7 @@ func testWebhookClientCertificate(t *testing.T) {
 func admitAPIServer(t *testing.T, network *networkingv1.NetworkPolicy) {
 	t.Helper()
 	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(network), network))
-	network.Spec.Ingress[0].From[0].IPBlock.CIDR = apiServerEgress(t)[1].CIDR
+	network.Spec.Ingress[0].From[0].IPBlock.CIDR = apiServerEgress(t)[1].To.IPBlock.CIDR
 	requireNoError(t, cluster.Update(t.Context(), network))
 }
 

@@ -85,7 +85,7 @@ func workOfAgenticSessions(t *testing.T) {
 
 func workOfEgressProxies(t *testing.T) {
 	r := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("hosts")}
-	r.Spec.Image, r.Spec.Egress = busyboxImage, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
+	r.Spec.Image, r.Spec.Network.Egress = busyboxImage, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
 	requireNoError(t, cluster.Create(t.Context(), r))
 	deleteAtEnd(t, r)
 	poll.Until(t, "the proxy to run", func() bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -46,8 +47,8 @@ func testSessionHosts(t *testing.T) {
 	wantProbed(t, free, targets, nil)
 
 	runner := createRunnerIn(t, sessionsNamespace, "hosts-", func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.Image, spec.Command = probeImage, append([]string{"/egressprobe", "try"}, targets...)
-		spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{
+		spec.Image, testbuilder.RunnerContainer(spec).Command = probeImage, append([]string{"/egressprobe", "try"}, targets...)
+		spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{
 			v1alpha1.EgressHost(address(hostName(allowed))), v1alpha1.EgressHost(address(hostName(private))),
 		}}}
 	})

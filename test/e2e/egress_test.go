@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -37,10 +38,10 @@ func testSessionEgress(t *testing.T) {
 
 	// Without restrictions all addresses must answer, or the test proves nothing.
 	unrestricted := createSession(t, createRunnerWithEgress(t, "unrestricted-", v1alpha1.SessionEgress{
-		CIDR: "0.0.0.0/0", Ports: []v1alpha1.SessionPort{{Port: 1, EndPort: new(int32(65535))}},
+		To: testbuilder.Block("0.0.0.0/0"), Ports: testbuilder.PortRange(1, 65535),
 	}), connectPrompt(prompt), nil)
 	restrictedSession := createSession(t, createRunnerWithEgress(t, "restricted-", v1alpha1.SessionEgress{
-		CIDR: server.Status.PodIP + "/32", Ports: []v1alpha1.SessionPort{{Port: servicePort}},
+		To: testbuilder.Block(server.Status.PodIP + "/32"), Ports: testbuilder.Ports(servicePort),
 	}), connectPrompt(prompt), nil)
 	unrestricted.waitForPhase(v1alpha1.SessionCompleted)
 	unrestricted.wantReached(prompt, prompt)
@@ -90,17 +91,17 @@ func testSessionIngress(t *testing.T) {
 // createRunnerWithEgress creates a SessionRunner for the reference runner with these egress rules.
 func createRunnerWithEgress(t *testing.T, name string, egress ...v1alpha1.SessionEgress) string {
 	t.Helper()
-	return createRunnerIn(t, sessionsNamespace, name, func(spec *v1alpha1.SessionRunnerSpec) { spec.Egress = egress })
+	return createRunnerIn(t, sessionsNamespace, name, func(spec *v1alpha1.SessionRunnerSpec) { spec.Network.Egress = egress })
 }
 
 // createRunnerIn creates a SessionRunner for the reference runner.
 func createRunnerIn(t *testing.T, ns, name string, change func(spec *v1alpha1.SessionRunnerSpec)) string {
 	t.Helper()
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: ns}}
-	r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
+	r.Spec.Image, testbuilder.RunnerPod(&r.Spec).SecurityContext.RunAsUser = runnerImage, new(int64(65532))
 	change(&r.Spec)
 	// Low requests, so that many Pods fit on the node.
-	r.Spec.Resources.Requests = corev1.ResourceList{
+	testbuilder.RunnerContainer(&r.Spec).Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 	}
 	requireNoError(t, cluster.Create(t.Context(), r))
@@ -131,7 +132,7 @@ func (s *sessionTest) wantReached(tried, reached []string) {
 
 // egressAddress returns the first address and port of a rule.
 func egressAddress(egress *v1alpha1.SessionEgress) string {
-	return fmt.Sprintf("%s:%d", strings.TrimSuffix(egress.CIDR, "/32"), egress.Ports[0].Port)
+	return fmt.Sprintf("%s:%d", strings.TrimSuffix(egress.To.IPBlock.CIDR, "/32"), egress.Ports[0].Port.IntVal)
 }
 
 func podAddress(pod *corev1.Pod, port int32) string {

@@ -365,9 +365,9 @@ func createQueuedRunner(t *testing.T, ns, name string, labels map[string]string)
 	runner := &v1alpha1.SessionRunner{}
 	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: shellRunner}, runner))
 	runner.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: ns}
-	runner.Spec.Resources.Requests[corev1.ResourceCPU] = resource.MustParse(workCPU)
+	testbuilder.RunnerContainer(&runner.Spec).Resources.Requests[corev1.ResourceCPU] = resource.MustParse(workCPU)
 	if len(labels) > 0 {
-		runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: labels}
+		runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: labels}
 	}
 	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
 	return name

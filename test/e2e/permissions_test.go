@@ -204,7 +204,7 @@ func testPolicyPermission(t *testing.T) {
 func testAgenticSessionPermission(t *testing.T) {
 	createRunners(t, tenantNamespace)
 	limited := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("limited")}
-	limited.Spec.Image, limited.Spec.RunAsUser = runnerImage, new(int64(65532))
+	limited.Spec.Image, testbuilder.RunnerPod(&limited.Spec).SecurityContext.RunAsUser = runnerImage, new(int64(65532))
 	requireNoError(t, cluster.Create(t.Context(), limited))
 	deleteAtEnd(t, limited)
 	u := newTenant(t, "agenticsessions.yardmaster.dev")
@@ -238,8 +238,8 @@ func testAgenticSessionPermission(t *testing.T) {
 func testSessionRunnerPermission(t *testing.T) {
 	u := newTenant(t, "sessionrunners.yardmaster.dev")
 	runner := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("wide")}
-	runner.Spec.Image, runner.Spec.RunAsUser = busyboxImage, new(int64(65532))
-	runner.Spec.Command = []string{"sh", "-c", "id -u > /dev/termination-log; exit 1"}
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = busyboxImage, new(int64(65532))
+	testbuilder.RunnerContainer(&runner.Spec).Command = []string{"sh", "-c", "id -u > /dev/termination-log; exit 1"}
 	u.create(runner)
 	if err := u.client.Create(t.Context(), &v1alpha1.AgenticSession{
 		ObjectMeta: tenantMeta("none"), Spec: v1alpha1.AgenticSessionSpec{Runner: "wide", Prompt: "none"},

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/modelserver"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -47,17 +48,22 @@ kind: SessionRunner
 metadata: {name: {{.Name}}}
 spec:
   image: {{.Image}}
-  command: {{.Command}}
-  runAsUser: 65532
-  env:
-  - {name: {{.KeyVariable}}, valueFrom: {secretKeyRef: {name: {{.Name}}, key: AGENT_API_KEY}}}
-  - {name: ANTHROPIC_BASE_URL, value: "{{.ModelURL}}"}
-  caBundle: {configMap: {{.Name}}}
-  git: {secretName: {{.Name}}, hosts: ["{{.ForgeHost}}"], forge: {type: GitHub}}
-  archive: {claimName: {{.Name}}-transcripts}
+  template:
+    spec:
+      securityContext: {runAsUser: 65532}
+      containers:
+      - name: runner
+        command: {{.Command}}
+        env:
+        - {name: {{.KeyVariable}}, valueFrom: {secretKeyRef: {name: {{.Name}}, key: AGENT_API_KEY}}}
+        - {name: ANTHROPIC_BASE_URL, value: "{{.ModelURL}}"}
+  caBundle: {name: {{.Name}}}
+  git: {secretRef: {name: {{.Name}}}, hosts: ["{{.ForgeHost}}"], forge: {type: GitHub}}
+  archive: {claimRef: {name: {{.Name}}-transcripts}}
   activityLease: true
-  egress:
-  - {to: {podSelector: {matchLabels: {app: {{.Name}}-forge}}}, ports: [{port: 1024, endPort: 65535}]}
+  network:
+    egress:
+    - {to: {podSelector: {matchLabels: {app: {{.Name}}-forge}}}, ports: [{port: 1024, endPort: 65535}]}
 ---
 apiVersion: yardmaster.dev/v1alpha1
 kind: AgenticSession
@@ -270,8 +276,8 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 // testAgentAnswersThePlugin talks to a session through a port that the API server forwards.
 func testAgentAnswersThePlugin(t *testing.T) {
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "scripted-pair", Namespace: sessionsNamespace}}
-	runner.Spec.Image, runner.Spec.RunAsUser = "agent:v1", new(int64(65532))
-	runner.Spec.Command = []string{"session-runner", "--profile", "events", "--", "sh", "-c", `read -r line; printf '{"type":"text","text":"You said %s"}\n{"type":"result","text":"x"}\n' "$$line"`}
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "agent:v1", new(int64(65532))
+	testbuilder.RunnerContainer(&runner.Spec).Command = []string{"session-runner", "--profile", "events", "--", "sh", "-c", `read -r line; printf '{"type":"text","text":"You said %s"}\n{"type":"result","text":"x"}\n' "$$line"`}
 	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "pair", Namespace: sessionsNamespace}}
 	s.Spec.Runner, s.Spec.Interactive = runner.Name, true

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func testPoliciesEnforced(t *testing.T) {
@@ -33,7 +34,7 @@ func testPoliciesIgnored(t *testing.T) {
 func createIsolatedSession(t *testing.T, ns string, isolation v1alpha1.NetworkIsolation) *sessionTest {
 	t.Helper()
 	runner := createRunnerIn(t, ns, "isolation-", func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.Image, spec.RunAsUser, spec.Command, spec.NetworkIsolation = busyboxImage, new(int64(65532)), shellCommand, isolation
+		spec.Image, testbuilder.RunnerPod(spec).SecurityContext.RunAsUser, testbuilder.RunnerContainer(spec).Command, spec.Network.Isolation = busyboxImage, new(int64(65532)), shellCommand, isolation
 	})
 	return createSessionIn(t, ns, "isolated-", runner, "echo started", nil)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // metadataAddress is where clouds serve credentials of the node.
@@ -83,7 +84,7 @@ func (r *packetReceiver) packets() int {
 func (r *packetReceiver) attackFrom(ns string) *sessionTest {
 	r.t.Helper()
 	runner := createRunnerIn(r.t, ns, "hostile-", func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.Image, spec.Command = probeImage, append([]string{"/egressprobe", "attack"}, r.targets...)
+		spec.Image, testbuilder.RunnerContainer(spec).Command = probeImage, append([]string{"/egressprobe", "attack"}, r.targets...)
 	})
 	s := createSessionIn(r.t, ns, "hostile-", runner, "attack", nil)
 	s.waitForPhase(v1alpha1.SessionRunning)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // optionsScript reports the certificate authorities, and a file of a volume that it must not write to.
@@ -34,12 +35,12 @@ func testSessionPodOptions(t *testing.T) {
 	requireNoError(t, cluster.List(t.Context(), &nodes))
 	node := nodes.Items[len(nodes.Items)-1].Name
 	runner := createRunnerIn(t, sessionsNamespace, "options-", func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.Image, spec.Command, spec.ImagePullPolicy = busyboxImage, shellCommand, corev1.PullIfNotPresent
-		spec.NodeSelector, spec.PriorityClassName = map[string]string{corev1.LabelHostname: node}, priority.Name
-		spec.Tolerations = []corev1.Toleration{{Key: "agents", Operator: corev1.TolerationOpExists}}
-		spec.PodMetadata = &v1alpha1.SessionPodMetadata{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"cost": "7"}}
-		spec.CABundle = &v1alpha1.SessionCABundle{ConfigMap: files.Name, Key: "all.pem"}
-		spec.Volumes = []v1alpha1.SessionVolume{{Name: "docs", MountPath: "/srv/docs", ConfigMap: files.Name}}
+		spec.Image, testbuilder.RunnerContainer(spec).Command, testbuilder.RunnerContainer(spec).ImagePullPolicy = busyboxImage, shellCommand, corev1.PullIfNotPresent
+		testbuilder.RunnerPod(spec).NodeSelector, testbuilder.RunnerPod(spec).PriorityClassName = map[string]string{corev1.LabelHostname: node}, priority.Name
+		testbuilder.RunnerPod(spec).Tolerations = []corev1.Toleration{{Key: "agents", Operator: corev1.TolerationOpExists}}
+		spec.Template.Labels, spec.Template.Annotations = map[string]string{"team": "a"}, map[string]string{"cost": "7"}
+		spec.CABundle = &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: files.Name}, Key: "all.pem"}
+		testbuilder.MountVolume(spec, "docs", "/srv/docs", testbuilder.ConfigMapVolume(files.Name))
 	})
 	s := createSession(t, runner, optionsScript, nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)

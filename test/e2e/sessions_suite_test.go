@@ -28,6 +28,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The SessionRunners of the tests.
@@ -65,47 +66,48 @@ func createRunners(t *testing.T, ns string) {
 	t.Helper()
 	setInteractive := func(spec *v1alpha1.SessionRunnerSpec) {
 		spec.ActivityLease = true
-		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitorLabels}}}
+		spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitorLabels}}}
 	}
 	for name, configure := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
 		echoRunner:        func(*v1alpha1.SessionRunnerSpec) {},
 		interactiveRunner: setInteractive,
 		sidecarRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			setInteractive(spec)
-			spec.Sidecars = []v1alpha1.SessionSidecar{{
-				Name: "sidecar", Image: busyboxImage, Workspace: true,
-				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"},
-			}}
+			sidecar := testbuilder.SidecarWithWorkspace("sidecar", busyboxImage)
+			sidecar.Command = []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"}
+			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
 		},
 		deafRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			setInteractive(spec)
 			spec.Image = busyboxImage
-			spec.Command = []string{"sh", "-c", "trap '' TERM; httpd -p 8080 -h /tmp; while true; do sleep 1; done"}
+			testbuilder.RunnerContainer(spec).Command = []string{"sh", "-c", "trap '' TERM; httpd -p 8080 -h /tmp; while true; do sleep 1; done"}
 		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}
-			spec.Command = shellCommand
+			spec.Image, spec.Allowed.Images = busyboxImage, []string{unavailableImage}
+			testbuilder.RunnerContainer(spec).Command = shellCommand
 		},
 		crowdedRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.Command = busyboxImage, shellCommand
+			spec.Image, testbuilder.RunnerContainer(spec).Command = busyboxImage, shellCommand
 			for _, name := range []string{"a", "b", "c"} {
-				spec.Sidecars = append(spec.Sidecars, v1alpha1.SessionSidecar{
-					Name: name, Image: busyboxImage, Command: []string{"sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"},
-				})
+				sidecar := testbuilder.Sidecar(name, busyboxImage)
+				sidecar.Command = []string{"sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"}
+				testbuilder.RunnerPod(spec).InitContainers = append(testbuilder.RunnerPod(spec).InitContainers, sidecar)
 			}
 		},
 		tokenRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.Command = busyboxImage, shellCommand
-			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "listed", Keys: []string{"token"}}}
-			spec.Tokens = []v1alpha1.SessionToken{{Audience: "cloud.example", Path: "cloud"}}
+			spec.Image, testbuilder.RunnerContainer(spec).Command = busyboxImage, shellCommand
+			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("listed", "token")}
+			testbuilder.MountVolume(spec, "tokens", "/var/run/secrets/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{Audience: "cloud.example", Path: "cloud"}))
 		},
-		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busyboxImage, nil },
+		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Image, testbuilder.RunnerPod(spec).SecurityContext.RunAsUser = busyboxImage, nil
+		},
 	} {
 		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
-		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
-		r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "none"}, {Name: "no-such", Keys: []string{"token"}}}
+		r.Spec.Image, testbuilder.RunnerPod(&r.Spec).SecurityContext.RunAsUser = runnerImage, new(int64(65532))
+		r.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("none"), testbuilder.Source("no-such", "token")}
 		// Low requests, so that many Pods fit on the node.
-		r.Spec.Resources.Requests = corev1.ResourceList{
+		testbuilder.RunnerContainer(&r.Spec).Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 		}
 		configure(&r.Spec)
@@ -123,9 +125,9 @@ func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	requireNoError(t, cluster.Get(t.Context(), key, &service))
 	var slice discoveryv1.EndpointSlice
 	requireNoError(t, cluster.Get(t.Context(), key, &slice))
-	egress := []v1alpha1.SessionEgress{{CIDR: service.Spec.ClusterIP + "/32", Ports: []v1alpha1.SessionPort{{Port: service.Spec.Ports[0].Port}}}}
+	egress := []v1alpha1.SessionEgress{{To: testbuilder.Block(service.Spec.ClusterIP + "/32"), Ports: testbuilder.Ports(service.Spec.Ports[0].Port)}}
 	for _, endpoint := range slice.Endpoints {
-		egress = append(egress, v1alpha1.SessionEgress{CIDR: endpoint.Addresses[0] + "/32", Ports: []v1alpha1.SessionPort{{Port: *slice.Ports[0].Port}}})
+		egress = append(egress, v1alpha1.SessionEgress{To: testbuilder.Block(endpoint.Addresses[0] + "/32"), Ports: testbuilder.Ports(*slice.Ports[0].Port)})
 	}
 	return egress
 }

@@ -245,7 +245,7 @@ func testSessionExit(t *testing.T) {
 
 func testSessionOutOfMemory(t *testing.T) {
 	s := createSession(t, shellRunner, "exec tail /dev/zero", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+		spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
 	})
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed OOMKilled 137")

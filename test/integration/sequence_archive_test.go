@@ -98,10 +98,10 @@ func TestArchiveThatIsInvalidIsRefused(t *testing.T) {
 	ns := namespace(t)
 	for want, archive := range map[string]v1alpha1.SequenceArchive{
 		"set exactly one of claimName and s3":                      {ServiceAccountName: "logs"},
-		"spec.archive: Invalid value: set exactly one of":          {ServiceAccountName: "logs", ClaimName: "a", S3: &v1alpha1.ArchiveS3{Endpoint: "https://a", Bucket: "abc", SecretName: "s"}},
+		"spec.archive: Invalid value: set exactly one of":          {ServiceAccountName: "logs", ClaimName: "a", S3: &v1alpha1.ArchiveS3{Endpoint: "https://a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}}},
 		"spec.archive.serviceAccountName: Invalid value":           {ClaimName: "a"},
 		`spec.archive.serviceAccountName: Invalid value: "Not ok"`: {ServiceAccountName: "Not ok", ClaimName: "a"},
-		"spec.archive.s3.endpoint: Invalid value":                  {ServiceAccountName: "logs", S3: &v1alpha1.ArchiveS3{Endpoint: "a", Bucket: "abc", SecretName: "s"}},
+		"spec.archive.s3.endpoint: Invalid value":                  {ServiceAccountName: "logs", S3: &v1alpha1.ArchiveS3{Endpoint: "a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}}},
 	} {
 		sj := testbuilder.SequentialJob("invalid", ns).Step("a").Obj()
 		sj.Spec.Archive = &archive

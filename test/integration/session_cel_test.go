@@ -258,128 +258,140 @@ func TestSessionRunnerRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
 		"a limit of no sessions": {
-			spec: `{image: a, maxSessions: 0}`,
-			want: "spec.maxSessions: Invalid value: 0: spec.maxSessions in body should be greater than or equal to 1",
+			spec: `{image: a, limits: {maxSessions: 0}}`,
+			want: "spec.limits.maxSessions: Invalid value: 0: spec.limits.maxSessions in body should be greater than or equal to 1",
 		},
 		"more sessions of a user than in all": {
-			spec: `{image: a, maxSessions: 2, maxSessionsPerUser: 3}`,
-			want: "spec.maxSessionsPerUser: Invalid value: maxSessionsPerUser must not be greater than maxSessions",
+			spec: `{image: a, limits: {maxSessions: 2, maxSessionsPerUser: 3}}`,
+			want: "spec.limits.maxSessionsPerUser: Invalid value: maxSessionsPerUser must not be greater than maxSessions",
 		},
 		"a cost of 0": {
-			spec: `{image: a, maxCostUSD: 0}`,
-			want: "spec.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
+			spec: `{image: a, limits: {maxCostUSD: 0}}`,
+			want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
 		},
 		"a cost of -1": {
-			spec: `{image: a, maxCostUSD: -1}`,
-			want: "spec.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
+			spec: `{image: a, limits: {maxCostUSD: -1}}`,
+			want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
 		},
 		"a cost of 1000000001": {
-			spec: `{image: a, maxCostUSD: 1000000001}`,
-			want: "spec.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
+			spec: `{image: a, limits: {maxCostUSD: 1000000001}}`,
+			want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
 		},
 		"an allowed Secret whose name is a path": {
-			spec: `{image: a, allowedSecrets: [{name: a/b}]}`,
-			want: `spec.allowedSecrets[0].name: Invalid value: "a/b": spec.allowedSecrets[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+			spec: `{image: a, allowed: {secrets: [{name: a/b}]}}`,
+			want: `spec.allowed.secrets[0].name: Invalid value: "a/b": spec.allowed.secrets[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
 		},
 		"an allowed Secret without keys in an empty list": {
-			spec: `{image: a, allowedSecrets: [{name: a, keys: []}]}`,
-			want: "spec.allowedSecrets[0].keys: Invalid value: 0: spec.allowedSecrets[0].keys in body should have at least 1 items",
+			spec: `{image: a, allowed: {secrets: [{name: a, keys: []}]}}`,
+			want: "spec.allowed.secrets[0].keys: Invalid value: 0: spec.allowed.secrets[0].keys in body should have at least 1 items",
 		},
 		"a key that is a path": {
-			spec: `{image: a, allowedSecrets: [{name: a, keys: [../b]}]}`,
-			want: `spec.allowedSecrets[0].keys[0]: Invalid value: "../b": spec.allowedSecrets[0].keys[0] in body should match '^[-._a-zA-Z0-9]+$'`,
+			spec: `{image: a, allowed: {secrets: [{name: a, keys: [../b]}]}}`,
+			want: `spec.allowed.secrets[0].keys[0]: Invalid value: "../b": spec.allowed.secrets[0].keys[0] in body should match '^[-._a-zA-Z0-9]+$'`,
 		},
 		"an allowed ConfigMap without keys": {
-			spec: `{image: a, allowedConfigMaps: [{name: a}]}`,
-			want: "spec.allowedConfigMaps: Invalid value: list the keys that sessions may use as variables",
+			spec: `{image: a, allowed: {configMaps: [{name: a}]}}`,
+			want: "spec.allowed.configMaps: Invalid value: list the keys that sessions may use as variables",
 		},
 		"activityLease with a ServiceAccount": {
-			spec: `{image: a, activityLease: true, serviceAccountName: b}`,
-			want: "spec.serviceAccountName: Invalid value: activityLease needs a ServiceAccount for each session: remove serviceAccountName",
+			spec: `{image: a, activityLease: true, template: {spec: {serviceAccountName: b}}}`,
+			want: "spec.template.spec.serviceAccountName: Invalid value: activityLease needs a ServiceAccount for each session: remove serviceAccountName",
 		},
 		"a token without an audience": {
-			spec: `{image: a, tokens: [{path: b}]}`,
-			want: "spec.tokens[0].audience: Required value",
+			spec: `{image: a, template: {spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: b}}]}}]}}}`,
+			want: "spec.template.spec.volumes: Invalid value: a projected volume has only serviceAccountToken sources, each with an audience",
 		},
-		"a token with an empty audience": {
-			spec: `{image: a, tokens: [{path: b, audience: ""}]}`,
-			want: `spec.tokens[0].audience: Invalid value: "": spec.tokens[0].audience in body should be at least 1 chars long`,
+		"a projected volume with a Secret": {
+			spec: `{image: a, template: {spec: {volumes: [{name: t, projected: {sources: [{secret: {name: b}}]}}]}}}`,
+			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.template.spec.volumes[0].projected.sources[0].secret"`,
 		},
-		"a token in another directory": {
-			spec: `{image: a, tokens: [{path: ../b, audience: c}]}`,
-			want: `spec.tokens[0].path: Invalid value: "../b": spec.tokens[0].path in body should match '^[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
+		"a volume of the node": {
+			spec: `{image: a, template: {spec: {volumes: [{name: node, hostPath: {path: /}}]}}}`,
+			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.template.spec.volumes[0].hostPath"`,
 		},
-		"two tokens in one file": {
-			spec: `{image: a, tokens: [{path: b, audience: c}, {path: b, audience: d}]}`,
-			want: `spec.tokens[1]: Duplicate value: {"path":"b"}`,
+		"a volume without a source": {
+			spec: `{image: a, template: {spec: {volumes: [{name: node}]}}}`,
+			want: "spec.template.spec.volumes: Invalid value: set exactly one of configMap, secret, persistentVolumeClaim and projected for each volume",
 		},
-		"a token that expires within minutes": {
-			spec: `{image: a, tokens: [{path: b, audience: c, expirationSeconds: 60}]}`,
-			want: "spec.tokens[0].expirationSeconds: Invalid value: 60: spec.tokens[0].expirationSeconds in body should be greater than or equal to 600",
+		"the network of the node": {
+			spec: `{image: a, template: {spec: {hostNetwork: true}}}`,
+			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.template.spec.hostNetwork"`,
+		},
+		"another container": {
+			spec: `{image: a, template: {spec: {containers: [{name: other}]}}}`,
+			want: "spec.template.spec.containers: Invalid value: the only container is named runner; define sidecars as initContainers with restartPolicy: Always",
+		},
+		"an init container that ends": {
+			spec: `{image: a, template: {spec: {initContainers: [{name: prepare, image: b}]}}}`,
+			want: "spec.template.spec.initContainers: Invalid value: each of the initContainers is a sidecar: it has an image, restartPolicy: Always, and another name than runner",
 		},
 		"no image": {
 			spec: `{}`,
 			want: "spec.image: Required value",
 		},
 		"an environment variable with a reserved prefix": {
-			spec: `{image: a, env: [{name: AGENTIC_RUN, value: "7"}]}`,
-			want: "spec.env: Invalid value: names that begin with AGENTIC_ are reserved",
+			spec: `{image: a, template: {spec: {containers: [{name: runner, env: [{name: AGENTIC_RUN, value: "7"}]}]}}}`,
+			want: "spec.template.spec.containers: Invalid value: names of variables that begin with AGENTIC_ are reserved",
 		},
 		"runAsUser root": {
-			spec: `{image: a, runAsUser: 0}`,
-			want: "spec.runAsUser: Invalid value: 0: spec.runAsUser in body should be greater than or equal to 1",
+			spec: `{image: a, template: {spec: {securityContext: {runAsUser: 0}}}}`,
+			want: "spec.template.spec.securityContext: Invalid value: runAsUser and runAsGroup must be from 1 to 2147483647",
 		},
 		"runAsGroup root": {
-			spec: `{image: a, runAsGroup: 0}`,
-			want: "spec.runAsGroup: Invalid value: 0: spec.runAsGroup in body should be greater than or equal to 1",
+			spec: `{image: a, template: {spec: {securityContext: {runAsGroup: 0}}}}`,
+			want: "spec.template.spec.securityContext: Invalid value: runAsUser and runAsGroup must be from 1 to 2147483647",
 		},
 		"a privileged port": {
-			spec: `{image: a, port: 80}`,
-			want: "spec.port: Invalid value: 80: spec.port in body should be greater than or equal to 1024",
+			spec: `{image: a, network: {port: 80}}`,
+			want: "spec.network.port: Invalid value: 80: spec.network.port in body should be greater than or equal to 1024",
 		},
 		"a sidecar named runner": {
-			spec: `{image: a, sidecars: [{name: runner, image: b}]}`,
-			want: `spec.sidecars[0].name: Invalid value: "runner": runner is the name of the runner's own container`,
+			spec: `{image: a, template: {spec: {initContainers: [{name: runner, image: b, restartPolicy: Always}]}}}`,
+			want: "spec.template.spec.initContainers: Invalid value: each of the initContainers is a sidecar: it has an image, restartPolicy: Always, and another name than runner",
 		},
 		"two sidecars with the same name": {
-			spec: `{image: a, sidecars: [{name: proxy, image: b}, {name: proxy, image: c}]}`,
-			want: `spec.sidecars[1]: Duplicate value: {"name":"proxy"}`,
+			spec: `{image: a, template: {spec: {initContainers: [{name: proxy, image: b, restartPolicy: Always}, {name: proxy, image: c, restartPolicy: Always}]}}}`,
+			want: `spec.template.spec.initContainers[1]: Duplicate value: {"name":"proxy"}`,
 		},
 		"a sidecar with a securityContext": {
-			spec: `{image: a, sidecars: [{name: proxy, image: b, securityContext: {privileged: true}}]}`,
-			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.sidecars[0].securityContext"`,
+			spec: `{image: a, template: {spec: {initContainers: [{name: proxy, image: b, restartPolicy: Always, securityContext: {privileged: true}}]}}}`,
+			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.template.spec.initContainers[0].securityContext"`,
 		},
 		"egress to a host name": {
-			spec: `{image: a, egress: [{cidr: example.com, ports: [{port: 443}]}]}`,
-			want: `spec.egress[0].cidr: Invalid value: "example.com": cidr must be a network, such as 10.0.0.0/8`,
+			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: example.com}}, ports: [{port: 443}]}]}}`,
+			want: "spec.network.egress[0].to.ipBlock: Invalid value: cidr and except must be networks, such as 10.0.0.0/8",
 		},
 		"egress to an address without a prefix length": {
-			spec: `{image: a, egress: [{cidr: 10.0.0.1, ports: [{port: 443}]}]}`,
-			want: `spec.egress[0].cidr: Invalid value: "10.0.0.1": cidr must be a network, such as 10.0.0.0/8`,
+			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.1}}, ports: [{port: 443}]}]}}`,
+			want: "spec.network.egress[0].to.ipBlock: Invalid value: cidr and except must be networks, such as 10.0.0.0/8",
 		},
 		"egress without ports": {
-			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: []}]}`,
-			want: "spec.egress[0].ports: Invalid value: 0: spec.egress[0].ports in body should have at least 1 items",
+			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.0/8}}, ports: []}]}}`,
+			want: "spec.network.egress[0].ports: Invalid value: 0: spec.network.egress[0].ports in body should have at least 1 items",
 		},
 		"an invalid network in except": {
-			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, except: [b], ports: [{port: 443}]}]}`,
-			want: "spec.egress[0].except: Invalid value: except must be networks",
+			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.0/8, except: [b]}}, ports: [{port: 443}]}]}}`,
+			want: "spec.network.egress[0].to.ipBlock: Invalid value: cidr and except must be networks, such as 10.0.0.0/8",
 		},
 		"endPort below port": {
-			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: [{port: 443, endPort: 80}]}]}`,
-			want: "spec.egress[0].ports[0].endPort: Invalid value: endPort must not be less than port",
+			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.0/8}}, ports: [{port: 443, endPort: 80}]}]}}`,
+			want: "spec.network.egress[0].ports: Invalid value: each port must be a number from 1 to 65535, and endPort not less than port",
+		},
+		"a port with a name": {
+			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.0/8}}, ports: [{port: https}]}]}}`,
+			want: "spec.network.egress[0].ports: Invalid value: each port must be a number from 1 to 65535, and endPort not less than port",
 		},
 		"an access mode that does not allow writing": {
 			spec: `{image: a, workspace: {accessMode: ReadOnlyMany}}`,
 			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"`,
 		},
 		"maxWorkspaceSize of 0": {
-			spec: `{image: a, maxWorkspaceSize: "0"}`,
-			want: `spec.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
+			spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`,
+			want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
 		},
-		"activeDeadlineSeconds of 0": {
-			spec: `{image: a, activeDeadlineSeconds: 0}`,
-			want: "spec.activeDeadlineSeconds: Invalid value: 0: spec.activeDeadlineSeconds in body should be greater than or equal to 1",
+		"a timeout of 0s": {
+			spec: `{image: a, limits: {timeout: 0s}}`,
+			want: `spec.limits.timeout: Invalid value: "0s": timeout must be a duration of at least 1s`,
 		},
 	})
 }

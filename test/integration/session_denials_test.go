@@ -121,38 +121,40 @@ func oneOf[T any](d randomSource, all ...T) T { return all[d.IntN(len(all))] }
 func (d randomSource) randomRunner() *v1alpha1.SessionRunner {
 	r := &v1alpha1.SessionRunner{}
 	r.Spec.Image = oneOf(d, "runner:1", "registry.example:5000/a/b@sha256:"+strings.Repeat("0", 64), "busybox:1.37")
-	r.Spec.AllowedImages = []string{"other:1"}
+	r.Spec.Allowed.Images = []string{"other:1"}
 	r.Spec.ActivityLease = d.isCommon()
 	if d.isCommon() {
-		r.Spec.RunAsUser = oneOf(d, new(int64(65532)), new(int64(1)), new(int64(2147483647)))
-		r.Spec.RunAsGroup = oneOf(d, nil, new(int64(1)))
+		testbuilder.RunnerPod(&r.Spec).SecurityContext.RunAsUser = oneOf(d, new(int64(65532)), new(int64(1)), new(int64(2147483647)))
+		testbuilder.RunnerPod(&r.Spec).SecurityContext.RunAsGroup = oneOf(d, nil, new(int64(1)))
 	}
 	if d.isCommon() {
-		r.Spec.Command, r.Spec.Args = []string{"/bin/sh", "-c"}, []string{"$(HOME) $$ `id`"}
+		testbuilder.RunnerContainer(&r.Spec).Command, testbuilder.RunnerContainer(&r.Spec).Args = []string{"/bin/sh", "-c"}, []string{"$(HOME) $$ `id`"}
 	}
 	if d.isCommon() {
-		r.Spec.Env = []corev1.EnvVar{d.randomVariable("A"), d.randomVariable("HTTP_PROXY"), d.randomVariable(oneOf(d, "B", "B", "B", "LD_PRELOAD", "PATH"))}
+		testbuilder.RunnerContainer(&r.Spec).Env = []corev1.EnvVar{d.randomVariable("A"), d.randomVariable("HTTP_PROXY"), d.randomVariable(oneOf(d, "B", "B", "B", "LD_PRELOAD", "PATH"))}
 	}
-	r.Spec.Resources = d.randomResources()
+	testbuilder.RunnerContainer(&r.Spec).Resources = d.randomResources()
 	if d.isCommon() {
-		r.Spec.MaxResources = d.randomQuantities()
+		r.Spec.Limits.MaxResources = d.randomQuantities()
 	}
 	for i := range d.IntN(3) {
-		r.Spec.Sidecars = append(r.Spec.Sidecars, d.randomSidecar(i))
+		testbuilder.RunnerPod(&r.Spec).InitContainers = append(testbuilder.RunnerPod(&r.Spec).InitContainers, d.randomSidecar(i))
 	}
 	if d.isCommon() {
-		r.Spec.Egress = []v1alpha1.SessionEgress{{
-			CIDR: oneOf(d, "10.0.0.0/8", "0.0.0.0/0", "::/0", "169.254.169.254/32"), Ports: []v1alpha1.SessionPort{{Port: 443}},
+		r.Spec.Network.Egress = []v1alpha1.SessionEgress{{
+			To: testbuilder.Block(oneOf(d, "10.0.0.0/8", "0.0.0.0/0", "::/0", "169.254.169.254/32")), Ports: testbuilder.Ports(443),
 		}}
 	}
 	if !d.isRare() {
-		r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "token", Keys: []string{"k", oneOf(d, "l", "m.n", "PATH")}}, {Name: "other"}}
+		r.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("token", "k", oneOf(d, "l", "m.n", "PATH")), testbuilder.Source("other")}
 	}
 	if !r.Spec.ActivityLease && d.isCommon() {
-		r.Spec.ServiceAccountName = oneOf(d, "", "default")
-		r.Spec.Tokens = []v1alpha1.SessionToken{{Audience: oneOf(d, "cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
+		testbuilder.RunnerPod(&r.Spec).ServiceAccountName = oneOf(d, "", "default")
+		testbuilder.MountVolume(&r.Spec, "tokens", "/var/run/secrets/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{
+			Audience: oneOf(d, "cloud.example", "https://kubernetes.default.svc"), Path: "a",
+		}))
 	}
-	r.Spec.Port = oneOf(d, int32(0), 1024, 65535)
+	r.Spec.Network.Port = oneOf(d, int32(0), 1024, 65535)
 	return r
 }
 
@@ -165,8 +167,8 @@ func (d randomSource) randomVariable(name string) corev1.EnvVar {
 	)
 }
 
-func (d randomSource) randomResources() v1alpha1.SessionResources {
-	r := v1alpha1.SessionResources{}
+func (d randomSource) randomResources() corev1.ResourceRequirements {
+	r := corev1.ResourceRequirements{}
 	if d.isCommon() {
 		r.Requests = d.randomQuantities()
 	}
@@ -195,8 +197,12 @@ func (d randomSource) randomQuantities() corev1.ResourceList {
 	return list
 }
 
-func (d randomSource) randomSidecar(i int) v1alpha1.SessionSidecar {
-	s := v1alpha1.SessionSidecar{Name: fmt.Sprintf("side-%d", i), Image: "side:1", Workspace: d.isCommon(), Resources: d.randomResources()}
+func (d randomSource) randomSidecar(i int) corev1.Container {
+	s := testbuilder.Sidecar(fmt.Sprintf("side-%d", i), "side:1")
+	if d.isCommon() {
+		s = testbuilder.SidecarWithWorkspace(s.Name, s.Image)
+	}
+	s.Resources = d.randomResources()
 	if d.isRare() {
 		s.Name = oneOf(d, "init", "inputs", "workspace", strings.Repeat("a", 63))
 	}

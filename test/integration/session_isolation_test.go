@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions, by their names.
@@ -194,8 +195,8 @@ func newIsolationTest(t *testing.T) *isolationTest {
 	ann := clientWithRoles(t, i.ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
 	i.bob = clientWithRoles(t, i.ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
 	runner := newUnschedulableRunner(t, i.ns)
-	runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: sharedSecret, Keys: []string{"token", "D_PRELOAD", "GENTIC_RUN"}}, {Name: "files"}}
-	runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"PATH"}}}
+	runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source(sharedSecret, "token", "D_PRELOAD", "GENTIC_RUN"), testbuilder.Source("files")}
+	runner.Spec.Allowed.ConfigMaps = []v1alpha1.SessionSource{testbuilder.Source("settings", "PATH")}
 	mustCreate(t, runner)
 	for _, name := range []string{annsOldSession, annsSession} {
 		if err := ann.Create(t.Context(), sessionWithSpec(i.ns, name, map[string]any{

@@ -87,7 +87,7 @@ func (q *sessionQueue) updateRunner(change func(r *v1alpha1.SessionRunner)) {
 
 func TestExcessSessionsWaitInOrder(t *testing.T) {
 	t.Parallel()
-	q := createQueue(t, 8, func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(2)) })
+	q := createQueue(t, 8, func(r *v1alpha1.SessionRunner) { r.Spec.Limits.MaxSessions = new(int32(2)) })
 	q.wantActive(2, "s00", "s01")
 	for i := 2; i < 8; i++ {
 		q.waitUntilQueued(i)
@@ -104,18 +104,18 @@ func TestExcessSessionsWaitInOrder(t *testing.T) {
 	}
 	poll.Until(t, "s05 to start", func() bool { return q.sessions[5].getSession().Status.Attempt.JobName != "" })
 
-	q.updateRunner(func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(1)) })
+	q.updateRunner(func(r *v1alpha1.SessionRunner) { r.Spec.Limits.MaxSessions = new(int32(1)) })
 	q.sessions[4].exitRunner(0, "")
 	q.sessions[4].waitForPhase(v1alpha1.SessionCompleted)
 	q.wantActive(2, "s05") // the lowered limit stopped no session, and starts none
 	q.waitUntilQueued(6)
-	q.updateRunner(func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = nil })
+	q.updateRunner(func(r *v1alpha1.SessionRunner) { r.Spec.Limits.MaxSessions = nil })
 	q.wantActive(3, "s05", "s06", "s07")
 }
 
 func TestSessionsOfAUserWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	q := createQueue(t, 3, func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessionsPerUser = new(int32(1)) })
+	q := createQueue(t, 3, func(r *v1alpha1.SessionRunner) { r.Spec.Limits.MaxSessionsPerUser = new(int32(1)) })
 	for i, name := range []string{"s00", "s01", "s02"} {
 		q.wantActive(1, name)
 		q.sessions[i].exitRunner(0, "")
@@ -126,7 +126,7 @@ func TestSessionsOfAUserWaitForEachOther(t *testing.T) {
 func TestManySessionsNeverExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	const number, most = 24, 3
-	q := createQueue(t, number, func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(most)) })
+	q := createQueue(t, number, func(r *v1alpha1.SessionRunner) { r.Spec.Limits.MaxSessions = new(int32(most)) })
 	ended := map[string]bool{}
 	for len(ended) < number {
 		var active []string
@@ -162,7 +162,7 @@ func (s *sessionTest) setSuspended(suspended bool) {
 func TestSessionWithASuspendedJobIsPendingAndContinuesItsAttempt(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		r.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "team-a"}}
+		r.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "team-a"}}
 	})
 	s.startRunner()
 	first := s.waitForPhase(v1alpha1.SessionRunning).Status

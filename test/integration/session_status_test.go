@@ -48,7 +48,7 @@ func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 	var sessions []*sessionTest
 	for i := range all {
 		sessions = append(sessions, createSessionIn(t, ns, fmt.Sprintf("s%04d", i), func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-			r.Spec.RuntimeClassName = nil // simulated nodes run the Pods
+			testbuilder.RunnerPod(&r.Spec).RuntimeClassName = nil // simulated nodes run the Pods
 		}))
 	}
 	lost := 0

@@ -24,6 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // unschedulableClass is a RuntimeClass that no node supports, so that no simulated node runs the Pod
@@ -65,7 +66,7 @@ func newUnschedulableRunner(t *testing.T, ns string) *v1alpha1.SessionRunner {
 	class.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"test.yardmaster.dev/no-such-node": "true"}}
 	createIfMissing(t, class)
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
-	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(unschedulableClass)
+	r.Spec.Image, testbuilder.RunnerPod(&r.Spec).SecurityContext.RunAsUser, testbuilder.RunnerPod(&r.Spec).RuntimeClassName = "runner:1", new(int64(65532)), new(unschedulableClass)
 	return r
 }
 
@@ -203,7 +204,7 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", AutoPush: true}}
-		r.Spec.Git = &v1alpha1.SessionGit{SecretName: "forge", Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
+		r.Spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
 	})
 	s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the credentials
 	s.startRunner()
@@ -218,8 +219,8 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
 	t.Parallel()
 	for location, archive := range map[string]*v1alpha1.SessionArchive{
-		"s3://transcripts/a.ndjson": {S3: &v1alpha1.ArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretName: "archive"}},
-		"a.ndjson":                  {ClaimName: "transcripts"},
+		"s3://transcripts/a.ndjson": {Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretRef: v1alpha1.LocalReference{Name: "archive"}}}},
+		"a.ndjson":                  {Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}},
 	} {
 		s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 			s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", Depth: new(int32(1))}}
@@ -262,7 +263,7 @@ func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
 	})
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
-	r.Spec.Image, r.Spec.RuntimeClassName = "runner:1", new(unschedulableClass)
+	r.Spec.Image, testbuilder.RunnerPod(&r.Spec).RuntimeClassName = "runner:1", new(unschedulableClass)
 	if err := cluster.Create(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +273,7 @@ func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 func TestRejectedPodFailsTheSession(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		r.Spec.RuntimeClassName = new("does-not-exist")
+		testbuilder.RunnerPod(&r.Spec).RuntimeClassName = new("does-not-exist")
 	})
 	failed := s.waitForPhase(v1alpha1.SessionFailed)
 	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.listJobs()) != 0 {
@@ -283,7 +284,9 @@ func TestRejectedPodFailsTheSession(t *testing.T) {
 // Without waiting, each attempt would be an error in the log, and nothing in the status.
 func TestSessionWaitsForItsServiceAccount(t *testing.T) {
 	t.Parallel()
-	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) { r.Spec.ServiceAccountName = "later" })
+	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		testbuilder.RunnerPod(&r.Spec).ServiceAccountName = "later"
+	})
 	poll.Until(t, "the condition DependenciesReady", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonServiceAccountNotFound
@@ -499,7 +502,7 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.MaxCostUSD, s.Spec.Retry = new(v1alpha1.Number("1.5")), &v1alpha1.SessionRetry{Limit: 5, OnDisruption: true}
-		r.Spec.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("2")), true
+		r.Spec.Limits.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("2")), true
 	})
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)

@@ -35,15 +35,15 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// YARDMASTER_, KUBERNETES_ or LD_ are not allowed.
 	EnvironmentVariables map[string]apiv1alpha1.EnvironmentValue `json:"environmentVariables,omitempty"`
 	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets, one for each key that
-	// allowedConfigMaps and allowedSecrets of the SessionRunner list. Names that are not allowed in
+	// allowed.configMaps and allowed.secrets of the SessionRunner list. Names that are not allowed in
 	// environmentVariables are not allowed here either. Prefer secretMounts for Secrets: files are not
 	// inherited by child processes.
 	EnvFrom []v1.EnvFromSourceApplyConfiguration `json:"envFrom,omitempty"`
 	// secretMounts are up to 16 Secrets to mount as files into the runner, with the keys that
-	// allowedSecrets of the SessionRunner lists.
+	// allowed.secrets of the SessionRunner lists.
 	SecretMounts []SecretMountApplyConfiguration `json:"secretMounts,omitempty"`
 	// timeout is how many seconds the session may run, over all its runs, measured from the
-	// start of each runner. 0 means no limit, except activeDeadlineSeconds of the
+	// start of each runner. 0 means no limit, except limits.timeout of the
 	// SessionRunner. Default: 14400 (4 hours). Maximum: 604800 (7 days).
 	Timeout *int32 `json:"timeout,omitempty"`
 	// maxCostUSD is how many US dollars the session may cost, over all its runs, from 0.000001 to
@@ -72,12 +72,12 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// runner is the name of the SessionRunner that defines the image and the limits.
 	// Default: default.
 	Runner *string `json:"runner,omitempty"`
-	// image of the runner. It must be the SessionRunner's image or one of its allowedImages.
+	// image of the runner. It must be the SessionRunner's image or one of its allowed.images.
 	// Default: the SessionRunner's image.
 	Image *string `json:"image,omitempty"`
-	// resources of the runner's container, within maxResources of the SessionRunner.
-	// Default: the SessionRunner's resources.
-	Resources *SessionResourcesApplyConfiguration `json:"resources,omitempty"`
+	// resources of the runner's container, within limits.maxResources of the SessionRunner.
+	// Defaults to those of the runner in the SessionRunner's template.
+	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 	// workspace is the directory that the agent works in. Default: an empty directory for each
 	// Pod. Immutable, except onLost.
 	Workspace *SessionWorkspaceApplyConfiguration `json:"workspace,omitempty"`
@@ -278,7 +278,7 @@ func (b *AgenticSessionSpecApplyConfiguration) WithImage(value string) *AgenticS
 // WithResources sets the Resources field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Resources field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithResources(value *SessionResourcesApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+func (b *AgenticSessionSpecApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
 	b.Resources = value
 	return b
 }

@@ -12,13 +12,13 @@ type ArchiveS3ApplyConfiguration struct {
 	Endpoint *string `json:"endpoint,omitempty"`
 	// bucket that exists.
 	Bucket *string `json:"bucket,omitempty"`
-	// prefix of the names of objects, such as agents/transcripts. Default: none.
+	// prefix of the names of objects, such as agents/transcripts. Unset means none.
 	Prefix *string `json:"prefix,omitempty"`
-	// region of the bucket. Default: us-east-1.
+	// region of the bucket. Defaults to us-east-1.
 	Region *string `json:"region,omitempty"`
-	// secretName is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
+	// secretRef is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
 	// container that archives mounts it.
-	SecretName *string `json:"secretName,omitempty"`
+	SecretRef *LocalReferenceApplyConfiguration `json:"secretRef,omitempty"`
 }
 
 // ArchiveS3ApplyConfiguration constructs a declarative configuration of the ArchiveS3 type for use with
@@ -59,10 +59,10 @@ func (b *ArchiveS3ApplyConfiguration) WithRegion(value string) *ArchiveS3ApplyCo
 	return b
 }
 
-// WithSecretName sets the SecretName field in the declarative configuration to the given value
+// WithSecretRef sets the SecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SecretName field is set to the value of the last call.
-func (b *ArchiveS3ApplyConfiguration) WithSecretName(value string) *ArchiveS3ApplyConfiguration {
-	b.SecretName = &value
+// If called multiple times, the SecretRef field is set to the value of the last call.
+func (b *ArchiveS3ApplyConfiguration) WithSecretRef(value *LocalReferenceApplyConfiguration) *ArchiveS3ApplyConfiguration {
+	b.SecretRef = value
 	return b
 }

@@ -2,19 +2,17 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
 // SessionArchiveApplyConfiguration represents a declarative configuration of the SessionArchive type for use
 // with apply.
 //
-// SessionArchive is where transcripts are kept.
+// SessionArchive is where transcripts are kept, and the container that keeps them.
 type SessionArchiveApplyConfiguration struct {
-	// claimName is the PersistentVolumeClaim with the transcripts. Its access mode must allow all Pods that use it at a time.
-	ClaimName *string `json:"claimName,omitempty"`
-	// s3 is the bucket with the transcripts.
-	S3 *ArchiveS3ApplyConfiguration `json:"s3,omitempty"`
-	// image of the container, with session-runner. Default: the SessionRunner's image.
-	Image *string `json:"image,omitempty"`
-	// resources of the container. Default for each: those of a sidecar.
-	Resources *SessionResourcesApplyConfiguration `json:"resources,omitempty"`
+	SessionContainerApplyConfiguration `json:""`
+	ArchiveApplyConfiguration          `json:""`
 }
 
 // SessionArchiveApplyConfiguration constructs a declarative configuration of the SessionArchive type for use with
@@ -23,11 +21,27 @@ func SessionArchive() *SessionArchiveApplyConfiguration {
 	return &SessionArchiveApplyConfiguration{}
 }
 
-// WithClaimName sets the ClaimName field in the declarative configuration to the given value
+// WithImage sets the Image field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClaimName field is set to the value of the last call.
-func (b *SessionArchiveApplyConfiguration) WithClaimName(value string) *SessionArchiveApplyConfiguration {
-	b.ClaimName = &value
+// If called multiple times, the Image field is set to the value of the last call.
+func (b *SessionArchiveApplyConfiguration) WithImage(value string) *SessionArchiveApplyConfiguration {
+	b.SessionContainerApplyConfiguration.Image = &value
+	return b
+}
+
+// WithResources sets the Resources field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Resources field is set to the value of the last call.
+func (b *SessionArchiveApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *SessionArchiveApplyConfiguration {
+	b.SessionContainerApplyConfiguration.Resources = value
+	return b
+}
+
+// WithClaimRef sets the ClaimRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClaimRef field is set to the value of the last call.
+func (b *SessionArchiveApplyConfiguration) WithClaimRef(value *LocalReferenceApplyConfiguration) *SessionArchiveApplyConfiguration {
+	b.ArchiveApplyConfiguration.ClaimRef = value
 	return b
 }
 
@@ -35,22 +49,6 @@ func (b *SessionArchiveApplyConfiguration) WithClaimName(value string) *SessionA
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the S3 field is set to the value of the last call.
 func (b *SessionArchiveApplyConfiguration) WithS3(value *ArchiveS3ApplyConfiguration) *SessionArchiveApplyConfiguration {
-	b.S3 = value
-	return b
-}
-
-// WithImage sets the Image field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Image field is set to the value of the last call.
-func (b *SessionArchiveApplyConfiguration) WithImage(value string) *SessionArchiveApplyConfiguration {
-	b.Image = &value
-	return b
-}
-
-// WithResources sets the Resources field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
-func (b *SessionArchiveApplyConfiguration) WithResources(value *SessionResourcesApplyConfiguration) *SessionArchiveApplyConfiguration {
-	b.Resources = value
+	b.ArchiveApplyConfiguration.S3 = value
 	return b
 }

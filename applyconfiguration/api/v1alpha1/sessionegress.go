@@ -4,52 +4,33 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
+	networkingv1 "k8s.io/api/networking/v1"
 	v1 "k8s.io/client-go/applyconfigurations/networking/v1"
 )
 
 // SessionEgressApplyConfiguration represents a declarative configuration of the SessionEgress type for use
 // with apply.
 //
-// SessionEgress is a rule that allows connections to addresses and ports, or to hosts.
+// SessionEgress is a rule that allows connections to a peer at ports, or to hosts.
 type SessionEgressApplyConfiguration struct {
-	// cidr of the addresses, for example 10.0.0.0/8.
-	CIDR *string `json:"cidr,omitempty"`
+	// to is a peer as in a NetworkPolicy: an ipBlock, or the Pods of podSelector and namespaceSelector.
+	To *v1.NetworkPolicyPeerApplyConfiguration `json:"to,omitempty"`
 	// profile is PublicOnly: all public addresses, without private, shared, link-local, metadata and
 	// other special ones, and without the networks of the operator's flag --cluster-cidrs.
 	Profile *apiv1alpha1.EgressProfile `json:"profile,omitempty"`
-	// to are the Pods of a NetworkPolicyPeer, by podSelector and namespaceSelector.
-	To *v1.NetworkPolicyPeerApplyConfiguration `json:"to,omitempty"`
-	// except are up to 16 networks within cidr that stay denied.
-	Except []string `json:"except,omitempty"`
 	// hosts are up to 64 hosts, such as api.example.com, git.example.com:8443 or *.example.com, which the
 	// Pods reach over TLS through a proxy in their namespace. The proxy resolves names, and connects only to
 	// public addresses and to the networks of the operator's flag --egress-proxy-networks. If all rules have
 	// hosts, the Pods cannot use DNS. A SessionRunner has at most 256 hosts.
 	Hosts []apiv1alpha1.EgressHost `json:"hosts,omitempty"`
-	// ports that are allowed, from 1 to 16. Required, except with hosts.
-	Ports []SessionPortApplyConfiguration `json:"ports,omitempty"`
+	// ports that are allowed, from 1 to 16, as numbers. Required, except with hosts.
+	Ports []networkingv1.NetworkPolicyPort `json:"ports,omitempty"`
 }
 
 // SessionEgressApplyConfiguration constructs a declarative configuration of the SessionEgress type for use with
 // apply.
 func SessionEgress() *SessionEgressApplyConfiguration {
 	return &SessionEgressApplyConfiguration{}
-}
-
-// WithCIDR sets the CIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CIDR field is set to the value of the last call.
-func (b *SessionEgressApplyConfiguration) WithCIDR(value string) *SessionEgressApplyConfiguration {
-	b.CIDR = &value
-	return b
-}
-
-// WithProfile sets the Profile field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Profile field is set to the value of the last call.
-func (b *SessionEgressApplyConfiguration) WithProfile(value apiv1alpha1.EgressProfile) *SessionEgressApplyConfiguration {
-	b.Profile = &value
-	return b
 }
 
 // WithTo sets the To field in the declarative configuration to the given value
@@ -60,13 +41,11 @@ func (b *SessionEgressApplyConfiguration) WithTo(value *v1.NetworkPolicyPeerAppl
 	return b
 }
 
-// WithExcept adds the given value to the Except field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Except field.
-func (b *SessionEgressApplyConfiguration) WithExcept(values ...string) *SessionEgressApplyConfiguration {
-	for i := range values {
-		b.Except = append(b.Except, values[i])
-	}
+// WithProfile sets the Profile field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Profile field is set to the value of the last call.
+func (b *SessionEgressApplyConfiguration) WithProfile(value apiv1alpha1.EgressProfile) *SessionEgressApplyConfiguration {
+	b.Profile = &value
 	return b
 }
 
@@ -83,12 +62,9 @@ func (b *SessionEgressApplyConfiguration) WithHosts(values ...apiv1alpha1.Egress
 // WithPorts adds the given value to the Ports field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Ports field.
-func (b *SessionEgressApplyConfiguration) WithPorts(values ...*SessionPortApplyConfiguration) *SessionEgressApplyConfiguration {
+func (b *SessionEgressApplyConfiguration) WithPorts(values ...networkingv1.NetworkPolicyPort) *SessionEgressApplyConfiguration {
 	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithPorts")
-		}
-		b.Ports = append(b.Ports, *values[i])
+		b.Ports = append(b.Ports, values[i])
 	}
 	return b
 }

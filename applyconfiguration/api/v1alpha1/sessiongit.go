@@ -2,23 +2,24 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
 // SessionGitApplyConfiguration represents a declarative configuration of the SessionGit type for use
 // with apply.
 //
-// SessionGit is the container that clones and pushes the repositories of a session.
+// SessionGit is the container that clones and pushes the repositories of a session. Its image also has git.
 type SessionGitApplyConfiguration struct {
-	// image of the container, with session-runner and git. Default: the SessionRunner's image.
-	Image *string `json:"image,omitempty"`
-	// secretName is the Secret with the credentials: username and password, where the password may be a token, or
-	// ssh-privatekey and known_hosts. Only this container mounts it. Default: none.
-	SecretName *string `json:"secretName,omitempty"`
+	SessionContainerApplyConfiguration `json:""`
+	// secretRef is the Secret with the credentials: username and password, where the password may be a token, or
+	// ssh-privatekey and known_hosts. Only this container mounts it.
+	SecretRef *LocalReferenceApplyConfiguration `json:"secretRef,omitempty"`
 	// hosts are up to 16 hosts that get the credentials, such as github.com or git.example.com:8443. Repositories of other
 	// hosts are cloned without credentials.
 	Hosts []string `json:"hosts,omitempty"`
-	// forge opens a pull request for each pushed repository. Default: none.
+	// forge opens a pull request for each pushed repository.
 	Forge *SessionForgeApplyConfiguration `json:"forge,omitempty"`
-	// resources of the container. Default for each: those of a sidecar.
-	Resources *SessionResourcesApplyConfiguration `json:"resources,omitempty"`
 }
 
 // SessionGitApplyConfiguration constructs a declarative configuration of the SessionGit type for use with
@@ -31,15 +32,23 @@ func SessionGit() *SessionGitApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Image field is set to the value of the last call.
 func (b *SessionGitApplyConfiguration) WithImage(value string) *SessionGitApplyConfiguration {
-	b.Image = &value
+	b.SessionContainerApplyConfiguration.Image = &value
 	return b
 }
 
-// WithSecretName sets the SecretName field in the declarative configuration to the given value
+// WithResources sets the Resources field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SecretName field is set to the value of the last call.
-func (b *SessionGitApplyConfiguration) WithSecretName(value string) *SessionGitApplyConfiguration {
-	b.SecretName = &value
+// If called multiple times, the Resources field is set to the value of the last call.
+func (b *SessionGitApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *SessionGitApplyConfiguration {
+	b.SessionContainerApplyConfiguration.Resources = value
+	return b
+}
+
+// WithSecretRef sets the SecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SecretRef field is set to the value of the last call.
+func (b *SessionGitApplyConfiguration) WithSecretRef(value *LocalReferenceApplyConfiguration) *SessionGitApplyConfiguration {
+	b.SecretRef = value
 	return b
 }
 
@@ -58,13 +67,5 @@ func (b *SessionGitApplyConfiguration) WithHosts(values ...string) *SessionGitAp
 // If called multiple times, the Forge field is set to the value of the last call.
 func (b *SessionGitApplyConfiguration) WithForge(value *SessionForgeApplyConfiguration) *SessionGitApplyConfiguration {
 	b.Forge = value
-	return b
-}
-
-// WithResources sets the Resources field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
-func (b *SessionGitApplyConfiguration) WithResources(value *SessionResourcesApplyConfiguration) *SessionGitApplyConfiguration {
-	b.Resources = value
 	return b
 }

@@ -3,11 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
-	resource "k8s.io/apimachinery/pkg/api/resource"
 	v1 "k8s.io/client-go/applyconfigurations/core/v1"
-	networkingv1 "k8s.io/client-go/applyconfigurations/networking/v1"
 )
 
 // SessionRunnerSpecApplyConfiguration represents a declarative configuration of the SessionRunnerSpec type for use
@@ -19,112 +15,36 @@ import (
 // All containers run as a non-root user, without capabilities, and with a read-only root file
 // system. No field changes that.
 type SessionRunnerSpecApplyConfiguration struct {
-	// image of the runner's container.
+	// image of the container runner.
 	Image *string `json:"image,omitempty"`
-	// allowedImages are up to 64 further images that a session may set, as complete references.
-	// Patterns are not supported. Default: none.
-	AllowedImages []string `json:"allowedImages,omitempty"`
-	// imagePullSecrets are up to 16 Secrets with credentials for the images' registries.
-	ImagePullSecrets []LocalReferenceApplyConfiguration `json:"imagePullSecrets,omitempty"`
-	// command of the runner. Default: the image's.
-	Command []string `json:"command,omitempty"`
-	// args of the runner. Default: the image's.
-	Args []string `json:"args,omitempty"`
-	// env are up to 128 environment variables of the runner. A session cannot override them. Names
-	// that begin with AGENTIC_ are not allowed.
-	Env []v1.EnvVarApplyConfiguration `json:"env,omitempty"`
-	// resources of the runner if its session sets none. Default for each: requests of 100m CPU,
-	// 256Mi memory and 1Gi ephemeral storage; limits of 1 CPU, 2Gi and 4Gi.
-	Resources *SessionResourcesApplyConfiguration `json:"resources,omitempty"`
-	// maxResources are the maximum limits that a session may set. For a resource that is not
-	// listed, the maximum is the limit in resources.
-	MaxResources *corev1.ResourceList `json:"maxResources,omitempty"`
-	// runtimeClassName of the Pods, for example of a sandbox. Default: the cluster's.
-	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// runAsUser is the numeric user of all containers. Default: the images' users, which must be
-	// numeric.
-	RunAsUser *int64 `json:"runAsUser,omitempty"`
-	// runAsGroup is the numeric group of all containers. Default: the images' groups.
-	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
-	// sidecars are up to 8 containers that start before the runner and end after it.
-	Sidecars []SessionSidecarApplyConfiguration `json:"sidecars,omitempty"`
-	// egress are up to 64 rules for peers that Pods may connect to, besides the cluster's DNS. They cannot use
-	// DNS if all rules have hosts.
-	// Addresses at which clouds serve credentials are allowed only by a cidr within them.
-	// Default: none.
-	Egress []SessionEgressApplyConfiguration `json:"egress,omitempty"`
-	// networkIsolation is Required or Preferred. With Required, a session does not start while another
-	// NetworkPolicy of the namespace allows its Pods more than egress and ingressFrom do, and its agent does
-	// not start unless the network enforces NetworkPolicies. With Preferred it starts, and its condition
-	// NetworkRestricted is False. Default: Required.
-	NetworkIsolation *apiv1alpha1.NetworkIsolation `json:"networkIsolation,omitempty"`
-	// ingressFrom are up to 16 peers that may connect to an interactive session's port, as in a
-	// NetworkPolicy. Default: none.
-	IngressFrom []networkingv1.NetworkPolicyPeerApplyConfiguration `json:"ingressFrom,omitempty"`
-	// port on which the runner of an interactive session listens, from 1024. Default: 8080.
-	Port *int32 `json:"port,omitempty"`
-	// storageClassName of persistent workspaces. A session cannot use another one. Default: the
-	// cluster's default class.
-	StorageClassName *string `json:"storageClassName,omitempty"`
-	// maxWorkspaceSize is the maximum size of a session's workspace. Default: 10Gi.
-	MaxWorkspaceSize *resource.Quantity `json:"maxWorkspaceSize,omitempty"`
+	// template is a Pod template of which only these fields exist: labels and annotations, the container named runner
+	// without its image, sidecars as initContainers with restartPolicy Always, volumes, imagePullSecrets,
+	// runtimeClassName, runAsUser and runAsGroup, serviceAccountName, hostUsers, nodeSelector, tolerations and
+	// priorityClassName. Volumes are mounted read-only. The volume workspace exists without being listed, for sidecars.
+	// The token of the ServiceAccount is not mounted.
+	Template *v1.PodTemplateSpecApplyConfiguration `json:"template,omitempty"`
+	// jobMetadata is metadata of the Jobs, for example the label of a Kueue queue.
+	JobMetadata *ObjectMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
+	// caBundle is a key of a ConfigMap with the certificate authorities that all containers trust, in PEM form. The
+	// key defaults to ca.crt. Unset means those of the images.
+	CABundle *KeyReferenceApplyConfiguration `json:"caBundle,omitempty"`
+	// allowed are the images and sources that sessions may use.
+	Allowed *SessionAllowedApplyConfiguration `json:"allowed,omitempty"`
+	// limits of the sessions.
+	Limits *SessionRunnerLimitsApplyConfiguration `json:"limits,omitempty"`
+	// network is the network access of the Pods.
+	Network *SessionNetworkApplyConfiguration `json:"network,omitempty"`
 	// workspace is how persistent workspaces are created.
 	Workspace *SessionRunnerWorkspaceApplyConfiguration `json:"workspace,omitempty"`
-	// allowedSecrets are up to 256 Secrets that a session may use in secretMounts and, if keys are
-	// listed, in envFrom. Default: none.
-	AllowedSecrets []SessionSourceApplyConfiguration `json:"allowedSecrets,omitempty"`
-	// allowedConfigMaps are up to 256 ConfigMaps that a session may use in envFrom, with their keys.
-	// Default: none.
-	AllowedConfigMaps []SessionSourceApplyConfiguration `json:"allowedConfigMaps,omitempty"`
-	// serviceAccountName is the ServiceAccount of the Pods, for example one that a cloud accepts. It
-	// must exist. Its token is not mounted: tokens lists what the runner gets. Not together with
-	// activityLease. Default: one for each session, without permissions.
-	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// tokens are up to 8 tokens of the Pod's ServiceAccount in files of the runner, which the kubelet
-	// replaces before they expire. Default: none.
-	Tokens []SessionTokenApplyConfiguration `json:"tokens,omitempty"`
-	// hostUsers false runs the Pods in a user namespace: a process that escapes its container has no
-	// rights on the node. Nodes must support it. Default: the cluster's.
-	HostUsers *bool `json:"hostUsers,omitempty"`
-	// nodeSelector are up to 32 labels of the nodes that may run the Pods. Default: all nodes.
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// tolerations are up to 32 tolerations of the Pods for taints of nodes. Default: none.
-	Tolerations []v1.TolerationApplyConfiguration `json:"tolerations,omitempty"`
-	// priorityClassName is the priority of the Pods. Default: the cluster's.
-	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// podMetadata are further labels and annotations of the Pods. Default: none.
-	PodMetadata *SessionPodMetadataApplyConfiguration `json:"podMetadata,omitempty"`
-	// jobMetadata are further labels and annotations of the Jobs, for example the label
-	// kueue.x-k8s.io/queue-name, with which Kueue admits each session. Default: none.
-	JobMetadata *SessionJobMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
-	// imagePullPolicy of all containers: Always, IfNotPresent or Never. Default: that of Kubernetes, by
-	// the tag of the image.
-	ImagePullPolicy *corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	// caBundle has the certificate authorities that all containers trust. Default: those of the images.
-	CABundle *SessionCABundleApplyConfiguration `json:"caBundle,omitempty"`
-	// volumes are up to 16 volumes that are mounted into the runner, read-only. Default: none.
-	Volumes []SessionVolumeApplyConfiguration `json:"volumes,omitempty"`
-	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its
-	// runs. It limits the session's timeout. Default: no limit.
-	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// maxCostUSD is how many US dollars a session may cost, over all its runs, from 0.000001 to
-	// 1000000000, as reported by its runner. A session can only lower it. Default: no limit.
-	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
-	// maxSessions is how many sessions may run at a time. Further ones wait, in the order of their
-	// creation. A lower value stops no session. Default: no limit.
-	MaxSessions *int32 `json:"maxSessions,omitempty"`
-	// maxSessionsPerUser is how many sessions of one user may run at a time. Sessions without a user
-	// count as those of one user. Default: no limit.
-	MaxSessionsPerUser *int32 `json:"maxSessionsPerUser,omitempty"`
 	// git clones the repositories of sessions and pushes their commits, in a container that alone has the credentials.
-	// The runner must support it, as session-runner does. Default: the runner clones and pushes itself.
+	// The runner must support it, as session-runner does. Unset means that the runner clones and pushes itself.
 	Git *SessionGitApplyConfiguration `json:"git,omitempty"`
 	// archive keeps the transcripts of attempts after their sessions are deleted, in a container that alone has access to
-	// them. The runner must support it, as session-runner does. Default: none.
+	// them. The runner must support it, as session-runner does.
 	Archive *SessionArchiveApplyConfiguration `json:"archive,omitempty"`
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
-	// Its Pods may connect to the API server. Default: false.
+	// Its Pods may connect to the API server. Defaults to false.
 	ActivityLease *bool `json:"activityLease,omitempty"`
 }
 
@@ -142,170 +62,51 @@ func (b *SessionRunnerSpecApplyConfiguration) WithImage(value string) *SessionRu
 	return b
 }
 
-// WithAllowedImages adds the given value to the AllowedImages field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the AllowedImages field.
-func (b *SessionRunnerSpecApplyConfiguration) WithAllowedImages(values ...string) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		b.AllowedImages = append(b.AllowedImages, values[i])
-	}
-	return b
-}
-
-// WithImagePullSecrets adds the given value to the ImagePullSecrets field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ImagePullSecrets field.
-func (b *SessionRunnerSpecApplyConfiguration) WithImagePullSecrets(values ...*LocalReferenceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithImagePullSecrets")
-		}
-		b.ImagePullSecrets = append(b.ImagePullSecrets, *values[i])
-	}
-	return b
-}
-
-// WithCommand adds the given value to the Command field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Command field.
-func (b *SessionRunnerSpecApplyConfiguration) WithCommand(values ...string) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		b.Command = append(b.Command, values[i])
-	}
-	return b
-}
-
-// WithArgs adds the given value to the Args field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Args field.
-func (b *SessionRunnerSpecApplyConfiguration) WithArgs(values ...string) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		b.Args = append(b.Args, values[i])
-	}
-	return b
-}
-
-// WithEnv adds the given value to the Env field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Env field.
-func (b *SessionRunnerSpecApplyConfiguration) WithEnv(values ...*v1.EnvVarApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithEnv")
-		}
-		b.Env = append(b.Env, *values[i])
-	}
-	return b
-}
-
-// WithResources sets the Resources field in the declarative configuration to the given value
+// WithTemplate sets the Template field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithResources(value *SessionResourcesApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	b.Resources = value
+// If called multiple times, the Template field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithTemplate(value *v1.PodTemplateSpecApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Template = value
 	return b
 }
 
-// WithMaxResources sets the MaxResources field in the declarative configuration to the given value
+// WithJobMetadata sets the JobMetadata field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxResources field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithMaxResources(value corev1.ResourceList) *SessionRunnerSpecApplyConfiguration {
-	b.MaxResources = &value
+// If called multiple times, the JobMetadata field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithJobMetadata(value *ObjectMetadataApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.JobMetadata = value
 	return b
 }
 
-// WithRuntimeClassName sets the RuntimeClassName field in the declarative configuration to the given value
+// WithCABundle sets the CABundle field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RuntimeClassName field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithRuntimeClassName(value string) *SessionRunnerSpecApplyConfiguration {
-	b.RuntimeClassName = &value
+// If called multiple times, the CABundle field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithCABundle(value *KeyReferenceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.CABundle = value
 	return b
 }
 
-// WithRunAsUser sets the RunAsUser field in the declarative configuration to the given value
+// WithAllowed sets the Allowed field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RunAsUser field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithRunAsUser(value int64) *SessionRunnerSpecApplyConfiguration {
-	b.RunAsUser = &value
+// If called multiple times, the Allowed field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithAllowed(value *SessionAllowedApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Allowed = value
 	return b
 }
 
-// WithRunAsGroup sets the RunAsGroup field in the declarative configuration to the given value
+// WithLimits sets the Limits field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RunAsGroup field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithRunAsGroup(value int64) *SessionRunnerSpecApplyConfiguration {
-	b.RunAsGroup = &value
+// If called multiple times, the Limits field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithLimits(value *SessionRunnerLimitsApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Limits = value
 	return b
 }
 
-// WithSidecars adds the given value to the Sidecars field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Sidecars field.
-func (b *SessionRunnerSpecApplyConfiguration) WithSidecars(values ...*SessionSidecarApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithSidecars")
-		}
-		b.Sidecars = append(b.Sidecars, *values[i])
-	}
-	return b
-}
-
-// WithEgress adds the given value to the Egress field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Egress field.
-func (b *SessionRunnerSpecApplyConfiguration) WithEgress(values ...*SessionEgressApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithEgress")
-		}
-		b.Egress = append(b.Egress, *values[i])
-	}
-	return b
-}
-
-// WithNetworkIsolation sets the NetworkIsolation field in the declarative configuration to the given value
+// WithNetwork sets the Network field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NetworkIsolation field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithNetworkIsolation(value apiv1alpha1.NetworkIsolation) *SessionRunnerSpecApplyConfiguration {
-	b.NetworkIsolation = &value
-	return b
-}
-
-// WithIngressFrom adds the given value to the IngressFrom field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the IngressFrom field.
-func (b *SessionRunnerSpecApplyConfiguration) WithIngressFrom(values ...*networkingv1.NetworkPolicyPeerApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithIngressFrom")
-		}
-		b.IngressFrom = append(b.IngressFrom, *values[i])
-	}
-	return b
-}
-
-// WithPort sets the Port field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Port field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithPort(value int32) *SessionRunnerSpecApplyConfiguration {
-	b.Port = &value
-	return b
-}
-
-// WithStorageClassName sets the StorageClassName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StorageClassName field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithStorageClassName(value string) *SessionRunnerSpecApplyConfiguration {
-	b.StorageClassName = &value
-	return b
-}
-
-// WithMaxWorkspaceSize sets the MaxWorkspaceSize field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxWorkspaceSize field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithMaxWorkspaceSize(value resource.Quantity) *SessionRunnerSpecApplyConfiguration {
-	b.MaxWorkspaceSize = &value
+// If called multiple times, the Network field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithNetwork(value *SessionNetworkApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Network = value
 	return b
 }
 
@@ -314,173 +115,6 @@ func (b *SessionRunnerSpecApplyConfiguration) WithMaxWorkspaceSize(value resourc
 // If called multiple times, the Workspace field is set to the value of the last call.
 func (b *SessionRunnerSpecApplyConfiguration) WithWorkspace(value *SessionRunnerWorkspaceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
 	b.Workspace = value
-	return b
-}
-
-// WithAllowedSecrets adds the given value to the AllowedSecrets field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the AllowedSecrets field.
-func (b *SessionRunnerSpecApplyConfiguration) WithAllowedSecrets(values ...*SessionSourceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithAllowedSecrets")
-		}
-		b.AllowedSecrets = append(b.AllowedSecrets, *values[i])
-	}
-	return b
-}
-
-// WithAllowedConfigMaps adds the given value to the AllowedConfigMaps field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the AllowedConfigMaps field.
-func (b *SessionRunnerSpecApplyConfiguration) WithAllowedConfigMaps(values ...*SessionSourceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithAllowedConfigMaps")
-		}
-		b.AllowedConfigMaps = append(b.AllowedConfigMaps, *values[i])
-	}
-	return b
-}
-
-// WithServiceAccountName sets the ServiceAccountName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ServiceAccountName field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithServiceAccountName(value string) *SessionRunnerSpecApplyConfiguration {
-	b.ServiceAccountName = &value
-	return b
-}
-
-// WithTokens adds the given value to the Tokens field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Tokens field.
-func (b *SessionRunnerSpecApplyConfiguration) WithTokens(values ...*SessionTokenApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithTokens")
-		}
-		b.Tokens = append(b.Tokens, *values[i])
-	}
-	return b
-}
-
-// WithHostUsers sets the HostUsers field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the HostUsers field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithHostUsers(value bool) *SessionRunnerSpecApplyConfiguration {
-	b.HostUsers = &value
-	return b
-}
-
-// WithNodeSelector puts the entries into the NodeSelector field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the NodeSelector field,
-// overwriting an existing map entries in NodeSelector field with the same key.
-func (b *SessionRunnerSpecApplyConfiguration) WithNodeSelector(entries map[string]string) *SessionRunnerSpecApplyConfiguration {
-	if b.NodeSelector == nil && len(entries) > 0 {
-		b.NodeSelector = make(map[string]string, len(entries))
-	}
-	for k, v := range entries {
-		b.NodeSelector[k] = v
-	}
-	return b
-}
-
-// WithTolerations adds the given value to the Tolerations field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Tolerations field.
-func (b *SessionRunnerSpecApplyConfiguration) WithTolerations(values ...*v1.TolerationApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithTolerations")
-		}
-		b.Tolerations = append(b.Tolerations, *values[i])
-	}
-	return b
-}
-
-// WithPriorityClassName sets the PriorityClassName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PriorityClassName field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithPriorityClassName(value string) *SessionRunnerSpecApplyConfiguration {
-	b.PriorityClassName = &value
-	return b
-}
-
-// WithPodMetadata sets the PodMetadata field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodMetadata field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithPodMetadata(value *SessionPodMetadataApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	b.PodMetadata = value
-	return b
-}
-
-// WithJobMetadata sets the JobMetadata field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobMetadata field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithJobMetadata(value *SessionJobMetadataApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	b.JobMetadata = value
-	return b
-}
-
-// WithImagePullPolicy sets the ImagePullPolicy field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ImagePullPolicy field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithImagePullPolicy(value corev1.PullPolicy) *SessionRunnerSpecApplyConfiguration {
-	b.ImagePullPolicy = &value
-	return b
-}
-
-// WithCABundle sets the CABundle field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CABundle field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithCABundle(value *SessionCABundleApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	b.CABundle = value
-	return b
-}
-
-// WithVolumes adds the given value to the Volumes field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Volumes field.
-func (b *SessionRunnerSpecApplyConfiguration) WithVolumes(values ...*SessionVolumeApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithVolumes")
-		}
-		b.Volumes = append(b.Volumes, *values[i])
-	}
-	return b
-}
-
-// WithActiveDeadlineSeconds sets the ActiveDeadlineSeconds field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ActiveDeadlineSeconds field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithActiveDeadlineSeconds(value int64) *SessionRunnerSpecApplyConfiguration {
-	b.ActiveDeadlineSeconds = &value
-	return b
-}
-
-// WithMaxCostUSD sets the MaxCostUSD field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxCostUSD field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Number) *SessionRunnerSpecApplyConfiguration {
-	b.MaxCostUSD = &value
-	return b
-}
-
-// WithMaxSessions sets the MaxSessions field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxSessions field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithMaxSessions(value int32) *SessionRunnerSpecApplyConfiguration {
-	b.MaxSessions = &value
-	return b
-}
-
-// WithMaxSessionsPerUser sets the MaxSessionsPerUser field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxSessionsPerUser field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithMaxSessionsPerUser(value int32) *SessionRunnerSpecApplyConfiguration {
-	b.MaxSessionsPerUser = &value
 	return b
 }
 

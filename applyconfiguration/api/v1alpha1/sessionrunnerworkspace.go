@@ -11,9 +11,11 @@ import (
 //
 // SessionRunnerWorkspace is how persistent workspaces are created.
 type SessionRunnerWorkspaceApplyConfiguration struct {
+	// storageClassName of new claims. A session cannot use another one. Defaults to the cluster's default class.
+	StorageClassName *string `json:"storageClassName,omitempty"`
 	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. The storage must
 	// support it. In all of them, the operator lets only one Pod of a session use a workspace at a time;
-	// ReadWriteOncePod also excludes other Pods. Default: ReadWriteOnce.
+	// ReadWriteOncePod also excludes other Pods. Defaults to ReadWriteOnce.
 	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 
@@ -21,6 +23,14 @@ type SessionRunnerWorkspaceApplyConfiguration struct {
 // apply.
 func SessionRunnerWorkspace() *SessionRunnerWorkspaceApplyConfiguration {
 	return &SessionRunnerWorkspaceApplyConfiguration{}
+}
+
+// WithStorageClassName sets the StorageClassName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StorageClassName field is set to the value of the last call.
+func (b *SessionRunnerWorkspaceApplyConfiguration) WithStorageClassName(value string) *SessionRunnerWorkspaceApplyConfiguration {
+	b.StorageClassName = &value
+	return b
 }
 
 // WithAccessMode sets the AccessMode field in the declarative configuration to the given value

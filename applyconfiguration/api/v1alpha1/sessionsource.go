@@ -7,10 +7,8 @@ package v1alpha1
 //
 // SessionSource is a Secret or a ConfigMap that sessions may use.
 type SessionSourceApplyConfiguration struct {
-	// name of the object.
-	Name *string `json:"name,omitempty"`
-	// keys are up to 64 keys that sessions may use. Without keys, a Secret can be mounted as a whole,
-	// and not be used in envFrom. Default: all, only as files.
+	LocalReferenceApplyConfiguration `json:""`
+	// keys are up to 64 keys that sessions may use. Unset means all keys of a Secret, only as files.
 	Keys []string `json:"keys,omitempty"`
 }
 
@@ -24,7 +22,7 @@ func SessionSource() *SessionSourceApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *SessionSourceApplyConfiguration) WithName(value string) *SessionSourceApplyConfiguration {
-	b.Name = &value
+	b.LocalReferenceApplyConfiguration.Name = &value
 	return b
 }
 

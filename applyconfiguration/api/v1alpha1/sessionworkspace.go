@@ -15,7 +15,7 @@ type SessionWorkspaceApplyConfiguration struct {
 	// persistence of the workspace. Persistent: a PersistentVolumeClaim that all attempts and
 	// runs of the session use. Ephemeral: an empty directory for each Pod. Default: Persistent.
 	Persistence *apiv1alpha1.WorkspacePersistence `json:"persistence,omitempty"`
-	// size of the workspace, at most maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
+	// size of the workspace, at most limits.maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
 	// maxWorkspaceSize if that is less.
 	Size *resource.Quantity `json:"size,omitempty"`
 	// storageClassName of the workspace. Only the SessionRunner's is allowed. Default: the

@@ -8,12 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func s3Archive() *v1alpha1.SessionArchive {
-	return &v1alpha1.SessionArchive{S3: &v1alpha1.ArchiveS3{
-		Endpoint: "https://s3.example", Bucket: "transcripts", Prefix: "team", Region: "eu-central-1", SecretName: "archive",
-	}}
+	return &v1alpha1.SessionArchive{Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{
+		Endpoint: "https://s3.example", Bucket: "transcripts", Prefix: "team", Region: "eu-central-1", SecretRef: v1alpha1.LocalReference{Name: "archive"},
+	}}}
 }
 
 // newArchiveScenario returns a session whose SessionRunner archives transcripts.
@@ -30,7 +31,7 @@ func TestOnlyTheArchiveContainerMountsTheArchive(t *testing.T) {
 		args    string
 	}{
 		archiveCredentialsVolume: {s3Archive(), "archive --directory=/archive --endpoint=https://s3.example --bucket=transcripts --prefix=team --region=eu-central-1 --credentials=/etc/agentic-archive"},
-		archiveClaimVolume:       {&v1alpha1.SessionArchive{ClaimName: "transcripts"}, "archive --directory=/archive --claim=/transcripts"},
+		archiveClaimVolume:       {&v1alpha1.SessionArchive{Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}}, "archive --directory=/archive --claim=/transcripts"},
 	} {
 		s := newArchiveScenario(t, c.archive)
 		decision := s.decideAndRecord()
@@ -70,33 +71,33 @@ func TestOnlyTheArchiveContainerMountsTheArchive(t *testing.T) {
 }
 
 func TestArchiveThatTheAgentCouldReadIsRefused(t *testing.T) {
-	claim := &v1alpha1.SessionArchive{ClaimName: "transcripts"}
+	claim := &v1alpha1.SessionArchive{Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}}
 	for title, c := range map[string]struct {
 		archive *v1alpha1.SessionArchive
 		change  func(*v1alpha1.SessionRunnerSpec)
 		want    string
 	}{
 		"credentials in allowedSecrets": {s3Archive(), func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "archive"}}
+			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("archive")}
 		}, "could read the credentials of the archive"},
 		"credentials in volumes": {s3Archive(), func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Volumes = []v1alpha1.SessionVolume{{Name: "a", MountPath: "/srv/a", Secret: "archive"}}
+			testbuilder.MountVolume(spec, "a", "/srv/a", testbuilder.SecretVolume("archive"))
 		}, "could read the credentials of the archive"},
 		"credentials in env": {s3Archive(), func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "archive"}, Key: "AWS_SECRET_ACCESS_KEY",
 			}}}}
 		}, "could read the credentials of the archive"},
 		"claim in volumes": {claim, func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Volumes = []v1alpha1.SessionVolume{{Name: "a", MountPath: "/srv/a", PersistentVolumeClaim: "transcripts"}}
+			testbuilder.MountVolume(spec, "a", "/srv/a", testbuilder.ClaimVolume("transcripts"))
 		}, "could read the archive"},
 		"volume in the directory of the socket": {claim, func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Volumes = []v1alpha1.SessionVolume{{Name: "a", MountPath: archivePath, ConfigMap: "a"}}
+			testbuilder.MountVolume(spec, "a", archivePath, testbuilder.ConfigMapVolume("a"))
 		}, "overlaps with /archive"},
 		"sidecar of the same name": {claim, func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Sidecars = []v1alpha1.SessionSidecar{{Name: ArchiveContainer, Image: "x"}}
-		}, "must not be named archive"},
-		"neither claim nor bucket": {&v1alpha1.SessionArchive{}, func(*v1alpha1.SessionRunnerSpec) {}, "exactly one of claimName and s3"},
+			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{testbuilder.Sidecar(ArchiveContainer, "x")}
+		}, "another container of the Pod has this name"},
+		"neither claim nor bucket": {&v1alpha1.SessionArchive{}, func(*v1alpha1.SessionRunnerSpec) {}, "exactly one of claimRef and s3"},
 	} {
 		s := newArchiveScenario(t, c.archive)
 		s.Session.Spec.SecretMounts, s.Session.Spec.EnvFrom = nil, nil

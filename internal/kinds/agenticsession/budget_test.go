@@ -6,6 +6,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -23,24 +24,28 @@ func (s *scenario) secondsLeft() int64 {
 	return s.jobDeadlineSeconds() - int64(startupAllowance/time.Second)
 }
 
+func seconds(number int) *v1alpha1.Duration {
+	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(number) * time.Second}}
+}
+
 func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 	tests := map[string]struct {
 		timeout *int32
-		most    *int64
+		most    *v1alpha1.Duration
 		want    int64
 	}{
 		"the default is 4 hours":                             {nil, nil, 14400},
 		"timeout":                                            {new(int32(60)), nil, 60},
 		"timeout 0 means no deadline":                        {new(int32(0)), nil, -1},
-		"a lower limit of the SessionRunner applies":         {new(int32(60)), new(int64(30)), 30},
-		"a higher limit of the SessionRunner does not apply": {new(int32(60)), new(int64(90)), 60},
-		"timeout 0 is limited by the SessionRunner":          {new(int32(0)), new(int64(30)), 30},
-		"the default is limited by the SessionRunner":        {nil, new(int64(30)), 30},
+		"a lower limit of the SessionRunner applies":         {new(int32(60)), seconds(30), 30},
+		"a higher limit of the SessionRunner does not apply": {new(int32(60)), seconds(90), 60},
+		"timeout 0 is limited by the SessionRunner":          {new(int32(0)), seconds(30), 30},
+		"the default is limited by the SessionRunner":        {nil, seconds(30), 30},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = test.timeout })
-			s.Runner.Spec.ActiveDeadlineSeconds = test.most
+			s.Runner.Spec.Limits.Timeout = test.most
 			s.startAttempt().advanceClock(20 * time.Minute)
 			if got := s.secondsLeft(); got != test.want && test.want >= 0 {
 				t.Errorf("deadline of %d seconds before the runner starts, want %d", got, test.want)

@@ -44,7 +44,7 @@ func RunnerOf(s *v1alpha1.AgenticSession) string {
 
 // HasCapacityLimit reports whether a SessionRunner limits how many of its sessions run at a time.
 func HasCapacityLimit(runner *v1alpha1.SessionRunner) bool {
-	return runner != nil && (runner.Spec.MaxSessions != nil || runner.Spec.MaxSessionsPerUser != nil)
+	return runner != nil && (runner.Spec.Limits.MaxSessions != nil || runner.Spec.Limits.MaxSessionsPerUser != nil)
 }
 
 // NewContender returns the session as a contender; false if it neither has an open attempt nor waits for a place.
@@ -94,12 +94,12 @@ func (p *places) take(user string) {
 }
 
 func (p *places) isFull() bool {
-	most := p.runner.Spec.MaxSessions
+	most := p.runner.Spec.Limits.MaxSessions
 	return most != nil && p.open >= int(*most)
 }
 
 func (p *places) isFullFor(user string) bool {
-	most := p.runner.Spec.MaxSessionsPerUser
+	most := p.runner.Spec.Limits.MaxSessionsPerUser
 	return most != nil && p.byUser[user] >= int(*most)
 }
 
@@ -164,9 +164,9 @@ func queueMessage(runner *v1alpha1.SessionRunner, contenders []Contender, self *
 	message := ""
 	switch {
 	case p.isFullFor(self.User):
-		message = fmt.Sprintf("the user runs %d of at most %d sessions of SessionRunner %s", p.byUser[self.User], *runner.Spec.MaxSessionsPerUser, runner.Name)
-	case runner.Spec.MaxSessions != nil:
-		message = fmt.Sprintf("SessionRunner %s runs %d of at most %d sessions", runner.Name, p.open, *runner.Spec.MaxSessions)
+		message = fmt.Sprintf("the user runs %d of at most %d sessions of SessionRunner %s", p.byUser[self.User], *runner.Spec.Limits.MaxSessionsPerUser, runner.Name)
+	case runner.Spec.Limits.MaxSessions != nil:
+		message = fmt.Sprintf("SessionRunner %s runs %d of at most %d sessions", runner.Name, p.open, *runner.Spec.Limits.MaxSessions)
 	default:
 		message = "earlier sessions of the user start first"
 	}

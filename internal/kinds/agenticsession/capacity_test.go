@@ -29,10 +29,10 @@ func newLimitedScenario(t *testing.T, most, mostPerUser int32) *scenario {
 
 func setLimits(runner *v1alpha1.SessionRunner, most, mostPerUser int32) {
 	if most > 0 {
-		runner.Spec.MaxSessions = &most
+		runner.Spec.Limits.MaxSessions = &most
 	}
 	if mostPerUser > 0 {
-		runner.Spec.MaxSessionsPerUser = &mostPerUser
+		runner.Spec.Limits.MaxSessionsPerUser = &mostPerUser
 	}
 }
 
@@ -217,7 +217,7 @@ func TestRandomQueuesKeepTheirOrderAndStarveNobody(t *testing.T) {
 					ended++
 				}
 			}
-			if p := countPlaces(runner, current); p.open > int(*runner.Spec.MaxSessions) {
+			if p := countPlaces(runner, current); p.open > int(*runner.Spec.Limits.MaxSessions) {
 				t.Fatalf("seed %d: %d sessions run", seed, p.open)
 			}
 		}

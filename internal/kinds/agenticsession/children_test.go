@@ -18,6 +18,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func objectKinds(objects []decision.Object) []string {
@@ -39,10 +41,10 @@ func newFullScenario(t *testing.T) *scenario {
 		spec.Repos = []v1alpha1.SessionRepo{{URL: "git@a.b:c/d.git", Branch: "main"}}
 	})
 	s.Runner.Spec.ActivityLease = true
-	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "key", Keys: []string{"id_ed25519"}}}
-	s.Runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"COLOR"}}}
-	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1", Workspace: true}, {Name: "tools", Image: "tools:1"}}
-	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("git"), testbuilder.Source("key", "id_ed25519")}
+	s.Runner.Spec.Allowed.ConfigMaps = []v1alpha1.SessionSource{testbuilder.Source("settings", "COLOR")}
+	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.SidecarWithWorkspace("proxy", "proxy:1"), testbuilder.Sidecar("tools", "tools:1")}
+	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
 	return s
 }
 
@@ -127,12 +129,12 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 		t.Errorf("the DNS peer is %+v", peer)
 	}
 	s = newScenario(t, setInteractive)
-	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{
-		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8"}, Ports: []v1alpha1.SessionPort{{Port: 443}, {Port: 8000, EndPort: new(int32(8100)), Protocol: corev1.ProtocolUDP}}},
-		{CIDR: "169.254.10.0/24", Ports: []v1alpha1.SessionPort{{Port: 80}}},
-		{CIDR: "::/0", Except: []string{"fe80::/10"}, Ports: []v1alpha1.SessionPort{{Port: 443}}},
+	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{
+		{To: testbuilder.Block("0.0.0.0/0", "10.0.0.0/8"), Ports: append(testbuilder.Ports(443), sessionrunner.PolicyPort(8000, new(int32(8100)), corev1.ProtocolUDP))},
+		{To: testbuilder.Block("169.254.10.0/24"), Ports: testbuilder.Ports(80)},
+		{To: testbuilder.Block("::/0", "fe80::/10"), Ports: testbuilder.Ports(443)},
 	}
-	s.Runner.Spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
+	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
 	policy = s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
 	var blocks []networkingv1.IPBlock
 	for _, rule := range policy.Spec.Egress[1:] {
@@ -154,7 +156,7 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 func TestPublicOnlyAllowsOnlyPublicAddresses(t *testing.T) {
 	s := newScenario(t)
 	s.Network.ClusterNetworks = []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16"), netip.MustParsePrefix("2600:1f00::/32")}
-	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 443}}}}
+	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly, Ports: testbuilder.Ports(443)}}
 	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
 	for address, want := range map[string]bool{
 		"1.1.1.1": true, "140.82.121.4": true, "172.15.255.255": true, "172.32.0.1": true, "100.63.0.1": true, "2606:4700::1111": true,
@@ -200,7 +202,7 @@ func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 		"with a Lease":    {func(s *scenario) { s.Runner.Spec.ActivityLease = true }, true},
 		"without a Lease": {func(*scenario) {}, false},
 		"only hosts": {func(s *scenario) {
-			s.Runner.Spec.ActivityLease, s.Runner.Spec.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
+			s.Runner.Spec.ActivityLease, s.Runner.Spec.Network.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
 		}, true},
 		"the attempt began with a Lease": {func(s *scenario) { s.Session.Status.Attempt.Limits.ActivityLease = true }, true},
 	} {
@@ -234,7 +236,7 @@ func TestNetworkPoliciesAreReappliedWhileJobRuns(t *testing.T) {
 	s.createNetworkPolicies(decision)
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
-	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}}
+	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{To: testbuilder.Block("10.0.0.0/8"), Ports: testbuilder.Ports(443)}}
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers)
 }
@@ -332,9 +334,12 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 // A token without an audience would be for the API server, with the permissions of the ServiceAccount.
 func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 	s := newScenario(t)
-	s.Runner.Spec.ServiceAccountName = "model-caller"
-	s.Runner.Spec.Tokens = []v1alpha1.SessionToken{{Audience: "cloud.example", Path: "cloud"}, {Audience: "vault.example", Path: "vault", ExpirationSeconds: 600}}
-	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1"}}
+	testbuilder.RunnerPod(&s.Runner.Spec).ServiceAccountName = "model-caller"
+	testbuilder.MountVolume(&s.Runner.Spec, "tokens", "/var/run/secrets/tokens", testbuilder.Tokens(
+		corev1.ServiceAccountTokenProjection{Audience: "cloud.example", Path: "cloud"},
+		corev1.ServiceAccountTokenProjection{Audience: "vault.example", Path: "vault", ExpirationSeconds: new(int64(600))},
+	))
+	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
 	pod := s.startAttempt().newestJob().Spec.Template.Spec
 	if pod.ServiceAccountName != "model-caller" || *pod.AutomountServiceAccountToken {
 		t.Errorf("ServiceAccount %s, its token is mounted: %t", pod.ServiceAccountName, *pod.AutomountServiceAccountToken)
@@ -354,7 +359,7 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 	}
 	mounts := func(c *corev1.Container) bool {
 		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return m.Name == tokensVolume && m.MountPath == tokensPath && m.ReadOnly
+			return m.Name == "runner-tokens" && m.MountPath == "/var/run/secrets/tokens" && m.ReadOnly
 		})
 	}
 	if !mounts(&pod.Containers[0]) || mounts(&pod.InitContainers[0]) {

@@ -100,7 +100,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 	lower(o.Session.Spec.MaxCostUSD, "the session")
 	most := status.Attempt.Limits.MaxCostUSD
 	if most == nil && o.Runner != nil {
-		most = o.Runner.Spec.MaxCostUSD
+		most = o.Runner.Spec.Limits.MaxCostUSD
 	}
 	lower(most, "SessionRunner "+RunnerOf(o.Session))
 	return limit

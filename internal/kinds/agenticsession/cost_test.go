@@ -67,7 +67,7 @@ func TestSessionIsStoppedWhenItsReportedCostReachesTheLimit(t *testing.T) {
 				s.Session.Spec.MaxCostUSD = &test.spec
 			}
 			if test.runner != "" {
-				s.Runner.Spec.MaxCostUSD = &test.runner
+				s.Runner.Spec.Limits.MaxCostUSD = &test.runner
 			}
 			s.Runner.Spec.ActivityLease = true
 			s.startAttempt().startRunner().reportCost("1.999998").wantPhase(v1alpha1.SessionRunning, "")
@@ -186,13 +186,13 @@ func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {
 
 func TestChangedSessionRunnerDoesNotChangeTheCostLimitOfARunningAttempt(t *testing.T) {
 	for title, change := range map[string]func(s *scenario){
-		"it is increased":              func(s *scenario) { s.Runner.Spec.MaxCostUSD = new(v1alpha1.Number("100")) },
-		"it is removed":                func(s *scenario) { s.Runner.Spec.MaxCostUSD = nil },
+		"it is increased":              func(s *scenario) { s.Runner.Spec.Limits.MaxCostUSD = new(v1alpha1.Number("100")) },
+		"it is removed":                func(s *scenario) { s.Runner.Spec.Limits.MaxCostUSD = nil },
 		"the SessionRunner is deleted": func(s *scenario) { s.Runner = nil },
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t)
-			s.Runner.Spec.ActivityLease, s.Runner.Spec.MaxCostUSD = true, new(v1alpha1.Number("1"))
+			s.Runner.Spec.ActivityLease, s.Runner.Spec.Limits.MaxCostUSD = true, new(v1alpha1.Number("1"))
 			s.startAttempt().startRunner().wantPhase(v1alpha1.SessionRunning, "")
 			change(s)
 			s.reportCost("1").wantPhase(v1alpha1.SessionStopping, "")

@@ -30,15 +30,12 @@ type JobDeadline struct {
 // the limit that its SessionRunner had when it was created.
 func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
 	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
-	most := int64(0)
-	switch limit := status.Attempt.Limits.Timeout; {
-	case limit != nil:
-		most = int64(limit.Seconds())
-	case o.Runner != nil:
-		most = ptr.Deref(o.Runner.Spec.ActiveDeadlineSeconds, 0)
+	limit := status.Attempt.Limits.Timeout
+	if limit == nil && o.Runner != nil {
+		limit = o.Runner.Spec.Limits.Timeout
 	}
-	if most > 0 && (allowed == 0 || most < allowed) {
-		allowed = most
+	if limit != nil && (allowed == 0 || int64(limit.Seconds()) < allowed) {
+		allowed = max(int64(limit.Seconds()), 1)
 	}
 	return max(min(allowed, maxDeadlineSeconds)-int64(status.ActiveDuration.Seconds()), 0), allowed != 0
 }

@@ -76,12 +76,12 @@ func TestTimeoutOfARunningSessionCanBeChanged(t *testing.T) {
 func TestChangedSessionRunnerDoesNotChangeTheLimitOfARunningAttempt(t *testing.T) {
 	for title, change := range map[string]func(s *scenario){
 		"deleted":       func(s *scenario) { s.Runner = nil },
-		"limit removed": func(s *scenario) { s.Runner.Spec.ActiveDeadlineSeconds = nil },
-		"limit raised":  func(s *scenario) { s.Runner.Spec.ActiveDeadlineSeconds = new(int64(1000)) },
+		"limit removed": func(s *scenario) { s.Runner.Spec.Limits.Timeout = nil },
+		"limit raised":  func(s *scenario) { s.Runner.Spec.Limits.Timeout = seconds(1000) },
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t)
-			s.Runner.Spec.ActiveDeadlineSeconds = new(int64(30))
+			s.Runner.Spec.Limits.Timeout = seconds(30)
 			s.startAttempt()
 			change(s)
 			s.startRunner().decideAndRecord()

@@ -47,8 +47,8 @@ func (c *NetworkCheck) appliesTo(runner *v1alpha1.SessionRunner) bool {
 	if c.Image == "" || runner == nil {
 		return false
 	}
-	for i := range runner.Spec.Egress {
-		if mayAllowDenied(&runner.Spec.Egress[i]) {
+	for i := range runner.Spec.Network.Egress {
+		if mayAllowDenied(&runner.Spec.Network.Egress[i]) {
 			return false
 		}
 	}
@@ -72,16 +72,13 @@ func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 		return false // Pods of the session's namespace
 	case rule.To != nil:
 		return !sessionrunner.IsPublicIPv4(rule.To.IPBlock.CIDR)
-	case rule.Profile == v1alpha1.EgressPublicOnly:
-		return false
 	}
-	return rule.CIDR != "" && !sessionrunner.IsPublicIPv4(rule.CIDR)
+	return false // hosts, or public addresses
 }
 
-func allowsPort(ports []v1alpha1.SessionPort, port int32) bool {
-	return len(ports) == 0 || slices.ContainsFunc(ports, func(p v1alpha1.SessionPort) bool {
-		return cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && p.Port <= port && port <= ptr.Deref(p.EndPort, p.Port)
-	})
+func allowsPort(ports []networkingv1.NetworkPolicyPort, port int32) bool {
+	wanted := sessionrunner.PolicyPort(port, nil, corev1.ProtocolTCP)
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool { return containsPort(&p, &wanted) })
 }
 
 // newSessionNetworkPolicy returns the NetworkPolicy of the session's Pods, with the rule of their network check.
@@ -111,19 +108,19 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	for _, address := range b.check.Addresses {
 		args = append(args, "--address="+address.String())
 	}
-	if runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+	if runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred {
 		args = append(args, "--report-only=true")
 	}
 	return []corev1.Container{{
-		Name: checkContainer, Image: b.check.Image, Args: args,
-		Resources:              resourceRequirements(sidecarDefaults),
+		Name: checkContainer, Image: b.check.Image, ImagePullPolicy: templateOf(&runner.Spec).Spec.Containers[0].ImagePullPolicy, Args: args,
+		Resources:              sidecarDefaults,
 		TerminationMessagePath: resultPath, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}}
 }
 
 func (e *evaluation) waitForAddresses() bool {
 	check, runner := &e.observation.NetworkCheck, e.observation.Runner
-	if !check.appliesTo(runner) || len(check.Addresses) > 0 || runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+	if !check.appliesTo(runner) || len(check.Addresses) > 0 || runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred {
 		return false
 	}
 	e.waitFor(v1alpha1.ReasonNetworkEnforcementUnknown,

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -50,7 +51,7 @@ func (s *scenario) endCheck(result networkcheck.Result, exitCode int32) *scenari
 
 func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {
 	s := newCheckedScenario(t)
-	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1"}}
+	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
 	s.startChecked()
 	containers := s.newestJob().Spec.Template.Spec.InitContainers
 	if len(containers) != 2 || containers[0].Name != checkContainer || containers[0].RestartPolicy != nil {
@@ -124,13 +125,13 @@ func TestSessionWaitsWhileTheAddressOfTheOperatorIsUnknown(t *testing.T) {
 
 func TestSessionRunnerCanAcceptANetworkThatIsNotEnforced(t *testing.T) {
 	s := newCheckedScenario(t)
-	s.Runner.Spec.NetworkIsolation = v1alpha1.NetworkIsolationPreferred
+	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationPreferred
 	s.startChecked()
 	if args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, "--report-only=true") {
 		t.Errorf("the check has the arguments %q, want --report-only=true", args)
 	}
 	s = newCheckedScenario(t)
-	s.Runner.Spec.NetworkIsolation, s.NetworkCheck.Addresses = v1alpha1.NetworkIsolationPreferred, nil
+	s.Runner.Spec.Network.Isolation, s.NetworkCheck.Addresses = v1alpha1.NetworkIsolationPreferred, nil
 	s.startAttempt()
 }
 
@@ -141,9 +142,6 @@ func TestPoliciesForImagesDoNotConcernTheNetworkCheck(t *testing.T) {
 }
 
 func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T) {
-	ports := func(first, last int32) []v1alpha1.SessionPort {
-		return []v1alpha1.SessionPort{{Port: first, EndPort: &last}}
-	}
 	peer := func(p networkingv1.NetworkPolicyPeer) v1alpha1.SessionEgress { return v1alpha1.SessionEgress{To: &p} }
 	operator := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "yardmaster"}}
 	other := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "git"}}
@@ -153,24 +151,28 @@ func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T
 	}{
 		"no egress":                         {nil, true},
 		"public addresses":                  {[]v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly}}, true},
-		"a public network":                  {[]v1alpha1.SessionEgress{{CIDR: "140.82.112.0/20"}}, true},
-		"all addresses, one port":           {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: ports(443, 443)}}, true},
-		"all addresses, the port by UDP":    {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: []v1alpha1.SessionPort{{Port: deniedPort, Protocol: corev1.ProtocolUDP}}}}, true},
-		"all addresses, the port":           {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: ports(deniedPort, deniedPort)}}, false},
-		"all addresses, a range of ports":   {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: ports(1, 65535)}}, false},
-		"all addresses, all ports":          {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0"}}, false},
-		"a private network":                 {[]v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly}, {CIDR: "10.1.0.0/16"}}, false},
-		"an IPv6 network":                   {[]v1alpha1.SessionEgress{{CIDR: "2a00::/16"}}, false},
+		"a public network":                  {[]v1alpha1.SessionEgress{{To: testbuilder.Block("140.82.112.0/20")}}, true},
+		"all addresses, one port":           {[]v1alpha1.SessionEgress{{To: testbuilder.Block("0.0.0.0/0"), Ports: testbuilder.PortRange(443, 443)}}, true},
+		"all addresses, the port by UDP":    {[]v1alpha1.SessionEgress{{To: testbuilder.Block("0.0.0.0/0"), Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(deniedPort, nil, corev1.ProtocolUDP)}}}, true},
+		"all addresses, the port":           {[]v1alpha1.SessionEgress{{To: testbuilder.Block("0.0.0.0/0"), Ports: testbuilder.PortRange(deniedPort, deniedPort)}}, false},
+		"all addresses, all ports":          {[]v1alpha1.SessionEgress{{To: testbuilder.Block("0.0.0.0/0")}}, false},
+		"a private network":                 {[]v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly}, {To: testbuilder.Block("10.1.0.0/16")}}, false},
+		"an IPv6 network":                   {[]v1alpha1.SessionEgress{{To: testbuilder.Block("2a00::/16")}}, false},
 		"Pods of the namespace":             {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{PodSelector: operator})}, true},
 		"other Pods of all namespaces":      {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: other})}, true},
 		"the operator's Pods":               {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: operator})}, false},
 		"all Pods of some namespaces":       {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{NamespaceSelector: other})}, false},
 		"a private network, as a peer":      {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.1.0.0/16"}})}, false},
-		"a network that contains a private": {[]v1alpha1.SessionEgress{{CIDR: "8.0.0.0/6"}}, false},
+		"a network that contains a private": {[]v1alpha1.SessionEgress{{To: testbuilder.Block("8.0.0.0/6")}}, false},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newCheckedScenario(t)
-			s.Runner.Spec.Egress = test.egress
+			for i := range test.egress {
+				if test.egress[i].Ports == nil {
+					test.egress[i].Ports = testbuilder.PortRange(1, 65535)
+				}
+			}
+			s.Runner.Spec.Network.Egress = test.egress
 			s.startChecked()
 			hasCheck := slices.ContainsFunc(s.newestJob().Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == checkContainer })
 			own := findNetworkPolicy(s.NetworkPolicies, NetworkPolicyName(s.Session.Name))

@@ -6,24 +6,27 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // newStrictRunner returns a SessionRunner with strict limits.
 func newStrictRunner() *v1alpha1.SessionRunner {
 	r := newTestRunner()
-	r.Spec.AllowedImages = []string{"registry.example/other:1"}
-	r.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
-	r.Spec.Command, r.Spec.Args = []string{"sh", "-c", "echo started at $(date), $$(escaped)"}, []string{"$(MODE)"}
-	r.Spec.Resources = v1alpha1.SessionResources{Limits: resourceAmounts("500m", "1Gi", "1Gi")}
-	r.Spec.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
-	r.Spec.StorageClassName, r.Spec.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
-	r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "command", Keys: []string{"MODE"}}, {Name: "model", Keys: []string{"token", "PRELOAD", "D_PRELOAD", "PATH", "1st"}}}
-	r.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"KUBERNETES_SERVICE_HOST"}}}
-	r.Spec.ActiveDeadlineSeconds = new(int64(3600))
+	r.Spec.Allowed.Images = []string{"registry.example/other:1"}
+	testbuilder.RunnerContainer(&r.Spec).Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	testbuilder.RunnerContainer(&r.Spec).Command, testbuilder.RunnerContainer(&r.Spec).Args = []string{"sh", "-c", "echo started at $(date), $$(escaped)"}, []string{"$(MODE)"}
+	testbuilder.RunnerContainer(&r.Spec).Resources = corev1.ResourceRequirements{Limits: resourceAmounts("500m", "1Gi", "1Gi")}
+	r.Spec.Limits.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	r.Spec.Workspace.StorageClassName, r.Spec.Limits.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
+	r.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("git"), testbuilder.Source("command", "MODE"), testbuilder.Source("model", "token", "PRELOAD", "D_PRELOAD", "PATH", "1st")}
+	r.Spec.Allowed.ConfigMaps = []v1alpha1.SessionSource{testbuilder.Source("settings", "KUBERNETES_SERVICE_HOST")}
+	r.Spec.Limits.Timeout = seconds(3600)
 	return r
 }
 
@@ -32,12 +35,12 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	limits := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
+			spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
 		}
 	}
 	requests := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.Resources = &v1alpha1.SessionResources{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
+			spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
 		}
 	}
 	variable := func(name string) func(spec *v1alpha1.AgenticSessionSpec) {
@@ -143,7 +146,7 @@ func (s *scenario) findCondition(kind string) *metav1.Condition {
 func TestSessionGetsAllowedSettings(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
-		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
+		spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 		spec.Workspace = &v1alpha1.SessionWorkspace{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
 		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": "x"}
@@ -162,7 +165,7 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 
 func TestLowLimitsLowerRequests(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Resources = &v1alpha1.SessionResources{Limits: resourceAmounts("10m", "64Mi", "100Mi")}
+		spec.Resources = &corev1.ResourceRequirements{Limits: resourceAmounts("10m", "64Mi", "100Mi")}
 	})
 	c := &s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
 	if c.Resources.Requests.Memory().String() != "64Mi" || c.Resources.Requests.Cpu().String() != "10m" {
@@ -172,7 +175,7 @@ func TestLowLimitsLowerRequests(t *testing.T) {
 
 func TestDefaultResourcesAreCappedAtMaxResources(t *testing.T) {
 	s := newScenario(t)
-	s.Runner.Spec.MaxResources = resourceAmounts("200m", "100Mi", "500Mi")
+	s.Runner.Spec.Limits.MaxResources = resourceAmounts("200m", "100Mi", "500Mi")
 	c := &s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
 	if c.Resources.Limits.Memory().String() != "100Mi" || c.Resources.Requests.Memory().String() != "100Mi" {
 		t.Errorf("%+v", c.Resources)
@@ -182,21 +185,53 @@ func TestDefaultResourcesAreCappedAtMaxResources(t *testing.T) {
 func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 	tests := map[string]func(spec *v1alpha1.SessionRunnerSpec){
 		"resources above maxResources": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Resources.Limits, spec.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
+			testbuilder.RunnerContainer(spec).Resources.Limits, spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 		},
 		"a request above its limit": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Resources = v1alpha1.SessionResources{Requests: resourceAmounts("2", "1Gi", "1Gi"), Limits: resourceAmounts("1", "1Gi", "1Gi")}
+			testbuilder.RunnerContainer(spec).Resources = corev1.ResourceRequirements{Requests: resourceAmounts("2", "1Gi", "1Gi"), Limits: resourceAmounts("1", "1Gi", "1Gi")}
 		},
 		"an exception outside its cidr": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"192.168.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 1}}}}
+			spec.Network.Egress = []v1alpha1.SessionEgress{{To: testbuilder.Block("10.0.0.0/8", "192.168.0.0/16"), Ports: testbuilder.Ports(1)}}
 		},
-		"HOME in env": func(spec *v1alpha1.SessionRunnerSpec) { spec.Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"HOME in env": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}}
+		},
 		"activityLease with a ServiceAccount": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.ServiceAccountName, spec.ActivityLease = "model-caller", true
+			testbuilder.RunnerPod(spec).ServiceAccountName, spec.ActivityLease = "model-caller", true
 		},
-		"a token without an audience": func(spec *v1alpha1.SessionRunnerSpec) { spec.Tokens = []v1alpha1.SessionToken{{Path: "a"}} },
+		"a token without an audience": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.MountVolume(spec, "tokens", "/var/run/secrets/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{Path: "a"}))
+		},
+		"a port with a name": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Network.Egress = []v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly, Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("https"))}}}}
+		},
+		"root": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.RunnerPod(spec).SecurityContext.RunAsUser = new(int64(0))
+		},
+		"another container": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.RunnerPod(spec).Containers = append(testbuilder.RunnerPod(spec).Containers, corev1.Container{Name: "other", Image: "x"})
+		},
+		"an init container that ends": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{{Name: "prepare", Image: "x"}}
+		},
+		"a volume of the node": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.MountVolume(spec, "node", "/node", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}})
+		},
+		"a projected Secret": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.MountVolume(spec, "node", "/node", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
+			}}})
+		},
+		"the workspace of the runner at another path": func(spec *v1alpha1.SessionRunnerSpec) {
+			testbuilder.RunnerContainer(spec).VolumeMounts = []corev1.VolumeMount{{Name: "workspace", MountPath: "/other"}}
+		},
+		"a mount of the inputs in a sidecar": func(spec *v1alpha1.SessionRunnerSpec) {
+			sidecar := testbuilder.Sidecar("proxy", "x")
+			sidecar.VolumeMounts = []corev1.VolumeMount{{Name: "inputs", MountPath: "/inputs"}}
+			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
+		},
 		"a sidecar named runner": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "runner", Image: "x"}}
+			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{testbuilder.Sidecar("runner", "x")}
 		},
 	}
 	for title, change := range tests {
@@ -216,7 +251,7 @@ func TestSessionVariablesComeLast(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}
 	})
-	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
+	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
 	env := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
 	at := func(name string) int {
 		return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
@@ -230,7 +265,7 @@ func TestChangedLimitsDoNotStopRunningSession(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	s.decideAndRecord()
 	s.Runner.Spec.Image = "runner:2"
-	s.Runner.Spec.Resources.Limits, s.Runner.Spec.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
+	testbuilder.RunnerContainer(&s.Runner.Spec).Resources.Limits, s.Runner.Spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 	s.wantPhase(v1alpha1.SessionRunning, "")
 	s.wantCondition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
 }

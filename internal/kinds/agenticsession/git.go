@@ -2,7 +2,6 @@ package agenticsession
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +38,9 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 	mounts := []corev1.VolumeMount{
 		{Name: inputsVolume, MountPath: inputsPath, ReadOnly: true},
 		{Name: gitVolume, MountPath: gitPath},
-		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(spec.Sidecars)), MountPath: tempPath},
+		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(b.newSidecars(inputs))), MountPath: tempPath},
 	}
-	if git.SecretName != "" {
+	if git.SecretRef != nil {
 		args = append(args, "--credentials="+gitCredentialsPath, "--hosts="+strings.Join(git.Hosts, ","))
 		mounts = append(mounts, corev1.VolumeMount{Name: gitCredentialsVolume, MountPath: gitCredentialsPath, ReadOnly: true})
 	}
@@ -49,12 +48,13 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 		args = append(args, "--forge="+forge.Type, "--forge-url="+decision.LiteralValue(forge.APIURL))
 	}
 	return []corev1.Container{{
-		Name: GitContainer, Image: cmp.Or(git.Image, spec.Image), Command: []string{"session-runner"}, Args: args,
+		Name: GitContainer, Image: cmp.Or(git.Image, spec.Image), ImagePullPolicy: templateOf(spec).Spec.Containers[0].ImagePullPolicy,
+		Command: []string{"session-runner"}, Args: args,
 		Env: append([]corev1.EnvVar{
 			{Name: v1alpha1.SessionEnvPrefix + "SESSION", Value: b.session.Name},
 			{Name: v1alpha1.SessionEnvPrefix + "SESSION_FILE", Value: inputsPath + "/" + sessionFileKey},
 		}, b.newProxyVariables(inputs)...),
-		Resources:                resourceRequirements(fillResources(git.Resources, sidecarDefaults)),
+		Resources:                fillResources(git.Resources, sidecarDefaults),
 		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
 		TerminationMessagePath:   resultPath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -69,50 +69,10 @@ func (b *objectBuilder) newGitVolumes() []corev1.Volume {
 	}
 	git := b.settings.runner.Spec.Git
 	volumes := []corev1.Volume{emptyDirVolume(gitVolume, fillResources(git.Resources, sidecarDefaults).Limits)}
-	if git.SecretName != "" {
+	if git.SecretRef != nil {
 		volumes = append(volumes, corev1.Volume{Name: gitCredentialsVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: git.SecretName, DefaultMode: new(int32(0o440)),
+			SecretName: git.SecretRef.Name, DefaultMode: new(int32(0o440)),
 		}}})
 	}
 	return volumes
-}
-
-func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
-	if spec.Git == nil {
-		return nil
-	}
-	var problems []string
-	if slices.ContainsFunc(spec.Sidecars, func(s v1alpha1.SessionSidecar) bool { return s.Name == GitContainer }) {
-		problems = append(problems, "sidecar must not be named "+GitContainer+", because git has a container of this name")
-	}
-	secret := spec.Git.SecretName
-	if secret == "" {
-		return problems
-	}
-	if len(spec.Git.Hosts) == 0 { // an older CRD may not reject it
-		problems = append(problems, "git: secretName requires hosts")
-	}
-	keys := []string{"password", "ssh-privatekey"}
-	return append(problems, secretProblems(spec, secret, keys, ", so its agent could read the credentials of git")...)
-}
-
-// secretProblems returns how an agent could read the credentials in a Secret that only another container may read. keys
-// has the keys of the credentials; other keys of the Secret may be for the agent.
-func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret string, keys []string, detail string) []string {
-	var problems []string
-	isCredential := func(key string) bool { return slices.Contains(keys, key) }
-	if allowed := findSource(spec.AllowedSecrets, secret); allowed != nil && (len(allowed.Keys) == 0 || slices.ContainsFunc(allowed.Keys, isCredential)) {
-		problems = append(problems, "allowedSecrets contains Secret "+secret+detail)
-	}
-	for i := range spec.Volumes {
-		if spec.Volumes[i].Secret == secret {
-			problems = append(problems, "volume "+spec.Volumes[i].Name+" contains Secret "+secret+detail)
-		}
-	}
-	for i := range spec.Env {
-		if from := spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == secret && isCredential(from.SecretKeyRef.Key) {
-			problems = append(problems, "env: "+spec.Env[i].Name+" contains a key of Secret "+secret+detail)
-		}
-	}
-	return problems
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // newGitScenario returns a session whose repositories a container clones and pushes.
@@ -16,7 +17,7 @@ func newGitScenario(t *testing.T) *scenario {
 	s := newFullScenario(t)
 	s.Session.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/team/shop.git", Branch: "main", AutoPush: true}}
 	s.Runner.Spec.Git = &v1alpha1.SessionGit{
-		SecretName: "forge", Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitLab", APIURL: "https://git.example/api"},
+		SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitLab", APIURL: "https://git.example/api"},
 	}
 	return s
 }
@@ -93,16 +94,16 @@ func TestASessionWithoutRepositoriesHasNoGitContainer(t *testing.T) {
 func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 	for title, change := range map[string]func(*v1alpha1.SessionRunnerSpec){
 		"in allowedSecrets": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "forge"}}
+			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("forge")}
 		},
 		"in allowedSecrets with its key": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "forge", Keys: []string{"API_KEY", "password"}}}
+			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("forge", "API_KEY", "password")}
 		},
 		"in volumes": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Volumes = []v1alpha1.SessionVolume{{Name: "a", MountPath: "/srv/a", Secret: "forge"}}
+			testbuilder.MountVolume(spec, "a", "/srv/a", testbuilder.SecretVolume("forge"))
 		},
 		"in env": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "forge"}, Key: "password",
 			}}}}
 		},
@@ -111,7 +112,7 @@ func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 		s.Session.Spec.SecretMounts, s.Session.Spec.EnvFrom = nil, nil
 		change(&s.Runner.Spec)
 		decision := s.decideAndRecord()
-		if decision.CreateJob != nil || !strings.Contains(messageOf(decision, v1alpha1.ConditionAccepted), "its agent could read the credentials of git") {
+		if decision.CreateJob != nil || !strings.Contains(messageOf(decision, v1alpha1.ConditionAccepted), "the agent could read the credentials of git") {
 			t.Errorf("%s: %+v", title, decision.Status.Conditions)
 		}
 	}
@@ -120,8 +121,8 @@ func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 func TestAgentCanHaveAnotherKeyOfTheSecretOfGit(t *testing.T) {
 	s := newGitScenario(t)
 	s.Session.Spec.SecretMounts, s.Session.Spec.EnvFrom = nil, nil
-	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "forge", Keys: []string{"OTHER"}}}
-	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "API_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("forge", "OTHER")}
+	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "API_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "forge"}, Key: "API_KEY",
 	}}}}
 	if decision := s.decideAndRecord(); decision.CreateJob == nil {
@@ -131,9 +132,9 @@ func TestAgentCanHaveAnotherKeyOfTheSecretOfGit(t *testing.T) {
 
 func TestSidecarCannotReplaceTheGitContainer(t *testing.T) {
 	s := newGitScenario(t)
-	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: GitContainer, Image: "x"}}
+	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar(GitContainer, "x")}
 	decision := s.decideAndRecord()
-	if got := messageOf(decision, v1alpha1.ConditionAccepted); decision.CreateJob != nil || !strings.Contains(got, "sidecar must not be named git") {
+	if got := messageOf(decision, v1alpha1.ConditionAccepted); decision.CreateJob != nil || !strings.Contains(got, "another container of the Pod has this name") {
 		t.Errorf("accepted: %s", got)
 	}
 }

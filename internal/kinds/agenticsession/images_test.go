@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,7 +25,7 @@ func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
 		"the image of a sidecar": {
 			func(s *scenario) {
 				s.Policies = testbuilder.AllowImages("runner:*")
-				s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1"}}
+				testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
 			},
 			`image "proxy:1" of init container "proxy" is not allowed by Policy team, which allows: runner:*`,
 		},

@@ -58,12 +58,14 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	if hasLease(s, runner) {
 		policy.Spec.Egress = append(policy.Spec.Egress, settings.APIServer...)
 	}
-	for i := range runner.Spec.Egress {
-		policy.Spec.Egress = append(policy.Spec.Egress, egressRule(&runner.Spec.Egress[i], settings))
+	for i := range runner.Spec.Network.Egress {
+		if rule, valid := egressRule(&runner.Spec.Network.Egress[i], settings); valid {
+			policy.Spec.Egress = append(policy.Spec.Egress, rule)
+		}
 	}
-	if s.Spec.Interactive && len(runner.Spec.IngressFrom) > 0 {
+	if s.Spec.Interactive && len(runner.Spec.Network.IngressFrom) > 0 {
 		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
-			From:  runner.Spec.DeepCopy().IngressFrom,
+			From:  runner.Spec.Network.DeepCopy().IngressFrom,
 			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(sessionPort(runner), nil, corev1.ProtocolTCP)},
 		}}
 	}
@@ -75,25 +77,29 @@ func hasLease(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) bool {
 	return runner.Spec.ActivityLease || s.Status.Attempt.Limits.ActivityLease
 }
 
-func egressRule(rule *v1alpha1.SessionEgress, settings *NetworkSettings) networkingv1.NetworkPolicyEgressRule {
-	allowed := networkingv1.NetworkPolicyEgressRule{}
+// egressRule returns the rule of a NetworkPolicy; false for an invalid rule. A rule without peers or ports would allow all of
+// them.
+func egressRule(rule *v1alpha1.SessionEgress, settings *NetworkSettings) (allowed networkingv1.NetworkPolicyEgressRule, valid bool) {
 	switch {
 	case len(rule.Hosts) > 0:
 		return networkingv1.NetworkPolicyEgressRule{
 			To:    []networkingv1.NetworkPolicyPeer{{PodSelector: workload.Selector()}},
 			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(workload.Port, nil, corev1.ProtocolTCP)},
-		}
+		}, true
+	case rule.To != nil && rule.To.IPBlock != nil:
+		allowed.To = []networkingv1.NetworkPolicyPeer{sessionrunner.BlockWithout(rule.To.IPBlock.CIDR, rule.To.IPBlock.Except, sessionrunner.MetadataNetworks)}
 	case rule.To != nil:
 		allowed.To = []networkingv1.NetworkPolicyPeer{*rule.To.DeepCopy()}
 	case rule.Profile == v1alpha1.EgressPublicOnly:
 		allowed.To = settings.PublicPeers()
-	default:
-		allowed.To = []networkingv1.NetworkPolicyPeer{sessionrunner.BlockWithout(rule.CIDR, rule.Except, sessionrunner.MetadataNetworks)}
 	}
 	for _, port := range rule.Ports {
-		allowed.Ports = append(allowed.Ports, sessionrunner.PolicyPort(port.Port, port.EndPort, port.Protocol))
+		if port.Port == nil || port.Port.Type != intstr.Int {
+			return networkingv1.NetworkPolicyEgressRule{}, false
+		}
+		allowed.Ports = append(allowed.Ports, sessionrunner.PolicyPort(port.Port.IntVal, port.EndPort, ptr.Deref(port.Protocol, corev1.ProtocolTCP)))
 	}
-	return allowed
+	return allowed, len(allowed.To) > 0 && len(allowed.Ports) > 0
 }
 
 // IsNetworkPolicyCurrent reports whether a NetworkPolicy exists, with the spec and the controller that the operator

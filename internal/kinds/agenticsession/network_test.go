@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func blockPeer(cidr string, except ...string) networkingv1.NetworkPolicyPeer {
@@ -79,8 +80,8 @@ func TestPolicyThatAllowsMoreThanTheSessionRunnerIsFound(t *testing.T) {
 func newWidenedScenario(t *testing.T, other networkingv1.NetworkPolicySpec) *scenario {
 	t.Helper()
 	s := newScenario(t, setInteractive)
-	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 443}}}}
-	s.Runner.Spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
+	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{To: testbuilder.Block("10.0.0.0/8", "10.1.0.0/16"), Ports: testbuilder.Ports(443)}}
+	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
 	decision := s.decideAndRecord()
 	s.createPlannedJob(decision)
 	s.createNetworkPolicies(decision)
@@ -96,11 +97,11 @@ func TestSessionStartsInAWidenedNetworkOnlyIfItsSessionRunnerAcceptsThat(t *test
 		t.Error("the session starts although its network is open")
 	}
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
-	s.Runner.Spec.NetworkIsolation = v1alpha1.NetworkIsolationPreferred
+	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationPreferred
 	if decision := s.decideAndRecord(); decision.CreateJob == nil {
 		t.Errorf("the session does not start: %+v", decision.Status.Conditions)
 	}
-	s.Runner.Spec.NetworkIsolation = v1alpha1.NetworkIsolationRequired
+	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationRequired
 	s = newScenario(t)
 	if decision := s.decideAndRecord(); decision.CreateJob == nil {
 		t.Errorf("the session does not start without other policies: %+v", decision.Status.Conditions)
@@ -114,7 +115,7 @@ func TestPolicyIsFoundByTheLabelsThatTheSessionRunnerAdds(t *testing.T) {
 	s := newWidenedScenario(t, web)
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
-	s.Runner.Spec.PodMetadata = &v1alpha1.SessionPodMetadata{Labels: map[string]string{"app": "web"}}
+	s.Runner.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
 }

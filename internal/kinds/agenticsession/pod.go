@@ -22,7 +22,6 @@ const (
 	homePath      = "/home/agent"
 	tempPath      = "/tmp"
 	tokenPath     = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
-	tokensPath    = "/var/run/secrets/tokens"                       //nolint:gosec // the same
 	resultPath    = corev1.TerminationMessagePathDefault
 
 	homeVariable = "HOME"
@@ -36,14 +35,13 @@ const (
 	homeVolume      = "home"
 	tempVolume      = "tmp"
 	tokenVolume     = "token"
-	tokensVolume    = "tokens"
 )
 
 const (
 	// gracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be deleted within 30 s,
 	// and the kubelet needs up to 15 s more if 20 of them ignore SIGTERM at the same time on 2 cores.
 	gracePeriodSeconds = 10
-	// defaultFSGroup owns the volumes if the SessionRunner sets no runAsGroup.
+	// defaultFSGroup owns the volumes if the template sets no runAsGroup.
 	defaultFSGroup = 65532
 	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.
 	tokenExpirationSeconds = 3600
@@ -57,24 +55,22 @@ var operatorVariables = []string{homeVariable, tempVariable}
 // newPodTemplate returns the template of the attempt's Pod. Every part is built here: users cannot supply a part as a
 // whole.
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
-	s := b.session
+	s, from := b.session, &templateOf(&b.settings.runner.Spec).Spec
 	pod := corev1.PodSpec{
-		ServiceAccountName:            cmp.Or(b.settings.runner.Spec.ServiceAccountName, sharedName(s.Name)),
+		ServiceAccountName:            cmp.Or(from.ServiceAccountName, sharedName(s.Name)),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
-		RuntimeClassName:              b.settings.runner.Spec.RuntimeClassName,
-		SecurityContext:               b.newPodSecurityContext(),
+		RuntimeClassName:              from.RuntimeClassName,
+		SecurityContext:               newPodSecurityContext(from.SecurityContext),
+		ImagePullSecrets:              from.ImagePullSecrets,
 		Volumes:                       b.newVolumes(inputs),
 		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
 		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs), b.newArchiveContainers(inputs)),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
-	}
-	for _, secret := range b.settings.runner.Spec.ImagePullSecrets {
-		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
 	if b.status.Workspace.ClaimRef.Name != "" {
 		pod.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
@@ -86,17 +82,12 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	return template
 }
 
-func (b *objectBuilder) newPodSecurityContext() *corev1.PodSecurityContext {
-	spec := &b.settings.runner.Spec
-	group := spec.RunAsGroup
-	if group == nil {
-		group = new(int64(defaultFSGroup))
-	}
+func newPodSecurityContext(from *corev1.PodSecurityContext) *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
 		RunAsNonRoot:   new(true),
-		RunAsUser:      spec.RunAsUser,
-		RunAsGroup:     spec.RunAsGroup,
-		FSGroup:        group,
+		RunAsUser:      from.RunAsUser,
+		RunAsGroup:     from.RunAsGroup,
+		FSGroup:        new(ptr.Deref(from.RunAsGroup, defaultFSGroup)),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		// Changing the owner of every file at each start takes long on large volumes.
 		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
@@ -119,9 +110,10 @@ func hardenContainers(containers []corev1.Container) {
 
 func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	spec := &b.settings.runner.Spec
+	from := &templateOf(spec).Spec.Containers[0]
 	c := corev1.Container{
-		Name: v1alpha1.RunnerContainer, Image: b.settings.image,
-		Command: spec.Command, Args: spec.Args,
+		Name: v1alpha1.RunnerContainer, Image: b.settings.image, ImagePullPolicy: from.ImagePullPolicy,
+		Command: from.Command, Args: from.Args,
 		Env:                      b.newEnvironment(inputs),
 		Resources:                b.settings.resources,
 		TerminationMessagePath:   resultPath,
@@ -146,9 +138,7 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
-	if len(spec.Tokens) > 0 {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokensVolume, MountPath: tokensPath, ReadOnly: true})
-	}
+	c.VolumeMounts = append(c.VolumeMounts, templateMounts(from)...)
 	if b.session.Spec.Interactive {
 		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: b.sessionPort(), Protocol: corev1.ProtocolTCP}}
 		c.ReadinessProbe = &corev1.Probe{
@@ -162,7 +152,7 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 func (b *objectBuilder) sessionPort() int32 { return sessionPort(b.settings.runner) }
 
 func sessionPort(runner *v1alpha1.SessionRunner) int32 {
-	return cmp.Or(runner.Spec.Port, defaultSessionPort)
+	return cmp.Or(runner.Spec.Network.Port, defaultSessionPort)
 }
 
 // newEnvironment returns the runner's variables: of the operator, the SessionRunner, the session, then its envFrom. A
@@ -186,7 +176,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
+	others := len(b.newCheckContainers()) + len(b.newSidecars(inputs)) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
 	// The kubelet divides the length of a Pod's results equally among all its containers.
 	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
 	set("SDK_SESSION_ID", ptr.Deref(b.status.Result, v1alpha1.SessionResult{}).SDKSessionID)
@@ -207,10 +197,10 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	for i := range env {
 		setNames[env[i].Name] = true
 	}
-	for _, variable := range b.settings.runner.Spec.Env {
+	for _, variable := range templateOf(&b.settings.runner.Spec).Spec.Containers[0].Env {
 		if !setNames[variable.Name] {
 			setNames[variable.Name] = true
-			env = append(env, *variable.DeepCopy())
+			env = append(env, variable)
 		}
 	}
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
@@ -251,16 +241,13 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}
-	if tokens := b.settings.runner.Spec.Tokens; len(tokens) > 0 {
-		volumes = append(volumes, audienceTokensVolume(tokens))
-	}
 	return volumes
 }
 
 // allowedItems returns the files of a Secret that the SessionRunner allows; nil for all.
 func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
 	var items []corev1.KeyToPath
-	if allowed := findSource(b.settings.runner.Spec.AllowedSecrets, secret); allowed != nil {
+	if allowed := findSource(b.settings.runner.Spec.Allowed.Secrets, secret); allowed != nil {
 		for _, key := range allowed.Keys {
 			items = append(items, corev1.KeyToPath{Key: key, Path: key})
 		}
@@ -306,40 +293,19 @@ func leaseTokenVolume() corev1.Volume {
 	}}}
 }
 
-// audienceTokensVolume returns the volume with the SessionRunner's tokens, each with an audience: a token without an
-// audience is for the API server.
-func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
-	source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
-	for i := range tokens {
-		source.Sources = append(source.Sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-			Audience: tokens[i].Audience, Path: tokens[i].Path,
-			ExpirationSeconds: new(cmp.Or(tokens[i].ExpirationSeconds, tokenExpirationSeconds)),
-		}})
-	}
-	return corev1.Volume{Name: tokensVolume, VolumeSource: corev1.VolumeSource{Projected: source}}
-}
-
 // newSidecars returns the SessionRunner's sidecars as native sidecars, which start before the runner and end after it.
 func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
 	var containers []corev1.Container
-	for i := range b.settings.runner.Spec.Sidecars {
-		sidecar := b.settings.runner.Spec.Sidecars[i].DeepCopy()
-		c := corev1.Container{
-			Name: sidecar.Name, Image: sidecar.Image, Command: sidecar.Command, Args: sidecar.Args, Env: sidecar.Env,
-			Resources:                resourceRequirements(fillResources(sidecar.Resources, sidecarDefaults)),
-			RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
-			StartupProbe:             restrictProbe(sidecar.StartupProbe),
-			TerminationMessagePath:   resultPath,
-			TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-			VolumeMounts:             []corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}},
-		}
+	for i, c := range templateOf(&b.settings.runner.Spec).Spec.InitContainers {
+		c.Resources = fillResources(c.Resources, sidecarDefaults)
+		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		c.StartupProbe = restrictProbe(c.StartupProbe)
+		c.TerminationMessagePath, c.TerminationMessagePolicy = resultPath, corev1.TerminationMessageReadFile
+		c.VolumeMounts = append([]corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}}, templateMounts(&c)...)
 		for _, variable := range b.newProxyVariables(inputs) {
 			if !slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
 				c.Env = append(c.Env, variable)
 			}
-		}
-		if sidecar.Workspace {
-			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: workspaceVolume, MountPath: workspacePath})
 		}
 		containers = append(containers, c)
 	}

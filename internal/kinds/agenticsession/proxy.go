@@ -104,9 +104,9 @@ func (b *objectBuilder) newProxyVariables(inputs string) []corev1.EnvVar {
 		}}})
 	}
 	direct := []string{"localhost", "127.0.0.1", "::1", "$(KUBERNETES_SERVICE_HOST)"} // the kubelet sets KUBERNETES_SERVICE_HOST
-	for i := range b.settings.runner.Spec.Egress {
-		if cidr := b.settings.runner.Spec.Egress[i].CIDR; cidr != "" {
-			direct = append(direct, cidr)
+	for _, rule := range b.settings.runner.Spec.Network.Egress {
+		if rule.To != nil && rule.To.IPBlock != nil {
+			direct = append(direct, rule.To.IPBlock.CIDR)
 		}
 	}
 	for _, name := range noProxyVariables {
@@ -142,18 +142,4 @@ func (r *runnerSettings) checkProxyUse(s *v1alpha1.AgenticSession) field.ErrorLi
 		check(workflow.GitURL, at.Child("activeWorkflow", "gitUrl"))
 	}
 	return errs
-}
-
-// validateProxyVariables returns a problem for each variable of the SessionRunner that the operator sets.
-func validateProxyVariables(runner *v1alpha1.SessionRunner) []string {
-	if !sessionrunner.UsesProxy(runner) {
-		return nil
-	}
-	var problems []string
-	for i := range runner.Spec.Env {
-		if name := runner.Spec.Env[i].Name; slices.Contains(proxyVariables, name) {
-			problems = append(problems, "env: "+name+" is set by the operator for the hosts of egress")
-		}
-	}
-	return problems
 }

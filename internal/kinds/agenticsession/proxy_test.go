@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // newProxyScenario returns a session whose SessionRunner allows one host, and whose egress proxy is ready.
@@ -27,7 +28,7 @@ func newProxyScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSession
 	if s.Keys, err = adminauth.ParsePrivateKey(text); err != nil {
 		t.Fatal(err)
 	}
-	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
+	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
 	s.Runner.Generation = 2
 	s.setProxy(decision.True(v1alpha1.ReasonEgressProxyReady, ""), "10.96.0.9:3128")
 	return s
@@ -64,7 +65,7 @@ func TestSessionWaitsUntilTheProxyServesItsHosts(t *testing.T) {
 
 func TestSessionThatMayOnlyReachHostsReachesOnlyTheProxyAndNoDNS(t *testing.T) {
 	hosts := []v1alpha1.EgressHost{"api.example.com", "*.example.org:8443"}
-	other := v1alpha1.SessionEgress{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}
+	other := v1alpha1.SessionEgress{To: testbuilder.Block("10.0.0.0/8"), Ports: testbuilder.Ports(443)}
 	for title, test := range map[string]struct {
 		egress    []v1alpha1.SessionEgress
 		dns       bool
@@ -78,7 +79,7 @@ func TestSessionThatMayOnlyReachHostsReachesOnlyTheProxyAndNoDNS(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newProxyScenario(t)
-			s.Runner.Spec.Egress = test.egress
+			s.Runner.Spec.Network.Egress = test.egress
 			policy := buildNetworkPolicy(s.Session, s.Runner, &s.Network)
 			hasDNS := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return rule.Ports[0].Port.IntVal == 53 })
 			if hasDNS != test.dns || len(policy.Spec.Egress) != test.ruleCount {
@@ -124,7 +125,7 @@ func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
 
 func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
 	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
-	s.Runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{queueLabel: "team-a"}}
+	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "team-a"}}
 	s.startAttempt()
 	if expires := s.Session.Status.Attempt.EgressTokenExpires; expires.Sub(s.Now) < 300*24*time.Hour {
 		t.Errorf("the token expires at %s", expires)
@@ -133,7 +134,7 @@ func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
 
 func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
-	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "gateway", Image: "x"}}
+	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("gateway", "x")}
 	decision := s.decideAndRecord()
 	var inputs *corev1.Secret
 	for _, object := range decision.ApplyObjects {
@@ -180,7 +181,7 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 
 func TestSessionWithoutHostsGetsNoProxy(t *testing.T) {
 	s := newProxyScenario(t)
-	s.Runner.Spec.Egress = nil
+	s.Runner.Spec.Network.Egress = nil
 	decision := s.decideAndRecord()
 	for _, variable := range decision.CreateJob.Spec.Template.Spec.Containers[0].Env {
 		if slices.Contains(proxyVariables, variable.Name) {
@@ -205,7 +206,7 @@ func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
 		"an SSH repository":   {spec: repo("ssh://git@github.com/a/b"), want: "spec.repos[0].url: Forbidden: SessionRunner default allows only TLS connections to hosts, and not SSH"},
 		"an scp repository":   {spec: repo("git@github.com:a/b"), want: "spec.repos[0].url: Forbidden"},
 		"an SSH repository, and another rule": {spec: repo("git@github.com:a/b"), runner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Egress = append(spec.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 22}}})
+			spec.Network.Egress = append(spec.Network.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: testbuilder.Ports(22)})
 		}},
 		"an SSH workflow": {spec: func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.ActiveWorkflow = &v1alpha1.ActiveWorkflow{GitURL: "git@github.com:a/b"}
@@ -214,11 +215,11 @@ func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
 			spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"https_proxy": "http://evil"}
 		}, want: "spec.environmentVariables[https_proxy]: Forbidden"},
 		"another proxy of the runner": {runner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://evil"}}
-		}, want: "env: HTTPS_PROXY is set by the operator"},
+			testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://evil"}}
+		}, want: "HTTPS_PROXY is set by the operator"},
 		"an address as a host": {runner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Egress[0].Hosts = []v1alpha1.EgressHost{"10.0.0.1"}
-		}, want: `egress[0]: host "10.0.0.1" is invalid`},
+			spec.Network.Egress[0].Hosts = []v1alpha1.EgressHost{"10.0.0.1"}
+		}, want: `spec.network.egress[0].hosts[0]: Invalid value: "10.0.0.1"`},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newProxyScenario(t)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 )
 
 var defaultWorkspaceSize = resource.MustParse("10Gi")
@@ -87,80 +86,35 @@ func ValidateWithRunner(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	return errs
 }
 
-// validateRunner validates a SessionRunner. It reports errors for spec.runner, the only field with which a session can
-// avoid them.
+// validateRunner reports the errors of the SessionRunner for spec.runner, the only field with which a session can avoid them.
 func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorList {
-	runner := r.runner
-	at := field.NewPath("spec", "runner")
 	var errs field.ErrorList
-	addError := func(detail string) {
-		errs = append(errs, field.Invalid(at, runner.Name, "the SessionRunner's "+detail))
-	}
-	for _, problem := range validateResources(&runner.Spec.Resources, field.NewPath("resources")) {
-		addError(problem.Error())
-	}
-	for i := range runner.Spec.Egress {
-		for _, except := range runner.Spec.Egress[i].Except { // requires cidr
-			if !sessionrunner.IsSubnet(except, runner.Spec.Egress[i].CIDR) {
-				addError("egress: " + except + " is not a part of " + runner.Spec.Egress[i].CIDR)
-			}
-		}
-	}
-	for _, problem := range slices.Concat(sessionrunner.ValidateRunner(runner), validateProxyVariables(runner), validateSidecars(runner.Spec.Sidecars), validateGit(&runner.Spec), validateArchive(&runner.Spec), validatePodOptions(&runner.Spec)) {
-		addError(problem)
-	}
-	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the Lease's token would have all permissions of this account
-		addError("activityLease needs a ServiceAccount for each session, so it cannot set serviceAccountName")
-	}
-	for i := range runner.Spec.Tokens {
-		if runner.Spec.Tokens[i].Audience == "" { // an older CRD may not reject it
-			addError("token " + runner.Spec.Tokens[i].Path + " names no audience, so it would be for the API server")
-		}
-	}
-	for i := range runner.Spec.Env {
-		if name := runner.Spec.Env[i].Name; slices.Contains(operatorVariables, name) {
-			addError("env: " + name + " is set by the operator")
-		}
+	for _, problem := range ValidateRunner(r.runner) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "runner"), r.runner.Name, "the SessionRunner's "+problem.Error()))
 	}
 	return errs
-}
-
-func validateSidecars(sidecars []v1alpha1.SessionSidecar) []string {
-	var problems []string
-	for i := range sidecars {
-		if sidecars[i].Name == v1alpha1.RunnerContainer {
-			problems = append(problems, "sidecar must not be named "+v1alpha1.RunnerContainer)
-		}
-		for _, problem := range validateResources(&sidecars[i].Resources, field.NewPath("sidecars").Index(i)) {
-			problems = append(problems, problem.Error())
-		}
-	}
-	return problems
 }
 
 // resolveImage accepts only images that the SessionRunner names exactly: a pattern could match unintended images.
 func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
 	spec := &r.runner.Spec
 	r.image = cmp.Or(s.Spec.Image, spec.Image)
-	if r.image == spec.Image || slices.Contains(spec.AllowedImages, r.image) {
+	if r.image == spec.Image || slices.Contains(spec.Allowed.Images, r.image) {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(field.NewPath("spec", "image"), r.image, append([]string{spec.Image}, spec.AllowedImages...))}
+	return field.ErrorList{field.NotSupported(field.NewPath("spec", "image"), r.image, append([]string{spec.Image}, spec.Allowed.Images...))}
 }
 
 func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList {
 	maxSize := defaultWorkspaceSize
-	if r.runner.Spec.MaxWorkspaceSize != nil {
-		maxSize = *r.runner.Spec.MaxWorkspaceSize
+	if r.runner.Spec.Limits.MaxWorkspaceSize != nil {
+		maxSize = *r.runner.Spec.Limits.MaxWorkspaceSize
 	}
-	r.storageClass, r.workspaceSize = r.runner.Spec.StorageClassName, defaultWorkspaceSize
+	r.storageClass, r.workspaceSize = r.runner.Spec.Workspace.StorageClassName, defaultWorkspaceSize
 	if r.workspaceSize.Cmp(maxSize) > 0 {
 		r.workspaceSize = maxSize
 	}
-	r.accessMode = corev1.ReadWriteOnce
-	if workspace := r.runner.Spec.Workspace; workspace != nil && workspace.AccessMode != "" {
-		r.accessMode = workspace.AccessMode
-	}
+	r.accessMode = cmp.Or(r.runner.Spec.Workspace.AccessMode, corev1.ReadWriteOnce)
 	r.persistent = s.Spec.ContinueFrom != nil
 	workspace, at := s.Spec.Workspace, field.NewPath("spec", "workspace")
 	if workspace == nil {
@@ -186,10 +140,9 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 // checkVariablesAllowed rejects variables that the SessionRunner sets, or that would change its command.
 func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
-	for i := range r.runner.Spec.Env {
-		name := r.runner.Spec.Env[i].Name
-		if _, set := s.Spec.EnvironmentVariables[name]; set {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+r.runner.Name+" sets this variable"))
+	for _, variable := range templateOf(&r.runner.Spec).Spec.Containers[0].Env {
+		if _, set := s.Spec.EnvironmentVariables[variable.Name]; set {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(variable.Name), "SessionRunner "+r.runner.Name+" sets this variable"))
 		}
 	}
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
@@ -220,10 +173,11 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 // isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by the value
 // of a variable that a session sets. In a shell script, such as `echo $(date)`, the value would be executed.
 func (r *runnerSettings) isExpandedInCommand(name string) bool {
-	if slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
+	runner := &templateOf(&r.runner.Spec).Spec.Containers[0]
+	if slices.ContainsFunc(runner.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
 		return false // a session cannot change a variable of its SessionRunner
 	}
-	return slices.ContainsFunc(slices.Concat(r.runner.Spec.Command, r.runner.Spec.Args), func(text string) bool {
+	return slices.ContainsFunc(slices.Concat(runner.Command, runner.Args), func(text string) bool {
 		return strings.Contains(strings.ReplaceAll(text, "$$", ""), "$("+name+")")
 	})
 }

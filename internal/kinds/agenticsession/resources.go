@@ -15,10 +15,10 @@ import (
 // The default resources of containers. They set all requests and limits, because a quota of the namespace may require
 // them, and because they protect the node.
 var (
-	runnerDefaults = v1alpha1.SessionResources{
+	runnerDefaults = corev1.ResourceRequirements{
 		Requests: resourceAmounts("100m", "256Mi", "1Gi"), Limits: resourceAmounts("1", "2Gi", "4Gi"),
 	}
-	sidecarDefaults = v1alpha1.SessionResources{
+	sidecarDefaults = corev1.ResourceRequirements{
 		Requests: resourceAmounts("10m", "32Mi", "64Mi"), Limits: resourceAmounts("500m", "256Mi", "1Gi"),
 	}
 )
@@ -32,7 +32,7 @@ func resourceAmounts(cpu, memory, storage string) corev1.ResourceList {
 }
 
 // validateResources validates amounts, apart from the SessionRunner's limits.
-func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.ErrorList {
+func validateResources(r *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for part, list := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
 		for _, name := range sortedKeys(list) {
@@ -53,8 +53,8 @@ func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.Error
 
 // fillResources merges amounts with defaults. A limit below the default request lowers the
 // request, and a request above the default limit raises the limit.
-func fillResources(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
-	filled := v1alpha1.SessionResources{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
+func fillResources(r, defaults corev1.ResourceRequirements) corev1.ResourceRequirements {
+	filled := corev1.ResourceRequirements{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
 	maps.Copy(filled.Requests, r.Requests)
 	maps.Copy(filled.Limits, r.Limits)
 	for name, limit := range filled.Limits {
@@ -79,9 +79,9 @@ func fillResources(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResour
 // amount that exceeds the SessionRunner's limits.
 func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.ErrorList {
 	runner := r.runner
-	errs := checkRunnerDefaults(runner)
-	defaults := fillResources(runner.Spec.Resources, capResources(runnerDefaults, runner.Spec.MaxResources))
-	r.resources = resourceRequirements(defaults)
+	var errs field.ErrorList
+	defaults := fillResources(templateOf(&runner.Spec).Spec.Containers[0].Resources, capResources(runnerDefaults, runner.Spec.Limits.MaxResources))
+	r.resources = defaults
 	if s.Spec.Resources == nil {
 		return errs
 	}
@@ -89,7 +89,7 @@ func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.Erro
 	at := field.NewPath("spec", "resources")
 	for _, name := range sortedKeys(filled.Limits) {
 		limit := filled.Limits[name]
-		allowed, named := runner.Spec.MaxResources[name]
+		allowed, named := runner.Spec.Limits.MaxResources[name]
 		if !named {
 			allowed, named = defaults.Limits[name]
 		}
@@ -104,11 +104,11 @@ func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.Erro
 			errs = append(errs, field.Invalid(where, limit.String(), "SessionRunner "+runner.Name+" allows at most "+allowed.String()))
 		}
 	}
-	r.resources = resourceRequirements(filled)
+	r.resources = filled
 	return errs
 }
 
-func capResources(r v1alpha1.SessionResources, maxAmounts corev1.ResourceList) v1alpha1.SessionResources {
+func capResources(r corev1.ResourceRequirements, maxAmounts corev1.ResourceList) corev1.ResourceRequirements {
 	lower := func(list corev1.ResourceList) corev1.ResourceList {
 		list = maps.Clone(list)
 		for name, amount := range list {
@@ -118,24 +118,5 @@ func capResources(r v1alpha1.SessionResources, maxAmounts corev1.ResourceList) v
 		}
 		return list
 	}
-	return v1alpha1.SessionResources{Requests: lower(r.Requests), Limits: lower(r.Limits)}
-}
-
-// checkRunnerDefaults rejects a SessionRunner whose resources exceed its maxResources.
-func checkRunnerDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
-	var errs field.ErrorList
-	for _, list := range []corev1.ResourceList{runner.Spec.Resources.Requests, runner.Spec.Resources.Limits} {
-		for _, name := range sortedKeys(list) {
-			amount := list[name]
-			if limit, limited := runner.Spec.MaxResources[name]; limited && amount.Cmp(limit) > 0 {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "runner"), runner.Name,
-					"the SessionRunner's resources: "+string(name)+" exceeds its maxResources"))
-			}
-		}
-	}
-	return errs
-}
-
-func resourceRequirements(r v1alpha1.SessionResources) corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
+	return corev1.ResourceRequirements{Requests: lower(r.Requests), Limits: lower(r.Limits)}
 }

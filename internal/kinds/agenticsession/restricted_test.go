@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The PodSecurity admission library evaluates the Pods of random sessions and SessionRunners, with
@@ -131,6 +132,20 @@ func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	}
 }
 
+// weaken sets fields of a container that a SessionRunner cannot set.
+func weaken(c *corev1.Container) {
+	c.SecurityContext = &corev1.SecurityContext{
+		Privileged: new(true), AllowPrivilegeEscalation: new(true), RunAsUser: new(int64(0)), ProcMount: new(corev1.UnmaskedProcMount),
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}},
+	}
+	c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}}}
+	c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}}}
+	c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}}
+	c.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/disk"}}
+	c.TerminationMessagePath, c.WorkingDir, c.TTY, c.Stdin = "/workspace/message", "/", true, true
+}
+
 // randomSpecs generates random specs.
 type randomSpecs struct{ rng *rand.Rand }
 
@@ -142,7 +157,7 @@ func (f randomSpecs) randomQuantity() resource.Quantity {
 	return resource.MustParse(f.pickOne("0", "1", "10m", "100Mi", "1Gi", "2Gi", "64", "1000Gi"))
 }
 
-func (f randomSpecs) randomResources() v1alpha1.SessionResources {
+func (f randomSpecs) randomResources() corev1.ResourceRequirements {
 	list := func() corev1.ResourceList {
 		all := corev1.ResourceList{}
 		for _, name := range []string{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"} {
@@ -152,7 +167,7 @@ func (f randomSpecs) randomResources() v1alpha1.SessionResources {
 		}
 		return all
 	}
-	return v1alpha1.SessionResources{Requests: list(), Limits: list()}
+	return corev1.ResourceRequirements{Requests: list(), Limits: list()}
 }
 
 func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
@@ -187,23 +202,27 @@ func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
 }
 
 func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
-	spec.AllowedImages = []string{"other:1"}
-	spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "a", Keys: []string{"k", f.pickOne("l", "m.n", "B", "PATH")}}, {Name: "b.c"}}
+	spec.Allowed.Images = []string{"other:1"}
+	spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("a", "k", f.pickOne("l", "m.n", "B", "PATH")), testbuilder.Source("b.c")}
 	spec.ActivityLease = f.randomBool()
 	if f.randomBool() {
-		spec.RunAsUser, spec.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
+		testbuilder.RunnerPod(spec).SecurityContext.RunAsUser, testbuilder.RunnerPod(spec).SecurityContext.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
 	}
 	if f.randomBool() {
-		spec.Env = []corev1.EnvVar{{Name: f.pickOne("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
+		testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: f.pickOne("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
 			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Key: "b"},
 		}}}
 	}
 	if f.rng.IntN(4) == 0 {
-		spec.Resources = f.randomResources()
-		spec.MaxResources = f.randomResources().Limits
+		testbuilder.RunnerContainer(spec).Resources = f.randomResources()
+		spec.Limits.MaxResources = f.randomResources().Limits
 	}
 	for i := range f.rng.IntN(4) {
-		sidecar := v1alpha1.SessionSidecar{Name: fmt.Sprintf("sidecar-%d", i), Image: "x", Workspace: f.randomBool()}
+		sidecar := testbuilder.Sidecar(fmt.Sprintf("sidecar-%d", i), "x")
+		if f.randomBool() {
+			sidecar = testbuilder.SidecarWithWorkspace(sidecar.Name, "x")
+		}
+		weaken(&sidecar)
 		if f.rng.IntN(3) == 0 {
 			sidecar.Resources = f.randomResources()
 		}
@@ -215,13 +234,20 @@ func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 		if f.randomBool() {
 			sidecar.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1", Port: intstr.FromInt32(80)}}}
 		}
-		spec.Sidecars = append(spec.Sidecars, sidecar)
+		testbuilder.RunnerPod(spec).InitContainers = append(testbuilder.RunnerPod(spec).InitContainers, sidecar)
 	}
 	if f.randomBool() {
-		spec.ServiceAccountName = f.pickOne("", "model-caller")
-		spec.Tokens = []v1alpha1.SessionToken{{Audience: f.pickOne("cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
+		testbuilder.RunnerPod(spec).ServiceAccountName = f.pickOne("", "model-caller")
+		testbuilder.MountVolume(spec, "tokens", "/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{
+			Audience: f.pickOne("cloud.example", "https://kubernetes.default.svc"), Path: "a",
+		}))
 	}
 	if f.randomBool() {
-		spec.RuntimeClassName = new("gvisor")
+		testbuilder.RunnerPod(spec).RuntimeClassName = new("gvisor")
 	}
+	pod := testbuilder.RunnerPod(spec)
+	pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace, pod.AutomountServiceAccountToken = true, true, true, new(true), new(true)
+	pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.Sysctls = new(false), []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
+	pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+	weaken(&pod.Containers[0])
 }

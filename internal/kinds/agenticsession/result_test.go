@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestParseResult(t *testing.T) {
@@ -127,7 +128,7 @@ func TestResultLimitDependsOnTheNumberOfContainers(t *testing.T) {
 	for sidecars, want := range map[int]string{0: "4096", 2: "4096", 3: "3072", 8: "1365"} {
 		s := newScenario(t)
 		for i := range sidecars {
-			s.Runner.Spec.Sidecars = append(s.Runner.Spec.Sidecars, v1alpha1.SessionSidecar{Name: "s" + strconv.Itoa(i), Image: "s:1"})
+			testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = append(testbuilder.RunnerPod(&s.Runner.Spec).InitContainers, testbuilder.Sidecar("s"+strconv.Itoa(i), "s:1"))
 		}
 		env := s.decideAndRecord().CreateJob.Spec.Template.Spec.Containers[0].Env
 		if i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "AGENTIC_RESULT_MAX_BYTES" }); i < 0 || env[i].Value != want {

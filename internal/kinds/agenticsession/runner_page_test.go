@@ -26,7 +26,7 @@ func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
 			t.Errorf("docs/runner.md does not document %s", variable.Name)
 		}
 	}
-	for _, name := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath, tokensPath} {
+	for _, name := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath} {
 		if !strings.Contains(string(page), name) {
 			t.Errorf("docs/runner.md does not document %s", name)
 		}

@@ -26,9 +26,9 @@ func (r *runnerSettings) checkSecretMounts(s *v1alpha1.AgenticSession) field.Err
 	var errs field.ErrorList
 	for i := range s.Spec.SecretMounts {
 		name := s.Spec.SecretMounts[i].SecretName
-		if findSource(r.runner.Spec.AllowedSecrets, name) == nil {
+		if findSource(r.runner.Spec.Allowed.Secrets, name) == nil {
 			at := field.NewPath("spec", "secretMounts").Index(i).Child("secretName")
-			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name+": add it to allowedSecrets of the SessionRunner"))
+			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name+": add it to allowed.secrets of the SessionRunner"))
 		}
 	}
 	return errs
@@ -99,8 +99,8 @@ func newVariableSource(from *corev1.EnvFromSource, runner *v1alpha1.SessionRunne
 	case from.SecretRef != nil:
 		ref := from.SecretRef
 		return &variableSource{
-			kind: "Secret", name: ref.Name, prefix: from.Prefix, field: "secretRef", list: "allowedSecrets",
-			allowed: findSource(runner.AllowedSecrets, ref.Name),
+			kind: "Secret", name: ref.Name, prefix: from.Prefix, field: "secretRef", list: "allowed.secrets",
+			allowed: findSource(runner.Allowed.Secrets, ref.Name),
 			valueFrom: func(key string) *corev1.EnvVarSource {
 				return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref.LocalObjectReference, Key: key, Optional: ref.Optional}}
 			},
@@ -108,8 +108,8 @@ func newVariableSource(from *corev1.EnvFromSource, runner *v1alpha1.SessionRunne
 	case from.ConfigMapRef != nil:
 		ref := from.ConfigMapRef
 		return &variableSource{
-			kind: "ConfigMap", name: ref.Name, prefix: from.Prefix, field: "configMapRef", list: "allowedConfigMaps",
-			allowed: findSource(runner.AllowedConfigMaps, ref.Name),
+			kind: "ConfigMap", name: ref.Name, prefix: from.Prefix, field: "configMapRef", list: "allowed.configMaps",
+			allowed: findSource(runner.Allowed.ConfigMaps, ref.Name),
 			valueFrom: func(key string) *corev1.EnvVarSource {
 				return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref.LocalObjectReference, Key: key, Optional: ref.Optional}}
 			},

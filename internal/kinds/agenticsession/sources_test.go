@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func envFromSecret(name, prefix string, optional *bool) corev1.EnvFromSource {
@@ -23,11 +24,11 @@ func TestEnvFromSetsOneVariableForEachAllowedKey(t *testing.T) {
 		spec.EnvFrom = []corev1.EnvFromSource{envFromSecret("model", "MODEL_", new(true)), envFromConfigMap("settings"), envFromSecret("later", "", nil)}
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"LANGUAGE": "en"}
 	})
-	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
-	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{
-		{Name: "model", Keys: []string{"token", "url"}}, {Name: "later", Keys: []string{"COLOR"}}, {Name: "unused", Keys: []string{"a"}},
+	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{
+		testbuilder.Source("model", "token", "url"), testbuilder.Source("later", "COLOR"), testbuilder.Source("unused", "a"),
 	}
-	s.Runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"COLOR", "LANGUAGE", "HTTPS_PROXY", "HOMEPAGE"}}}
+	s.Runner.Spec.Allowed.ConfigMaps = []v1alpha1.SessionSource{testbuilder.Source("settings", "COLOR", "LANGUAGE", "HTTPS_PROXY", "HOMEPAGE")}
 	c := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
 	if len(c.EnvFrom) > 0 {
 		t.Errorf("the Pod has envFrom %+v, which sets each key", c.EnvFrom)
@@ -58,7 +59,7 @@ func TestSecretMountsContainOnlyAllowedKeys(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}, {SecretName: "model", Optional: true}}
 	})
-	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "model", Keys: []string{"token", "ca.crt"}}}
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("git"), testbuilder.Source("model", "token", "ca.crt")}
 	items := map[string][]corev1.KeyToPath{}
 	for _, volume := range s.startAttempt().newestJob().Spec.Template.Spec.Volumes {
 		if volume.Secret != nil {
@@ -84,27 +85,27 @@ func TestARefusedSourceSaysWhatToAdd(t *testing.T) {
 			change: func(spec *v1alpha1.AgenticSessionSpec) {
 				spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
 			},
-			want: "SessionRunner default does not allow Secret git: add it to allowedSecrets of the SessionRunner",
+			want: "SessionRunner default does not allow Secret git: add it to allowed.secrets of the SessionRunner",
 		},
 		"a Secret as variables": {
 			change: func(spec *v1alpha1.AgenticSessionSpec) {
 				spec.EnvFrom = []corev1.EnvFromSource{envFromSecret("git", "", nil)}
 			},
-			want: "SessionRunner default does not allow Secret git: add it, with the keys to use, to allowedSecrets of the SessionRunner",
+			want: "SessionRunner default does not allow Secret git: add it, with the keys to use, to allowed.secrets of the SessionRunner",
 		},
 		"a Secret without keys as variables": {
-			allowed: []v1alpha1.SessionSource{{Name: "git"}},
+			allowed: []v1alpha1.SessionSource{testbuilder.Source("git")},
 			change: func(spec *v1alpha1.AgenticSessionSpec) {
 				spec.EnvFrom = []corev1.EnvFromSource{envFromSecret("git", "", nil)}
 			},
-			want: "SessionRunner default lists no keys of Secret git, so it can only be mounted: use secretMounts, or add the keys to allowedSecrets of the SessionRunner",
+			want: "SessionRunner default lists no keys of Secret git, so it can only be mounted: use secretMounts, or add the keys to allowed.secrets of the SessionRunner",
 		},
 		"a ConfigMap": {
 			change: func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvFrom = []corev1.EnvFromSource{envFromConfigMap("a")} },
-			want:   "SessionRunner default does not allow ConfigMap a: add it, with the keys to use, to allowedConfigMaps of the SessionRunner",
+			want:   "SessionRunner default does not allow ConfigMap a: add it, with the keys to use, to allowed.configMaps of the SessionRunner",
 		},
 		"a reserved variable": {
-			allowed: []v1alpha1.SessionSource{{Name: "git", Keys: []string{"D_PRELOAD"}}},
+			allowed: []v1alpha1.SessionSource{testbuilder.Source("git", "D_PRELOAD")},
 			change: func(spec *v1alpha1.AgenticSessionSpec) {
 				spec.EnvFrom = []corev1.EnvFromSource{envFromSecret("git", "L", nil)}
 			},
@@ -113,7 +114,7 @@ func TestARefusedSourceSaysWhatToAdd(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, row.change)
-			s.Runner.Spec.AllowedSecrets = row.allowed
+			s.Runner.Spec.Allowed.Secrets = row.allowed
 			s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonNotAllowed)
 			if message := s.findCondition(v1alpha1.ConditionAccepted).Message; !strings.Contains(message, row.want) {
 				t.Errorf("message %q, want %q", message, row.want)

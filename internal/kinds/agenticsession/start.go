@@ -157,7 +157,7 @@ func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (re
 // isNetworkWidened reports a NetworkPolicy that allows the session more than its SessionRunner does, unless the
 // SessionRunner only prefers isolation.
 func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
-	if o.Runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+	if o.Runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred {
 		return "", "", false
 	}
 	widening := findWideningPolicy(o.NetworkPolicies, podLabels(o.Session, o.Runner), newSessionNetworkPolicy(o.Session, o.Runner, &o.Network, &o.NetworkCheck))
@@ -226,10 +226,10 @@ func (e *evaluation) createAttemptObjects() {
 	// The attempt keeps these settings of its SessionRunner.
 	runner := &e.settings.runner.Spec
 	e.status.Attempt.Limits = v1alpha1.SessionAttemptLimits{ActivityLease: runner.ActivityLease}
-	if most := runner.ActiveDeadlineSeconds; most != nil {
-		e.status.Attempt.Limits.Timeout = &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(*most) * time.Second}}
+	if most := runner.Limits.Timeout; most != nil {
+		e.status.Attempt.Limits.Timeout = new(*most)
 	}
-	if most := runner.MaxCostUSD; most != nil {
+	if most := runner.Limits.MaxCostUSD; most != nil {
 		e.status.Attempt.Limits.MaxCostUSD = new(*most)
 	}
 	e.status.Attempt.LastActivityTime = nil

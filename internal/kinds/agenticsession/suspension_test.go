@@ -18,7 +18,7 @@ func newQueuedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessio
 	t.Helper()
 	s := newScenario(t, change...)
 	s.Runner.Spec.ActivityLease = true
-	s.Runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{queueLabel: "team-a"}}
+	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "team-a"}}
 	s.startAttempt()
 	s.Pods = nil
 	job := s.newestJob()
@@ -77,7 +77,7 @@ func (s *scenario) stopSuspendedPod() *scenario {
 
 func TestJobHasTheMetadataOfItsSessionRunner(t *testing.T) {
 	s := newScenario(t)
-	s.Runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{
+	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{
 		Labels: map[string]string{queueLabel: "team-a"}, Annotations: map[string]string{"cost": "7"},
 	}
 	job := s.decideAndRecord().CreateJob

@@ -325,7 +325,7 @@ func TestArchiveGetsTheJobsOfTheRunByStepAttemptAndUID(t *testing.T) {
 func TestArchiveInABucketGetsItsCredentialsFromTheSecretOnly(t *testing.T) {
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", S3: &v1alpha1.ArchiveS3{
-		Endpoint: "https://s3.example", Bucket: "logs", Prefix: "team/", SecretName: "keys",
+		Endpoint: "https://s3.example", Bucket: "logs", Prefix: "team/", SecretRef: v1alpha1.LocalReference{Name: "keys"},
 	}}
 	s.succeedStep("build")
 	pod := s.archiveJob().Spec.Template.Spec

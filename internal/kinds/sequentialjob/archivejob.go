@@ -148,7 +148,7 @@ func newArchivePod(sj *v1alpha1.SequentialJob, image string, args []string) core
 	store := corev1.Volume{Name: archiveStoreVolume}
 	mount := corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveClaimPath}
 	if s3 := sj.Spec.Archive.S3; s3 != nil {
-		store.Secret = &corev1.SecretVolumeSource{SecretName: s3.SecretName, DefaultMode: new(int32(0o440))}
+		store.Secret = &corev1.SecretVolumeSource{SecretName: s3.SecretRef.Name, DefaultMode: new(int32(0o440))}
 		mount = corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveCredentialsPath, ReadOnly: true}
 	} else {
 		store.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: sj.Spec.Archive.ClaimName}

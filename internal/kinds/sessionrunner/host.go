@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
@@ -61,7 +64,7 @@ func checkName(name string) error {
 	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
 	switch {
 	case err == nil:
-		return errors.New("it is an address; use cidr for addresses")
+		return errors.New("it is an address; use an ipBlock for addresses")
 	case len(name) > maxNameBytes || !namePattern.MatchString(name):
 		return errors.New("it is not a DNS name in lower case with at least two labels, such as api.example.com or *.example.com")
 	}
@@ -98,13 +101,13 @@ const MaxHosts = 256
 
 // UsesProxy reports whether a SessionRunner allows hosts by name.
 func UsesProxy(runner *v1alpha1.SessionRunner) bool {
-	return slices.ContainsFunc(runner.Spec.Egress, hasHosts)
+	return slices.ContainsFunc(runner.Spec.Network.Egress, hasHosts)
 }
 
 // UsesOnlyProxy reports whether a SessionRunner allows hosts by name and nothing else, so that its sessions need no DNS.
 func UsesOnlyProxy(runner *v1alpha1.SessionRunner) bool {
-	return len(runner.Spec.Egress) > 0 &&
-		!slices.ContainsFunc(runner.Spec.Egress, func(rule v1alpha1.SessionEgress) bool { return !hasHosts(rule) })
+	return len(runner.Spec.Network.Egress) > 0 &&
+		!slices.ContainsFunc(runner.Spec.Network.Egress, func(rule v1alpha1.SessionEgress) bool { return !hasHosts(rule) })
 }
 
 func hasHosts(rule v1alpha1.SessionEgress) bool { return len(rule.Hosts) > 0 }
@@ -112,8 +115,8 @@ func hasHosts(rule v1alpha1.SessionEgress) bool { return len(rule.Hosts) > 0 }
 // HostRules returns the valid host rules of a SessionRunner, sorted and without duplicates.
 func HostRules(runner *v1alpha1.SessionRunner) []string {
 	var rules []string
-	for i := range runner.Spec.Egress {
-		for _, text := range runner.Spec.Egress[i].Hosts {
+	for i := range runner.Spec.Network.Egress {
+		for _, text := range runner.Spec.Network.Egress[i].Hosts {
 			if rule, err := ParseHostRule(string(text)); err == nil {
 				rules = append(rules, rule.String())
 			}
@@ -123,27 +126,49 @@ func HostRules(runner *v1alpha1.SessionRunner) []string {
 	return slices.Compact(rules)
 }
 
-// ValidateRunner returns the problems with a SessionRunner's host rules. The CRD rejects most of them, but an older CRD may
-// not.
-func ValidateRunner(runner *v1alpha1.SessionRunner) []string {
-	var problems []string
+// ValidateRunner returns the errors of a SessionRunner's rules for connections. The CRD rejects most of them, but an older CRD
+// may not.
+func ValidateRunner(runner *v1alpha1.SessionRunner) field.ErrorList {
+	var errs field.ErrorList
+	rules := field.NewPath("spec", "network", "egress")
 	total := 0
-	for i := range runner.Spec.Egress {
-		rule := &runner.Spec.Egress[i]
+	for i := range runner.Spec.Network.Egress {
+		rule, at := &runner.Spec.Network.Egress[i], rules.Index(i)
 		total += len(rule.Hosts)
-		if len(rule.Hosts) > 0 && (rule.CIDR != "" || rule.Profile != "" || rule.To != nil || len(rule.Ports) > 0) {
-			problems = append(problems, fmt.Sprintf("egress[%d]: hosts excludes cidr, profile, to and ports", i))
+		peers := 0
+		for _, given := range []bool{rule.To != nil, rule.Profile != "", len(rule.Hosts) > 0} {
+			if given {
+				peers++
+			}
 		}
-		for _, host := range rule.Hosts {
+		if peers != 1 {
+			errs = append(errs, field.Invalid(at, "", "set exactly one of to, profile and hosts"))
+		}
+		if (len(rule.Hosts) > 0) == (len(rule.Ports) > 0) {
+			errs = append(errs, field.Invalid(at.Child("ports"), "", "set ports, or hosts with their ports"))
+		}
+		for j, host := range rule.Hosts {
 			if _, err := ParseHostRule(string(host)); err != nil {
-				problems = append(problems, fmt.Sprintf("egress[%d]: host %q is invalid: %s", i, host, err))
+				errs = append(errs, field.Invalid(at.Child("hosts").Index(j), string(host), err.Error()))
+			}
+		}
+		for j, port := range rule.Ports {
+			if port.Port == nil || port.Port.Type != intstr.Int {
+				errs = append(errs, field.Invalid(at.Child("ports").Index(j), port.Port, "the port must be a number"))
+			}
+		}
+		if rule.To != nil && rule.To.IPBlock != nil {
+			for j, except := range rule.To.IPBlock.Except {
+				if !IsSubnet(except, rule.To.IPBlock.CIDR) {
+					errs = append(errs, field.Invalid(at.Child("to", "ipBlock", "except").Index(j), except, "it is not a part of "+rule.To.IPBlock.CIDR))
+				}
 			}
 		}
 	}
 	if total > MaxHosts {
-		problems = append(problems, fmt.Sprintf("egress: %d hosts, more than %d", total, MaxHosts))
+		errs = append(errs, field.TooMany(rules, total, MaxHosts))
 	}
-	return problems
+	return errs
 }
 
 // Config is the configuration file of the egress proxy of a namespace.

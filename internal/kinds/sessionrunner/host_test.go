@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestHostRulesAreNamesWithPortsAndNoAddresses(t *testing.T) {
@@ -118,14 +119,14 @@ func FuzzHostMatching(f *testing.F) {
 
 func TestProblemsWithHostsOfARunnerAreReported(t *testing.T) {
 	runner := &v1alpha1.SessionRunner{}
-	runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"b.example.com", "a.example.com", "a.example.com:443"}}}
+	runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"b.example.com", "a.example.com", "a.example.com:443"}}}
 	if problems := ValidateRunner(runner); len(problems) > 0 || !UsesProxy(runner) || !UsesOnlyProxy(runner) {
 		t.Errorf("%q, %t, %t", problems, UsesProxy(runner), UsesOnlyProxy(runner))
 	}
 	if got := strings.Join(HostRules(runner), " "); got != "a.example.com:443 b.example.com:443" {
 		t.Errorf("rules %s", got)
 	}
-	runner.Spec.Egress = append(runner.Spec.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 443}}})
+	runner.Spec.Network.Egress = append(runner.Spec.Network.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: testbuilder.Ports(443)})
 	if UsesOnlyProxy(runner) {
 		t.Error("a runner with another rule uses only the proxy")
 	}
@@ -133,9 +134,9 @@ func TestProblemsWithHostsOfARunnerAreReported(t *testing.T) {
 	for i := range many {
 		many[i] = "a.example.com"
 	}
-	runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"10.0.0.1"}, CIDR: "10.0.0.0/8"}, {Hosts: many}}
-	problems := strings.Join(ValidateRunner(runner), "\n")
-	for _, want := range []string{`egress[0]: host "10.0.0.1" is invalid: it is an address`, "egress[0]: hosts excludes cidr", "257 hosts, more than 256"} {
+	runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"10.0.0.1"}, Profile: v1alpha1.EgressPublicOnly}, {Hosts: many}}
+	problems := ValidateRunner(runner).ToAggregate().Error()
+	for _, want := range []string{`egress[0].hosts[0]: Invalid value: "10.0.0.1": it is an address`, "egress[0]: Invalid value: \"\": set exactly one of to, profile and hosts", "Too many: 257: must have at most 256"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("%s\ndoes not contain %q", problems, want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // environment is a namespace in which objects of all kinds are created.
@@ -25,7 +26,7 @@ func (env *environment) createObjects(ctx context.Context, c client.Client) erro
 		return err
 	}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
-	runner.Spec.Image, runner.Spec.RunAsUser = "registry.example/runner:1", new(int64(65532))
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "registry.example/runner:1", new(int64(65532))
 	return c.Create(ctx, runner)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // waitTimeout bounds every wait.
@@ -39,7 +40,7 @@ func (env *environment) createNamespace(ctx context.Context, c client.Client) er
 		return err
 	}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
-	runner.Spec.Image, runner.Spec.RunAsUser = "registry.example/runner:1", new(int64(65532))
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "registry.example/runner:1", new(int64(65532))
 	for _, object := range append(env.endlessPodPolicy(), runner) {
 		if err := c.Create(ctx, object); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // unreachableBroker refuses connections.
@@ -34,7 +35,7 @@ func newObjects(env harness.Environment, name string) map[string]client.Object {
 	session := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(name)}
 	session.Spec.Prompt, session.Spec.Runner, session.Spec.Suspend = "do it", name, true
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta(name)}
-	runner.Spec.Image, runner.Spec.RunAsUser = "registry.example/runner:1", new(int64(65532))
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "registry.example/runner:1", new(int64(65532))
 	return map[string]client.Object{
 		"SessionRunner":  runner,
 		"JobReport":      &v1alpha1.JobReport{ObjectMeta: env.ObjectMeta(name)},

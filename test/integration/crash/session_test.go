@@ -41,7 +41,7 @@ func childObjectLists() []client.ObjectList {
 func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
-	runner.Spec.Image, runner.Spec.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
 	if err := cluster.Create(t.Context(), runner); err != nil {
 		t.Fatal(err)
 	}

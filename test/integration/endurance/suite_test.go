@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -30,7 +31,7 @@ func newSessionsTest(t *testing.T) *sessionsTest {
 	ctrl.SetLogger(logr.Discard())
 	s := &sessionsTest{t: t, namespace: cluster.NewNamespace(t, "endurance-", nil)}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: s.namespace}}
-	runner.Spec.Image, runner.Spec.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
 	s.create(runner)
 	return s
 }

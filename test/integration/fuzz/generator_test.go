@@ -18,7 +18,7 @@ type schemaProps = apiextensionsv1.JSONSchemaProps
 
 // sharedNames are names of objects, keys and containers. All kinds use them, so that references
 // often lead to an object that exists, was deleted, or is of a surprising kind.
-var sharedNames = []string{"a", "b", "c", "default", "jobs", "step", "worker"}
+var sharedNames = []string{"a", "b", "c", "default", "jobs", "runner", "step", "worker"}
 
 // generator makes random values that satisfy a schema and most of its rules. Equal random sources
 // make equal values.
@@ -193,6 +193,8 @@ func (g generator) text(s *schemaProps, property string) string {
 		return pick(g, "example.com/controller", "yardmaster.dev/sequentialjob-controller", "/")
 	case property == "image" || strings.HasSuffix(property, "Images"):
 		return pick(g, "registry.example/app:1", "app", "registry.example/*", "*")
+	case property == "restartPolicy":
+		return pick(g, "Always", "Never", "OnFailure")
 	case s.Pattern != "":
 		return shorten(s, g.matching(s.Pattern))
 	default:

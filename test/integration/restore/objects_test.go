@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -72,7 +73,7 @@ func (env *restoreTest) createObjects() *backupObjects {
 func (env *restoreTest) createRunner() *v1alpha1.SessionRunner {
 	env.t.Helper()
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
-	runner.Spec.Image, runner.Spec.RunAsUser = runnerImage, new(int64(65532))
+	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = runnerImage, new(int64(65532))
 	env.require(env.Create(env.t.Context(), runner))
 	return runner
 }

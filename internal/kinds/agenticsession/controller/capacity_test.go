@@ -40,7 +40,7 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 		stored: map[string]*v1alpha1.AgenticSession{}, cached: map[string]*v1alpha1.AgenticSession{}, writes: map[string]*v1alpha1.AgenticSession{},
 		runner: &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "default"}},
 	}
-	c.runner.Spec.MaxSessions, c.runner.Spec.MaxSessionsPerUser = new(int32(1+c.rng.IntN(3))), new(int32(1+c.rng.IntN(2)))
+	c.runner.Spec.Limits.MaxSessions, c.runner.Spec.Limits.MaxSessionsPerUser = new(int32(1+c.rng.IntN(3))), new(int32(1+c.rng.IntN(2)))
 	for i := range crowdSize {
 		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("s%d", i), UID: types.UID(strconv.Itoa(i))}}
 		s.Spec.Runner, s.Spec.UserContext = "default", &v1alpha1.UserContext{UserID: strconv.Itoa(i % 3)}
@@ -134,12 +134,12 @@ func (c *crowd) wantWithinLimits() {
 	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName != "" })
 	for _, s := range open {
 		byUser[s.User]++
-		if byUser[s.User] > int(*c.runner.Spec.MaxSessionsPerUser) {
-			c.t.Errorf("user %s has %d open sessions, the limit is %d", s.User, byUser[s.User], *c.runner.Spec.MaxSessionsPerUser)
+		if byUser[s.User] > int(*c.runner.Spec.Limits.MaxSessionsPerUser) {
+			c.t.Errorf("user %s has %d open sessions, the limit is %d", s.User, byUser[s.User], *c.runner.Spec.Limits.MaxSessionsPerUser)
 		}
 	}
-	if len(open) > int(*c.runner.Spec.MaxSessions) {
-		c.t.Errorf("%d sessions are open, the limit is %d", len(open), *c.runner.Spec.MaxSessions)
+	if len(open) > int(*c.runner.Spec.Limits.MaxSessions) {
+		c.t.Errorf("%d sessions are open, the limit is %d", len(open), *c.runner.Spec.Limits.MaxSessions)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 		for name := range c.stored {
 			c.admit(name)
 		}
-		if want := min(int(*c.runner.Spec.MaxSessions), 3*int(*c.runner.Spec.MaxSessionsPerUser)); len(c.writes) != want {
+		if want := min(int(*c.runner.Spec.Limits.MaxSessions), 3*int(*c.runner.Spec.Limits.MaxSessionsPerUser)); len(c.writes) != want {
 			t.Fatalf("seed %d: %d sessions start, want %d", seed, len(c.writes), want)
 		}
 	}

@@ -195,7 +195,7 @@ func (r *Reconciler) record(ctx context.Context, runner *v1alpha1.SessionRunner,
 		meta.RemoveStatusCondition(&runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 		runner.Status.EgressProxyAddress = ""
 	case len(problems) > 0:
-		r.setCondition(runner, decision.False(v1alpha1.ReasonHostsInvalid, problems[0]))
+		r.setCondition(runner, decision.False(v1alpha1.ReasonHostsInvalid, problems[0].Error()))
 	default:
 		r.setCondition(runner, state)
 		if address != "" {

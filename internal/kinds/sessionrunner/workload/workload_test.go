@@ -19,7 +19,7 @@ import (
 
 func newProxy(hosts ...v1alpha1.EgressHost) *Proxy {
 	runner := v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: hosts}}
+	runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: hosts}}
 	return &Proxy{
 		Namespace: "team", Image: "yardmaster:1", PublicKeys: "key",
 		Network: &sessionrunner.Network{ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}, Runners: []v1alpha1.SessionRunner{runner},

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// The API server also limits how expensive validation rules may be, by the greatest sizes of the values.
+func TestTheAPIServerAcceptsAllCRDs(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d CRDs, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd, internal := &apiextensionsv1.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(raw, crd); err != nil {
+			t.Fatal(err)
+		}
+		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+		crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), internal) {
+			t.Errorf("%s: %v", filepath.Base(path), problem)
+		}
+	}
+}
