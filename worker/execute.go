@@ -244,6 +244,9 @@ func (w *Worker) runExecutor() {
 	}
 }
 
+// settleWarning is the number of failures after which the worker logs that it still tries to settle a message.
+const settleWarning = 5
+
 // settleWithRetry sends the result of a job to the broker. It retries until the lease expires, because the broker then delivers the message
 // again.
 func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {
@@ -259,6 +262,9 @@ func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send
 			w.metrics.countMessage(m.QueueConfig().Name, resultUnsettled)
 			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 			return
+		}
+		if failures == settleWarning {
+			w.log.Warn("Settling a message fails and is repeated", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 		}
 		_ = clock.SleepContext(w.settleContext, broker.ReconnectDelay(failures))
 	}

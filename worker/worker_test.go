@@ -166,6 +166,31 @@ func TestJobIsDeadLetteredAfterItsWorkersWereLost(t *testing.T) {
 	requireCleanShutdown(t, w)
 }
 
+// Its dead letter is larger than the server accepts: the worker must not try without end, and other jobs must not wait for it.
+func TestAFailedJobOfTheLargestSizeDoesNotHoldItsWorker(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.send("default", strings.Repeat("x", 1<<20), "the next job")
+	w := env.start(env.config(withFastRetries, func(c *Config) { c.Concurrency = 1 }), func(_ context.Context, job *Job) error {
+		if len(job.Payload) == 1<<20 {
+			return errors.New("poison")
+		}
+		return nil
+	})
+	poll.Until(t, "both jobs to be settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	requireCleanShutdown(t, w)
+	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "payload truncated from 1048576 bytes; poison"; letters[0].Error != want || len(letters[0].Payload) < 1<<20-deadLetterSpace {
+		t.Errorf("%d bytes, error %q, want %q", len(letters[0].Payload), letters[0].Error, want)
+	}
+}
+
+// deadLetterSpace is more than the headers of a dead letter need.
+const deadLetterSpace = 2 << 10
+
 func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })

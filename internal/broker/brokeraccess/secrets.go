@@ -38,8 +38,8 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key Key) (*b
 		if data, err = ReadSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret); err != nil {
 			return nil, err
 		}
-		credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
-		credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = string(data["token"]), data["creds"], data["nkey"]
+		credentials.Username, credentials.Password = line(data, corev1.BasicAuthUsernameKey), line(data, corev1.BasicAuthPasswordKey)
+		credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = line(data, "token"), data["creds"], data["nkey"]
 		if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials)+len(credentials.NKeySeed) == 0 {
 			return nil, InvalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 		}
@@ -54,13 +54,17 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key Key) (*b
 	if data, err = ReadSecret(ctx, liveReader, key.Namespace, key.SentinelSecret); err != nil {
 		return nil, err
 	}
-	username, password := string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
+	username, password := line(data, corev1.BasicAuthUsernameKey), line(data, corev1.BasicAuthPasswordKey)
 	if username == "" || password == "" {
 		return nil, InvalidSecret("Secret %q must have the keys username and password; the user of Sentinels with only a password is default", key.SentinelSecret)
 	}
 	credentials.Sentinel.Username, credentials.Sentinel.Password = username, password
 	return credentials, nil
 }
+
+// line returns a value without the newline at its end, which kubectl create secret --from-file keeps and nobody sees. Workers do the
+// same with their files.
+func line(data map[string][]byte, key string) string { return strings.TrimRight(string(data[key]), "\r\n") }
 
 // ReadTLS reads a Secret with a CA certificate, a client certificate, or both.
 func ReadTLS(ctx context.Context, liveReader client.Reader, namespace, name string) (*broker.TLS, error) {

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,14 +48,19 @@ func (c *deadLetterStream) Requeue(ctx context.Context, o broker.RequeueOptions)
 	if keepsStates && err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.deleteDeadLetters(ctx, o.Number, o.Selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
-		if o.Payload != nil {
+	n, err := c.deleteDeadLetters(ctx, o.Number, o.Selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) error {
+		switch whole := letter.Header.Get(headerTruncated); {
+		case o.Payload != nil:
 			message.Data = *o.Payload
+		case whole != "":
+			return broker.Errorf(broker.ClassInvalid, "the dead letter %d has only the beginning of its payload of %s bytes: give it a whole payload, or delete it",
+				letter.Sequence, whole)
 		}
 		message.Subject = readySubject(c.queue, priorityFromSubject(letter.Subject))
 		if !slices.Contains(taken, message.Subject) {
 			message.Subject = taken[0] // its priority was removed
 		}
+		return nil
 	}, func(message *nats.Msg, sequence uint64) error {
 		if !keepsStates {
 			return nil
@@ -78,22 +84,33 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	if _, err := c.js.Stream(ctx, deadStreamName(to)); err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.deleteDeadLetters(ctx, number, nil, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+	n, err := c.deleteDeadLetters(ctx, number, nil, func(letter *jetstream.RawStreamMsg, message *nats.Msg) error {
 		message.Subject = deadLetterSubject(to, priorityFromSubject(letter.Subject))
-		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent} {
-			message.Header.Set(name, letter.Header.Get(name))
+		own := nats.Header{}
+		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent, headerTruncated} {
+			if value := letter.Header.Get(name); value != "" {
+				own.Set(name, value)
+			}
 		}
+		maps.Copy(message.Header, own)
+		for _, name := range []string{headerFirstOrigin, jetstream.MsgIDHeader} {
+			own.Set(name, message.Header.Get(name))
+		}
+		shrink(message, own, c.nc.MaxPayload())
+		return nil
 	}, func(*nats.Msg, uint64) error { return nil })
 	return n, c.classifyError(doing, err)
 }
 
 // deleteDeadLetters deletes the first selected dead letters; a nil function selects all. If readdress is not nil, it first
-// publishes a copy of each, which readdress completes, and calls stored with its number. It returns the number of copies, or
-// without readdress that of the deleted dead letters.
+// publishes a copy of each, which readdress completes, and calls stored with its number. A dead letter that readdress refuses, or
+// whose copy is too large, stays, and does not keep others from being copied; its error is returned at the end. It returns the number
+// of copies, or without readdress that of the deleted dead letters.
 func (c *deadLetterStream) deleteDeadLetters(
-	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg),
+	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg) error,
 	stored func(message *nats.Msg, sequence uint64) error,
 ) (int, error) {
+	var refusal error
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
 		return 0, err
@@ -109,9 +126,17 @@ func (c *deadLetterStream) deleteDeadLetters(
 			maps.Copy(message.Header, copiedHeaders(letter.Header))
 			place := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10)
 			message.Header.Set(headerFirstOrigin, cmp.Or(letter.Header.Get(headerFirstOrigin), letter.Header.Get(headerOrigin), place))
-			readdress(letter, message)
 			// The message ID makes the server drop the duplicate of an interrupted call.
-			confirmed, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(place+"@"+strconv.FormatInt(letter.Time.UnixNano(), 10)))
+			message.Header.Set(jetstream.MsgIDHeader, place+"@"+strconv.FormatInt(letter.Time.UnixNano(), 10))
+			if err := readdress(letter, message); err != nil {
+				refusal = cmp.Or(refusal, err)
+				return nil
+			}
+			confirmed, err := c.js.PublishMsg(ctx, message)
+			if errors.Is(err, nats.ErrMaxPayload) {
+				refusal = cmp.Or(refusal, broker.Errorf(broker.ClassInvalid, "the dead letter %d is too large to be copied: %w", letter.Sequence, err))
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -125,7 +150,7 @@ func (c *deadLetterStream) deleteDeadLetters(
 		}
 		return err
 	})
-	return done, err
+	return done, cmp.Or(err, refusal)
 }
 
 // forEachDeadLetter calls show for the dead letters that exist at the start of the call, oldest first.

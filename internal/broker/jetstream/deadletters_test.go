@@ -93,6 +93,79 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	}
 }
 
+// Other producers than the client can send a message that is as large as the server accepts.
+func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("low")))
+	archive := ordersQueue(withPriorities("low"))
+	archive.Name = "archive"
+	ensureQueue(t, e, archive)
+	limit, reason := int(e.nc.MaxPayload()), strings.Repeat("because ", 200)
+	for title, row := range map[string]struct {
+		payload    int
+		header     nats.Header
+		wantsWhole bool
+	}{
+		"with space for the error":           {limit - deadLetterBytes, nil, true},
+		"with space for a short error":       {limit - 600, nil, true},
+		"without space for the headers":      {limit - 50, nil, false},
+		"of the largest size":                {limit, nil, false},
+		"with headers of the largest size":   {10, nats.Header{"A": {strings.Repeat("x", 60<<10)}}, true},
+		"almost without space for a payload": {limit - 60<<10 - 50, nats.Header{"A": {strings.Repeat("x", 60<<10)}}, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			payload := strings.Repeat("p", row.payload)
+			publishWithHeaders(t, e, "yardmaster.orders.ready.low", payload, row.header)
+			delivery := fetchOne(t, e, "orders", "low")
+			if err := delivery.Bury(t.Context(), reason, 3); err != nil {
+				t.Fatal(err)
+			}
+			letters := listDeadLetters(t, e, "orders")
+			if len(letters) != 1 || len(letters[0].Payload) == 0 || !strings.HasPrefix(payload, string(letters[0].Payload)) || letters[0].Attempts != 3 {
+				t.Fatalf("%d dead letters", len(letters))
+			}
+			isWhole := len(letters[0].Payload) == len(payload)
+			if isWhole != row.wantsWhole || strings.Contains(letters[0].Error, "payload truncated from") == isWhole || !strings.Contains(letters[0].Error, "because") {
+				t.Errorf("%d of %d bytes, error %q", len(letters[0].Payload), len(payload), letters[0].Error)
+			}
+			// A part of a job does not run, and does not keep other dead letters from running.
+			publishWithHeaders(t, e, "yardmaster.orders.ready.low", "small", nil)
+			if err := fetchOne(t, e, "orders", "low").Bury(t.Context(), reason, 1); err != nil {
+				t.Fatal(err)
+			}
+			wantRequeued := 1
+			if isWhole {
+				wantRequeued = 2
+			}
+			n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
+			if n != wantRequeued || (err == nil) != isWhole || !isWhole && broker.ClassOf(err) != broker.ClassInvalid {
+				t.Errorf("%d requeued, error %v", n, err)
+			}
+			for range n {
+				if err := fetchOne(t, e, "orders", "low").Ack(t.Context(), true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if isWhole {
+				return
+			}
+			if n, err := e.DeadLetters("orders").Move(t.Context(), "archive", 0); n != 1 || err != nil {
+				t.Fatalf("%d moved, error %v", n, err)
+			}
+			if n, err := e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{}); n != 0 || broker.ClassOf(err) != broker.ClassInvalid {
+				t.Errorf("%d requeued, error %v", n, err)
+			}
+			edited := []byte("a whole payload")
+			if n, err := e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{Payload: &edited}); n != 1 || err != nil {
+				t.Errorf("%d requeued with a payload, error %v", n, err)
+			}
+			if err := fetchOne(t, e, "archive", "low").Ack(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func TestBuryingTwiceKeepsOneDeadLetter(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
@@ -193,7 +266,7 @@ func FuzzHeaderTextIsOneLineOfBoundedLength(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := headerText(text)
+		got := headerText(text, maxErrorLength)
 		if len(got) > maxErrorLength || strings.ContainsAny(got, "\r\n\x00") || !utf8.ValidString(got) {
 			t.Errorf("%q of %d bytes", got, len(got))
 		}

@@ -49,7 +49,7 @@ var errorsByClass = []struct {
 	errs  []error
 }{
 	{broker.ClassNotFound, []error{jetstream.ErrMsgNotFound, jetstream.ErrKeyNotFound, jetstream.ErrBucketNotFound}},
-	{broker.ClassInvalid, []error{jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount}},
+	{broker.ClassInvalid, []error{nats.ErrMaxPayload, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount}},
 	{broker.ClassUnauthorized, []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported,

@@ -28,6 +28,9 @@ func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 		return broker.SendResult{}, err
 	}
 	message, id := outgoingMessage(job, time.Now())
+	if err := e.checkSize(job, message); err != nil {
+		return broker.SendResult{}, err
+	}
 	for {
 		reply, err := e.nc.RequestMsgWithContext(ctx, message)
 		result, err := confirmation(job, id, reply, err)
@@ -41,6 +44,15 @@ func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 			return broker.SendResult{}, e.sendError(ctx, job, err)
 		}
 	}
+}
+
+// checkSize refuses a job that would be too large for a dead letter.
+func (e *Engine) checkSize(job *broker.OutgoingJob, message *nats.Msg) error {
+	if maxBytes := e.nc.MaxPayload(); int64(messageBytes(message)+deadLetterBytes) > maxBytes {
+		return broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "has %d bytes; with its headers, and %d bytes for those of a dead letter, "+
+			"the server accepts at most %d", len(job.Payload), deadLetterBytes, maxBytes)
+	}
+	return nil
 }
 
 const leaderRetryInterval = 250 * time.Millisecond
@@ -62,11 +74,11 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 	defer func() { _ = subscription.Unsubscribe() }()
 	now := time.Now()
 	for i, job := range jobs {
-		if err := e.checkSupport(ctx, job); err != nil {
+		message, id := outgoingMessage(job, now)
+		if err := cmp.Or(e.checkSupport(ctx, job), e.checkSize(job, message)); err != nil {
 			b.finish(i, broker.SendResult{}, err)
 			continue
 		}
-		message, id := outgoingMessage(job, now)
 		b.results[i].ID = id
 		message.Reply = inbox + "." + strconv.Itoa(i)
 		if err := e.nc.PublishMsg(message); err != nil {
@@ -259,9 +271,6 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 	switch {
 	case err == nil, errors.As(err, new(*broker.SendError)):
 		return err
-	case errors.Is(err, nats.ErrMaxPayload):
-		return broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "has %d bytes; with the headers, the server accepts at most %d",
-			len(job.Payload), e.nc.MaxPayload())
 	case errors.Is(err, nats.ErrConnectionClosed) && e.nc.IsClosed():
 		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
 	case errors.Is(err, errRejectedSubject):

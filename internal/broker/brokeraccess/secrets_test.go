@@ -1,0 +1,50 @@
+package brokeraccess_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+)
+
+// A file that an editor or echo wrote ends with a newline, which kubectl create secret --from-file keeps.
+func TestNewlinesAtTheEndOfValuesAreNotPartOfALogin(t *testing.T) {
+	for title, end := range map[string]string{"without a newline": "", "of Unix": "\n", "of Windows": "\r\n", "two": "\n\n"} {
+		t.Run(title, func(t *testing.T) {
+			secret := func(name string, data map[string]string) *corev1.Secret {
+				s := &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{v1alpha1.LabelBroker: "true"}},
+					Data:       map[string][]byte{},
+				}
+				for key, value := range data {
+					s.Data[key] = []byte(value + end)
+				}
+				return s
+			}
+			reader := fake.NewClientBuilder().WithObjects(
+				secret("url", map[string]string{"url": "redis://redis:6379/0"}),
+				secret("login", map[string]string{"username": "user", "password": " p w ", "token": "t"}),
+			).Build()
+			reference := &v1alpha1.LocalReference{Name: "login"}
+			key := brokeraccess.KeyOf("team", &v1alpha1.Broker{
+				Engine: v1alpha1.EngineAsynq,
+				BrokerAccess: v1alpha1.BrokerAccess{
+					URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "url"}}, CredentialsSecretRef: reference,
+				},
+				Sentinel: &v1alpha1.RedisSentinel{MasterName: "main", CredentialsSecretRef: reference},
+			})
+			got, err := brokeraccess.ReadCredentials(t.Context(), reader, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.URL != "redis://redis:6379/0" || got.Username != "user" || got.Password != " p w " || got.Token != "t" ||
+				got.Sentinel.Username != "user" || got.Sentinel.Password != " p w " {
+				t.Errorf("credentials %q, %q, %q, %q, Sentinels %+v", got.URL, got.Username, got.Password, got.Token, got.Sentinel)
+			}
+		})
+	}
+}
