@@ -60,7 +60,7 @@ type SequentialJobStatus struct {
 	// +optional
 	Progress Progress `json:"progress,omitempty"`
 
-	// steps of the run in order, those of spec.finally last.
+	// steps of the run in order.
 	// +optional
 	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
@@ -119,8 +119,7 @@ type StepCounts struct {
 	Failed int32 `json:"failed"`
 }
 
-// Progress describes how far a run has progressed. Indices start at 0 and count the steps of
-// spec.containers, then those of spec.finally.
+// Progress describes how far a run has progressed. Indices start at 0 and count the steps of the run.
 type Progress struct {
 	// currentIndex is the index of the active or next step.
 	// +optional
@@ -144,9 +143,6 @@ type Progress struct {
 type StepStatus struct {
 	// name of the step.
 	Name string `json:"name"`
-	// finally is true if the step is one of spec.finally.
-	// +optional
-	Finally bool `json:"finally,omitempty"`
 	// phase of the step.
 	Phase StepPhase `json:"phase"`
 	// tolerated is true if the step failed and the run continues because of onFailure: Continue.

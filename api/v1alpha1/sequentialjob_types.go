@@ -56,28 +56,23 @@ type SequentialJobList struct {
 
 // SequentialJobSpec is the desired sequence.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.finally) || self.finally.all(f, !self.containers.exists(c, c.name == f.name))",message="step names must be unique across containers and finally",fieldPath=".finally"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace)",message="workspace is immutable: it cannot be added or removed",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.managedBy) == has(oldSelf.managedBy)",message="managedBy is immutable: it cannot be added or removed",fieldPath=".managedBy"
-// +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.from) || self.rerun.from in ['Failed', 'Start'] || self.containers.exists(c, c.name == self.rerun.from)",message="rerun.from must be Failed, Start or the name of a step in containers",fieldPath=".rerun.from"
+// +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.from) || self.rerun.from in ['Failed', 'Start'] || self.containers.exists(c, c.name == self.rerun.from && !c.?step.?finally.orValue(false))",message="rerun.from must be Failed, Start or the name of a step without finally",fieldPath=".rerun.from"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.parameters) || self.rerun.parameters.all(r, has(self.parameters) && self.parameters.exists(p, p.name == r.name))",message="rerun.parameters can only have names of spec.parameters",fieldPath=".rerun.parameters"
 type SequentialJobSpec struct {
-	// containers are the steps, run in this order: Kubernetes containers, each with an optional object `step` with
-	// the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has finished.
+	// containers are the steps, 1 to 110, run in this order: Kubernetes containers, each with an optional object `step`
+	// with the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has
+	// finished.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(other, other.name == c.name))",message="step names must be unique"
+	// +kubebuilder:validation:XValidation:rule="self.map(c, c.?step.?finally.orValue(false)).isSorted()",message="steps with finally must be the last in the list"
+	// +kubebuilder:validation:XValidation:rule="self.filter(c, c.?step.?finally.orValue(false)).size() <= 10",message="at most 10 steps can have finally"
+	// +kubebuilder:validation:XValidation:rule="!self.all(c, c.?step.?finally.orValue(false))",message="at least one step must not have finally"
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=110
 	Containers []Step `json:"containers"`
-
-	// finally are steps that run in this order after those of containers, whatever their outcome. If one of them
-	// fails, the run fails. Their names have at most 30 characters.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(other, other.name == f.name))",message="step names must be unique"
-	// +kubebuilder:validation:MaxItems=10
-	Finally []Step `json:"finally,omitempty"`
 
 	// template is the Pod template of all steps. It can have one container, named `step`, with defaults for all
 	// steps.
@@ -108,8 +103,8 @@ type SequentialJobSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Parameters []Parameter `json:"parameters,omitempty"`
 
-	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps of
-	// finally still run. Unset means no limit.
+	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps
+	// with finally still run. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
@@ -293,7 +288,12 @@ type StepOptions struct {
 	// +optional
 	PodFailurePolicy *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
 
-	// onFailure is what the step's failure does to the run. Stop skips the later steps of containers and fails the
+	// finally steps run after all others, whatever their outcome. At most 10 steps, the last of the list, can be
+	// finally. Defaults to false.
+	// +optional
+	Finally bool `json:"finally,omitempty"`
+
+	// onFailure is what the step's failure does to the run. Stop skips the later steps without finally and fails the
 	// run; Continue starts the next step. Defaults to Stop.
 	// +optional
 	OnFailure FailureAction `json:"onFailure,omitempty"`
@@ -350,7 +350,7 @@ type Workspace struct {
 	Retention WorkspaceRetention `json:"retention,omitempty"`
 
 	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail fails the run;
-	// Recreate starts a new run with an empty workspace, unless only steps of finally remain. Defaults to Fail.
+	// Recreate starts a new run with an empty workspace, unless only steps with finally remain. Defaults to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
@@ -383,8 +383,8 @@ type SequenceArchive struct {
 type SequenceRerun struct {
 	Rerun `json:",inline"`
 
-	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step in
-	// containers. Steps before it keep their outcome. Defaults to Failed.
+	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step
+	// without finally. Steps before it keep their outcome. Defaults to Failed.
 	// +optional
 	// +kubebuilder:default=Failed
 	// +kubebuilder:validation:MinLength=1

@@ -2482,13 +2482,6 @@ func (in *SequentialJobSpec) DeepCopyInto(out *SequentialJobSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
-	if in.Finally != nil {
-		in, out := &in.Finally, &out.Finally
-		*out = make([]Step, len(*in))
-		for i := range *in {
-			(*in)[i].DeepCopyInto(&(*out)[i])
-		}
-	}
 	if in.Template != nil {
 		in, out := &in.Template, &out.Template
 		*out = new(PodTemplate)

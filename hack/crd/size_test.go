@@ -100,9 +100,7 @@ func checkDescriptions(t *testing.T, path string, schema *apiextensionsv1.JSONSc
 
 func TestExplainStatesTheLengthOfTheNameOfAStep(t *testing.T) {
 	spec := definitions(t)["yardmaster.dev_sequentialjobs.yaml"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	for _, field := range []string{"containers", "finally"} {
-		if description := spec.Properties[field].Description; !strings.Contains(description, "30 characters") && !strings.Contains(description, "30\ncharacters") {
-			t.Errorf("%s: %s", field, description)
-		}
+	if description := spec.Properties["containers"].Description; !strings.Contains(description, "30 characters") && !strings.Contains(description, "30\ncharacters") {
+		t.Error(description)
 	}
 }

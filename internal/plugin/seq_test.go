@@ -137,8 +137,8 @@ func TestRerunSequence(t *testing.T) {
 		"no rerun while it is being deleted":     {deleted, "", "", "", refused + ": it is being deleted\n"},
 		"no rerun while another is pending":      {pending, "", "", "", refused + ": rerun \"2\" is already requested\n"},
 		"no rerun with the id of the last rerun": {repeated, "--id=2", "", "", refused + ": the last rerun had the id \"2\"; choose another with --id\n"},
-		"no rerun from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
-		"no rerun from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
+		"no rerun from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step without finally has this name\n"},
+		"no rerun from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step without finally has this name\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeClient(t, row.sj)

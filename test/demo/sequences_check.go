@@ -38,7 +38,7 @@ func (a *sequenceScenario) logOutcome(sj *v1alpha1.SequentialJob, logs map[strin
 	if sj.Status.Run > 1 {
 		run = fmt.Sprintf(" in run %d", sj.Status.Run)
 	}
-	a.section.Log("%s: %s%s, %s steps succeeded", sj.Name, sj.Status.Phase, run, sequentialjob.FormatProgress(sj.Status.Steps, false))
+	a.section.Log("%s: %s%s, %s steps succeeded", sj.Name, sj.Status.Phase, run, sequentialjob.FormatProgress(sj, false))
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
 		line := fmt.Sprintf("    %-14s %-10s %s", step.Name, step.Phase, stepRemarks(step, sj.Status.Run, logs[step.Name]))

@@ -225,7 +225,7 @@ func (s *sequenceTest) wantEachStepOnce() {
 
 func describeSequence(sj *v1alpha1.SequentialJob) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sequentialjob.FormatProgress(sj.Status.Steps, false), sj.Finalizers)
+	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sequentialjob.FormatProgress(sj, false), sj.Finalizers)
 	for _, c := range sj.Status.Conditions {
 		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}

@@ -74,7 +74,7 @@ func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers = sj.Spec.Containers[:2] })
 	s.succeedStep("b")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if s.sj.Status.State.Succeeded != 2 || sequentialjob.FormatProgress(s.sj.Status.Steps, false) != "2/2" {
+	if s.sj.Status.State.Succeeded != 2 || sequentialjob.FormatProgress(s.sj, false) != "2/2" {
 		t.Errorf("%s", describe(s.sj))
 	}
 }

@@ -287,7 +287,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	unknown := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--from=transform")
 	unknown.wantExitCode(2)
-	wantTexts(t, unknown.errOut.String(), `cannot rerun from step "transform": no step in containers has this name`)
+	wantTexts(t, unknown.errOut.String(), `cannot rerun from step "transform": no step without finally has this name`)
 
 	rerun := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.waitForOutput("step load")

@@ -102,7 +102,7 @@ func pause(ctx context.Context) {
 
 func describe(sj *v1alpha1.SequentialJob) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "phase %s, %s\n", sj.Status.Phase, sequentialjob.FormatProgress(sj.Status.Steps, false))
+	fmt.Fprintf(&b, "phase %s, %s\n", sj.Status.Phase, sequentialjob.FormatProgress(sj, false))
 	for _, c := range sj.Status.Conditions {
 		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}

@@ -29,8 +29,8 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 	s.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCompleted)
-	if sequentialjob.FormatProgress(s.sj.Status.Steps, false) != "3/3" || s.sj.Status.CompletionTime == nil {
-		t.Errorf("progress %q, completion %v", sequentialjob.FormatProgress(s.sj.Status.Steps, false), s.sj.Status.CompletionTime)
+	if sequentialjob.FormatProgress(s.sj, false) != "3/3" || s.sj.Status.CompletionTime == nil {
+		t.Errorf("progress %q, completion %v", sequentialjob.FormatProgress(s.sj, false), s.sj.Status.CompletionTime)
 	}
 	s.waitUntil("the finalizer to be removed", func(sj *v1alpha1.SequentialJob) bool {
 		return !controllerutil.ContainsFinalizer(sj, v1alpha1.SequentialJobFinalizer)

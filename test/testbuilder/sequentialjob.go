@@ -34,10 +34,9 @@ func (b *SequentialJobBuilder) Step(name string, options ...StepOption) *Sequent
 	return b
 }
 
-// Finally appends a step to finally.
+// Finally appends a step with the option finally.
 func (b *SequentialJobBuilder) Finally(name string, options ...StepOption) *SequentialJobBuilder {
-	b.sj.Spec.Finally = append(b.sj.Spec.Finally, Step(name, options...))
-	return b
+	return b.Step(name, append(options, WithStepOptions(func(o *v1alpha1.StepOptions) { o.Finally = true }))...)
 }
 
 // Template sets the Pod template.

@@ -5,8 +5,7 @@ package v1alpha1
 // ProgressApplyConfiguration represents a declarative configuration of the Progress type for use
 // with apply.
 //
-// Progress describes how far a run has progressed. Indices start at 0 and count the steps of
-// spec.containers, then those of spec.finally.
+// Progress describes how far a run has progressed. Indices start at 0 and count the steps of the run.
 type ProgressApplyConfiguration struct {
 	// currentIndex is the index of the active or next step.
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`

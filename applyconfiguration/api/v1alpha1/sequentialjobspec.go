@@ -11,12 +11,10 @@ import (
 //
 // SequentialJobSpec is the desired sequence.
 type SequentialJobSpecApplyConfiguration struct {
-	// containers are the steps, run in this order: Kubernetes containers, each with an optional object `step` with
-	// the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has finished.
+	// containers are the steps, 1 to 110, run in this order: Kubernetes containers, each with an optional object `step`
+	// with the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has
+	// finished.
 	Containers []StepApplyConfiguration `json:"containers,omitempty"`
-	// finally are steps that run in this order after those of containers, whatever their outcome. If one of them
-	// fails, the run fails. Their names have at most 30 characters.
-	Finally []StepApplyConfiguration `json:"finally,omitempty"`
 	// template is the Pod template of all steps. It can have one container, named `step`, with defaults for all
 	// steps.
 	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
@@ -30,8 +28,8 @@ type SequentialJobSpecApplyConfiguration struct {
 	SuspendPolicy *apiv1alpha1.SuspendPolicy `json:"suspendPolicy,omitempty"`
 	// parameters are environment variables of every step, with literal values. A change applies to the next run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
-	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps of
-	// finally still run. Unset means no limit.
+	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps
+	// with finally still run. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is deleted. Unset means
 	// never.
@@ -68,19 +66,6 @@ func (b *SequentialJobSpecApplyConfiguration) WithContainers(values ...*StepAppl
 			panic("nil value passed to WithContainers")
 		}
 		b.Containers = append(b.Containers, *values[i])
-	}
-	return b
-}
-
-// WithFinally adds the given value to the Finally field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Finally field.
-func (b *SequentialJobSpecApplyConfiguration) WithFinally(values ...*StepApplyConfiguration) *SequentialJobSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithFinally")
-		}
-		b.Finally = append(b.Finally, *values[i])
 	}
 	return b
 }

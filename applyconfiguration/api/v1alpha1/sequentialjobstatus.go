@@ -41,7 +41,7 @@ type SequentialJobStatusApplyConfiguration struct {
 	State *StepCountsApplyConfiguration `json:"state,omitempty"`
 	// progress is how far the run has progressed.
 	Progress *ProgressApplyConfiguration `json:"progress,omitempty"`
-	// steps of the run in order, those of spec.finally last.
+	// steps of the run in order.
 	Steps []StepStatusApplyConfiguration `json:"steps,omitempty"`
 }
 

@@ -46,7 +46,10 @@ type StepOptionsApplyConfiguration struct {
 	// podFailurePolicy is that of the Job. It requires restartPolicy: Never. Defaults to a policy that ignores
 	// failures caused by a disruption.
 	PodFailurePolicy *v1.PodFailurePolicyApplyConfiguration `json:"podFailurePolicy,omitempty"`
-	// onFailure is what the step's failure does to the run. Stop skips the later steps of containers and fails the
+	// finally steps run after all others, whatever their outcome. At most 10 steps, the last of the list, can be
+	// finally. Defaults to false.
+	Finally *bool `json:"finally,omitempty"`
+	// onFailure is what the step's failure does to the run. Stop skips the later steps without finally and fails the
 	// run; Continue starts the next step. Defaults to Stop.
 	OnFailure *apiv1alpha1.FailureAction `json:"onFailure,omitempty"`
 	// parallelism is the number of Pods that run at the same time. Defaults to 1.
@@ -151,6 +154,14 @@ func (b *StepOptionsApplyConfiguration) WithPodTemplate(value runtime.RawExtensi
 // If called multiple times, the PodFailurePolicy field is set to the value of the last call.
 func (b *StepOptionsApplyConfiguration) WithPodFailurePolicy(value *v1.PodFailurePolicyApplyConfiguration) *StepOptionsApplyConfiguration {
 	b.PodFailurePolicy = value
+	return b
+}
+
+// WithFinally sets the Finally field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Finally field is set to the value of the last call.
+func (b *StepOptionsApplyConfiguration) WithFinally(value bool) *StepOptionsApplyConfiguration {
+	b.Finally = &value
 	return b
 }
 

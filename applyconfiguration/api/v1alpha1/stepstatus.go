@@ -15,8 +15,6 @@ import (
 type StepStatusApplyConfiguration struct {
 	// name of the step.
 	Name *string `json:"name,omitempty"`
-	// finally is true if the step is one of spec.finally.
-	Finally *bool `json:"finally,omitempty"`
 	// phase of the step.
 	Phase *apiv1alpha1.StepPhase `json:"phase,omitempty"`
 	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
@@ -66,14 +64,6 @@ func StepStatus() *StepStatusApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithName(value string) *StepStatusApplyConfiguration {
 	b.Name = &value
-	return b
-}
-
-// WithFinally sets the Finally field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Finally field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithFinally(value bool) *StepStatusApplyConfiguration {
-	b.Finally = &value
 	return b
 }
 

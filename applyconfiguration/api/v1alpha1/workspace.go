@@ -24,7 +24,7 @@ type WorkspaceApplyConfiguration struct {
 	// retention is what happens to the claim when the SequentialJob is deleted. Defaults to Delete.
 	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
 	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail fails the run;
-	// Recreate starts a new run with an empty workspace, unless only steps of finally remain. Defaults to Fail.
+	// Recreate starts a new run with an empty workspace, unless only steps with finally remain. Defaults to Fail.
 	OnLost *apiv1alpha1.LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 

@@ -50,7 +50,7 @@ func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 	switch v.phase {
 	case v1alpha1.StepPending: // its Job was not created: the same attempt starts on resumption
 		if step.Attempt <= 1 {
-			*step = v1alpha1.StepStatus{Name: step.Name, Finally: step.Finally, Phase: v1alpha1.StepPending}
+			*step = v1alpha1.StepStatus{Name: step.Name, Phase: v1alpha1.StepPending}
 			return
 		}
 		step.Phase, step.Reason = v1alpha1.StepInterrupted, v1alpha1.ReasonInterrupted
@@ -151,7 +151,7 @@ func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 func (e *evaluation) failedWithoutJob(step *v1alpha1.StepStatus, reason, message string) stepVerdict {
 	verdict := stepVerdict{phase: v1alpha1.StepFailed, reason: reason, message: message}
 	if stepSpec := findStepSpec(e.spec, step.Name); stepSpec != nil {
-		isDeadline := e.status.DeadlineExceededTime != nil && !step.Finally
+		isDeadline := e.status.DeadlineExceededTime != nil && !stepSpec.Options().Finally
 		verdict.tolerated = stepSpec.Options().OnFailure == v1alpha1.OnFailureContinue && !isDeadline
 	}
 	return verdict
@@ -172,7 +172,7 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, "podTemplate: "+overlayError(e.SequentialJob, stepSpec).Error())
 	case refusal != nil && !canRetry(refusal):
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, refusal.Message)
-	case !step.Finally && e.startedStep != step.Name && e.exceedsDeadline():
+	case !stepSpec.Options().Finally && e.startedStep != step.Name && e.exceedsDeadline():
 		return e.failedWithoutJob(step, v1alpha1.ReasonDeadlineExceeded, deadlineMessage)
 	case e.hasForbiddenImage(stepJob(e.current(), stepSpec, step.Run, step.Attempt)):
 		step.Phase = v1alpha1.StepStarting
@@ -278,7 +278,7 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 // stopProblem returns why the step's Job must be deleted and the step fails; nil if it continues. It may set a question
 // instead.
 func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *decision.Problem {
-	if !step.Finally && !isSuspendedBySpec(step) && e.exceedsDeadline() {
+	if !jobOptions(job).Finally && !isSuspendedBySpec(step) && e.exceedsDeadline() {
 		return &decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: deadlineMessage}
 	}
 	limit := jobOptions(job).StartDeadlineSeconds

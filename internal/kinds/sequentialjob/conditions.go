@@ -24,7 +24,7 @@ const suspendedMessage = "spec.suspend is true"
 // summarize derives counts, progress, conditions and phase from the steps.
 func (e *evaluation) summarize() {
 	e.status.State = countSteps(e.status.Steps)
-	e.status.Progress = runProgress(&e.status)
+	e.status.Progress = runProgress(e.current())
 	e.explainQuota()
 	refused := cmp.Or(e.refusalProblem(), &decision.Problem{})
 	shortage := ""
@@ -35,7 +35,13 @@ func (e *evaluation) summarize() {
 	blocked := cmp.Or(e.blocked, refused)
 	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
 	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.current()))
-	phase, reason, message := phaseOf(&e.status)
+	phase, reason, message := phaseOf(e.current())
+	if stored := &e.SequentialJob.Status; IsFinished(stored) && stored.Run == e.status.Run {
+		// The spec, which says which steps are finally, may have changed since the run finished.
+		if recorded := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing); recorded != nil {
+			phase, reason, message = stored.Phase, recorded.Reason, recorded.Message
+		}
+	}
 	e.status.Phase = phase
 	e.setCondition(v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
 	e.setCondition(v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
@@ -80,9 +86,10 @@ func countSteps(steps []v1alpha1.StepStatus) v1alpha1.StepCounts {
 	return counts
 }
 
-func runProgress(status *v1alpha1.SequentialJobStatus) v1alpha1.Progress {
+func runProgress(sj *v1alpha1.SequentialJob) v1alpha1.Progress {
 	var progress v1alpha1.Progress
-	failed := firstFailedStep(status.Steps)
+	status := &sj.Status
+	failed := failedStep(status.Steps)
 	for i := range status.Steps {
 		step := &status.Steps[i]
 		index := int32(i)
@@ -97,21 +104,21 @@ func runProgress(status *v1alpha1.SequentialJobStatus) v1alpha1.Progress {
 		}
 	}
 	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
-		progress.FailureReason, _ = runFailure(status)
+		progress.FailureReason, _ = runFailure(sj)
 	}
 	return progress
 }
 
-// FormatProgress returns "<steps that succeeded>/<steps>" of containers or of finally; empty before the run is admitted. Steps
-// that were skipped because of step.when are not counted.
-func FormatProgress(steps []v1alpha1.StepStatus, finally bool) string {
-	if len(steps) == 0 {
+// FormatProgress returns "<steps that succeeded>/<steps>" of the steps with, or without, finally; empty before the run is
+// admitted. Steps that were skipped because of step.when are not counted.
+func FormatProgress(sj *v1alpha1.SequentialJob, finally bool) string {
+	if len(sj.Status.Steps) == 0 {
 		return ""
 	}
 	succeeded, all := 0, 0
-	for i := range steps {
-		step := &steps[i]
-		if step.Finally != finally || isUnwanted(step) {
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		if IsFinally(&sj.Spec, step.Name) != finally || isUnwanted(step) {
 			continue
 		}
 		all++
@@ -122,8 +129,9 @@ func FormatProgress(steps []v1alpha1.StepStatus, finally bool) string {
 	return fmt.Sprintf("%d/%d", succeeded, all)
 }
 
-func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
-	failed := firstFailedStep(status.Steps)
+func runFailure(sj *v1alpha1.SequentialJob) (reason, message string) {
+	status := &sj.Status
+	failed := failedStep(status.Steps)
 	if failed == nil {
 		if isSpecRejected(status) {
 			rejection := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSpecAccepted)
@@ -135,7 +143,7 @@ func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 	switch {
 	case failed.Reason == v1alpha1.ReasonWorkspaceLost:
 		return v1alpha1.ReasonWorkspaceLost, message
-	case failed.Finally:
+	case IsFinally(&sj.Spec, failed.Name):
 		return v1alpha1.ReasonFinallyFailed, message
 	case status.DeadlineExceededTime != nil:
 		return v1alpha1.ReasonDeadlineExceeded, message
@@ -217,16 +225,17 @@ func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
 }
 
 // phaseOf returns the phase, and the reason and message of the conditions that depend on it.
-func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
+func phaseOf(sj *v1alpha1.SequentialJob) (phase v1alpha1.SequentialJobPhase, reason, message string) {
+	status := &sj.Status
 	switch step := activeStep(status.Steps); {
 	case isCompleted(status):
-		message = FormatProgress(status.Steps, false) + " steps succeeded"
-		if status.Steps[len(status.Steps)-1].Finally {
-			message = fmt.Sprintf("%s steps and %s finally steps succeeded", FormatProgress(status.Steps, false), FormatProgress(status.Steps, true))
+		message = FormatProgress(sj, false) + " steps succeeded"
+		if IsFinally(&sj.Spec, status.Steps[len(status.Steps)-1].Name) {
+			message = fmt.Sprintf("%s steps and %s finally steps succeeded", FormatProgress(sj, false), FormatProgress(sj, true))
 		}
 		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, message
 	case IsFinished(status):
-		reason, message = runFailure(status)
+		reason, message = runFailure(sj)
 		return v1alpha1.PhaseFailed, reason, message
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended):
 		suspended := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSuspended)
@@ -235,7 +244,7 @@ func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJob
 		return v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying, retryMessage(retryingStep(status.Steps))
 	case step == nil:
 		return v1alpha1.PhasePending, v1alpha1.ReasonWaiting, "waiting for the first step to start"
-	case step.Finally:
+	case IsFinally(&sj.Spec, step.Name):
 		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunningFinally, fmt.Sprintf("running step %q", step.Name)
 	default:
 		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunning, fmt.Sprintf("running step %q", step.Name)

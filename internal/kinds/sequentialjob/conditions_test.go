@@ -65,8 +65,7 @@ func TestStepsAreCountedByState(t *testing.T) {
 			if diff := cmp.Diff(test.wantProgress, s.sj.Status.Progress); diff != "" {
 				t.Errorf("progress (-want, +got):\n%s", diff)
 			}
-			steps := s.sj.Status.Steps
-			if got := FormatProgress(steps, false) + " " + FormatProgress(steps, true); got != test.want {
+			if got := FormatProgress(s.sj, false) + " " + FormatProgress(s.sj, true); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

@@ -96,7 +96,7 @@ func (e *evaluation) decideProgress() {
 		e.timer.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
 	case IsFinished(&e.status) && ttl != nil && !isArchiving(&e.status):
 		e.decision.DeleteExpired = e.timer.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
-	case hasDeadline && step != nil && !step.Finally && !isSuspendedBySpec(step) && e.Now.Before(deadline):
+	case hasDeadline && step != nil && !IsFinally(e.spec, step.Name) && !isSuspendedBySpec(step) && e.Now.Before(deadline):
 		e.timer.RequeueWithin(deadline.Sub(e.Now))
 	}
 	e.deleteOldJobs()
@@ -152,7 +152,7 @@ func (e *evaluation) skipUnwantedStep(step *v1alpha1.StepStatus) bool {
 	if stepSpec == nil {
 		return false
 	}
-	wanted, err := isWanted(&e.status, stepSpec)
+	wanted, err := isWanted(e.current(), stepSpec)
 	if wanted && err == nil {
 		return false
 	}
@@ -165,14 +165,15 @@ func (e *evaluation) skipUnwantedStep(step *v1alpha1.StepStatus) bool {
 	return true
 }
 
-// skipUnreachableSteps skips the steps of containers that cannot run after a failure or the run's deadline.
+// skipUnreachableSteps skips the steps that cannot run after a failure or the run's deadline: those without finally.
 func (e *evaluation) skipUnreachableSteps() {
+	isFinally := func(name string) bool { return IsFinally(e.spec, name) }
 	switch next := nextStep(e.status.Steps); {
-	case next == nil || next.Finally:
-	case findFailedStep(e.status.Steps, false) != nil:
-		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonPreviousStepFailed, false)
+	case next == nil || isFinally(next.Name):
+	case failedStep(e.status.Steps) != nil:
+		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonPreviousStepFailed, isFinally)
 	case !e.spec.Suspend && !needsApproval(next) && e.exceedsDeadline():
-		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonDeadlineExceeded, false)
+		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonDeadlineExceeded, isFinally)
 	}
 }
 
@@ -189,7 +190,6 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 	}
 	*step = v1alpha1.StepStatus{
 		Name:           step.Name,
-		Finally:        step.Finally,
 		Phase:          v1alpha1.StepStarting,
 		Attempt:        attempt,
 		FailedAttempts: failedAttempts,

@@ -39,6 +39,11 @@ func TestFailedFinallyStepFailsTheRunAndSkipsNothing(t *testing.T) {
 	s.succeedStep("cleanup")
 	s.wantSteps("build: Succeeded", "notify: Failed, BackoffLimitExceeded", "cleanup: Succeeded")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed)
+
+	// The spec no longer says that the step was finally.
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[:1] })
+	s.reconcile()
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed)
 }
 
 func TestContinueStartsTheNextStepAfterAFailure(t *testing.T) {

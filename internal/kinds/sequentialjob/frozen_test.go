@@ -32,10 +32,12 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[2].Image = "other" },
 		},
 		"a pending step is removed": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[:2] },
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = slices.Delete(s.Containers, 2, 3) },
 		},
 		"a step is appended": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = append(s.Containers, testbuilder.Step("more")) },
+			edit: func(s *v1alpha1.SequentialJobSpec) {
+				s.Containers = slices.Insert(s.Containers, 3, testbuilder.Step("more"))
+			},
 		},
 		"a step is inserted between pending steps": {
 			edit: func(s *v1alpha1.SequentialJobSpec) {
@@ -43,7 +45,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			},
 		},
 		"pending finally steps are edited": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Finally = append(s.Finally, testbuilder.Step("more")) },
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = append(s.Containers, finallyStep("more")) },
 		},
 		"the template changes": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Template = &v1alpha1.PodTemplate{} },
@@ -71,7 +73,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			want: []string{"spec.containers[0]: Forbidden"},
 		},
 		"all but the first step are removed": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[:1] },
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = slices.Delete(s.Containers, 1, 3) },
 			want: []string{"spec.containers[1]: Forbidden"},
 		},
 		"started steps are reordered": {
@@ -84,12 +86,11 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			},
 			want: []string{"spec.containers[1]: Forbidden"},
 		},
-		"a started step moves to finally": {
+		"a started step gets the option finally": {
 			edit: func(s *v1alpha1.SequentialJobSpec) {
-				s.Finally = append(s.Finally, s.Containers[1])
-				s.Containers = s.Containers[:1]
+				s.Containers = append(slices.Delete(s.Containers, 1, 2), finallyStep("test"))
 			},
-			want: []string{"spec.containers[1]: Forbidden"},
+			want: []string{"spec.containers[2]: Forbidden"},
 		},
 	}
 	for name, test := range tests {
@@ -104,11 +105,15 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 	}
 }
 
-func TestContainersCannotGetStepsOnceFinallyHasStarted(t *testing.T) {
+func finallyStep(name string) v1alpha1.Step {
+	return testbuilder.SequentialJob("a", "ns").Finally(name).Obj().Spec.Containers[0]
+}
+
+func TestNoStepCanBeAddedBeforeStepsWithFinallyOnceTheyStarted(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
 	s.succeedStep("build")
 	more := func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
+		spec.Containers = slices.Insert(spec.Containers, 1, testbuilder.Step("more"))
 	}
 	changed := s.sj.Spec.DeepCopy()
 	more(changed)
@@ -180,8 +185,8 @@ func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 	s.succeedStep("ship")
 	s.succeedStep("cleanup")
 	s.wantCreated("build", "test", "ship", "cleanup")
-	if got := s.sj.Status; got.State.Succeeded != 4 || FormatProgress(got.Steps, false) != "3/3" {
-		t.Errorf("want 4 of 4, got %+v, %s", got.State, FormatProgress(got.Steps, false))
+	if got := s.sj.Status; got.State.Succeeded != 4 || FormatProgress(s.sj, false) != "3/3" {
+		t.Errorf("want 4 of 4, got %+v, %s", got.State, FormatProgress(s.sj, false))
 	}
 }
 

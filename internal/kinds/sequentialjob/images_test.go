@@ -17,7 +17,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 		want   string
 	}{
 		"the image of the last step": {
-			func(spec *v1alpha1.SequentialJobSpec) { spec.Finally[0].Image = "evil:1" },
+			func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "evil:1" },
 			`True ImageNotAllowed: step "cleanup": image "evil:1" of container "cleanup" is not allowed by Policy team, which allows: good:*`,
 		},
 		"an init container of the template": {

@@ -109,7 +109,8 @@ func mountWorkspace(pod *corev1.PodSpec, container *corev1.Container, claim, pat
 
 func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	var variables []corev1.EnvVar
-	for _, earlier := range allStepSpecs(&sj.Spec) {
+	for i := range sj.Spec.Containers {
+		earlier := &sj.Spec.Containers[i]
 		if earlier.Name == step {
 			break
 		}
@@ -202,16 +203,4 @@ func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]
 		labelAppPartOf:          cmp.Or(sj.Labels[labelAppPartOf], name),
 		labelAppComponent:       component,
 	}
-}
-
-// allStepSpecs returns the steps of containers, then of finally.
-func allStepSpecs(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
-	steps := make([]*v1alpha1.Step, 0, len(spec.Containers)+len(spec.Finally))
-	for i := range spec.Containers {
-		steps = append(steps, &spec.Containers[i])
-	}
-	for i := range spec.Finally {
-		steps = append(steps, &spec.Finally[i])
-	}
-	return steps
 }

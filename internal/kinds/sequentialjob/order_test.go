@@ -195,7 +195,7 @@ func TestMaximumNumberOfStepsRunsInOrder(t *testing.T) {
 		s.succeedStep(step)
 	}
 	s.wantCreated(want...)
-	if got := FormatProgress(s.sj.Status.Steps, false) + " " + FormatProgress(s.sj.Status.Steps, true); got != "100/100 10/10" {
+	if got := FormatProgress(s.sj, false) + " " + FormatProgress(s.sj, true); got != "100/100 10/10" {
 		t.Errorf("progress %s, want 100/100 10/10", got)
 	}
 }

@@ -56,7 +56,8 @@ func checkOutput(message string, pod *corev1.PodSpec) *decision.Problem {
 func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) *corev1.ConfigMap {
 	hasOutputs := false
 	data := map[string]string{}
-	for _, step := range allStepSpecs(&sj.Spec) {
+	for i := range sj.Spec.Containers {
+		step := &sj.Spec.Containers[i]
 		if !step.Options().Outputs {
 			continue
 		}

@@ -46,7 +46,8 @@ func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
 		"two":   {"STEP_ONE_OUTPUT", "TAG"},
 		"three": {envStatus, envFailedStep, envFailedReason, envFailedMessage, "STEP_ONE_OUTPUT", "STEP_TWO_OUTPUT"},
 	}
-	for _, step := range allStepSpecs(&sj.Spec) {
+	for i := range sj.Spec.Containers {
+		step := &sj.Spec.Containers[i]
 		var got []string
 		for _, variable := range podTemplate(sj, step).Spec.Containers[0].Env {
 			got = append(got, variable.Name)

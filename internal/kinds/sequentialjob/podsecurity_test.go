@@ -27,7 +27,7 @@ func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
 		"privileged": {enforce("privileged"), nil},
 		"baseline":   {enforce("baseline"), []string{`spec.containers[1]: the namespace enforces PodSecurity "baseline:v1.36" and will refuse the Pod: privileged`}},
 		"restricted": {enforce("restricted"), []string{
-			`spec.containers[0], spec.finally[0]: the namespace enforces PodSecurity "restricted:v1.36" and will refuse the Pod: allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true, seccompProfile`,
+			`spec.containers[0], spec.containers[2]: the namespace enforces PodSecurity "restricted:v1.36" and will refuse the Pod: allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true, seccompProfile`,
 			`spec.containers[1]: the namespace enforces PodSecurity "restricted:v1.36" and will refuse the Pod: privileged, allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true, seccompProfile`,
 		}},
 		"only a warning": {map[string]string{"pod-security.kubernetes.io/warn": "restricted"}, nil},

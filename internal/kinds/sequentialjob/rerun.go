@@ -64,28 +64,27 @@ func requestedStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.Sequentia
 	case v1alpha1.RerunFromFailed, "":
 		return firstFailureIndex(spec, status)
 	}
-	at := slices.IndexFunc(spec.Containers, func(s v1alpha1.Step) bool { return s.Name == spec.Rerun.From })
+	at := slices.IndexFunc(withoutFinally(spec), func(s v1alpha1.Step) bool { return s.Name == spec.Rerun.From })
 	if at < 0 {
-		return 0, fmt.Errorf("cannot rerun from step %q: no step in containers has this name", spec.Rerun.From)
+		return 0, fmt.Errorf("cannot rerun from step %q: no step without finally has this name", spec.Rerun.From)
 	}
 	return at, nil
 }
 
 // firstFailureIndex returns the index of the first step that failed the run or did not run; else of the first step with
-// a tolerated failure; else, if only finally failed, the index after the last step.
+// a tolerated failure; else, if only a step with finally failed, the index of the first such step.
 func firstFailureIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+	steps := withoutFinally(spec)
 	isUnfinished := func(s v1alpha1.Step) bool { return !isDone(findStep(status.Steps, s.Name)) }
-	if at := slices.IndexFunc(spec.Containers, isUnfinished); at >= 0 {
+	if at := slices.IndexFunc(steps, isUnfinished); at >= 0 {
 		return at, nil
 	}
 	isTolerated := func(s v1alpha1.Step) bool { return findStep(status.Steps, s.Name).Tolerated }
-	if at := slices.IndexFunc(spec.Containers, isTolerated); at >= 0 {
+	if at := slices.IndexFunc(steps, isTolerated); at >= 0 {
 		return at, nil
 	}
-	for i := range status.Steps {
-		if status.Steps[i].Finally && status.Steps[i].Phase == v1alpha1.StepFailed {
-			return len(spec.Containers), nil
-		}
+	if slices.ContainsFunc(status.Steps, func(s v1alpha1.StepStatus) bool { return s.Phase == v1alpha1.StepFailed }) {
+		return len(steps), nil
 	}
 	return 0, errors.New("cannot rerun from Failed: no step failed; set from to Start or to a step's name")
 }

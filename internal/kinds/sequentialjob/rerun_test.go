@@ -148,7 +148,7 @@ func TestInvalidReruns(t *testing.T) {
 	}{
 		"from a step that does not exist": {
 			edit: requestRerun("nope"),
-			want: `cannot rerun from step "nope": no step in containers has this name`,
+			want: `cannot rerun from step "nope": no step without finally has this name`,
 		},
 		"from a step after the failed step": {
 			edit: requestRerun("ship"),

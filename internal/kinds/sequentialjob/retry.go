@@ -41,7 +41,7 @@ func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) s
 		return verdict
 	}
 	next := metav1.NewTime(e.now.Add(retryBackoff(retry, step.FailedAttempts)))
-	if deadline, found := runDeadline(e.spec, &e.status); found && !step.Finally && !next.Time.Before(deadline) {
+	if deadline, found := runDeadline(e.spec, &e.status); found && !stepSpec.Options().Finally && !next.Time.Before(deadline) {
 		return verdict
 	}
 	verdict.phase, verdict.tolerated, verdict.nextAttempt = v1alpha1.StepRetrying, false, &next

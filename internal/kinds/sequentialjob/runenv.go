@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// The environment variables of steps of finally that report how the steps of containers ended.
+// The environment variables of steps with finally that report how the steps before them ended.
 const (
 	envStatus        = "SEQUENCE_STATUS"
 	envFailedStep    = "SEQUENCE_FAILED_STEP"
@@ -25,38 +25,44 @@ type outcome struct {
 	failedStep, failedReason, failedMessage string
 }
 
-func containersOutcome(status *v1alpha1.SequentialJobStatus) outcome {
-	if failed := findFailedStep(status.Steps, false); failed != nil {
+// outcomeBeforeFinally returns how the steps without finally ended.
+func outcomeBeforeFinally(sj *v1alpha1.SequentialJob) outcome {
+	var steps []v1alpha1.StepStatus
+	for _, step := range sj.Status.Steps {
+		if !IsFinally(&sj.Spec, step.Name) {
+			steps = append(steps, step)
+		}
+	}
+	if failed := failedStep(steps); failed != nil {
 		return outcome{string(v1alpha1.PhaseFailed), failed.Name, failed.Reason, failed.Message}
 	}
 	isDeadline := func(step *v1alpha1.StepStatus) bool {
-		return !step.Finally && step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonDeadlineExceeded
+		return step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonDeadlineExceeded
 	}
 	isWaiting := func(step *v1alpha1.StepStatus) bool {
-		return !step.Finally && (canStart(step.Phase) || isActive(step.Phase))
+		return canStart(step.Phase) || isActive(step.Phase)
 	}
 	switch {
-	case findStepWhere(status.Steps, isDeadline) != nil:
+	case findStepWhere(steps, isDeadline) != nil:
 		return outcome{status: string(v1alpha1.PhaseFailed), failedReason: v1alpha1.ReasonDeadlineExceeded, failedMessage: deadlineMessage}
-	case findStepWhere(status.Steps, isWaiting) != nil:
+	case findStepWhere(steps, isWaiting) != nil:
 		return outcome{status: string(v1alpha1.PhaseRunning)}
 	default:
 		return outcome{status: string(v1alpha1.PhaseCompleted)}
 	}
 }
 
-// runEnvVars returns the environment variables with the parameters of the run and, for a step of finally, how the steps
-// of containers ended. They come first in a step's environment, so that its variables can refer to them.
+// runEnvVars returns the environment variables with the parameters of the run and, for a step with finally, how the
+// steps before those ended. They come first in a step's environment, so that its variables can refer to them.
 func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	var variables []corev1.EnvVar
 	for _, parameter := range sj.Status.Parameters {
 		variables = append(variables, literalEnvVar(parameter.Name, parameter.Value))
 	}
-	isFinally := slices.ContainsFunc(sj.Spec.Finally, func(s v1alpha1.Step) bool { return s.Name == step })
-	if !isFinally {
+	if !IsFinally(&sj.Spec, step) {
 		return variables
 	}
-	ended := containersOutcome(&sj.Status)
+	ended := outcomeBeforeFinally(sj)
 	return append(variables,
 		literalEnvVar(envStatus, ended.status),
 		literalEnvVar(envFailedStep, ended.failedStep),

@@ -149,7 +149,12 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 		sj.Spec.Containers = append(sj.Spec.Containers, w.randomStep(fmt.Sprintf("s%d", i)))
 	}
 	if w.happensWithChance(30) {
-		sj.Spec.Finally = []v1alpha1.Step{w.randomStep("f0")}
+		step := w.randomStep("f0")
+		if step.Step == nil {
+			step.Step = &v1alpha1.StepOptions{}
+		}
+		step.Step.Finally = true
+		sj.Spec.Containers = append(sj.Spec.Containers, step)
 	}
 	sj.Spec.OnLostJob = v1alpha1.LostJobFail
 	if w.happensWithChance(30) {
@@ -281,18 +286,18 @@ func (w *simulator) applyRandomEvent() {
 		w.changeSpec("suspend", func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = !spec.Suspend })
 	case dice < 15:
 		w.changeSpec("append a step", func(spec *v1alpha1.SequentialJobSpec) {
-			if len(spec.Containers) < 6 {
-				spec.Containers = append(spec.Containers, w.randomStep(fmt.Sprintf("n%d", w.rng.IntN(1e6))))
+			if others := len(withoutFinally(spec)); others < 6 {
+				spec.Containers = slices.Insert(spec.Containers, others, w.randomStep(fmt.Sprintf("n%d", w.rng.IntN(1e6))))
 			}
 		})
 	case dice < 19:
 		w.changeSpec("drop the last step", func(spec *v1alpha1.SequentialJobSpec) {
-			if len(spec.Containers) > 1 {
-				spec.Containers = spec.Containers[:len(spec.Containers)-1]
+			if others := len(withoutFinally(spec)); others > 1 {
+				spec.Containers = slices.Delete(spec.Containers, others-1, others)
 			}
 		})
 	case dice < 23:
-		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
+		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(withoutFinally(spec)) })
 	case dice < 26:
 		w.changeSpec("parameter", func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = strconv.Itoa(w.rng.IntN(1e6)) })
 	case dice < 43 && w.sj.Status.CompletionTime != nil:

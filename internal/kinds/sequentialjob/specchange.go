@@ -59,10 +59,10 @@ func (e *evaluation) hasForbiddenImage(job *batchv1.Job) bool {
 	return err != nil
 }
 
-// rejectRun finishes a run before its first step. Steps of finally are skipped too, because there is nothing to clean
+// rejectRun finishes a run before its first step. Steps with finally are skipped too, because there is nothing to clean
 // up.
 func rejectRun(status *v1alpha1.SequentialJobStatus, now metav1.Time) {
-	skipWaitingSteps(status.Steps, v1alpha1.ReasonInvalid, true)
+	skipWaitingSteps(status.Steps, v1alpha1.ReasonInvalid, func(string) bool { return false })
 	status.CompletionTime = now.DeepCopy()
 }
 
@@ -70,36 +70,27 @@ func isSpecRejected(status *v1alpha1.SequentialJobStatus) bool {
 	return meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSpecAccepted)
 }
 
-// mergeSteps returns the run's steps, of containers and then of finally: the recorded steps that have started, then the
-// steps of the spec that follow the last started step.
+// mergeSteps returns the run's steps: the recorded steps that have started, then the steps of the spec that follow the
+// last started step.
 func mergeSteps(spec *v1alpha1.SequentialJobSpec, recorded []v1alpha1.StepStatus) []v1alpha1.StepStatus {
-	steps := make([]v1alpha1.StepStatus, 0, len(spec.Containers)+len(spec.Finally))
-	containers := spec.Containers
-	if hasFinallyStarted(recorded) {
-		containers = nil // too late for more steps: only recorded steps remain
-	}
-	steps = mergeSection(steps, containers, recorded, false)
-	return mergeSection(steps, spec.Finally, recorded, true)
-}
-
-func mergeSection(steps []v1alpha1.StepStatus, section []v1alpha1.Step, recorded []v1alpha1.StepStatus, finally bool) []v1alpha1.StepStatus {
+	steps := make([]v1alpha1.StepStatus, 0, len(spec.Containers))
 	after := 0
 	for _, record := range recorded {
-		if record.Finally != finally || canStart(record.Phase) {
+		if canStart(record.Phase) {
 			continue
 		}
 		steps = append(steps, record)
-		if at := slices.IndexFunc(section, func(s v1alpha1.Step) bool { return s.Name == record.Name }); at >= 0 {
+		if at := slices.IndexFunc(spec.Containers, func(s v1alpha1.Step) bool { return s.Name == record.Name }); at >= 0 {
 			after = max(after, at+1)
 		}
 	}
-	for i := range section[after:] {
-		name := section[after+i].Name
+	for i := range spec.Containers[after:] {
+		name := spec.Containers[after+i].Name
 		if findStep(steps, name) != nil {
 			continue
 		}
-		waiting := v1alpha1.StepStatus{Name: name, Finally: finally, Phase: v1alpha1.StepPending}
-		if record := findStep(recorded, name); record != nil && record.Finally == finally {
+		waiting := v1alpha1.StepStatus{Name: name, Phase: v1alpha1.StepPending}
+		if record := findStep(recorded, name); record != nil {
 			waiting = *record // the step may wait for its next attempt
 		}
 		steps = append(steps, waiting)
@@ -116,28 +107,33 @@ func ImmutabilityViolations(before, spec *v1alpha1.SequentialJobSpec, status *v1
 	if before == nil {
 		before = &v1alpha1.SequentialJobSpec{}
 	}
-	errs := sectionViolations(field.NewPath("spec", "containers"), before, spec.Containers, status, false)
-	return append(errs, sectionViolations(field.NewPath("spec", "finally"), before, spec.Finally, status, true)...)
-}
-
-func sectionViolations(path *field.Path, before *v1alpha1.SequentialJobSpec, section []v1alpha1.Step, status *v1alpha1.SequentialJobStatus, finally bool) field.ErrorList {
+	isFinally := func(name string) bool { // the step may have been changed or removed
+		return IsFinally(before, name) || findStepSpec(before, name) == nil && IsFinally(spec, name)
+	}
 	var errs field.ErrorList
-	at := 0
+	path := field.NewPath("spec", "containers")
+	others := len(withoutFinally(spec))
+	// The started steps are the first of those with finally, and the first of the others.
+	next, end := map[bool]int{true: others}, map[bool]int{false: others, true: len(spec.Containers)}
+	hasFinallyStarted := false
 	for i := range status.Steps {
 		record := &status.Steps[i]
-		if record.Finally != finally || canStart(record.Phase) || (record.Phase == v1alpha1.StepSkipped && !isUnwanted(record)) {
+		finally := isFinally(record.Name)
+		hasFinallyStarted = hasFinallyStarted || finally && record.Phase != v1alpha1.StepPending
+		if canStart(record.Phase) || (record.Phase == v1alpha1.StepSkipped && !isUnwanted(record)) {
 			continue
 		}
+		at := next[finally]
 		switch {
-		case at >= len(section) || section[at].Name != record.Name:
+		case at >= end[finally] || spec.Containers[at].Name != record.Name:
 			return append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be removed, renamed or moved, and no step can be inserted before it", record.Name)))
-		case record.Run == status.Run && hasStepChanged(record, findStepSpec(before, record.Name), &section[at]):
+		case record.Run == status.Run && hasStepChanged(record, findStepSpec(before, record.Name), &spec.Containers[at]):
 			errs = append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be changed; change later steps, or wait until the run has finished", record.Name)))
 		}
-		at++
+		next[finally]++
 	}
-	if !finally && at < len(section) && hasFinallyStarted(status.Steps) && findStep(status.Steps, section[at].Name) == nil {
-		errs = append(errs, field.Forbidden(path.Index(at), "finally has started: no step can be added to containers"))
+	if at := next[false]; hasFinallyStarted && at < others && findStep(status.Steps, spec.Containers[at].Name) == nil {
+		errs = append(errs, field.Forbidden(path.Index(at), "a step with finally has started: no step can be added before it"))
 	}
 	return errs
 }

@@ -40,19 +40,11 @@ func nextStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return canStart(step.Phase) })
 }
 
-// findFailedStep returns the first step of containers, or of finally, whose failure fails the run, or nil.
-func findFailedStep(steps []v1alpha1.StepStatus, finally bool) *v1alpha1.StepStatus {
+// failedStep returns the first step whose failure fails the run, or nil.
+func failedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
-		return step.Finally == finally && step.Phase == v1alpha1.StepFailed && !step.Tolerated
+		return step.Phase == v1alpha1.StepFailed && !step.Tolerated
 	})
-}
-
-// firstFailedStep returns the first step whose failure fails the run, or nil.
-func firstFailedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
-	if step := findFailedStep(steps, false); step != nil {
-		return step
-	}
-	return findFailedStep(steps, true)
 }
 
 func findStep(steps []v1alpha1.StepStatus, name string) *v1alpha1.StepStatus {
@@ -70,19 +62,35 @@ func findStepWhere(steps []v1alpha1.StepStatus, matches func(*v1alpha1.StepStatu
 
 // findStepSpec returns the step with this name in the spec; nil if it was removed.
 func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step {
-	for _, step := range allStepSpecs(spec) {
-		if step.Name == name {
-			return step
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == name {
+			return &spec.Containers[i]
 		}
 	}
 	return nil
 }
 
-// skipWaitingSteps skips the steps that wait to start. A step that waits for its next attempt fails.
-func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally bool) {
+// IsFinally reports whether the spec has a step with this name and the option finally.
+func IsFinally(spec *v1alpha1.SequentialJobSpec, name string) bool {
+	step := findStepSpec(spec, name)
+	return step != nil && step.Options().Finally
+}
+
+// withoutFinally returns the steps before those with the option finally.
+func withoutFinally(spec *v1alpha1.SequentialJobSpec) []v1alpha1.Step {
+	at := slices.IndexFunc(spec.Containers, func(step v1alpha1.Step) bool { return step.Options().Finally })
+	if at < 0 {
+		return spec.Containers
+	}
+	return spec.Containers[:at]
+}
+
+// skipWaitingSteps skips the steps that wait to start, except those that keeps selects. A step that waits for its next
+// attempt fails.
+func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, keeps func(name string) bool) {
 	for i := range steps {
 		switch step := &steps[i]; {
-		case !canStart(step.Phase) || step.Finally && !includeFinally:
+		case !canStart(step.Phase) || keeps(step.Name):
 		case step.Phase == v1alpha1.StepRetrying:
 			step.Phase, step.NextAttemptTime = v1alpha1.StepFailed, nil // with the reason of its last attempt
 		default:
@@ -116,12 +124,6 @@ func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus) bool {
 	return equality.Semantic.DeepEqual(before, reverted)
 }
 
-func hasFinallyStarted(steps []v1alpha1.StepStatus) bool {
-	return slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
-		return step.Finally && step.Phase != v1alpha1.StepPending
-	})
-}
-
 // isDone reports whether a later step may run after this step, so that a rerun can keep its outcome.
 func isDone(step *v1alpha1.StepStatus) bool {
 	return step != nil && (step.Phase == v1alpha1.StepSucceeded || step.Tolerated || isUnwanted(step))
@@ -130,5 +132,5 @@ func isDone(step *v1alpha1.StepStatus) bool {
 // isCompleted reports whether the run finished, every wanted step ran, and no failure failed the run.
 func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
 	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped && !isUnwanted(&step) }
-	return IsFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
+	return IsFinished(status) && failedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
 }

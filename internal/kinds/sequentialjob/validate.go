@@ -35,17 +35,11 @@ func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	return errs
 }
 
-// StepFields returns the steps of containers, then of finally, each with its field.
+// StepFields returns the steps, each with its field.
 func StepFields(sj *v1alpha1.SequentialJob) iter.Seq2[*field.Path, *v1alpha1.Step] {
-	spec := field.NewPath("spec")
 	return func(yield func(*field.Path, *v1alpha1.Step) bool) {
 		for i := range sj.Spec.Containers {
-			if !yield(spec.Child("containers").Index(i), &sj.Spec.Containers[i]) {
-				return
-			}
-		}
-		for i := range sj.Spec.Finally {
-			if !yield(spec.Child("finally").Index(i), &sj.Spec.Finally[i]) {
+			if !yield(field.NewPath("spec", "containers").Index(i), &sj.Spec.Containers[i]) {
 				return
 			}
 		}

@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 		},
 		"no image": {
 			sj:   oneStep().Finally("cleanup", testbuilder.StepImage("")),
-			want: []string{"spec.finally[0].image: Required value"},
+			want: []string{"spec.containers[1].image: Required value"},
 		},
 		"an image with a leading space": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage(" registry.example/tool:1")),

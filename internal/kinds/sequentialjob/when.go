@@ -106,11 +106,11 @@ func checkWhen(spec *v1alpha1.SequentialJobSpec, step *v1alpha1.Step) error {
 		return nil
 	}
 	var earlier, parameters []string
-	for _, other := range allStepSpecs(spec) {
-		if other.Name == step.Name {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == step.Name {
 			break
 		}
-		earlier = append(earlier, other.Name)
+		earlier = append(earlier, spec.Containers[i].Name)
 	}
 	for _, parameter := range spec.Parameters {
 		parameters = append(parameters, parameter.Name)
@@ -119,21 +119,21 @@ func checkWhen(spec *v1alpha1.SequentialJobSpec, step *v1alpha1.Step) error {
 	return err
 }
 
-func isWanted(status *v1alpha1.SequentialJobStatus, step *v1alpha1.Step) (bool, error) {
+func isWanted(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (bool, error) {
 	if step.Options().When == "" {
 		return true, nil
 	}
 	steps, parameters := map[string]StepResult{}, map[string]string{}
 	var names, parameterNames []string
-	for i := range status.Steps {
-		earlier := &status.Steps[i]
+	for i := range sj.Status.Steps {
+		earlier := &sj.Status.Steps[i]
 		if earlier.Name == step.Name {
 			break
 		}
 		names = append(names, earlier.Name)
 		steps[earlier.Name] = StepResult{Phase: string(earlier.Phase), Reason: earlier.Reason, Output: earlier.Output}
 	}
-	for _, parameter := range status.Parameters {
+	for _, parameter := range sj.Status.Parameters {
 		parameterNames = append(parameterNames, parameter.Name)
 		parameters[parameter.Name] = parameter.Value
 	}
@@ -145,7 +145,7 @@ func isWanted(status *v1alpha1.SequentialJobStatus, step *v1alpha1.Step) (bool, 
 	if err != nil {
 		return false, err
 	}
-	ended := containersOutcome(status)
+	ended := outcomeBeforeFinally(sj)
 	result, _, err := program.Eval(map[string]any{
 		"steps": steps, "parameters": parameters,
 		"sequence": RunResult{Status: ended.status, FailedStep: ended.failedStep, FailedReason: ended.failedReason},

@@ -51,7 +51,7 @@ func TestRunCompletesWithoutStepsThatAreNotWanted(t *testing.T) {
 	s.succeedStep("build")
 	s.wantSteps("first: Skipped, WhenFalse", "build: Succeeded", "rollback: Skipped, WhenFalse", "notify: Skipped, WhenFalse")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	if got := FormatProgress(s.sj.Status.Steps, false); got != "1/1" {
+	if got := FormatProgress(s.sj, false); got != "1/1" {
 		t.Errorf("progress %s, want 1/1", got)
 	}
 }

@@ -82,9 +82,9 @@ func (e *evaluation) replaceWorkspace(uid types.UID, loss string) {
 	e.status.WorkspaceUID = uid
 }
 
-// loseWorkspace fails the step, or restarts the run if the spec allows it and steps of containers remain.
+// loseWorkspace fails the step, or restarts the run if the spec allows it and steps without finally remain.
 func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepVerdict {
-	if e.spec.Workspace.OnLost != v1alpha1.LostWorkspaceRecreate || step.Finally {
+	if e.spec.Workspace.OnLost != v1alpha1.LostWorkspaceRecreate || IsFinally(e.spec, step.Name) {
 		return stepVerdict{
 			phase: v1alpha1.StepFailed, reason: v1alpha1.ReasonWorkspaceLost,
 			message: loss + "; rerun from Start to run all steps with an empty workspace",

@@ -27,7 +27,8 @@ func TestWorkspaceIsCreatedBeforeTheFirstStep(t *testing.T) {
 
 func TestEveryStepMountsTheWorkspace(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	for _, step := range allStepSpecs(&sj.Spec) {
+	for i := range sj.Spec.Containers {
+		step := &sj.Spec.Containers[i]
 		pod := podTemplate(sj, step).Spec
 		want := []corev1.VolumeMount{{Name: "workspace", MountPath: "/workspace"}}
 		if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {

@@ -133,7 +133,6 @@ func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admissio
 		return nil
 	}
 	stepsChanged := !equality.Semantic.DeepEqual(before.Spec.Containers, after.Spec.Containers) ||
-		!equality.Semantic.DeepEqual(before.Spec.Finally, after.Spec.Finally) ||
 		!equality.Semantic.DeepEqual(before.Spec.Template, after.Spec.Template)
 	switch requested := requestsRerun(before, after); {
 	case requested && !sequentialjob.IsFinished(&before.Status) && before.Status.Run > 0:

@@ -180,7 +180,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 		},
 		"a mount that replaces the workspace": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
-			want: []string{"spec.finally[0].volumeMounts[0]: this mount replaces the workspace in this step"},
+			want: []string{"spec.containers[1].volumeMounts[0]: this mount replaces the workspace in this step"},
 		},
 		"two Pods with a ReadWriteOncePod workspace": {
 			sj:   readWriteOncePod,

@@ -99,12 +99,11 @@ func containerLogsOf(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod
 // mayHaveMultiplePods reports whether the step's Job can create several Pods, so that the labels do not change when the second Pod
 // appears.
 func mayHaveMultiplePods(sj *v1alpha1.SequentialJob, name string) bool {
-	steps := slices.Concat(sj.Spec.Containers, sj.Spec.Finally)
-	index := slices.IndexFunc(steps, func(s v1alpha1.Step) bool { return s.Name == name })
+	index := slices.IndexFunc(sj.Spec.Containers, func(s v1alpha1.Step) bool { return s.Name == name })
 	if index < 0 {
 		return false
 	}
-	options := steps[index].Options()
+	options := sj.Spec.Containers[index].Options()
 	return ptr.Deref(options.BackoffLimit, 0) > 0 || ptr.Deref(options.Parallelism, 1) > 1 || ptr.Deref(options.Completions, 1) > 1
 }
 

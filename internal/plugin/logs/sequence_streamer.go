@@ -70,10 +70,8 @@ func (s *SequenceStreamer) reportMissingLog(sj *v1alpha1.SequentialJob, step str
 // StepNames returns the names of the SequentialJob's steps in order.
 func StepNames(sj *v1alpha1.SequentialJob) []string {
 	var names []string
-	for _, steps := range [][]v1alpha1.Step{sj.Spec.Containers, sj.Spec.Finally} {
-		for i := range steps {
-			names = append(names, steps[i].Name)
-		}
+	for i := range sj.Spec.Containers {
+		names = append(names, sj.Spec.Containers[i].Name)
 	}
 	return names
 }

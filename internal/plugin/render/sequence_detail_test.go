@@ -33,7 +33,7 @@ func TestSequenceDetail(t *testing.T) {
 	output.Output = "\x1b[2J42 rows\n"
 	tolerated := stepStarted("lint", v1alpha1.StepFailed, time.Second)
 	tolerated.Tolerated, tolerated.Attempt = true, 2
-	pending := v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending, Finally: true}
+	pending := v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending}
 	refused := sequentialJob(v1alpha1.PhaseFailed, 1)
 	refused.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionSpecAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStepInvalid, Message: "no such image",

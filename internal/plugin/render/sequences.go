@@ -32,7 +32,7 @@ func SequenceTable(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Tim
 	for _, sj := range sjs {
 		step := fmt.Sprintf("%-*s", widest, sj.Status.Progress.CurrentStep)
 		table.addRow(sj.Namespace,
-			sj.Name, coloredPhase(s, sj), terminal.Sanitize(sj.Status.Reason), stepSymbols(s, &sj.Status), step, runDuration(&sj.Status, now), formatAge(sj.CreationTimestamp, now))
+			sj.Name, coloredPhase(s, sj), terminal.Sanitize(sj.Status.Reason), stepSymbols(s, sj), step, runDuration(&sj.Status, now), formatAge(sj.CreationTimestamp, now))
 	}
 	return table
 }
@@ -46,17 +46,20 @@ func coloredPhase(s terminal.Style, sj *v1alpha1.SequentialJob) string {
 	return s.Colorize(cmp.Or(sequencePhaseColors[sj.Status.Phase], terminal.Dim), string(SequencePhase(sj)))
 }
 
-// stepSymbols returns a symbol for each step, with a bar before the steps of finally.
-func stepSymbols(s terminal.Style, status *v1alpha1.SequentialJobStatus) string {
-	steps := status.Steps
+// stepSymbols returns a symbol for each step, with a bar before the steps with finally.
+func stepSymbols(s terminal.Style, sj *v1alpha1.SequentialJob) string {
+	steps := sj.Status.Steps
 	if len(steps) > maxStepSymbols {
-		return sequentialjob.FormatProgress(status.Steps, false)
+		return sequentialjob.FormatProgress(sj, false)
 	}
 	var text strings.Builder
+	afterFinally := false
 	for i := range steps {
-		if steps[i].Finally && (i == 0 || !steps[i-1].Finally) {
+		finally := sequentialjob.IsFinally(&sj.Spec, steps[i].Name)
+		if finally && !afterFinally {
 			text.WriteString(s.Colorize(terminal.Dim, "|"))
 		}
+		afterFinally = finally
 		text.WriteString(coloredSymbol(s, &steps[i]))
 	}
 	return text.String()
@@ -121,13 +124,13 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 	if sj.Status.Run > 1 {
 		header = append(header, fmt.Sprintf("run %d", sj.Status.Run))
 	}
-	header = append(header, sequentialjob.FormatProgress(sj.Status.Steps, false), runDuration(&sj.Status, now))
+	header = append(header, sequentialjob.FormatProgress(sj, false), runDuration(&sj.Status, now))
 	lines := append([]string{joinNonEmpty("   ", header...)}, problemLines(s, SequenceProblems(sj))...)
 	var rows [][]string
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
 		name := step.Name
-		if step.Finally {
+		if sequentialjob.IsFinally(&sj.Spec, step.Name) {
 			name += s.Colorize(terminal.Dim, " (finally)")
 		}
 		end := now
@@ -214,7 +217,7 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		}
 	}
 	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
-		change := Change{Text: fmt.Sprintf("%s, %s steps", after.Status.Phase, sequentialjob.FormatProgress(after.Status.Steps, false))}
+		change := Change{Text: fmt.Sprintf("%s, %s steps", after.Status.Phase, sequentialjob.FormatProgress(after, false))}
 		switch after.Status.Phase {
 		case v1alpha1.PhaseRunning:
 			change.Time = timeOf(after.Status.StartTime)

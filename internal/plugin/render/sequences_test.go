@@ -16,6 +16,7 @@ var startTime = time.Unix(1_000_000, 0)
 func sequentialJob(phase v1alpha1.SequentialJobPhase, run int32, steps ...v1alpha1.StepStatus) *v1alpha1.SequentialJob {
 	return &v1alpha1.SequentialJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "etl", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}},
+		Spec:       v1alpha1.SequentialJobSpec{Containers: []v1alpha1.Step{{Name: "clean-up", Step: &v1alpha1.StepOptions{Finally: true}}}},
 		Status: v1alpha1.SequentialJobStatus{
 			Phase: phase, Run: run, StartTime: &metav1.Time{Time: startTime}, Steps: steps,
 			Progress: v1alpha1.Progress{CurrentStep: "load"},
@@ -40,7 +41,7 @@ func TestSequenceTable(t *testing.T) {
 		"running, with a finally step": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, succeeded,
 				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning},
-				v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending, Finally: true}),
+				v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending}),
 			[]string{
 				"NAME   STATUS    REASON   STEPS   STEP       TIME   AGE",
 				"etl    Running            ✔▶|·    load       1m5s   65s",

@@ -52,7 +52,7 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 				return
 			}
 			var want, got []string
-			for _, step := range slices.Concat(sj.Spec.Containers, sj.Spec.Finally) {
+			for _, step := range sj.Spec.Containers {
 				want = append(want, step.Name)
 			}
 			for _, step := range example.Steps {

@@ -53,11 +53,9 @@ func isTrimmed(sj *v1alpha1.SequentialJob) bool { return len(sj.Spec.Containers)
 // protobuf encoding, which are fast to compute and about as large as JSON.
 func isLarge(sj *v1alpha1.SequentialJob) bool {
 	size := 0
-	for _, steps := range [][]v1alpha1.Step{sj.Spec.Containers, sj.Spec.Finally} {
-		for i := range steps {
-			size += steps[i].Size()
-			size += sizeOfOptions(steps[i].Options())
-		}
+	for i := range sj.Spec.Containers {
+		step := &sj.Spec.Containers[i]
+		size += step.Size() + sizeOfOptions(step.Options())
 	}
 	if sj.Spec.Template != nil {
 		size += sj.Spec.Template.Size()

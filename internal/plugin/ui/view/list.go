@@ -70,7 +70,7 @@ func rowFacts(e *Entry) []Fact {
 	case *v1alpha1.SequentialJob:
 		status := &object.Status
 		return []Fact{
-			{Name: "Steps", Value: orUnknown(cleanLine(sequentialjob.FormatProgress(status.Steps, false)))},
+			{Name: "Steps", Value: orUnknown(cleanLine(sequentialjob.FormatProgress(object, false)))},
 			{Name: "Step", Value: orUnknown(cleanLine(status.Progress.CurrentStep))},
 			{Name: "Run", Value: ordinal(status.Run)},
 		}

@@ -75,7 +75,7 @@ type Sequence struct {
 // NewSequence computes the page of a SequentialJob.
 func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence {
 	s := &Sequence{
-		Entry: e, Progress: cleanLine(sequentialjob.FormatProgress(sj.Status.Steps, false)), Run: ordinal(sj.Status.Run),
+		Entry: e, Progress: cleanLine(sequentialjob.FormatProgress(sj, false)), Run: ordinal(sj.Status.Run),
 		Start: timeOf(sj.Status.StartTime), Finish: timeOf(sj.Status.CompletionTime), Problems: render.SequenceProblems(sj),
 		Actions: sequenceActions(e, sj),
 	}
@@ -91,8 +91,9 @@ func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence 
 }
 
 func newStep(e *Entry, sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, awaiting string) Step {
+	finally := sequentialjob.IsFinally(&sj.Spec, status.Name)
 	step := Step{
-		Name: cleanLine(status.Name), Finally: status.Finally, Phase: string(status.Phase), Level: stepLevel(status),
+		Name: cleanLine(status.Name), Finally: finally, Phase: string(status.Phase), Level: stepLevel(status),
 		Start: timeOf(status.StartTime), Finish: timeOf(status.FinishTime), NextAttempt: timeOf(status.NextAttemptTime),
 		Remarks: stepRemarks(sj, status), Message: joinReason(status.Reason, status.Message), Output: cleanText(status.Output),
 		HasLog: status.JobName != "",
@@ -100,7 +101,7 @@ func newStep(e *Entry, sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, 
 	if status.Name == awaiting {
 		step.Actions = append(step.Actions, approveAction(e, status.Name))
 	}
-	if !status.Finally && canRerun(sj, status.Name) {
+	if !finally && canRerun(sj, status.Name) {
 		step.Actions = append(step.Actions, rerunAction(e, status.Name, "Rerun from here",
 			"Starts the next run at step "+status.Name+". Earlier steps keep their outcomes."))
 	}

@@ -30,7 +30,6 @@ func Slim(object any) {
 	case *v1alpha1.SequentialJob:
 		object.Spec.Template, object.Spec.JobMetadata = nil, nil
 		slimSteps(object.Spec.Containers)
-		slimSteps(object.Spec.Finally)
 	case *v1alpha1.AgenticSession:
 		spec := &object.Spec
 		spec.Prompt = shorten(spec.Prompt)
