@@ -72,14 +72,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LocalReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MCPServers"):
 		return &apiv1alpha1.MCPServersApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MessageCounts"):
+		return &apiv1alpha1.MessageCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MissedTime"):
 		return &apiv1alpha1.MissedTimeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NATSConnection"):
 		return &apiv1alpha1.NATSConnectionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NATSJetStreamSource"):
 		return &apiv1alpha1.NATSJetStreamSourceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ObjectiveStatus"):
-		return &apiv1alpha1.ObjectiveStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ObjectMetadata"):
 		return &apiv1alpha1.ObjectMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ObservedStatus"):
@@ -114,14 +114,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QueuePlacementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueuePriority"):
 		return &apiv1alpha1.QueuePriorityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QueueSettings"):
+		return &apiv1alpha1.QueueSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSpec"):
 		return &apiv1alpha1.QueueSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueStatus"):
 		return &apiv1alpha1.QueueStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueStorage"):
 		return &apiv1alpha1.QueueStorageApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("QueueStorageStatus"):
-		return &apiv1alpha1.QueueStorageStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RabbitMQSource"):
 		return &apiv1alpha1.RabbitMQSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):
@@ -136,8 +136,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RerunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Results"):
 		return &apiv1alpha1.ResultsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Retention"):
-		return &apiv1alpha1.RetentionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retry"):
 		return &apiv1alpha1.RetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RevisionStatus"):
@@ -244,10 +242,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StepStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UserContext"):
 		return &apiv1alpha1.UserContextApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("WaitObjective"):
-		return &apiv1alpha1.WaitObjectiveApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("WaitTimes"):
-		return &apiv1alpha1.WaitTimesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkerPool"):
 		return &apiv1alpha1.WorkerPoolApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkerPoolEffective"):
@@ -256,6 +250,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.WorkerPoolSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkerPoolStatus"):
 		return &apiv1alpha1.WorkerPoolStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkerSettings"):
+		return &apiv1alpha1.WorkerSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Workspace"):
 		return &apiv1alpha1.WorkspaceApplyConfiguration{}
 

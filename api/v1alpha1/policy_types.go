@@ -79,21 +79,8 @@ type PolicySpec struct {
 // PolicyDefaults are defaults for fields that an object omits. Each field applies on its own,
 // except broker and rateLimit, which apply as a whole.
 type PolicyDefaults struct {
-	// broker of Queues.
-	// +optional
-	Broker *Broker `json:"broker,omitempty"`
-	// retry settings of Queues.
-	// +optional
-	Retry *Retry `json:"retry,omitempty"`
-	// rateLimit of Queues. It applies as a whole.
-	// +optional
-	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// deadLetter settings of Queues.
-	// +optional
-	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
-	// drain settings of WorkerPools.
-	// +optional
-	Drain *Drain `json:"drain,omitempty"`
+	QueueSettings  `json:",inline"`
+	WorkerSettings `json:",inline"`
 }
 
 // CircuitBreaker stops a worker from taking messages while most of them fail, for example because

@@ -18,14 +18,8 @@ type QueueStatus struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// ready is the number of messages that wait for a worker.
-	// +optional
-	Ready *int64 `json:"ready,omitempty"`
-	// inFlight is the number of messages that are delivered and not yet acknowledged. With engine
-	// NATS it includes messages that wait for their next attempt, because the server does not
-	// count those separately.
-	// +optional
-	InFlight *int64 `json:"inFlight,omitempty"`
+	MessageCounts `json:",inline"`
+
 	// delayed is the number of messages that wait for their scheduled time.
 	// +optional
 	Delayed *int64 `json:"delayed,omitempty"`
@@ -38,14 +32,14 @@ type QueueStatus struct {
 	// +optional
 	Stranded *int64 `json:"stranded,omitempty"`
 
-	// oldestTime is when the oldest ready message was sent.
+	// oldestTime is when the oldest message of the backlog was sent.
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 
-	// wait is how long the messages that workers started in the last 5 minutes had waited. It is an
+	// waitP95 is the 95th percentile of the time that the messages started in the last 5 minutes had waited. It is an
 	// estimate, and an upper bound with several priorities.
 	// +optional
-	Wait *WaitTimes `json:"wait,omitempty"`
+	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
 
 	// arrivalRate is the number of messages that arrive per second, averaged over about 30 seconds.
 	// +optional
@@ -60,50 +54,25 @@ type QueueStatus struct {
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 
-	// storage is how the broker stores the queue, when the operator last compared it with the spec.
-	// +optional
-	Storage *QueueStorageStatus `json:"storage,omitempty"`
-
 	// effective is the configuration after Policies and defaults.
 	// +optional
 	Effective *QueueEffective `json:"effective,omitempty"`
 }
 
-// WaitTimes are quantiles of the time that messages waited for a worker.
-type WaitTimes struct {
-	// p50 is the median.
+// MessageCounts are the numbers of messages of a Queue, or of all queues or the source of a WorkerPool.
+type MessageCounts struct {
+	// backlog is the number of messages that wait for a worker.
 	// +optional
-	P50 *metav1.Duration `json:"p50,omitempty"`
-	// p95 is the 95th percentile.
+	Backlog *int64 `json:"backlog,omitempty"`
+	// inFlight is the number of messages that are delivered and not yet acknowledged.
 	// +optional
-	P95 *metav1.Duration `json:"p95,omitempty"`
-}
-
-// QueueStorageStatus is how a broker stores a queue, which consists of several streams. The numbers are
-// those of the stream with the fewest.
-type QueueStorageStatus struct {
-	// replicas is the number of servers that the broker assigned to the queue.
-	// +optional
-	Replicas *int32 `json:"replicas,omitempty"`
-	// currentReplicas is the number of them that are online and have all messages.
-	// +optional
-	CurrentReplicas *int32 `json:"currentReplicas,omitempty"`
+	InFlight *int64 `json:"inFlight,omitempty"`
 }
 
 // QueueEffective is the configuration of a Queue after Policies and defaults.
 type QueueEffective struct {
-	// broker in use; absent for the broker of the operator.
-	// +optional
-	Broker *Broker `json:"broker,omitempty"`
-	// rateLimit in use.
-	// +optional
-	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// retry in use.
-	// +optional
-	Retry *Retry `json:"retry,omitempty"`
-	// deadLetter in use.
-	// +optional
-	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
+	QueueSettings `json:",inline"`
+
 	// sources shows for each field what set its value.
 	// +optional
 	// +listType=map
@@ -167,7 +136,6 @@ const (
 	// ReasonPending means that the operator does not know yet: it is still connecting, or has
 	// not reconciled the object for the first time.
 	ReasonPending           = "Pending"
-	ReasonPaused            = "Paused"
 	ReasonDeleting          = "Deleting"
 	ReasonNoBroker          = "NoBroker"
 	ReasonSecretNotFound    = "SecretNotFound"

@@ -18,20 +18,20 @@ const QueueFinalizer = Prefix + "queue"
 // +kubebuilder:resource:shortName=wq,categories=yardmaster
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Backlog",type=integer,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Backlog",type=integer,JSONPath=`.status.backlog`
 // +kubebuilder:printcolumn:name="InFlight",type=integer,JSONPath=`.status.inFlight`
 // +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.oldestTime`
-// +kubebuilder:printcolumn:name="P95 Wait",type=string,JSONPath=`.status.wait.p95`
+// +kubebuilder:printcolumn:name="P95 Wait",type=string,JSONPath=`.status.waitP95`
 // +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.dead`
-// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`
+// +kubebuilder:printcolumn:name="Suspend",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Engine",type=string,priority=1,JSONPath=`.status.engine`
 // +kubebuilder:printcolumn:name="Delayed",type=integer,priority=1,JSONPath=`.status.delayed`
-// +kubebuilder:printcolumn:name="Replicas",type=integer,priority=1,JSONPath=`.status.storage.replicas`
+// +kubebuilder:printcolumn:name="Replicated",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Replicated")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.name) || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",fieldPath=".spec.name"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.name) ? self.spec.name : self.metadata.name) == (has(oldSelf.spec.name) ? oldSelf.spec.name : oldSelf.metadata.name) && (has(self.spec.name) == has(oldSelf.spec.name) || has(self.status) && has(self.status.name) && self.status.name == self.metadata.name)",message="name is immutable: the broker stores the messages under it",fieldPath=".spec.name"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.name) ? self.spec.name : self.metadata.name).startsWith('yardmaster')",message="name is reserved: names that start with yardmaster belong to the operator",fieldPath=".spec.name"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.deadLetter) || !has(self.spec.deadLetter.moveTo) || self.spec.deadLetter.moveTo != self.metadata.name",message="moveTo must be another Queue",fieldPath=".spec.deadLetter.moveTo"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.deadLetter) || !has(self.spec.deadLetter.moveToRef) || self.spec.deadLetter.moveToRef.name != self.metadata.name",message="moveToRef must be another Queue",fieldPath=".spec.deadLetter.moveToRef"
 type Queue struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -69,10 +69,7 @@ type QueueList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.strictPriority) || !self.strictPriority || !has(self.priorities) || self.priorities.all(p, self.priorities.exists_one(q, q.weight == p.weight))",message="with strictPriority the weights define the order: each priority needs another weight",fieldPath=".priorities"
 // +kubebuilder:validation:XValidation:rule="(has(self.storage) && has(self.storage.type) ? self.storage.type : 'File') == (has(oldSelf.storage) && has(oldSelf.storage.type) ? oldSelf.storage.type : 'File')",message="type is immutable: the broker cannot change where it stores a queue",fieldPath=".storage.type"
 type QueueSpec struct {
-	// broker that holds the queue. Default: the broker of the Policy, else the broker of the
-	// operator. With another broker, the Queue gets a new, empty queue there; the old queue stays.
-	// +optional
-	Broker *Broker `json:"broker,omitempty"`
+	QueueSettings `json:",inline"`
 
 	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable.
 	// The first Queue with a name owns it, in whatever namespace or cluster it is. Default: a name
@@ -100,15 +97,10 @@ type QueueSpec struct {
 	// +optional
 	StrictPriority bool `json:"strictPriority,omitempty"`
 
-	// paused stops the delivery of messages to workers. Producers can still send messages, and
-	// workers finish the messages in flight. Default: false.
+	// suspend stops the delivery of messages to workers, which finish those in flight. Producers can still send.
+	// Defaults to false.
 	// +optional
-	Paused bool `json:"paused,omitempty"`
-
-	// rateLimit limits how many messages all workers together start. Default: the rate limit of
-	// the Policy, else no limit.
-	// +optional
-	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 
 	// maxInFlight is the maximum number of messages that all workers together process at a time, 1
 	// to 1000000. Each priority gets a share by weight. Default: no limit.
@@ -131,26 +123,16 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="lease must be a duration from 5s to 1h"
 	Lease *Duration `json:"lease,omitempty"`
 
-	// jobTimeout is the time that a handler has for a job, 1s to 24h. Then its context ends, its command is
-	// terminated, or its request is aborted, and the attempt has failed. If the handler continues regardless, the
-	// message goes to another worker within 5 seconds and a lease. The header Yardmaster-Timeout of a message
-	// replaces it. Default: no limit.
+	// messageTimeout is the time that a handler has for a message, 1s to 24h; then the attempt has failed. The header
+	// Yardmaster-Timeout of a message overrides it. Unset means no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="jobTimeout must be a duration from 1s to 24h"
-	JobTimeout *Duration `json:"jobTimeout,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="messageTimeout must be a duration from 1s to 24h"
+	MessageTimeout *Duration `json:"messageTimeout,omitempty"`
 
-	// retry defines when a failed message is attempted again. Defaults to 4 retries, with a backoff of 1s, a maxBackoff of
-	// 10m, or backoff if it is longer, and a factor of 2. Each delay varies by 20 percent at random.
+	// maxAge is the age at which a message without any attempt is deleted, 1m to 87600h. Unset means never.
 	// +optional
-	Retry *Retry `json:"retry,omitempty"`
-
-	// deadLetter defines what happens to messages that exhaust their attempts.
-	// +optional
-	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
-
-	// retention deletes messages that no worker takes. Default: messages are kept.
-	// +optional
-	Retention *Retention `json:"retention,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
+	MaxAge *Duration `json:"maxAge,omitempty"`
 
 	// results makes the queue keep the state of each job, its progress and its result, which producers
 	// can read by the ID of the job, and makes running jobs cancelable. Default: no states are kept.
@@ -175,6 +157,28 @@ type QueueSpec struct {
 	// +optional
 	// +kubebuilder:default=Correct
 	Drift DriftPolicy `json:"drift,omitempty"`
+}
+
+// QueueSettings are the settings of a Queue for which Policies have defaults. They apply as a whole, except retry and
+// deadLetter, of which each field applies on its own.
+type QueueSettings struct {
+	// broker that holds the queue. With another broker, the Queue gets a new, empty queue there; the old queue stays.
+	// Defaults to the broker of the operator.
+	// +optional
+	Broker *Broker `json:"broker,omitempty"`
+
+	// rateLimit limits how many messages all workers together start. Unset means no limit.
+	// +optional
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+
+	// retry of failed messages. Defaults to 4 retries, a backoff of 1s, a maxBackoff of 10m, or backoff if it is longer,
+	// and a factor of 2. Each delay varies by 20 percent at random.
+	// +optional
+	Retry *Retry `json:"retry,omitempty"`
+
+	// deadLetter is what happens to messages that exhaust their attempts.
+	// +optional
+	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
 }
 
 // QueuePriority is one of a queue's priorities.
@@ -221,7 +225,7 @@ type RateLimit struct {
 // DeadLetter defines what happens to messages that exhaust their attempts or that a worker
 // rejects. A dead letter keeps its payload, its last error, its number of attempts and its origin.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.onDelete) && self.onDelete == 'Move') == has(self.moveTo)",message="moveTo is required with onDelete: Move, and not allowed otherwise",fieldPath=".moveTo"
+// +kubebuilder:validation:XValidation:rule="(has(self.onDelete) && self.onDelete == 'Move') == has(self.moveToRef)",message="moveToRef is required with onDelete: Move, and not allowed otherwise",fieldPath=".moveToRef"
 type DeadLetter struct {
 	// enabled keeps dead letters. If false, the messages are deleted. Default: true.
 	// +optional
@@ -244,26 +248,14 @@ type DeadLetter struct {
 	// +kubebuilder:validation:Minimum=1
 	AlertThreshold *int64 `json:"alertThreshold,omitempty"`
 
-	// onDelete defines what happens to dead letters when the Queue is deleted. Block keeps the Queue
-	// until it has none. Move moves them to the Queue moveTo. Purge deletes them. Default: Block.
+	// onDelete is what happens to dead letters when the Queue is deleted. Block keeps the Queue until it has none, Move
+	// moves them to moveToRef, Purge deletes them. Defaults to Block.
 	// +optional
 	OnDelete DeadLetterAction `json:"onDelete,omitempty"`
 
-	// moveTo is the Queue that receives the dead letters with onDelete: Move. It must be in the same
-	// namespace and on the same broker.
+	// moveToRef is the Queue that receives the dead letters with onDelete Move. It must be on the same broker.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	MoveTo string `json:"moveTo,omitempty"`
-}
-
-// Retention deletes messages that no worker takes.
-type Retention struct {
-	// maxAge at which a message without any attempt is deleted, 1m to 87600h.
-	// +required
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
-	MaxAge Duration `json:"maxAge"`
+	MoveToRef *LocalReference `json:"moveToRef,omitempty"`
 }
 
 // Results defines how long the states of single jobs are kept.

@@ -46,18 +46,14 @@ type WorkerPoolStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
 
-	// backlog is the number of messages waiting for the pool.
-	// +optional
-	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages that the pool's workers handle now, without messages that
-	// wait for a retry. A worker that does not answer counts with its concurrency, as far as the
-	// broker counts unacknowledged messages.
-	// +optional
-	InFlight *int64 `json:"inFlight,omitempty"`
+	MessageCounts `json:",inline"`
 
-	// slo compares waiting times with the objective.
+	// waitP95 is the 95th percentile of the waiting times of the last minutes, that of the slowest queue.
 	// +optional
-	SLO *ObjectiveStatus `json:"slo,omitempty"`
+	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
+	// objectiveMet is whether waiting times are within autoscaling.waitP95: True, False or Unknown.
+	// +optional
+	ObjectiveMet metav1.ConditionStatus `json:"objectiveMet,omitempty"`
 
 	// lastDecision is the last scaling decision.
 	// +optional
@@ -76,9 +72,6 @@ type WorkerPoolStatus struct {
 type RevisionStatus struct {
 	// name of the revision, and of its Deployment or StatefulSet.
 	Name string `json:"name"`
-	// hash of the Pod template.
-	// +optional
-	Hash string `json:"hash,omitempty"`
 	// version from spec.version.
 	// +optional
 	Version string `json:"version,omitempty"`
@@ -103,22 +96,6 @@ type RevisionStatus struct {
 	// failed is the number of messages that its present workers failed to handle.
 	// +optional
 	Failed *int64 `json:"failed,omitempty"`
-	// createdTime is when the revision was created.
-	// +optional
-	CreatedTime *metav1.Time `json:"createdTime,omitempty"`
-}
-
-// ObjectiveStatus compares waiting times with the objective.
-type ObjectiveStatus struct {
-	// waitP95 is the objective.
-	// +optional
-	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
-	// measuredP95 is the 95th percentile of waiting times in the last minutes.
-	// +optional
-	MeasuredP95 *metav1.Duration `json:"measuredP95,omitempty"`
-	// met reports whether the objective is met: True, False or Unknown.
-	// +optional
-	Met metav1.ConditionStatus `json:"met,omitempty"`
 }
 
 // ScaleDecision is a scaling decision.
@@ -145,9 +122,8 @@ type ScaleDecision struct {
 
 // WorkerPoolEffective contains the settings in use, and where they come from.
 type WorkerPoolEffective struct {
-	// drain settings in use.
-	// +optional
-	Drain *Drain `json:"drain,omitempty"`
+	WorkerSettings `json:",inline"`
+
 	// circuitBreaker in use; omitted if no Policy sets one.
 	// +optional
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
@@ -166,7 +142,7 @@ type WorkerPoolEffective struct {
 // Progressing. A WorkerPool is Available when minReplicas workers are ready, and Progressing
 // unless a rollout is paused, fails or makes no progress.
 const (
-	// ConditionScalingActive is False when autoscaling is off, paused or a dry run, when something prevents it, or when
+	// ConditionScalingActive is False when autoscaling is off or suspended, when something prevents it, or when
 	// queue metrics could not be read, which a pool of a fixed size needs too, to drain workers.
 	ConditionScalingActive = "ScalingActive"
 	// ConditionScalingLimited is True when limits prevent the recommended number of workers.

@@ -31,7 +31,7 @@ const WorkerEnvPrefix = "YARDMASTER_"
 // +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.draining`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.currentRevision`
 // +kubebuilder:printcolumn:name="Backlog",type=integer,JSONPath=`.status.backlog`
-// +kubebuilder:printcolumn:name="SLO",type=string,JSONPath=`.status.slo.met`
+// +kubebuilder:printcolumn:name="SLO",type=string,JSONPath=`.status.objectiveMet`
 // +kubebuilder:printcolumn:name="Decision",type=string,priority=1,JSONPath=`.status.lastDecision.reason`
 // +kubebuilder:printcolumn:name="Max",type=integer,priority=1,JSONPath=`.spec.autoscaling.maxReplicas`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
@@ -67,7 +67,7 @@ type WorkerPoolList struct {
 // then from the defaults named here. status.effective shows the result.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.queues) != has(self.source)",message="set either queues or source"
-// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas == 1",message="set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.pausedUntil"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas == 1",message="set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.suspend"
 // +kubebuilder:validation:XValidation:rule="(has(self.image) && size(self.image) > 0) || (has(self.template) && has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.exists(c, c.name == 'worker' && has(c.image)))",message="the worker has no image: set image, or the image of container worker in template",fieldPath=".image"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.concurrency) || self.maxInFlight >= self.concurrency",message="maxInFlight must not be less than concurrency, because some handlers would never get a message",fieldPath=".maxInFlight"
 type WorkerPoolSpec struct {
@@ -103,19 +103,6 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Version string `json:"version,omitempty"`
-
-	// env of the worker container. Overrides variables in template. Names with the prefix
-	// YARDMASTER_ are reserved.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=128
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.startsWith('YARDMASTER_'))",message="names that begin with YARDMASTER_ are reserved"
-	Env []corev1.EnvVar `json:"env,omitempty"`
-
-	// resources of the worker container. Overrides the resources in template.
-	// +optional
-	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// sidecar configures the operator's worker runtime in drain mode Sidecar.
 	// +optional
@@ -158,9 +145,7 @@ type WorkerPoolSpec struct {
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
-	// drain configures how a worker finishes its messages before it stops.
-	// +optional
-	Drain *Drain `json:"drain,omitempty"`
+	WorkerSettings `json:",inline"`
 
 	// rollout configures how workers of a new revision replace old ones.
 	// +optional
@@ -193,6 +178,13 @@ type WorkerPoolSpec struct {
 	// +optional
 	// +kubebuilder:default=Deployment
 	Workload Workload `json:"workload,omitempty"`
+}
+
+// WorkerSettings are the settings of a WorkerPool for which Policies have defaults. Each field applies on its own.
+type WorkerSettings struct {
+	// drain is how a worker finishes its messages before it stops.
+	// +optional
+	Drain *Drain `json:"drain,omitempty"`
 }
 
 // PoolQueue is a queue that workers consume.
@@ -232,10 +224,12 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// slo is the waiting time objective.
+	// waitP95 is the objective for the 95th percentile of waiting times, from when a message is due until a worker starts
+	// it, 1s to 24h. Defaults to 30s.
 	// +optional
-	// +kubebuilder:default={}
-	SLO *WaitObjective `json:"slo,omitempty"`
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="waitP95 must be a duration from 1s to 24h"
+	WaitP95 *Duration `json:"waitP95,omitempty"`
 
 	// backlogPerReplica is the number of messages, waiting or being handled, per worker. The larger of
 	// this recommendation and that of the objective applies. Use it when the time to handle a
@@ -274,23 +268,10 @@ type Autoscaling struct {
 	// +optional
 	Fallback *Fallback `json:"fallback,omitempty"`
 
-	// pausedUntil is the time until which the number of workers does not change.
+	// suspend keeps the number of workers as it is. Decisions are still computed and reported in status.lastDecision.
+	// Defaults to false.
 	// +optional
-	PausedUntil *metav1.Time `json:"pausedUntil,omitempty"`
-
-	// dryRun computes and reports decisions without scaling. Default false.
-	// +optional
-	DryRun bool `json:"dryRun,omitempty"`
-}
-
-// WaitObjective is a waiting time objective.
-type WaitObjective struct {
-	// waitP95 is the objective for the 95th percentile of waiting times, from when a message is
-	// due until a worker starts it, 1s to 24h. Default 30s.
-	// +optional
-	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="waitP95 must be a duration from 1s to 24h"
-	WaitP95 *Duration `json:"waitP95,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // ScaleRule slows scaling in one direction.

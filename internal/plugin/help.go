@@ -92,9 +92,9 @@ deploy --step apply`,
 	"seq suspend": "etl report",
 	"seq resume":  "etl",
 
-	"queue list":   "",
-	"queue pause":  "orders",
-	"queue resume": "orders",
+	"queue list":    "",
+	"queue suspend": "orders",
+	"queue resume":  "orders",
 	"queue send": `# A job with a text as its payload
 orders --data '{"order":7}'
 # A file, which a worker may start in five minutes, once only
@@ -121,9 +121,9 @@ orders --filter "no such customer"`,
 resizers --watch
 # Drain one worker, which the pool replaces
 resizers resizers-5c9f7d-x2k4p`,
-	"pool restart":        "resizers --watch",
-	"pool pause-scaling":  "resizers --for 2h",
-	"pool resume-scaling": "resizers",
+	"pool restart":         "resizers --watch",
+	"pool suspend-scaling": "resizers",
+	"pool resume-scaling":  "resizers",
 
 	"schedule list":    "-A",
 	"schedule next":    "nightly --count 10",

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,16 +34,16 @@ func newPoolCommand(env *environment) *cobra.Command {
 				view.showNamespaces = showNamespaces
 				return view
 			}),
-		newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env),
+		newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newSuspendScalingCommand(env),
 		newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
 			kind: workerPoolKind, verb: "resume-scaling", short: "Resume the autoscaling of WorkerPools",
-			long: "Resume the autoscaling of WorkerPools, by removing spec.autoscaling.pausedUntil.",
+			long: "Resume the autoscaling of WorkerPools, by setting spec.autoscaling.suspend to false.",
 			changeSpec: func(wp *v1alpha1.WorkerPool) {
 				if wp.Spec.Autoscaling != nil {
-					wp.Spec.Autoscaling.PausedUntil = nil
+					wp.Spec.Autoscaling.Suspend = false
 				}
 			},
-			changedMessage: "scales again", unchangedMessage: "is not paused",
+			changedMessage: "scales again", unchangedMessage: "is not suspended",
 		}),
 		workerPoolKind.newObjectCommand(env, "explain", "Explain the number of workers of a WorkerPool",
 			"Explain the number of workers of a WorkerPool: the last scaling decision, its inputs, and the result of "+
@@ -164,32 +163,16 @@ func newRestartPoolCommand(env *environment) *cobra.Command {
 	return command
 }
 
-func newPauseScalingCommand(env *environment) *cobra.Command {
-	pause := time.Hour
-	until := func() time.Time { return env.now().Add(pause).Truncate(time.Second) }
-	command := newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
-		kind: workerPoolKind, verb: "pause-scaling", short: "Pause the autoscaling of WorkerPools",
-		long: "Pause the autoscaling of WorkerPools for a time, by setting spec.autoscaling.pausedUntil: the number of workers stays as it is. " +
-			"It has no effect on a WorkerPool that is not autoscaled.",
+func newSuspendScalingCommand(env *environment) *cobra.Command {
+	return newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
+		kind: workerPoolKind, verb: "suspend-scaling", short: "Suspend the autoscaling of WorkerPools",
+		long: "Suspend the autoscaling of WorkerPools, by setting spec.autoscaling.suspend: the number of workers stays as it is, and decisions are " +
+			"still reported. It has no effect on a WorkerPool that is not autoscaled.",
 		changeSpec: func(wp *v1alpha1.WorkerPool) {
 			if wp.Spec.Autoscaling != nil {
-				wp.Spec.Autoscaling.PausedUntil = &metav1.Time{Time: until()}
+				wp.Spec.Autoscaling.Suspend = true
 			}
 		},
-		changedMessage: "does not scale", unchangedMessage: "is not autoscaled",
-		remark: func(wp *v1alpha1.WorkerPool) string {
-			if wp.Spec.Autoscaling == nil {
-				return ""
-			}
-			return " until " + wp.Spec.Autoscaling.PausedUntil.UTC().Format(time.RFC3339)
-		},
+		changedMessage: "does not scale", unchangedMessage: "is already suspended, or is not autoscaled",
 	})
-	addDurationFlag(command, &pause, "for", "How long the number of workers stays as it is, such as 30m or 2h.")
-	command.PreRunE = func(*cobra.Command, []string) error {
-		if pause <= 0 {
-			return fmt.Errorf("invalid --for %s: must be greater than 0", pause)
-		}
-		return nil
-	}
-	return command
 }

@@ -37,7 +37,7 @@ func TestDrain(t *testing.T) {
 	drains := func(action v1alpha1.DrainTimeoutAction) func(*v1alpha1.WorkerPool) {
 		return func(wp *v1alpha1.WorkerPool) {
 			timeout := v1alpha1.Duration{Duration: metav1.Duration{Duration: 10 * time.Minute}}
-			wp.Status.Effective = &v1alpha1.WorkerPoolEffective{Drain: &v1alpha1.Drain{Timeout: &timeout, OnTimeout: action}}
+			wp.Status.Effective = &v1alpha1.WorkerPoolEffective{WorkerSettings: v1alpha1.WorkerSettings{Drain: &v1alpha1.Drain{Timeout: &timeout, OnTimeout: action}}}
 		}
 	}
 	const finishes = "removed workers first finish their messages in flight"
@@ -188,7 +188,7 @@ func TestRestartRefusesADeletedPool(t *testing.T) {
 	}
 }
 
-func TestPoolScalingIsPausedAndResumed(t *testing.T) {
+func TestPoolScalingIsSuspendedAndResumed(t *testing.T) {
 	autoscaled := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "a"}, Spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 3}}}
 	manual := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "manual", Namespace: "a"}, Spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(3))}}
 	c := newFakeClient(t, autoscaled, manual)
@@ -198,24 +198,22 @@ func TestPoolScalingIsPausedAndResumed(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", args, code, out, errOut, want)
 		}
 	}
-	pausedUntil := func() *metav1.Time {
+	isSuspended := func() bool {
 		wp := &v1alpha1.WorkerPool{}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(autoscaled), wp); err != nil {
 			t.Fatal(err)
 		}
-		return wp.Spec.Autoscaling.PausedUntil
+		return wp.Spec.Autoscaling.Suspend
 	}
-	run("pool pause-scaling mailers --for 2h", "workerpool.yardmaster.dev/mailers does not scale until 2026-03-01T14:00:00Z\n")
-	if until := pausedUntil(); until == nil || !until.Time.Equal(testTime.Add(2*time.Hour)) {
-		t.Errorf("pausedUntil is %v", until)
+	run("pool suspend-scaling mailers", "workerpool.yardmaster.dev/mailers does not scale\n")
+	if !isSuspended() {
+		t.Error("the autoscaling is not suspended")
 	}
+	run("pool suspend-scaling mailers", "workerpool.yardmaster.dev/mailers is already suspended, or is not autoscaled\n")
 	run("pool resume-scaling mailers", "workerpool.yardmaster.dev/mailers scales again\n")
-	if until := pausedUntil(); until != nil {
-		t.Errorf("pausedUntil is %v", until)
+	if isSuspended() {
+		t.Error("the autoscaling is suspended")
 	}
-	run("pool resume-scaling mailers", "workerpool.yardmaster.dev/mailers is not paused\n")
-	run("pool pause-scaling manual", "workerpool.yardmaster.dev/manual is not autoscaled\n")
-	if code, _, errOut := runPluginWith(t, "pool pause-scaling mailers --for 0s", c); code != exitError || errOut != "error: invalid --for 0s: must be greater than 0\n" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	run("pool resume-scaling mailers", "workerpool.yardmaster.dev/mailers is not suspended\n")
+	run("pool suspend-scaling manual", "workerpool.yardmaster.dev/manual is already suspended, or is not autoscaled\n")
 }

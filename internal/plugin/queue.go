@@ -15,18 +15,18 @@ import (
 )
 
 func newQueueCommand(env *environment) *cobra.Command {
-	return newParentCommand("queue", []string{"queues", "wq"}, "Inspect and pause Queues, send, follow and cancel jobs, and manage dead letters",
+	return newParentCommand("queue", []string{"queues", "wq"}, "Inspect and suspend Queues, send, follow and cancel jobs, and manage dead letters",
 		newListCommand(env, queueKind, "List Queues with their message counts"),
 		newChangeCommand(env, specChange[*v1alpha1.Queue]{
-			kind: queueKind, verb: "pause", short: "Pause Queues",
-			long:           "Pause Queues. Workers receive no more messages and finish those in flight. Producers can still send.",
-			changeSpec:     func(q *v1alpha1.Queue) { q.Spec.Paused = true },
-			changedMessage: "paused", unchangedMessage: "is already paused",
+			kind: queueKind, verb: "suspend", short: "Suspend Queues",
+			long:           "Suspend Queues. Workers receive no more messages and finish those in flight. Producers can still send.",
+			changeSpec:     func(q *v1alpha1.Queue) { q.Spec.Suspend = true },
+			changedMessage: "suspended", unchangedMessage: "is already suspended",
 		}),
 		newChangeCommand(env, specChange[*v1alpha1.Queue]{
-			kind: queueKind, verb: "resume", short: "Resume Queues", long: "Resume paused Queues: workers receive messages again.",
-			changeSpec:     func(q *v1alpha1.Queue) { q.Spec.Paused = false },
-			changedMessage: "resumed", unchangedMessage: "is not paused",
+			kind: queueKind, verb: "resume", short: "Resume Queues", long: "Resume suspended Queues: workers receive messages again.",
+			changeSpec:     func(q *v1alpha1.Queue) { q.Spec.Suspend = false },
+			changedMessage: "resumed", unchangedMessage: "is not suspended",
 		}),
 		newSendCommand(env), newJobsCommand(env), newShowJobCommand(env), newCancelJobCommand(env), newDeadLetterCommand(env))
 }

@@ -145,7 +145,7 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 	}
 	noBroker := func(q *v1alpha1.Queue) { q.Spec.Broker = nil }
 	defaults := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: "a"}}
-	defaults.Spec.Defaults = &v1alpha1.PolicyDefaults{Broker: natsQueue("mail").Spec.Broker}
+	defaults.Spec.Defaults = &v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Broker: natsQueue("mail").Spec.Broker}}
 	conflict := func(q *v1alpha1.Queue) {
 		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOwnedByOtherQueue}}
 	}

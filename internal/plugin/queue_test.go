@@ -27,7 +27,7 @@ func natsQueue(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 	return q
 }
 
-func pauseQueue(q *v1alpha1.Queue) { q.Spec.Paused = true }
+func suspendQueue(q *v1alpha1.Queue) { q.Spec.Suspend = true }
 
 func natsSecret(url string) *corev1.Secret {
 	return &corev1.Secret{
@@ -69,7 +69,7 @@ func TestQueueAndPoolLists(t *testing.T) {
 func TestQueueAndPoolCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		"queue list -o xml":                      `invalid --output "xml": must be one of table, wide, json, yaml, name`,
-		"queue pause":                            "requires at least 1 arg(s)",
+		"queue suspend":                          "requires at least 1 arg(s)",
 		"queue dead list mail --limit=-1":        "invalid --limit -1: must be 0 (no limit) or greater",
 		"queue dead list mail -o name":           `invalid --output "name": must be one of table, json, yaml`,
 		"queue dead requeue mail":                "set either --all or --oldest",
@@ -96,16 +96,16 @@ func TestPauseAndResumeQueues(t *testing.T) {
 	for args, row := range map[string]struct {
 		code        int
 		out, errOut string
-		paused      []string
+		suspended   []string
 	}{
-		"pause mail":         {exitSuccess, "queue.yardmaster.dev/mail paused\n", "", []string{"halted", "mail"}},
-		"pause halted":       {exitSuccess, "queue.yardmaster.dev/halted is already paused\n", "", []string{"halted"}},
-		"resume halted":      {exitSuccess, "queue.yardmaster.dev/halted resumed\n", "", nil},
-		"resume mail":        {exitSuccess, "queue.yardmaster.dev/mail is not paused\n", "", []string{"halted"}},
-		"pause no-such mail": {exitError, "queue.yardmaster.dev/mail paused\n", "error: queues.yardmaster.dev \"no-such\" not found\n", []string{"halted", "mail"}},
+		"suspend mail":         {exitSuccess, "queue.yardmaster.dev/mail suspended\n", "", []string{"halted", "mail"}},
+		"suspend halted":       {exitSuccess, "queue.yardmaster.dev/halted is already suspended\n", "", []string{"halted"}},
+		"resume halted":        {exitSuccess, "queue.yardmaster.dev/halted resumed\n", "", nil},
+		"resume mail":          {exitSuccess, "queue.yardmaster.dev/mail is not suspended\n", "", []string{"halted"}},
+		"suspend no-such mail": {exitError, "queue.yardmaster.dev/mail suspended\n", "error: queues.yardmaster.dev \"no-such\" not found\n", []string{"halted", "mail"}},
 	} {
 		t.Run(args, func(t *testing.T) {
-			c := newFakeClient(t, natsQueue("halted", pauseQueue), natsQueue("mail"))
+			c := newFakeClient(t, natsQueue("halted", suspendQueue), natsQueue("mail"))
 			code, out, errOut := runPluginWith(t, "queue "+args, c)
 			if code != row.code || out != row.out || errOut != row.errOut {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
@@ -114,15 +114,15 @@ func TestPauseAndResumeQueues(t *testing.T) {
 			if err := c.List(t.Context(), &list); err != nil {
 				t.Fatal(err)
 			}
-			var pausedQueues []string
+			var suspendedQueues []string
 			for i := range list.Items {
-				if list.Items[i].Spec.Paused {
-					pausedQueues = append(pausedQueues, list.Items[i].Name)
+				if list.Items[i].Spec.Suspend {
+					suspendedQueues = append(suspendedQueues, list.Items[i].Name)
 				}
 			}
-			slices.Sort(pausedQueues)
-			if diff := cmp.Diff(row.paused, pausedQueues); diff != "" {
-				t.Errorf("paused (-want +got):\n%s", diff)
+			slices.Sort(suspendedQueues)
+			if diff := cmp.Diff(row.suspended, suspendedQueues); diff != "" {
+				t.Errorf("suspended (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestPauseDoesNotOverwriteAConcurrentChange(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	code, out, errOut := runPluginWith(t, "queue pause mail", c)
+	code, out, errOut := runPluginWith(t, "queue suspend mail", c)
 	if code != exitError || out != "" || !strings.Contains(errOut, "queue.yardmaster.dev/mail was changed by someone else at the same time; nothing was written") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 	}
@@ -150,7 +150,7 @@ func TestPauseDoesNotOverwriteAConcurrentChange(t *testing.T) {
 
 func TestQueueAndPoolCompletion(t *testing.T) {
 	for args, want := range map[string]string{
-		"queue pause mail":     "video\n:4\n",
+		"queue suspend mail":   "video\n:4\n",
 		"queue dead list":      "mail\nvideo\n:4\n",
 		"queue dead list mail": ":4\n",
 		"pool explain":         "mailers\n:4\n",

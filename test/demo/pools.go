@@ -75,7 +75,7 @@ func (a *poolScenario) prepareQueue(ctx context.Context) error {
 		return err
 	}
 	return a.waitForPool(ctx, "the Queue to be ready", func(queue *v1alpha1.Queue, _ *v1alpha1.WorkerPool) bool {
-		return queue.Status.Ready != nil
+		return queue.Status.Backlog != nil
 	})
 }
 

@@ -103,7 +103,7 @@ func workOfQueues(t *testing.T) {
 
 func workOfPolicies(t *testing.T) {
 	p := &v1alpha1.Policy{ObjectMeta: tenantMeta("alone")}
-	p.Spec.Defaults = &v1alpha1.PolicyDefaults{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}}
+	p.Spec.Defaults = &v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}}}
 	p.Spec.Defaults.Broker.URLSecretRef.Name = "missing"
 	createAndWait(t, p, func() []metav1.Condition { return p.Status.Conditions }, v1alpha1.ReasonSecretNotFound)
 }

@@ -100,7 +100,7 @@ func (env *queueEnv) sampleLoad() loadSample {
 	if status.LastDecision != nil {
 		s.decision = *status.LastDecision
 	}
-	if ready := env.getQueue("orders").Status.Ready; ready != nil {
+	if ready := env.getQueue("orders").Status.Backlog; ready != nil {
 		s.backlog = *ready
 	}
 	for _, pod := range env.workerPods() {

@@ -309,7 +309,7 @@ func (env *queueEnv) isQueueEmpty(name string, after time.Time) bool {
 		return false
 	}
 	s := &queue.Status
-	return s.MeasuredTime != nil && s.MeasuredTime.After(after) && s.Ready != nil && *s.Ready == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
+	return s.MeasuredTime != nil && s.MeasuredTime.After(after) && s.Backlog != nil && *s.Backlog == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
 }
 
 // verifyJobs verifies the ledger for the jobs of sendJobs.

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -119,9 +119,10 @@ func (r *releaseTest) createReleasePool() {
 		pool.Spec.Queues = []v1alpha1.PoolQueue{{Name: name}}
 		pool.Spec.Image, pool.Spec.Version = releaseImage, ""
 		pool.Spec.Template.Spec.Containers[0].Resources.Requests = nil
-		pool.Spec.Env = r.environment(noDefect)
+		worker := &pool.Spec.Template.Spec.Containers[0]
+		worker.Env = r.environment(noDefect)
 		if r.trial.defect == dependencyDown {
-			pool.Spec.Env = r.environment(dependencyDown)
+			worker.Env = r.environment(dependencyDown)
 		}
 		pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationOfSeconds(10), OnTimeout: v1alpha1.DrainRequeue}
 		pool.Spec.Rollout = &v1alpha1.Rollout{Strategy: r.trial.strategy}
@@ -148,9 +149,10 @@ func (r *releaseTest) environment(defect string) []corev1.EnvVar {
 // release changes the version and the defect of the workers.
 func (r *releaseTest) release(version, defect string) {
 	r.t.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"version": version, "env": r.environment(defect)}})
-	requireNoError(r.t, err)
-	r.patchPool(r.trial.name(), string(patch))
+	pool := r.pool()
+	before := pool.DeepCopy()
+	pool.Spec.Version, pool.Spec.Template.Spec.Containers[0].Env = version, r.environment(defect)
+	requireNoError(r.t, cluster.Patch(r.t.Context(), pool, client.MergeFrom(before)))
 }
 
 // wantOldReleaseServes checks that the defective release is never promoted, and the old one keeps all

@@ -53,7 +53,7 @@ func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string
 	worker.Image, worker.Command = plainImage, command
 	revision := &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + v1alpha1.Prefix + "revision']"}
 	worker.Env = append(worker.Env, corev1.EnvVar{Name: "VERSION", ValueFrom: &corev1.EnvVarSource{FieldRef: revision}})
-	pool.Spec.Image, pool.Spec.Env = "", nil
+	pool.Spec.Image = ""
 	pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod}
 }
 

@@ -20,8 +20,8 @@ func pluginCommands(t *testing.T) []string {
 		"report", "report -o json", "report --from-cluster", "report --group-by owner", "report explain X",
 		"seq create new --image busybox:1.37 --step load=true", "seq watch", "seq watch X", "seq logs X", "seq logs X -f", "seq rerun X",
 		"seq suspend X", "seq resume X", "seq approve X",
-		"queue pause X", "queue resume X", "queue dead list X", "queue dead requeue X --all", "queue dead purge X --all",
-		"pool watch", "pool watch X", "pool explain X", "pool drain X", "pool restart X", "pool pause-scaling X", "pool resume-scaling X",
+		"queue suspend X", "queue resume X", "queue dead list X", "queue dead requeue X --all", "queue dead purge X --all",
+		"pool watch", "pool watch X", "pool explain X", "pool drain X", "pool restart X", "pool suspend-scaling X", "pool resume-scaling X",
 		"session create new --prompt-file " + prompt, "session watch", "session watch X", "session logs X", "session result X", "session stop X", "session restart X",
 	}
 	for _, kind := range []string{"seq", "queue", "pool", "session"} {

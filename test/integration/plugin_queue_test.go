@@ -17,8 +17,8 @@ func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 	y.createQueue("mail", "")
 	y.waitUntilReady("mail")
 	p := newAPIServerProxy(t)
-	p.runPlugin(t, y.ns, "queue", "pause", "mail").wantExitCode(0)
-	y.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	p.runPlugin(t, y.ns, "queue", "suspend", "mail").wantExitCode(0)
+	y.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	if !y.consumerInfo("mail").Paused {
 		t.Error("the broker still delivers messages to workers")
 	}
@@ -30,7 +30,7 @@ func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 	if y.consumerInfo("mail").Paused {
 		t.Error("the broker still holds back messages")
 	}
-	unknown := p.runPlugin(t, y.ns, "queue", "pause", "parcels")
+	unknown := p.runPlugin(t, y.ns, "queue", "suspend", "parcels")
 	unknown.wantExitCode(2)
 	wantTexts(t, unknown.errOut.String(), `error: queues.yardmaster.dev "parcels" not found`)
 }
@@ -56,7 +56,7 @@ func TestPluginManagesDeadLetters(t *testing.T) {
 	wantTexts(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
 	poll.Until(t, "2 messages ready and none dead", func() bool {
 		status := y.getQueue("mail").Status
-		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
+		return status.Backlog != nil && *status.Backlog == 2 && status.Dead != nil && *status.Dead == 0
 	})
 }
 
@@ -127,7 +127,7 @@ func TestPluginRestartsTheWorkersOfAPool(t *testing.T) {
 func TestPluginExplainsAScalingDecision(t *testing.T) {
 	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("autoscaled", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
+	c.createPool("autoscaled", "autoscaling: {minReplicas: 0, maxReplicas: 4, suspend: true}")
 	c.sendMessages("mail", 100)
 	p := newAPIServerProxy(t)
 	c.waitForPool("autoscaled", "evaluated with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
@@ -136,7 +136,7 @@ func TestPluginExplainsAScalingDecision(t *testing.T) {
 	})
 	explain := p.runPlugin(t, c.ns, "pool", "explain", "autoscaled")
 	explain.wantExitCode(0)
-	wantTexts(t, explain.out.String(), "DryRun: ", "B = 100 waiting messages, the oldest for ", "s·(λ + B/T)", "Limits: 0 to 4 workers")
+	wantTexts(t, explain.out.String(), "Suspended: ", "B = 100 waiting messages, the oldest for ", "s·(λ + B/T)", "Limits: 0 to 4 workers")
 	drain := p.runPlugin(t, c.ns, "pool", "drain", "autoscaled")
 	drain.wantExitCode(2)
 	wantTexts(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")

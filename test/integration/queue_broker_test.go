@@ -28,7 +28,7 @@ func reportsBrokerLossAndRecovery(t *testing.T) {
 	if !strings.Contains(is.Message, "unreachable") || strings.Contains(is.Message, "refused") {
 		t.Errorf("the message is %q", is.Message)
 	}
-	if s := e.getQueue("mail").Status; s.Ready != nil || s.MeasuredTime != nil {
+	if s := e.getQueue("mail").Status; s.Backlog != nil || s.MeasuredTime != nil {
 		t.Errorf("the status has stats of an unreachable broker: %+v", s)
 	}
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
@@ -69,7 +69,7 @@ func TestASecretCreatedLaterIsFound(t *testing.T) {
 func TestAQueueWithoutABrokerReportsNoBroker(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t)
-	e.createQueueOn("paused: false", "mail", "")
+	e.createQueueOn("suspend: false", "mail", "")
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoBroker)
 	p := newManifest(t, "Policy", "default", "{defaults: {"+natsBrokerField+", retry: {limit: 2}}}")
 	p.SetNamespace(e.ns)
@@ -110,7 +110,7 @@ func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 		t.Errorf("the message does not name the owner: %q", is.Message)
 	}
 	e.waitForCondition("second", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
-	if s := e.getQueue("second").Status; s.Ready != nil {
+	if s := e.getQueue("second").Status; s.Backlog != nil {
 		t.Errorf("the status has stats of another Queue's queue: %+v", s)
 	}
 	if got := e.consumerInfo("first").Config.MaxAckPending; got != 1 {

@@ -43,7 +43,7 @@ func TestRetainLeavesTheQueueForAnotherQueue(t *testing.T) {
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
 	poll.Until(t, "its messages in the status", func() bool {
-		ready := e.getQueue("mail").Status.Ready
+		ready := e.getQueue("mail").Status.Backlog
 		return ready != nil && *ready == 2
 	})
 }
@@ -130,7 +130,7 @@ func TestDeadLettersBlockDeletion(t *testing.T) {
 func TestDeletionMovesDeadLettersToAnotherQueue(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t)
-	e.createQueue("mail", "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: archive}")
+	e.createQueue("mail", "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveToRef: {name: archive}}")
 	e.waitUntilReady("mail")
 	e.addDeadLetters("mail", 450) // more than one batch
 	e.deleteQueue("mail")
@@ -207,7 +207,7 @@ func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
 	e := newQueueEnv(t)
 	for name, spec := range map[string]string{
 		"letters":    "deletionPolicy: Purge",
-		"unmovable":  "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: nowhere}",
+		"unmovable":  "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveToRef: {name: nowhere}}",
 		"unfinished": "deletionPolicy: Drain",
 		"purged":     "deletionPolicy: Purge",
 		"retained":   "",

@@ -31,7 +31,7 @@ func (e *queueEnv) waitForConflict(name string) string {
 func (e *queueEnv) waitForReadyMessages(name string, want int64) {
 	e.t.Helper()
 	poll.Until(e.t, fmt.Sprintf("%d messages in the status", want), func() bool {
-		ready := e.getQueue(name).Status.Ready
+		ready := e.getQueue(name).Status.Backlog
 		return ready != nil && *ready == want
 	})
 }

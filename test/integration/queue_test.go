@@ -283,13 +283,13 @@ func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
 		t.Errorf("the status is %+v", q.Status)
 	}
 
-	e.patchQueue("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
-	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	e.patchQueue("mail", `{"spec":{"maxInFlight":9,"lease":"45s","suspend":true}}`)
+	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	is := e.consumerInfo("mail")
 	if is.Config.MaxAckPending != 9 || is.Config.AckWait != 45*time.Second || !is.Paused {
 		t.Errorf("the consumer is %+v, paused: %t", is.Config, is.Paused)
 	}
-	e.patchQueue("mail", `{"spec":{"paused":false}}`)
+	e.patchQueue("mail", `{"spec":{"suspend":false}}`)
 	e.waitUntilReady("mail")
 	if e.consumerInfo("mail").Paused {
 		t.Error("the consumer is still paused")
@@ -304,12 +304,12 @@ func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
 	e.sendMessages("mail", 3)
 	poll.Until(t, "3 ready messages", func() bool {
 		s := e.getQueue("mail").Status
-		return s.Ready != nil && *s.Ready == 3 && s.OldestTime != nil
+		return s.Backlog != nil && *s.Backlog == 3 && s.OldestTime != nil
 	})
 	e.processMessages("mail", 3)
 	poll.Until(t, "no ready messages, and known waits", func() bool {
 		s := e.getQueue("mail").Status
-		return *s.Ready == 0 && s.OldestTime == nil && s.Wait != nil && s.ArrivalRate.AsApproximateFloat64() > 0
+		return *s.Backlog == 0 && s.OldestTime == nil && s.WaitP95 != nil && s.ArrivalRate.AsApproximateFloat64() > 0
 	})
 }
 
@@ -400,7 +400,7 @@ func (e *queueEnv) waitForStats(queue string, ready, dead int64) {
 	e.t.Helper()
 	poll.Until(e.t, fmt.Sprintf("%d ready and %d dead", ready, dead), func() bool {
 		s := e.getQueue(queue).Status
-		return *s.Ready == ready && *s.Dead == dead
+		return *s.Backlog == ready && *s.Dead == dead
 	})
 }
 

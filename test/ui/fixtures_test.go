@@ -117,12 +117,12 @@ func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 func newQueue(t *testing.T, ns, name, message string, dead int64) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
-		Spec:       v1alpha1.QueueSpec{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS, BrokerAccess: v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "broker"}}}}},
+		Spec:       v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS, BrokerAccess: v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "broker"}}}}}},
 	}
 	return create(t, q, func(q *v1alpha1.Queue) {
 		q.Status = v1alpha1.QueueStatus{
-			Name: "mail", Engine: v1alpha1.EngineNATS, Ready: new(int64(1280)), InFlight: new(int64(16)), Delayed: new(int64(4)), Dead: &dead, OldestTime: ago(90 * time.Second),
-			Wait: &v1alpha1.WaitTimes{P95: &metav1.Duration{Duration: 4200 * time.Millisecond}}, ArrivalRate: new(resource.MustParse("31500m")), ServiceRate: new(resource.MustParse("28")),
+			Name: "mail", Engine: v1alpha1.EngineNATS, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1280)), InFlight: new(int64(16))}, Delayed: new(int64(4)), Dead: &dead, OldestTime: ago(90 * time.Second),
+			WaitP95: &metav1.Duration{Duration: 4200 * time.Millisecond}, ArrivalRate: new(resource.MustParse("31500m")), ServiceRate: new(resource.MustParse("28")),
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
 				condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message),
 				condition(v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters, message),
@@ -136,16 +136,16 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: v1alpha1.WorkerPoolSpec{
 			Image: "registry.example/worker:2", Queues: []v1alpha1.PoolQueue{{Name: "mail"}}, Concurrency: 4,
-			Autoscaling: &v1alpha1.Autoscaling{MinReplicas: 2, MaxReplicas: 40, SLO: &v1alpha1.WaitObjective{WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}}},
+			Autoscaling: &v1alpha1.Autoscaling{MinReplicas: 2, MaxReplicas: 40, WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}},
 		},
 	}
 	return create(t, wp, func(wp *v1alpha1.WorkerPool) {
 		wp.Status = v1alpha1.WorkerPoolStatus{
-			Desired: 12, Replicas: 13, Ready: 11, Busy: new(int32(9)), Draining: 1, Backlog: new(int64(1280)), InFlight: new(int64(16)), CurrentRevision: name + "-1", UpdatedRevision: name + "-2",
-			SLO: &v1alpha1.ObjectiveStatus{WaitP95: &metav1.Duration{Duration: time.Minute}, MeasuredP95: &metav1.Duration{Duration: 4200 * time.Millisecond}, Met: metav1.ConditionTrue},
+			Desired: 12, Replicas: 13, Ready: 11, Busy: new(int32(9)), Draining: 1, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1280)), InFlight: new(int64(16))}, CurrentRevision: name + "-1", UpdatedRevision: name + "-2",
+			WaitP95: &metav1.Duration{Duration: 4200 * time.Millisecond}, ObjectiveMet: metav1.ConditionTrue,
 			Revisions: []v1alpha1.RevisionStatus{
-				{Name: name + "-2", Version: "2", Image: "registry.example/worker:2", Replicas: 2, Ready: 2, Succeeded: new(int64(412)), Failed: new(int64(3)), CreatedTime: ago(7 * time.Minute)},
-				{Name: name + "-1", Version: "1", Image: "registry.example/worker:1", Replicas: 11, Ready: 9, Draining: 1, Succeeded: new(int64(90211)), Failed: new(int64(120)), CreatedTime: ago(50 * time.Hour)},
+				{Name: name + "-2", Version: "2", Image: "registry.example/worker:2", Replicas: 2, Ready: 2, Succeeded: new(int64(412)), Failed: new(int64(3))},
+				{Name: name + "-1", Version: "1", Image: "registry.example/worker:1", Replicas: 11, Ready: 9, Draining: 1, Succeeded: new(int64(90211)), Failed: new(int64(120))},
 			},
 			LastDecision: &v1alpha1.ScaleDecision{
 				Time: ago(20 * time.Second), Recommendation: 12, Applied: 12, Reason: "BacklogAboveObjective", Message: message,

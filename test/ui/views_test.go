@@ -117,23 +117,23 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 
 	b.open("/k/queue/" + ns + "/mail")
 	b.waitForText("main", "1280", "4.2s", "31.5/s", "2 messages failed too often")
-	update(t, queue, func(q *v1alpha1.Queue) { q.Status.Ready = new(int64(77)) })
+	update(t, queue, func(q *v1alpha1.Queue) { q.Status.Backlog = new(int64(77)) })
 	b.waitForText("main .facts", "77")
 	b.waitForText("#load", "waiting 77")
-	b.do("Pause", "")
-	if !reload(t, queue).Spec.Paused {
-		t.Error("the queue is not paused")
+	b.do("Suspend", "")
+	if !reload(t, queue).Spec.Suspend {
+		t.Error("the queue is not suspended")
 	}
 
 	b.open("/k/pool/" + ns + "/mailers")
 	b.waitForText("main", "11 of 12", "BacklogAboveObjective", "s·λ/ρ", "rolling out", "serves")
-	b.do("Pause scaling for 1 h", "")
-	if until := reload(t, pool).Spec.Autoscaling.PausedUntil; until == nil || until.Time.Before(time.Now().Add(50*time.Minute)) {
-		t.Errorf("pausedUntil is %v", until)
+	b.do("Suspend scaling", "")
+	if !reload(t, pool).Spec.Autoscaling.Suspend {
+		t.Error("scaling is not suspended")
 	}
 	b.do("Resume scaling", "")
-	if reload(t, pool).Spec.Autoscaling.PausedUntil != nil {
-		t.Error("scaling is still paused")
+	if reload(t, pool).Spec.Autoscaling.Suspend {
+		t.Error("scaling is still suspended")
 	}
 
 	b.open("/k/session/" + ns + "/fix-tests")

@@ -2,10 +2,6 @@
 
 package v1alpha1
 
-import (
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
 // AutoscalingApplyConfiguration represents a declarative configuration of the Autoscaling type for use
 // with apply.
 //
@@ -16,8 +12,9 @@ type AutoscalingApplyConfiguration struct {
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// maxReplicas is the upper bound on the number of workers.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// slo is the waiting time objective.
-	SLO *WaitObjectiveApplyConfiguration `json:"slo,omitempty"`
+	// waitP95 is the objective for the 95th percentile of waiting times, from when a message is due until a worker starts
+	// it, 1s to 24h. Defaults to 30s.
+	WaitP95 *DurationApplyConfiguration `json:"waitP95,omitempty"`
 	// backlogPerReplica is the number of messages, waiting or being handled, per worker. The larger of
 	// this recommendation and that of the objective applies. Use it when the time to handle a
 	// message is unknown. Default for a pool with a source: the target that the source names, or
@@ -36,10 +33,9 @@ type AutoscalingApplyConfiguration struct {
 	// fallback is the minimum number of workers while queue metrics are unavailable. If it is
 	// omitted, the number of workers does not change.
 	Fallback *FallbackApplyConfiguration `json:"fallback,omitempty"`
-	// pausedUntil is the time until which the number of workers does not change.
-	PausedUntil *v1.Time `json:"pausedUntil,omitempty"`
-	// dryRun computes and reports decisions without scaling. Default false.
-	DryRun *bool `json:"dryRun,omitempty"`
+	// suspend keeps the number of workers as it is. Decisions are still computed and reported in status.lastDecision.
+	// Defaults to false.
+	Suspend *bool `json:"suspend,omitempty"`
 }
 
 // AutoscalingApplyConfiguration constructs a declarative configuration of the Autoscaling type for use with
@@ -64,11 +60,11 @@ func (b *AutoscalingApplyConfiguration) WithMaxReplicas(value int32) *Autoscalin
 	return b
 }
 
-// WithSLO sets the SLO field in the declarative configuration to the given value
+// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SLO field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithSLO(value *WaitObjectiveApplyConfiguration) *AutoscalingApplyConfiguration {
-	b.SLO = value
+// If called multiple times, the WaitP95 field is set to the value of the last call.
+func (b *AutoscalingApplyConfiguration) WithWaitP95(value *DurationApplyConfiguration) *AutoscalingApplyConfiguration {
+	b.WaitP95 = value
 	return b
 }
 
@@ -120,18 +116,10 @@ func (b *AutoscalingApplyConfiguration) WithFallback(value *FallbackApplyConfigu
 	return b
 }
 
-// WithPausedUntil sets the PausedUntil field in the declarative configuration to the given value
+// WithSuspend sets the Suspend field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PausedUntil field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithPausedUntil(value v1.Time) *AutoscalingApplyConfiguration {
-	b.PausedUntil = &value
-	return b
-}
-
-// WithDryRun sets the DryRun field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the DryRun field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithDryRun(value bool) *AutoscalingApplyConfiguration {
-	b.DryRun = &value
+// If called multiple times, the Suspend field is set to the value of the last call.
+func (b *AutoscalingApplyConfiguration) WithSuspend(value bool) *AutoscalingApplyConfiguration {
+	b.Suspend = &value
 	return b
 }

@@ -22,12 +22,11 @@ type DeadLetterApplyConfiguration struct {
 	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is
 	// True, at least 1. Default: 1.
 	AlertThreshold *int64 `json:"alertThreshold,omitempty"`
-	// onDelete defines what happens to dead letters when the Queue is deleted. Block keeps the Queue
-	// until it has none. Move moves them to the Queue moveTo. Purge deletes them. Default: Block.
+	// onDelete is what happens to dead letters when the Queue is deleted. Block keeps the Queue until it has none, Move
+	// moves them to moveToRef, Purge deletes them. Defaults to Block.
 	OnDelete *apiv1alpha1.DeadLetterAction `json:"onDelete,omitempty"`
-	// moveTo is the Queue that receives the dead letters with onDelete: Move. It must be in the same
-	// namespace and on the same broker.
-	MoveTo *string `json:"moveTo,omitempty"`
+	// moveToRef is the Queue that receives the dead letters with onDelete Move. It must be on the same broker.
+	MoveToRef *LocalReferenceApplyConfiguration `json:"moveToRef,omitempty"`
 }
 
 // DeadLetterApplyConfiguration constructs a declarative configuration of the DeadLetter type for use with
@@ -76,10 +75,10 @@ func (b *DeadLetterApplyConfiguration) WithOnDelete(value apiv1alpha1.DeadLetter
 	return b
 }
 
-// WithMoveTo sets the MoveTo field in the declarative configuration to the given value
+// WithMoveToRef sets the MoveToRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MoveTo field is set to the value of the last call.
-func (b *DeadLetterApplyConfiguration) WithMoveTo(value string) *DeadLetterApplyConfiguration {
-	b.MoveTo = &value
+// If called multiple times, the MoveToRef field is set to the value of the last call.
+func (b *DeadLetterApplyConfiguration) WithMoveToRef(value *LocalReferenceApplyConfiguration) *DeadLetterApplyConfiguration {
+	b.MoveToRef = value
 	return b
 }

@@ -8,16 +8,8 @@ package v1alpha1
 // PolicyDefaults are defaults for fields that an object omits. Each field applies on its own,
 // except broker and rateLimit, which apply as a whole.
 type PolicyDefaultsApplyConfiguration struct {
-	// broker of Queues.
-	Broker *BrokerApplyConfiguration `json:"broker,omitempty"`
-	// retry settings of Queues.
-	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
-	// rateLimit of Queues. It applies as a whole.
-	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
-	// deadLetter settings of Queues.
-	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
-	// drain settings of WorkerPools.
-	Drain *DrainApplyConfiguration `json:"drain,omitempty"`
+	QueueSettingsApplyConfiguration  `json:""`
+	WorkerSettingsApplyConfiguration `json:""`
 }
 
 // PolicyDefaultsApplyConfiguration constructs a declarative configuration of the PolicyDefaults type for use with
@@ -30,15 +22,7 @@ func PolicyDefaults() *PolicyDefaultsApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Broker field is set to the value of the last call.
 func (b *PolicyDefaultsApplyConfiguration) WithBroker(value *BrokerApplyConfiguration) *PolicyDefaultsApplyConfiguration {
-	b.Broker = value
-	return b
-}
-
-// WithRetry sets the Retry field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Retry field is set to the value of the last call.
-func (b *PolicyDefaultsApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *PolicyDefaultsApplyConfiguration {
-	b.Retry = value
+	b.QueueSettingsApplyConfiguration.Broker = value
 	return b
 }
 
@@ -46,7 +30,15 @@ func (b *PolicyDefaultsApplyConfiguration) WithRetry(value *RetryApplyConfigurat
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the RateLimit field is set to the value of the last call.
 func (b *PolicyDefaultsApplyConfiguration) WithRateLimit(value *RateLimitApplyConfiguration) *PolicyDefaultsApplyConfiguration {
-	b.RateLimit = value
+	b.QueueSettingsApplyConfiguration.RateLimit = value
+	return b
+}
+
+// WithRetry sets the Retry field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Retry field is set to the value of the last call.
+func (b *PolicyDefaultsApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *PolicyDefaultsApplyConfiguration {
+	b.QueueSettingsApplyConfiguration.Retry = value
 	return b
 }
 
@@ -54,7 +46,7 @@ func (b *PolicyDefaultsApplyConfiguration) WithRateLimit(value *RateLimitApplyCo
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the DeadLetter field is set to the value of the last call.
 func (b *PolicyDefaultsApplyConfiguration) WithDeadLetter(value *DeadLetterApplyConfiguration) *PolicyDefaultsApplyConfiguration {
-	b.DeadLetter = value
+	b.QueueSettingsApplyConfiguration.DeadLetter = value
 	return b
 }
 
@@ -62,6 +54,6 @@ func (b *PolicyDefaultsApplyConfiguration) WithDeadLetter(value *DeadLetterApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Drain field is set to the value of the last call.
 func (b *PolicyDefaultsApplyConfiguration) WithDrain(value *DrainApplyConfiguration) *PolicyDefaultsApplyConfiguration {
-	b.Drain = value
+	b.WorkerSettingsApplyConfiguration.Drain = value
 	return b
 }

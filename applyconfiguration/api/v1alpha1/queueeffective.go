@@ -7,14 +7,7 @@ package v1alpha1
 //
 // QueueEffective is the configuration of a Queue after Policies and defaults.
 type QueueEffectiveApplyConfiguration struct {
-	// broker in use; absent for the broker of the operator.
-	Broker *BrokerApplyConfiguration `json:"broker,omitempty"`
-	// rateLimit in use.
-	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
-	// retry in use.
-	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
-	// deadLetter in use.
-	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
+	QueueSettingsApplyConfiguration `json:""`
 	// sources shows for each field what set its value.
 	Sources []FieldSourceApplyConfiguration `json:"sources,omitempty"`
 }
@@ -29,7 +22,7 @@ func QueueEffective() *QueueEffectiveApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Broker field is set to the value of the last call.
 func (b *QueueEffectiveApplyConfiguration) WithBroker(value *BrokerApplyConfiguration) *QueueEffectiveApplyConfiguration {
-	b.Broker = value
+	b.QueueSettingsApplyConfiguration.Broker = value
 	return b
 }
 
@@ -37,7 +30,7 @@ func (b *QueueEffectiveApplyConfiguration) WithBroker(value *BrokerApplyConfigur
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the RateLimit field is set to the value of the last call.
 func (b *QueueEffectiveApplyConfiguration) WithRateLimit(value *RateLimitApplyConfiguration) *QueueEffectiveApplyConfiguration {
-	b.RateLimit = value
+	b.QueueSettingsApplyConfiguration.RateLimit = value
 	return b
 }
 
@@ -45,7 +38,7 @@ func (b *QueueEffectiveApplyConfiguration) WithRateLimit(value *RateLimitApplyCo
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
 func (b *QueueEffectiveApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *QueueEffectiveApplyConfiguration {
-	b.Retry = value
+	b.QueueSettingsApplyConfiguration.Retry = value
 	return b
 }
 
@@ -53,7 +46,7 @@ func (b *QueueEffectiveApplyConfiguration) WithRetry(value *RetryApplyConfigurat
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the DeadLetter field is set to the value of the last call.
 func (b *QueueEffectiveApplyConfiguration) WithDeadLetter(value *DeadLetterApplyConfiguration) *QueueEffectiveApplyConfiguration {
-	b.DeadLetter = value
+	b.QueueSettingsApplyConfiguration.DeadLetter = value
 	return b
 }
 

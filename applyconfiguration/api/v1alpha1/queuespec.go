@@ -15,9 +15,7 @@ import (
 // Policies that select the Queue provide defaults for broker, rateLimit, and each field of retry
 // and deadLetter. The defaults named here apply after those. status.effective shows the result.
 type QueueSpecApplyConfiguration struct {
-	// broker that holds the queue. Default: the broker of the Policy, else the broker of the
-	// operator. With another broker, the Queue gets a new, empty queue there; the old queue stays.
-	Broker *BrokerApplyConfiguration `json:"broker,omitempty"`
+	QueueSettingsApplyConfiguration `json:""`
 	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable.
 	// The first Queue with a name owns it, in whatever namespace or cluster it is. Default: a name
 	// that contains the namespace, metadata.name and an ID of the cluster; see status.name.
@@ -30,12 +28,9 @@ type QueueSpecApplyConfiguration struct {
 	// strictPriority makes workers take messages of a priority only while all priorities of
 	// greater weight are empty. Default: false.
 	StrictPriority *bool `json:"strictPriority,omitempty"`
-	// paused stops the delivery of messages to workers. Producers can still send messages, and
-	// workers finish the messages in flight. Default: false.
-	Paused *bool `json:"paused,omitempty"`
-	// rateLimit limits how many messages all workers together start. Default: the rate limit of
-	// the Policy, else no limit.
-	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
+	// suspend stops the delivery of messages to workers, which finish those in flight. Producers can still send.
+	// Defaults to false.
+	Suspend *bool `json:"suspend,omitempty"`
 	// maxInFlight is the maximum number of messages that all workers together process at a time, 1
 	// to 1000000. Each priority gets a share by weight. Default: no limit.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
@@ -46,18 +41,11 @@ type QueueSpecApplyConfiguration struct {
 	// the message is redelivered. Workers with the Yardmaster runtime extend it in time; the
 	// messages of a worker that died go to other workers after this time. Default: 30s.
 	Lease *DurationApplyConfiguration `json:"lease,omitempty"`
-	// jobTimeout is the time that a handler has for a job, 1s to 24h. Then its context ends, its command is
-	// terminated, or its request is aborted, and the attempt has failed. If the handler continues regardless, the
-	// message goes to another worker within 5 seconds and a lease. The header Yardmaster-Timeout of a message
-	// replaces it. Default: no limit.
-	JobTimeout *DurationApplyConfiguration `json:"jobTimeout,omitempty"`
-	// retry defines when a failed message is attempted again. Defaults to 4 retries, with a backoff of 1s, a maxBackoff of
-	// 10m, or backoff if it is longer, and a factor of 2. Each delay varies by 20 percent at random.
-	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
-	// deadLetter defines what happens to messages that exhaust their attempts.
-	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
-	// retention deletes messages that no worker takes. Default: messages are kept.
-	Retention *RetentionApplyConfiguration `json:"retention,omitempty"`
+	// messageTimeout is the time that a handler has for a message, 1s to 24h; then the attempt has failed. The header
+	// Yardmaster-Timeout of a message overrides it. Unset means no limit.
+	MessageTimeout *DurationApplyConfiguration `json:"messageTimeout,omitempty"`
+	// maxAge is the age at which a message without any attempt is deleted, 1m to 87600h. Unset means never.
+	MaxAge *DurationApplyConfiguration `json:"maxAge,omitempty"`
 	// results makes the queue keep the state of each job, its progress and its result, which producers
 	// can read by the ID of the job, and makes running jobs cancelable. Default: no states are kept.
 	Results *ResultsApplyConfiguration `json:"results,omitempty"`
@@ -84,7 +72,31 @@ func QueueSpec() *QueueSpecApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Broker field is set to the value of the last call.
 func (b *QueueSpecApplyConfiguration) WithBroker(value *BrokerApplyConfiguration) *QueueSpecApplyConfiguration {
-	b.Broker = value
+	b.QueueSettingsApplyConfiguration.Broker = value
+	return b
+}
+
+// WithRateLimit sets the RateLimit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RateLimit field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithRateLimit(value *RateLimitApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.QueueSettingsApplyConfiguration.RateLimit = value
+	return b
+}
+
+// WithRetry sets the Retry field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Retry field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.QueueSettingsApplyConfiguration.Retry = value
+	return b
+}
+
+// WithDeadLetter sets the DeadLetter field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeadLetter field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithDeadLetter(value *DeadLetterApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.QueueSettingsApplyConfiguration.DeadLetter = value
 	return b
 }
 
@@ -117,19 +129,11 @@ func (b *QueueSpecApplyConfiguration) WithStrictPriority(value bool) *QueueSpecA
 	return b
 }
 
-// WithPaused sets the Paused field in the declarative configuration to the given value
+// WithSuspend sets the Suspend field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Paused field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithPaused(value bool) *QueueSpecApplyConfiguration {
-	b.Paused = &value
-	return b
-}
-
-// WithRateLimit sets the RateLimit field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RateLimit field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithRateLimit(value *RateLimitApplyConfiguration) *QueueSpecApplyConfiguration {
-	b.RateLimit = value
+// If called multiple times, the Suspend field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithSuspend(value bool) *QueueSpecApplyConfiguration {
+	b.Suspend = &value
 	return b
 }
 
@@ -157,35 +161,19 @@ func (b *QueueSpecApplyConfiguration) WithLease(value *DurationApplyConfiguratio
 	return b
 }
 
-// WithJobTimeout sets the JobTimeout field in the declarative configuration to the given value
+// WithMessageTimeout sets the MessageTimeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobTimeout field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithJobTimeout(value *DurationApplyConfiguration) *QueueSpecApplyConfiguration {
-	b.JobTimeout = value
+// If called multiple times, the MessageTimeout field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithMessageTimeout(value *DurationApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.MessageTimeout = value
 	return b
 }
 
-// WithRetry sets the Retry field in the declarative configuration to the given value
+// WithMaxAge sets the MaxAge field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Retry field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *QueueSpecApplyConfiguration {
-	b.Retry = value
-	return b
-}
-
-// WithDeadLetter sets the DeadLetter field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the DeadLetter field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithDeadLetter(value *DeadLetterApplyConfiguration) *QueueSpecApplyConfiguration {
-	b.DeadLetter = value
-	return b
-}
-
-// WithRetention sets the Retention field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Retention field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithRetention(value *RetentionApplyConfiguration) *QueueSpecApplyConfiguration {
-	b.Retention = value
+// If called multiple times, the MaxAge field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithMaxAge(value *DurationApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.MaxAge = value
 	return b
 }
 

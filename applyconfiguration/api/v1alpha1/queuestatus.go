@@ -19,13 +19,8 @@ type QueueStatusApplyConfiguration struct {
 	// engine of the broker that holds the queue.
 	Engine *apiv1alpha1.Engine `json:"engine,omitempty"`
 	// name of the queue on the broker.
-	Name *string `json:"name,omitempty"`
-	// ready is the number of messages that wait for a worker.
-	Ready *int64 `json:"ready,omitempty"`
-	// inFlight is the number of messages that are delivered and not yet acknowledged. With engine
-	// NATS it includes messages that wait for their next attempt, because the server does not
-	// count those separately.
-	InFlight *int64 `json:"inFlight,omitempty"`
+	Name                            *string `json:"name,omitempty"`
+	MessageCountsApplyConfiguration `json:""`
 	// delayed is the number of messages that wait for their scheduled time.
 	Delayed *int64 `json:"delayed,omitempty"`
 	// dead is the number of dead letters.
@@ -34,11 +29,11 @@ type QueueStatusApplyConfiguration struct {
 	// dead, after the last sweep. The operator makes dead letters of them as soon as it is certain that no
 	// worker holds them. It is absent if unknown, as it is with engine Asynq.
 	Stranded *int64 `json:"stranded,omitempty"`
-	// oldestTime is when the oldest ready message was sent.
+	// oldestTime is when the oldest message of the backlog was sent.
 	OldestTime *v1.Time `json:"oldestTime,omitempty"`
-	// wait is how long the messages that workers started in the last 5 minutes had waited. It is an
+	// waitP95 is the 95th percentile of the time that the messages started in the last 5 minutes had waited. It is an
 	// estimate, and an upper bound with several priorities.
-	Wait *WaitTimesApplyConfiguration `json:"wait,omitempty"`
+	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
 	// arrivalRate is the number of messages that arrive per second, averaged over about 30 seconds.
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
 	// serviceRate is the number of messages that leave the queue per second, averaged over about 30
@@ -47,8 +42,6 @@ type QueueStatusApplyConfiguration struct {
 	// measuredTime is when the broker reported these numbers, by its clock. While nothing in the status changes, it is not
 	// renewed.
 	MeasuredTime *v1.Time `json:"measuredTime,omitempty"`
-	// storage is how the broker stores the queue, when the operator last compared it with the spec.
-	Storage *QueueStorageStatusApplyConfiguration `json:"storage,omitempty"`
 	// effective is the configuration after Policies and defaults.
 	Effective *QueueEffectiveApplyConfiguration `json:"effective,omitempty"`
 }
@@ -96,11 +89,11 @@ func (b *QueueStatusApplyConfiguration) WithName(value string) *QueueStatusApply
 	return b
 }
 
-// WithReady sets the Ready field in the declarative configuration to the given value
+// WithBacklog sets the Backlog field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Ready field is set to the value of the last call.
-func (b *QueueStatusApplyConfiguration) WithReady(value int64) *QueueStatusApplyConfiguration {
-	b.Ready = &value
+// If called multiple times, the Backlog field is set to the value of the last call.
+func (b *QueueStatusApplyConfiguration) WithBacklog(value int64) *QueueStatusApplyConfiguration {
+	b.MessageCountsApplyConfiguration.Backlog = &value
 	return b
 }
 
@@ -108,7 +101,7 @@ func (b *QueueStatusApplyConfiguration) WithReady(value int64) *QueueStatusApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the InFlight field is set to the value of the last call.
 func (b *QueueStatusApplyConfiguration) WithInFlight(value int64) *QueueStatusApplyConfiguration {
-	b.InFlight = &value
+	b.MessageCountsApplyConfiguration.InFlight = &value
 	return b
 }
 
@@ -144,11 +137,11 @@ func (b *QueueStatusApplyConfiguration) WithOldestTime(value v1.Time) *QueueStat
 	return b
 }
 
-// WithWait sets the Wait field in the declarative configuration to the given value
+// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Wait field is set to the value of the last call.
-func (b *QueueStatusApplyConfiguration) WithWait(value *WaitTimesApplyConfiguration) *QueueStatusApplyConfiguration {
-	b.Wait = value
+// If called multiple times, the WaitP95 field is set to the value of the last call.
+func (b *QueueStatusApplyConfiguration) WithWaitP95(value v1.Duration) *QueueStatusApplyConfiguration {
+	b.WaitP95 = &value
 	return b
 }
 
@@ -173,14 +166,6 @@ func (b *QueueStatusApplyConfiguration) WithServiceRate(value resource.Quantity)
 // If called multiple times, the MeasuredTime field is set to the value of the last call.
 func (b *QueueStatusApplyConfiguration) WithMeasuredTime(value v1.Time) *QueueStatusApplyConfiguration {
 	b.MeasuredTime = &value
-	return b
-}
-
-// WithStorage sets the Storage field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Storage field is set to the value of the last call.
-func (b *QueueStatusApplyConfiguration) WithStorage(value *QueueStorageStatusApplyConfiguration) *QueueStatusApplyConfiguration {
-	b.Storage = value
 	return b
 }
 

@@ -2,10 +2,6 @@
 
 package v1alpha1
 
-import (
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
 // RevisionStatusApplyConfiguration represents a declarative configuration of the RevisionStatus type for use
 // with apply.
 //
@@ -13,8 +9,6 @@ import (
 type RevisionStatusApplyConfiguration struct {
 	// name of the revision, and of its Deployment or StatefulSet.
 	Name *string `json:"name,omitempty"`
-	// hash of the Pod template.
-	Hash *string `json:"hash,omitempty"`
 	// version from spec.version.
 	Version *string `json:"version,omitempty"`
 	// image of the worker container.
@@ -29,8 +23,6 @@ type RevisionStatusApplyConfiguration struct {
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	// failed is the number of messages that its present workers failed to handle.
 	Failed *int64 `json:"failed,omitempty"`
-	// createdTime is when the revision was created.
-	CreatedTime *v1.Time `json:"createdTime,omitempty"`
 }
 
 // RevisionStatusApplyConfiguration constructs a declarative configuration of the RevisionStatus type for use with
@@ -44,14 +36,6 @@ func RevisionStatus() *RevisionStatusApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *RevisionStatusApplyConfiguration) WithName(value string) *RevisionStatusApplyConfiguration {
 	b.Name = &value
-	return b
-}
-
-// WithHash sets the Hash field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Hash field is set to the value of the last call.
-func (b *RevisionStatusApplyConfiguration) WithHash(value string) *RevisionStatusApplyConfiguration {
-	b.Hash = &value
 	return b
 }
 
@@ -108,13 +92,5 @@ func (b *RevisionStatusApplyConfiguration) WithSucceeded(value int64) *RevisionS
 // If called multiple times, the Failed field is set to the value of the last call.
 func (b *RevisionStatusApplyConfiguration) WithFailed(value int64) *RevisionStatusApplyConfiguration {
 	b.Failed = &value
-	return b
-}
-
-// WithCreatedTime sets the CreatedTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CreatedTime field is set to the value of the last call.
-func (b *RevisionStatusApplyConfiguration) WithCreatedTime(value v1.Time) *RevisionStatusApplyConfiguration {
-	b.CreatedTime = &value
 	return b
 }

@@ -7,8 +7,7 @@ package v1alpha1
 //
 // WorkerPoolEffective contains the settings in use, and where they come from.
 type WorkerPoolEffectiveApplyConfiguration struct {
-	// drain settings in use.
-	Drain *DrainApplyConfiguration `json:"drain,omitempty"`
+	WorkerSettingsApplyConfiguration `json:""`
 	// circuitBreaker in use; omitted if no Policy sets one.
 	CircuitBreaker *CircuitBreakerApplyConfiguration `json:"circuitBreaker,omitempty"`
 	// maxReplicas in use.
@@ -27,7 +26,7 @@ func WorkerPoolEffective() *WorkerPoolEffectiveApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Drain field is set to the value of the last call.
 func (b *WorkerPoolEffectiveApplyConfiguration) WithDrain(value *DrainApplyConfiguration) *WorkerPoolEffectiveApplyConfiguration {
-	b.Drain = value
+	b.WorkerSettingsApplyConfiguration.Drain = value
 	return b
 }
 

@@ -29,11 +29,6 @@ type WorkerPoolSpecApplyConfiguration struct {
 	// version of the image, for the label app.kubernetes.io/version. A change creates a revision,
 	// even if the image has the same name.
 	Version *string `json:"version,omitempty"`
-	// env of the worker container. Overrides variables in template. Names with the prefix
-	// YARDMASTER_ are reserved.
-	Env []v1.EnvVarApplyConfiguration `json:"env,omitempty"`
-	// resources of the worker container. Overrides the resources in template.
-	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 	// sidecar configures the operator's worker runtime in drain mode Sidecar.
 	Sidecar *SidecarApplyConfiguration `json:"sidecar,omitempty"`
 	// networkPolicy of the workers. Managed closes their admin port to all Pods but the operator's,
@@ -51,9 +46,8 @@ type WorkerPoolSpecApplyConfiguration struct {
 	// omitted or 1, and has no effect: the scale subresource requires a value.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// autoscaling sets the number of workers from backlog and waiting time.
-	Autoscaling *AutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
-	// drain configures how a worker finishes its messages before it stops.
-	Drain *DrainApplyConfiguration `json:"drain,omitempty"`
+	Autoscaling                      *AutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
+	WorkerSettingsApplyConfiguration `json:""`
 	// rollout configures how workers of a new revision replace old ones.
 	Rollout *RolloutApplyConfiguration `json:"rollout,omitempty"`
 	// disruption limits how many workers may be evicted at the same time, for example by the drain
@@ -122,27 +116,6 @@ func (b *WorkerPoolSpecApplyConfiguration) WithVersion(value string) *WorkerPool
 	return b
 }
 
-// WithEnv adds the given value to the Env field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Env field.
-func (b *WorkerPoolSpecApplyConfiguration) WithEnv(values ...*v1.EnvVarApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithEnv")
-		}
-		b.Env = append(b.Env, *values[i])
-	}
-	return b
-}
-
-// WithResources sets the Resources field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
-func (b *WorkerPoolSpecApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
-	b.Resources = value
-	return b
-}
-
 // WithSidecar sets the Sidecar field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Sidecar field is set to the value of the last call.
@@ -203,7 +176,7 @@ func (b *WorkerPoolSpecApplyConfiguration) WithAutoscaling(value *AutoscalingApp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Drain field is set to the value of the last call.
 func (b *WorkerPoolSpecApplyConfiguration) WithDrain(value *DrainApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
-	b.Drain = value
+	b.WorkerSettingsApplyConfiguration.Drain = value
 	return b
 }
 

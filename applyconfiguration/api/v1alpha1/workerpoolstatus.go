@@ -32,15 +32,12 @@ type WorkerPoolStatusApplyConfiguration struct {
 	// updatedRevision is the revision that the spec asks for.
 	UpdatedRevision *string `json:"updatedRevision,omitempty"`
 	// revisions with workers, and those kept for rollbacks, newest first. At most 16.
-	Revisions []RevisionStatusApplyConfiguration `json:"revisions,omitempty"`
-	// backlog is the number of messages waiting for the pool.
-	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages that the pool's workers handle now, without messages that
-	// wait for a retry. A worker that does not answer counts with its concurrency, as far as the
-	// broker counts unacknowledged messages.
-	InFlight *int64 `json:"inFlight,omitempty"`
-	// slo compares waiting times with the objective.
-	SLO *ObjectiveStatusApplyConfiguration `json:"slo,omitempty"`
+	Revisions                       []RevisionStatusApplyConfiguration `json:"revisions,omitempty"`
+	MessageCountsApplyConfiguration `json:""`
+	// waitP95 is the 95th percentile of the waiting times of the last minutes, that of the slowest queue.
+	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
+	// objectiveMet is whether waiting times are within autoscaling.waitP95: True, False or Unknown.
+	ObjectiveMet *v1.ConditionStatus `json:"objectiveMet,omitempty"`
 	// lastDecision is the last scaling decision.
 	LastDecision *ScaleDecisionApplyConfiguration `json:"lastDecision,omitempty"`
 	// idleSince is since when an autoscaled pool has no work.
@@ -157,7 +154,7 @@ func (b *WorkerPoolStatusApplyConfiguration) WithRevisions(values ...*RevisionSt
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Backlog field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithBacklog(value int64) *WorkerPoolStatusApplyConfiguration {
-	b.Backlog = &value
+	b.MessageCountsApplyConfiguration.Backlog = &value
 	return b
 }
 
@@ -165,15 +162,23 @@ func (b *WorkerPoolStatusApplyConfiguration) WithBacklog(value int64) *WorkerPoo
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the InFlight field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithInFlight(value int64) *WorkerPoolStatusApplyConfiguration {
-	b.InFlight = &value
+	b.MessageCountsApplyConfiguration.InFlight = &value
 	return b
 }
 
-// WithSLO sets the SLO field in the declarative configuration to the given value
+// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SLO field is set to the value of the last call.
-func (b *WorkerPoolStatusApplyConfiguration) WithSLO(value *ObjectiveStatusApplyConfiguration) *WorkerPoolStatusApplyConfiguration {
-	b.SLO = value
+// If called multiple times, the WaitP95 field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithWaitP95(value v1.Duration) *WorkerPoolStatusApplyConfiguration {
+	b.WaitP95 = &value
+	return b
+}
+
+// WithObjectiveMet sets the ObjectiveMet field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObjectiveMet field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithObjectiveMet(value v1.ConditionStatus) *WorkerPoolStatusApplyConfiguration {
+	b.ObjectiveMet = &value
 	return b
 }
 

@@ -65,7 +65,7 @@ func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source
 	reading := result.(backlog.Reading) //nolint:forcetypeassert // read returns it
 	stats := &workerpool.QueueStats{BacklogStats: scaling.BacklogStats{
 		Backlog: reading.Backlog, BacklogPerReplica: reading.BacklogPerReplica, ActivationThreshold: reading.ActivationThreshold,
-	}}
+	}, Waiting: reading.Backlog}
 	if reading.InFlight != nil {
 		stats.InFlight, stats.InFlightKnown, stats.InFlightMayWait = *reading.InFlight, true, reading.InFlightMayWait
 	}

@@ -152,7 +152,7 @@ func TestAProblemIsReportedByOneEvent(t *testing.T) {
 }
 
 func TestSecretsOfADefaultBrokerAreReadAgain(t *testing.T) {
-	withBroker := fromDefault(v1alpha1.PolicyDefaults{Broker: &v1alpha1.Broker{}})
+	withBroker := fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{}}})
 	for title, test := range map[string]struct {
 		policy  v1alpha1.Policy
 		problem *decision.Problem

@@ -20,12 +20,12 @@ import (
 func EffectiveQueue(q *v1alpha1.Queue, selected *Selection) *v1alpha1.QueueEffective {
 	s := &valueSources{}
 	brokers := layers[v1alpha1.Broker]{q.Spec.Broker, selected.brokers}
-	effective := &v1alpha1.QueueEffective{
+	effective := &v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{
 		Broker:     firstSpecified(s, "broker", brokers, func(b *v1alpha1.Broker) *v1alpha1.Broker { return b }).DeepCopy(),
 		RateLimit:  effectiveRateLimit(s, q.Spec.RateLimit, selected),
 		Retry:      effectiveRetry(s, q.Spec.Retry, selected),
 		DeadLetter: effectiveDeadLetter(s, q, selected),
-	}
+	}}
 	if effective.Broker == nil {
 		s.setSource("broker", v1alpha1.FromOperator, "")
 	}
@@ -85,14 +85,14 @@ func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected *Selection
 		AlertThreshold: specifiedOrDefault(s, "deadLetter.alertThreshold", l,
 			func(d *v1alpha1.DeadLetter) *int64 { return d.AlertThreshold }, 1),
 	}
-	// onDelete and moveTo come from the same layer. A Policy that moves dead letters to this very Queue does not apply to it.
+	// onDelete and moveToRef come from the same layer. A Policy that moves dead letters to this very Queue does not apply to it.
 	deletion := specifiedOrDefault(s, "deadLetter.onDelete", l, func(d *v1alpha1.DeadLetter) *v1alpha1.DeadLetter {
-		if d.OnDelete == "" || d.MoveTo == q.Name {
+		if d.OnDelete == "" || d.MoveToRef != nil && d.MoveToRef.Name == q.Name {
 			return nil
 		}
 		return d
 	}, v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock})
-	effective.OnDelete, effective.MoveTo = deletion.OnDelete, deletion.MoveTo
+	effective.OnDelete, effective.MoveToRef = deletion.OnDelete, deletion.MoveToRef
 	return effective.DeepCopy()
 }
 
@@ -100,7 +100,7 @@ func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected *Selection
 func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected *Selection) *v1alpha1.WorkerPoolEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
-		Drain:          effectiveDrain(s, pool.Spec.Drain, selected),
+		WorkerSettings: v1alpha1.WorkerSettings{Drain: effectiveDrain(s, pool.Spec.Drain, selected)},
 		CircuitBreaker: effectiveCircuitBreaker(s, selected),
 		MaxReplicas:    effectiveMaxReplicas(s, pool, selected),
 	}

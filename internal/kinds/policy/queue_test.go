@@ -14,7 +14,7 @@ import (
 func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
 	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
-		return fromDefault(v1alpha1.PolicyDefaults{Retry: &r})
+		return fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &r}})
 	}
 	for title, test := range map[string]struct {
 		own            *v1alpha1.Retry
@@ -44,7 +44,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Retry: test.own}}
+			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Retry: test.own}}}
 			got := EffectiveQueue(q, all(t, test.policies...))
 			same := cmp.AllowUnexported(sourcedValue{})
 			if diff := cmp.Diff(test.limit, valueWithSource(got.Sources, "retry.limit", dereference(got.Retry.Limit)), same); diff != "" {
@@ -75,11 +75,11 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 		},
 		"the spec replaces the whole default": {
 			own:      &v1alpha1.RateLimit{Limit: 5},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{RateLimit: new(perSecond(9, 90))}}))},
 			want:     sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
 		"the default of a Policy applies to a Queue without a rate limit": {
-			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{RateLimit: new(perSecond(9, 90))}}))},
 			want:     sourcedValue{perSecond(9, 90), v1alpha1.FromPolicy, "team"},
 		},
 		"a limit applies to a Queue without a rate limit": {
@@ -96,7 +96,7 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{RateLimit: test.own}}
+			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{RateLimit: test.own}}}
 			got := EffectiveQueue(q, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "rateLimit", dereference(got.RateLimit)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
 				t.Errorf("the rate differs (-want, +got):\n%s", diff)
@@ -107,7 +107,7 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 
 func TestDeletionActionOfDeadLetters(t *testing.T) {
 	moving := func(to string) *v1alpha1.DeadLetter {
-		return &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: to}
+		return &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveToRef: &v1alpha1.LocalReference{Name: to}}
 	}
 	for title, test := range map[string]struct {
 		own, policy *v1alpha1.DeadLetter
@@ -127,9 +127,9 @@ func TestDeletionActionOfDeadLetters(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{DeadLetter: test.own}}
-			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
-			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveTo: got.DeadLetter.MoveTo}
+			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.own}}}
+			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.policy}}))))
+			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveToRef: got.DeadLetter.MoveToRef}
 			if diff := cmp.Diff(test.want, onDelete); diff != "" {
 				t.Errorf("the result differs (-want, +got):\n%s", diff)
 			}
@@ -146,7 +146,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 		b.URLSecretRef.Name = secret
 		return b
 	}
-	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{Broker: at("teams")}))
+	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Broker: at("teams")}}))
 	for title, test := range map[string]struct {
 		own      *v1alpha1.Broker
 		policies []v1alpha1.Policy
@@ -159,7 +159,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 		"from the operator if the Policy sets none": {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil, v1alpha1.FromOperator},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(t, test.policies...))
+			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: test.own}}}, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, got.Broker); diff != "" {
 				t.Errorf("the broker differs (-want, +got):\n%s", diff)
 			}
@@ -173,8 +173,8 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	policies := []v1alpha1.Policy{
-		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{Limit: new(int32(1))}})),
-		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{Limit: new(int32(2)), Factor: new(v1alpha1.Number("3"))}})),
+		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1))}}})),
+		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(2)), Factor: new(v1alpha1.Number("3"))}}})),
 		newPolicy("c", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 		newPolicy("d", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 	}
@@ -193,8 +193,7 @@ func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
 	newPolicy := func() v1alpha1.Policy {
 		p := v1alpha1.Policy{}
 		p.Spec.Defaults = &v1alpha1.PolicyDefaults{
-			Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS},
-			Retry:  &v1alpha1.Retry{Limit: new(int32(3))},
+			QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}, Retry: &v1alpha1.Retry{Limit: new(int32(3))}},
 		}
 		return p
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 func TestDrainSettingsAreMergedFieldByField(t *testing.T) {
-	pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}}}
-	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{Drain: &v1alpha1.Drain{
+	pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{WorkerSettings: v1alpha1.WorkerSettings{Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}}}}
+	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{WorkerSettings: v1alpha1.WorkerSettings{Drain: &v1alpha1.Drain{
 		Mode: v1alpha1.DrainSidecar, OnTimeout: v1alpha1.DrainRequeue,
-	}}))
+	}}}))
 	got := EffectiveWorkerPool(pool, all(t, team))
 	want := &v1alpha1.Drain{
 		Mode: v1alpha1.DrainSignal, Timeout: new(apiDuration(10 * time.Minute)),
@@ -39,7 +39,7 @@ func TestTheDefaultGracePeriodIsAtMostTheLargestOneThatIsAllowed(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
 		time.Second: 61 * time.Second, 24*time.Hour - time.Minute: 24 * time.Hour, 24 * time.Hour: 24 * time.Hour,
 	} {
-		pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Drain: &v1alpha1.Drain{Timeout: new(apiDuration(timeout))}}}
+		pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{WorkerSettings: v1alpha1.WorkerSettings{Drain: &v1alpha1.Drain{Timeout: new(apiDuration(timeout))}}}}
 		if got := EffectiveWorkerPool(pool, all(t)).Drain.TerminationGrace.Duration.Duration; got != want {
 			t.Errorf("timeout %s: the grace period is %s, want %s", timeout, got, want)
 		}

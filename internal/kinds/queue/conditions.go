@@ -104,8 +104,8 @@ func summaryOf(in *conditionInput) decision.Summary {
 			"Stranded since %s: %s that the broker does not deliver, and that may be among those that workers hold. "+
 				"They become dead letters when inFlight is 0",
 			stranded.Since.UTC().Format(time.RFC3339), number))
-	case in.Queue.Spec.Paused:
-		return ready(v1alpha1.ReasonPaused, "The queue is paused: workers get no messages")
+	case in.Queue.Spec.Suspend:
+		return ready(v1alpha1.ReasonSuspended, "The queue is suspended: workers get no messages")
 	case isBelow:
 		return ready(v1alpha1.ReasonRateBelowArrivals, fmt.Sprintf("The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
 			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit)))

@@ -33,7 +33,7 @@ const (
 	ActionRescueMessages     Action = "RescueMessages"
 	ActionRequeueDeadLetters Action = "RequeueDeadLetters"
 	ActionPurgeDeadLetters   Action = "PurgeDeadLetters"
-	// ActionMoveDeadLetters moves some dead letters to the Queue deadLetter.moveTo.
+	// ActionMoveDeadLetters moves some dead letters to the Queue deadLetter.moveToRef.
 	ActionMoveDeadLetters Action = "MoveDeadLetters"
 	ActionRejectMessages  Action = "RejectMessages"
 	// ActionReleaseQueue lets another Queue take over the queue.

@@ -154,9 +154,9 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			"True Ready", busyInterval,
 		},
 		"a changed spec is compared at once": {
-			unobserved(current, func(o *Observation) { o.Queue.Spec.Paused = true }), noErrors,
+			unobserved(current, func(o *Observation) { o.Queue.Spec.Suspend = true }), noErrors,
 			[]Action{ActionReadStats, ActionEnsureQueue},
-			"True Paused", busyInterval,
+			"True Suspended", busyInterval,
 		},
 		"another broker is compared at once": {
 			unobserved(current, func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors,

@@ -76,8 +76,8 @@ func regularDeletionAction(o *Observation) (Action, *decision.Problem) {
 		return ActionReadStats, nil
 	case policy == v1alpha1.DeletionDrain && messageCount(o.Stats) > 0:
 		hint := ""
-		if o.Queue.Spec.Paused {
-			hint = "; paused keeps workers from taking them"
+		if o.Queue.Spec.Suspend {
+			hint = "; suspend keeps workers from taking them"
 		}
 		return blockedBy(v1alpha1.ReasonNotEmpty, "deletionPolicy is Drain and the queue has %s left%s",
 			countNoun(messageCount(o.Stats), "message"), hint)
@@ -122,7 +122,7 @@ func workerPoolsBlock(pools []string) (Action, *decision.Problem) {
 
 // MoveProblem explains why dead letters cannot be moved to the Queue name.
 func MoveProblem(name, why string) *decision.Problem {
-	return &decision.Problem{Reason: v1alpha1.ReasonDeadLetters, Message: fmt.Sprintf("deadLetter.moveTo: Queue %q %s", name, why)}
+	return &decision.Problem{Reason: v1alpha1.ReasonDeadLetters, Message: fmt.Sprintf("deadLetter.moveToRef: Queue %q %s", name, why)}
 }
 
 // MoveTargetProblem returns why a Queue cannot receive dead letters of another Queue; nil if it can. It has to own its queue,

@@ -21,7 +21,7 @@ func deletedQueue(policy v1alpha1.DeletionPolicy, deadLetters v1alpha1.DeadLette
 			q.DeletionTimestamp = new(metav1.NewTime(noon))
 			q.Spec.DeletionPolicy = policy
 		}),
-		Effective: v1alpha1.QueueEffective{DeadLetter: &v1alpha1.DeadLetter{OnDelete: deadLetters}},
+		Effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{OnDelete: deadLetters}}},
 	}
 }
 
@@ -61,7 +61,7 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 		"Purge rescues messages after rejecting new ones":                    {purge, block, changes{func(o *Observation) { o.IsOwner = true }}, ActionRescueMessages, ""},
 		"Purge reads the stats after rescuing messages":                      {purge, block, changes{empty, func(o *Observation) { o.Stats = nil }}, ActionReadStats, ""},
 		"Drain waits until the queue is empty":                               {drain, block, changes{messages, withWorkerPools("a")}, ActionNone, "3 messages left"},
-		"Drain reports that a paused queue does not drain":                   {drain, block, changes{messages, func(o *Observation) { o.Queue.Spec.Paused = true }}, ActionNone, "paused keeps workers"},
+		"Drain reports that a suspended queue does not drain":                {drain, block, changes{messages, func(o *Observation) { o.Queue.Spec.Suspend = true }}, ActionNone, "suspend keeps workers"},
 		"Drain then waits for WorkerPools":                                   {drain, block, changes{empty, withWorkerPools("a")}, ActionNone, ": a"},
 		"Retain waits for WorkerPools":                                       {retain, block, changes{messages, withWorkerPools(strings.Split("abcdefg", "")...)}, ActionNone, "a, b, c, d, e and 2 more"},
 		"dead letters block the deletion":                                    {retain, block, changes{deadLetters}, ActionNone, "3 dead letters"},

@@ -26,7 +26,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	desired := broker.DefaultQueueConfig(BrokerQueueName(q, clusterID))
 	desired.Owner = BrokerQueueOwner(q, clusterID)
 	desired.AdoptsUnowned = e.Broker != nil || desired.Name == broker.ScopedQueueName(q.Namespace, q.Name, clusterID)
-	desired.Paused = q.Spec.Paused
+	desired.Paused = q.Spec.Suspend
 	if len(q.Spec.Priorities) > 0 {
 		desired.Priorities = nil
 	}
@@ -40,7 +40,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	setInt(&desired.MaxInFlight, q.Spec.MaxInFlight)
 	setInt(&desired.MaxBacklog, q.Spec.MaxBacklog)
 	setDuration(&desired.Lease, q.Spec.Lease)
-	setDuration(&desired.JobTimeout, q.Spec.JobTimeout)
+	setDuration(&desired.JobTimeout, q.Spec.MessageTimeout)
 	if retry := e.Retry; retry != nil {
 		if retry.Limit != nil {
 			desired.Retry.MaxAttempts = int(*retry.Limit) + 1 // brokers and workers count attempts
@@ -55,9 +55,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 		setInt(&desired.DeadLetter.MaxEntries, deadLetter.MaxEntries)
 		setDuration(&desired.DeadLetter.Retention, deadLetter.Retention)
 	}
-	if q.Spec.Retention != nil {
-		desired.MaxAge = toDuration(q.Spec.Retention.MaxAge)
-	}
+	setDuration(&desired.MaxAge, q.Spec.MaxAge)
 	if results := q.Spec.Results; results != nil {
 		desired.Results = broker.ResultsConfig{Retention: toDuration(results.Retention), MaxBytes: broker.DefaultResultsBytes}
 		setInt(&desired.Results.MaxBytes, results.MaxBytes)

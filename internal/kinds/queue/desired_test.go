@@ -48,33 +48,33 @@ func TestDesiredQueue(t *testing.T) {
 		},
 		"a broker of the namespace": {
 			queue:     func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
-			effective: v1alpha1.QueueEffective{Broker: &v1alpha1.Broker{}},
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{}}},
 			want:      func(w *broker.QueueConfig) { w.Name = "post" },
 		},
 		"limits": {
 			queue: func(q *v1alpha1.Queue) {
 				q.Spec.MaxInFlight, q.Spec.MaxBacklog, q.Spec.Lease = new(int32(5)), new(int64(9)), durationOf(time.Minute)
-				q.Spec.JobTimeout = durationOf(2 * time.Minute)
-				q.Spec.Retention = &v1alpha1.Retention{MaxAge: *durationOf(time.Hour)}
+				q.Spec.MessageTimeout = durationOf(2 * time.Minute)
+				q.Spec.MaxAge = durationOf(time.Hour)
 			},
 			want: func(w *broker.QueueConfig) {
 				w.MaxInFlight, w.MaxBacklog, w.Lease, w.JobTimeout, w.MaxAge = 5, 9, time.Minute, 2*time.Minute, time.Hour
 			},
 		},
 		"a rate limit without per and burst": {
-			effective: v1alpha1.QueueEffective{RateLimit: &v1alpha1.RateLimit{Limit: 10}},
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{RateLimit: &v1alpha1.RateLimit{Limit: 10}}},
 			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
 		},
 		"an initial delay beyond the default maximum": {
-			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}},
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}}},
 			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
 		},
 		"retries count without the first attempt": {
-			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}},
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}}},
 			want:      func(w *broker.QueueConfig) { w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 1001, 150 },
 		},
 		"dead letters disabled": {
-			effective: v1alpha1.QueueEffective{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}},
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}},
 			want:      func(w *broker.QueueConfig) { w.DeadLetter.Enabled = false },
 		},
 		"priorities keep their order": {

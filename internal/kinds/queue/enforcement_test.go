@@ -52,6 +52,10 @@ func TestEngineReportsEnforcementOfEachFieldOfTheSpec(t *testing.T) {
 func fieldPaths(of reflect.Type, within string, enforceable map[broker.QueueField]bool) []string {
 	var all []string
 	for field := range of.Fields() {
+		if field.Anonymous {
+			all = append(all, fieldPaths(field.Type, within, enforceable)...)
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		path := within + name
 		kind := field.Type

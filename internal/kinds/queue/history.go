@@ -207,29 +207,24 @@ func oldestAge(stats *broker.QueueStats) time.Duration {
 	return max(0, stats.MeasuredTime.Sub(stats.OldestReadyTime))
 }
 
-// waitTimes returns nil if workers took no message.
-func (l LatencySamples) waitTimes() *v1alpha1.WaitTimes {
+// waitP95 returns the 95th percentile of the waiting times; nil if workers took no message.
+func (l LatencySamples) waitP95() *metav1.Duration {
 	if len(l) == 0 {
 		return nil
 	}
 	sorted := slices.Clone(l)
 	slices.SortFunc(sorted, func(a, b LatencySample) int { return cmp.Compare(a.Wait, b.Wait) })
-	return &v1alpha1.WaitTimes{P50: sorted.quantile(0.5), P95: sorted.quantile(0.95)}
-}
-
-// quantile expects sorted samples.
-func (l LatencySamples) quantile(part float64) *metav1.Duration {
 	total := 0.0
-	for _, sample := range l {
+	for _, sample := range sorted {
 		total += sample.Weight
 	}
 	sum := 0.0
-	for _, sample := range l {
-		if sum += sample.Weight; sum >= part*total {
+	for _, sample := range sorted {
+		if sum += sample.Weight; sum >= 0.95*total {
 			return &metav1.Duration{Duration: roundDuration(sample.Wait)}
 		}
 	}
-	return &metav1.Duration{Duration: roundDuration(l[len(l)-1].Wait)}
+	return &metav1.Duration{Duration: roundDuration(sorted[len(sorted)-1].Wait)}
 }
 
 // roundDuration rounds to two digits, at least to tenths of a second.

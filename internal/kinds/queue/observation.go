@@ -47,7 +47,7 @@ type DeletionContext struct {
 	NamespaceTerminating bool
 	// WorkerPools that still refer to the Queue, by name.
 	WorkerPools []string
-	// MoveProblem is why the Queue deadLetter.moveTo cannot receive dead letters; nil if it can.
+	// MoveProblem is why the Queue deadLetter.moveToRef cannot receive dead letters; nil if it can.
 	MoveProblem *decision.Problem
 }
 

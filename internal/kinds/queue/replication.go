@@ -17,18 +17,6 @@ func refusesStorage(result *broker.EnsureResult) bool {
 	return result != nil && result.Storage != nil && result.Storage.RefusesConfig
 }
 
-// storageStatus returns nil if nothing is known about the storage.
-func storageStatus(result *broker.EnsureResult) *v1alpha1.QueueStorageStatus {
-	if result == nil || result.Storage == nil || result.Storage.Replicas == 0 {
-		return nil
-	}
-	status := &v1alpha1.QueueStorageStatus{Replicas: new(int32(result.Storage.Replicas))} //nolint:gosec // at most broker.MaxReplicas
-	if current := result.Storage.CurrentReplicas; current > 0 {
-		status.CurrentReplicas = new(int32(current)) //nolint:gosec // at most broker.MaxReplicas
-	}
-	return status
-}
-
 var unreportedReplicas = decision.Problem{
 	Reason: v1alpha1.ReasonPending, Message: "The broker does not report which replicas have all messages",
 }

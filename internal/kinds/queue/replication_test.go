@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -73,29 +72,6 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 			claimsSafety := ready.Status == metav1.ConditionTrue && !strings.Contains(ready.Message, "not fully replicated")
 			if strings.HasPrefix(row.want, "False") && claimsSafety {
 				t.Errorf("Ready does not mention the replicas: %s", ready.Message)
-			}
-		})
-	}
-}
-
-func TestTheStatusShowsReplicasThatAreKnown(t *testing.T) {
-	for name, row := range map[string]struct {
-		change func(*Observation)
-		want   *v1alpha1.QueueStorageStatus
-	}{
-		"two of three are current": {
-			storedAs(broker.StorageState{Replicas: 3, CurrentReplicas: 2}),
-			&v1alpha1.QueueStorageStatus{Replicas: new(int32(3)), CurrentReplicas: new(int32(2))},
-		},
-		"the current ones are unknown": {storedAs(broker.StorageState{Replicas: 3}), &v1alpha1.QueueStorageStatus{Replicas: new(int32(3))}},
-		"a broker that reports none":   {storedAs(broker.StorageState{}), nil},
-		"an engine that reports none":  {func(o *Observation) { o.EnsureResult.Storage = nil }, nil},
-		"a lost broker":                {withoutConnection(v1alpha1.ReasonConnectionFailed), nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := observed(func(o *Observation) { o.Queue.Status.Storage = &v1alpha1.QueueStorageStatus{Replicas: new(int32(3))} }, row.change)
-			if diff := cmp.Diff(row.want, Decide(o).Status.Storage); diff != "" {
-				t.Errorf("status.storage (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -35,7 +35,6 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	status.ObservedGeneration = o.Queue.Generation
 	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
 	status.Effective = o.Effective.DeepCopy()
-	status.Storage = storageStatus(result)
 	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
 	// A newer time of unchanged stats is not stored: the status of an idle queue would change with every read.
@@ -73,14 +72,14 @@ func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int6
 	if stats == nil {
 		return
 	}
-	status.Ready, status.InFlight, status.Delayed, status.Dead = &stats.Ready, &stats.InFlight, &stats.Delayed, &stats.DeadLetters
+	status.Backlog, status.InFlight, status.Delayed, status.Dead = &stats.Ready, &stats.InFlight, &stats.Delayed, &stats.DeadLetters
 	if stranded != nil {
 		status.Stranded, status.Delayed = stranded, new(max(0, stats.Delayed-*stranded))
 	}
 	if !stats.OldestReadyTime.IsZero() {
 		status.OldestTime = new(metav1.NewTime(stats.OldestReadyTime).Rfc3339Copy())
 	}
-	status.Wait = history.Latency.waitTimes()
+	status.WaitP95 = history.Latency.waitP95()
 	if history.Rates.Seconds > 0 {
 		status.ArrivalRate, status.ServiceRate = rateQuantity(history.Rates.arrivalRate()), rateQuantity(history.Rates.serviceRate())
 	}
@@ -88,9 +87,8 @@ func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int6
 }
 
 func copyStats(to, from *v1alpha1.QueueStatus) {
-	to.Ready, to.InFlight, to.Delayed, to.Dead = from.Ready, from.InFlight, from.Delayed, from.Dead
-	to.Stranded = from.Stranded
-	to.OldestTime, to.Wait, to.MeasuredTime = from.OldestTime, from.Wait, from.MeasuredTime
+	to.MessageCounts, to.Delayed, to.Dead, to.Stranded = from.MessageCounts, from.Delayed, from.Dead, from.Stranded
+	to.OldestTime, to.WaitP95, to.MeasuredTime = from.OldestTime, from.WaitP95, from.MeasuredTime
 	to.ArrivalRate, to.ServiceRate = from.ArrivalRate, from.ServiceRate
 }
 

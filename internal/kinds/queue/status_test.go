@@ -57,7 +57,7 @@ func hasStranded(o *Observation) {
 	o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)}
 }
 
-func isPaused(o *Observation) { o.Queue.Spec.Paused = true }
+func isSuspended(o *Observation) { o.Queue.Spec.Suspend = true }
 
 func findCondition(s *v1alpha1.QueueStatus, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
@@ -85,7 +85,7 @@ func TestConditionsAsKstatusReadsThem(t *testing.T) {
 	}{
 		"connecting":                     {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
 		"in sync":                        {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
-		"paused":                         {isPaused, "True", "False", "False", "Paused", status.CurrentStatus},
+		"suspended":                      {isSuspended, "True", "False", "False", "Suspended", status.CurrentStatus},
 		"no broker":                      {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
 		"no Secret":                      {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
 		"the broker does not respond":    {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},

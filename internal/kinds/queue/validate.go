@@ -15,7 +15,7 @@ import (
 // Validate returns the errors of a spec that no rule of the CRD finds. It leaves out fields that a Policy may complete, such as
 // retry, because only their effective values can be checked.
 func Validate(q *v1alpha1.Queue) field.ErrorList {
-	desired := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit}, broker.ClusterID("any"))
+	desired := DesiredQueue(q, &v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{RateLimit: q.Spec.RateLimit}}, broker.ClusterID("any"))
 	if desired.Owner.UID == "" {
 		desired.Owner.UID = "unassigned" // the API server assigns it after admission
 	}
@@ -63,7 +63,7 @@ func Warnings(q *v1alpha1.Queue) []string {
 // before the queue is created.
 func UnenforcedFieldWarnings(q *v1alpha1.Queue, capabilities broker.Capabilities) []string {
 	var warnings []string
-	effective := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
+	effective := &v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}}
 	for field, isUsed := range fieldsInUse(q, effective) {
 		if field == broker.FieldLease {
 			// The API server sets the default, so only another lease is a request.
@@ -123,14 +123,14 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Queue
 	storage := cmp.Or(q.Spec.Storage, &v1alpha1.QueueStorage{})
 	return map[broker.QueueField]bool{
 		broker.FieldLease:       true,
-		broker.FieldJobTimeout:  q.Spec.JobTimeout != nil,
+		broker.FieldJobTimeout:  q.Spec.MessageTimeout != nil,
 		broker.FieldRetry:       true,
 		broker.FieldDeadLetter:  isEnabled(e.DeadLetter),
 		broker.FieldPriorities:  len(q.Spec.Priorities) > 1,
 		broker.FieldMaxInFlight: q.Spec.MaxInFlight != nil,
 		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,
 		broker.FieldRateLimit:   e.RateLimit != nil,
-		broker.FieldMaxAge:      q.Spec.Retention != nil,
+		broker.FieldMaxAge:      q.Spec.MaxAge != nil,
 		broker.FieldReplicas:    storage.Replicas != nil,
 		broker.FieldStorageType: storage.Type != "",
 		broker.FieldPlacement:   storage.Placement != nil,

@@ -61,11 +61,11 @@ func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) 
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := autoscaledPool(1)
-			s.Pool.Spec.Autoscaling.SLO = &v1alpha1.WaitObjective{WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}}}
+			s.Pool.Spec.Autoscaling.WaitP95 = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}}
 			row.stats.InFlightKnown = true
 			s.Stats = &row.stats
 			s.withInFlight("worker:1-0", row.inside)
-			if got := Decide(s.Observation).Status.SLO.Met; got != row.want {
+			if got := Decide(s.Observation).Status.ObjectiveMet; got != row.want {
 				t.Errorf("met: %s, want %s", got, row.want)
 			}
 		})

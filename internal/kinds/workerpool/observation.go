@@ -92,6 +92,9 @@ type QueueLimits struct {
 type QueueStats struct {
 	// BacklogStats of the broker. Decide adds the reports of workers.
 	scaling.BacklogStats
+	// Waiting is the number of messages that wait for a worker, as the broker counts them. Backlog differs from it by
+	// messages that are prefetched or due for a retry, and by those of suspended queues.
+	Waiting int64
 	// InFlight is the number of messages that the broker delivered to any client and that are not acknowledged. It is
 	// unknown if InFlightKnown is false.
 	InFlight      int64

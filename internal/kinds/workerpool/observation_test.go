@@ -139,7 +139,7 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	s.decideFor(30*time.Second, func(time.Duration) {
 		s.Stats = retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55})
 	})
-	if last := s.Pool.Status.LastDecision; last.Recommendation != 0 || s.Pool.Status.Desired != 1 || *s.Pool.Status.InFlight != 0 {
+	if last := s.Pool.Status.LastDecision; last.Recommendation != 0 || s.Pool.Status.Desired != 1 || *s.Pool.Status.InFlight != 55 {
 		t.Errorf("before idleAfter: %d desired, %d in flight, %s", s.Pool.Status.Desired, *s.Pool.Status.InFlight, last.Message)
 	}
 	s.decideFor(70*time.Second, func(time.Duration) {})
@@ -148,11 +148,11 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	}
 	t.Run("a retry that is due scales the pool from zero", func(t *testing.T) {
 		s.Workers, s.Stats = nil, retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55, RetryDue: true})
-		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 1 {
-			t.Errorf("%d desired, backlog %d", decision.Status.Desired, *decision.Status.Backlog)
+		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 0 || *decision.Status.InFlight != 55 {
+			t.Errorf("%d desired, backlog %d, %d in flight", decision.Status.Desired, *decision.Status.Backlog, *decision.Status.InFlight)
 		}
 	})
-	t.Run("a retry of a paused queue does not", func(t *testing.T) {
+	t.Run("a retry of a suspended queue does not", func(t *testing.T) {
 		s.Stats = CombineReadings([]QueueReading{{Queue: broker.QueueConfig{Paused: true}, Stats: broker.QueueStats{InFlight: 1, RetriesInFlight: true, RetryDue: true}}})
 		if decision := Decide(s.Observation); decision.Status.Desired != 0 {
 			t.Errorf("%d desired", decision.Status.Desired)

@@ -40,6 +40,7 @@ func CombineReadings(readings []QueueReading) *QueueStats {
 	arrived, finished := int64(0), int64(0)
 	for i := range readings {
 		q, stats := &readings[i].Queue, &readings[i].Stats
+		total.Waiting += stats.Ready
 		if !q.Paused { // workers get no messages from a paused queue
 			total.Backlog += stats.Ready
 			if stats.RetryDue {

@@ -45,11 +45,8 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	s.Revisions = nil
 	for _, r := range p.revisions[:min(len(p.revisions), maxStatusRevisions)] {
 		status := v1alpha1.RevisionStatus{
-			Name: r.Name, Hash: r.Hash, Version: r.Version, Image: r.Image,
+			Name: r.Name, Version: r.Version, Image: r.Image,
 			Replicas: r.liveWorkers(), Ready: r.availableWorkers(), Draining: r.drainingWorkers(),
-		}
-		if r.exists {
-			status.CreatedTime = new(metav1.NewTime(r.Created))
 		}
 		var outcomes Outcomes
 		for _, w := range r.workers {
@@ -62,14 +59,17 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 		s.Revisions = append(s.Revisions, status)
 	}
 	s.Effective = f.effective
-	s.Backlog, s.InFlight = nil, nil
+	s.MessageCounts, s.WaitP95 = v1alpha1.MessageCounts{}, nil
 	if f.Stats != nil {
-		s.Backlog = new(f.Stats.Backlog)
+		s.Backlog = new(f.Stats.Waiting)
 		if f.Stats.InFlightKnown {
-			s.InFlight = new(f.Stats.Running)
+			s.InFlight = new(f.Stats.InFlight)
+		}
+		if f.Stats.WaitP95 != nil {
+			s.WaitP95 = &metav1.Duration{Duration: *f.Stats.WaitP95}
 		}
 	}
-	s.SLO = objectiveStatus(f.Pool.Spec.Autoscaling, f.Stats)
+	s.ObjectiveMet = objectiveMet(f.Pool.Spec.Autoscaling, f.Stats)
 	report := &report{fleet: f, demand: d, rollout: r, plan: p, status: s}
 	report.setWorkerConditions()
 	report.setScalingConditions()
@@ -96,26 +96,25 @@ func busyWorkers(revisions []*revisionState) *int32 {
 	return &count
 }
 
-// objectiveStatus compares the measured waiting time with the objective; nil without an objective.
-func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1alpha1.ObjectiveStatus {
-	if autoscaling == nil || autoscaling.SLO == nil || autoscaling.SLO.WaitP95 == nil {
-		return nil
+// objectiveMet compares the measured waiting time with the objective; "" without an objective.
+func objectiveMet(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) metav1.ConditionStatus {
+	if autoscaling == nil || autoscaling.WaitP95 == nil {
+		return ""
 	}
-	objective := &autoscaling.SLO.WaitP95.Duration
-	status := &v1alpha1.ObjectiveStatus{WaitP95: objective, Met: metav1.ConditionUnknown}
+	objective := autoscaling.WaitP95.Duration.Duration
 	switch {
 	case stats == nil:
+		return metav1.ConditionUnknown
 	case stats.IsIdle():
-		status.Met = metav1.ConditionTrue
+		return metav1.ConditionTrue
 	case stats.WaitP95 != nil:
-		status.MeasuredP95 = &metav1.Duration{Duration: *stats.WaitP95}
-		status.Met = decision.StatusOf(*stats.WaitP95 <= objective.Duration)
-	case stats.OldestAge > objective.Duration:
-		status.Met = metav1.ConditionFalse
+		return decision.StatusOf(*stats.WaitP95 <= objective)
+	case stats.OldestAge > objective:
+		return metav1.ConditionFalse
 	case stats.Backlog == 0:
-		status.Met = metav1.ConditionTrue
+		return metav1.ConditionTrue
 	}
-	return status
+	return metav1.ConditionUnknown
 }
 
 func (r *report) setCondition(kind string, state decision.State) {
@@ -194,7 +193,7 @@ func (r *report) setScalingConditions() {
 	case made == nil:
 		active, isEvaluated = decision.False(r.problem.Reason, r.problem.Message), false
 	default:
-		if made.Reason == scaling.ReasonPaused || made.Reason == scaling.ReasonDryRun {
+		if made.Reason == scaling.ReasonSuspended {
 			active = decision.False(string(made.Reason), r.demand.summary)
 		}
 		if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
@@ -327,11 +326,8 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	}
 	a, b := before.DeepCopy(), after.DeepCopy()
 	for _, s := range []*v1alpha1.WorkerPoolStatus{a, b} {
-		s.Busy, s.Backlog, s.InFlight, s.IdleSince = nil, nil, nil, nil
+		s.Busy, s.MessageCounts, s.WaitP95, s.IdleSince = nil, v1alpha1.MessageCounts{}, nil, nil
 		s.LastDecision = &v1alpha1.ScaleDecision{Applied: s.LastDecision.Applied, Reason: s.LastDecision.Reason}
-		if s.SLO != nil {
-			s.SLO.MeasuredP95 = nil
-		}
 		for i := range s.Revisions {
 			s.Revisions[i].Succeeded, s.Revisions[i].Failed = nil, nil
 		}

@@ -107,27 +107,15 @@ func (b *workloadBuilder) completeTemplate(t *corev1.PodTemplateSpec, r *revisio
 	protectAdminAPI(&t.Spec, sharedObjectName(b.pool.Name), r.PreStopSecret)
 }
 
-// workerContainer returns the worker container of a Pod, with spec.image, spec.resources and spec.env.
+// workerContainer returns the worker container of a Pod, with spec.image.
 func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container {
-	spec := &b.pool.Spec
 	i := slices.IndexFunc(pod.Containers, isWorkerContainer)
 	if i < 0 {
 		pod.Containers = append(pod.Containers, corev1.Container{Name: v1alpha1.WorkerContainer})
 		i = len(pod.Containers) - 1
 	}
 	worker := &pod.Containers[i]
-	worker.Image = cmp.Or(spec.Image, worker.Image)
-	if spec.Resources != nil {
-		worker.Resources = *spec.Resources.DeepCopy()
-	}
-	for _, variable := range spec.Env {
-		same := func(e corev1.EnvVar) bool { return e.Name == variable.Name }
-		if j := slices.IndexFunc(worker.Env, same); j >= 0 {
-			worker.Env[j] = *variable.DeepCopy()
-		} else {
-			worker.Env = append(worker.Env, *variable.DeepCopy())
-		}
-	}
+	worker.Image = cmp.Or(b.pool.Spec.Image, worker.Image)
 	return worker
 }
 

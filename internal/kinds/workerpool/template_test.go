@@ -30,15 +30,17 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		change func(s *testPool)
 		want   bool
 	}{
-		"image":                                  {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
-		"version":                                {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
-		"env":                                    {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
-		"drain mode":                             {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
-		"workload":                               {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
-		"another Secret":                         {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
-		"another connection to the broker":       {func(s *testPool) { s.Config.Connection = "jetStreamDomain=hub" }, true},
-		"replicas do not create a revision":      {func(s *testPool) { s.withReplicas(7) }, false},
-		"concurrency does not create a revision": {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
+		"image":   {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
+		"version": {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
+		"env": {func(s *testPool) {
+			s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}}}}
+		}, true},
+		"drain mode":                                        {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
+		"workload":                                          {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
+		"another Secret":                                    {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
+		"another connection to the broker":                  {func(s *testPool) { s.Config.Connection = "jetStreamDomain=hub" }, true},
+		"replicas do not create a revision":                 {func(s *testPool) { s.withReplicas(7) }, false},
+		"concurrency does not create a revision":            {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
 		"the configuration file does not create a revision": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
 		"rollout does not create a revision":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
 		"the drain timeout does not create a revision": {
@@ -60,9 +62,8 @@ func TestPodOfAWorker(t *testing.T) {
 	s := newTestPool(1)
 	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker", Keys: []string{"url"}}}
 	s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}}}, {Name: "other", Image: "x"},
+		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}}, {Name: "other", Image: "x"},
 	}}}
-	s.Pool.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "2"}}
 	d := builtDeployment(t, s)
 	pod := d.Spec.Template.Spec
 	worker := pod.Containers[0]

@@ -30,16 +30,16 @@ func TestInvalidQueueIsRefusedOnCreate(t *testing.T) {
 
 func TestQueueFieldsThatTheEngineDoesNotEnforceCauseWarnings(t *testing.T) {
 	q := queueOf(v1alpha1.QueueSpec{
-		Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, MaxBacklog: new(int64(9)), RateLimit: &v1alpha1.RateLimit{Limit: 5},
-		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
-		Retention: &v1alpha1.Retention{MaxAge: v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}}},
+		QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, RateLimit: &v1alpha1.RateLimit{Limit: 5}}, MaxBacklog: new(int64(9)),
+		Lease:  &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
+		MaxAge: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}},
 	})
 	warnings, err := QueueValidator.ValidateCreate(t.Context(), q)
 	want := []string{
 		"spec.broker.engine: Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change",
+		"spec.maxAge: not enforced: asynq does not delete old tasks",
 		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
 		"spec.rateLimit: not enforced: asynq has no rate limit across workers",
-		"spec.retention.maxAge: not enforced: asynq does not delete old tasks",
 	}
 	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
 		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)

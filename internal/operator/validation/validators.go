@@ -61,8 +61,8 @@ func workerPoolWarnings(_ context.Context, wp *v1alpha1.WorkerPool) admission.Wa
 		d.TerminationGrace.Duration.Duration < d.Timeout.Duration.Duration {
 		warnings = append(warnings, "spec.drain.terminationGrace: less than timeout, so evicted workers have less time for their messages than drained ones")
 	}
-	if a := wp.Spec.Autoscaling; a != nil && a.DryRun {
-		warnings = append(warnings, "spec.autoscaling.dryRun: decisions are reported in status.lastDecision and not carried out")
+	if a := wp.Spec.Autoscaling; a != nil && a.Suspend {
+		warnings = append(warnings, "spec.autoscaling.suspend: decisions are reported in status.lastDecision and not carried out")
 	}
 	return warnings
 }

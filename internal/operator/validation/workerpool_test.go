@@ -35,7 +35,7 @@ func TestInvalidWorkerPoolIsRefused(t *testing.T) {
 func TestWorkerPoolWarnings(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{}
 	wp.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}
-	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 1, DryRun: true}
+	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 1, Suspend: true}
 	short := &v1alpha1.WorkerPool{}
 	short.Spec.Drain = &v1alpha1.Drain{
 		Timeout:          &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}},
@@ -47,7 +47,7 @@ func TestWorkerPoolWarnings(t *testing.T) {
 	}
 	warnings, err := WorkerPoolValidator.ValidateCreate(t.Context(), wp)
 	if err != nil || len(warnings) != 2 ||
-		!strings.HasPrefix(warnings[0], "spec.drain.mode: ") || !strings.HasPrefix(warnings[1], "spec.autoscaling.dryRun: ") {
+		!strings.HasPrefix(warnings[0], "spec.drain.mode: ") || !strings.HasPrefix(warnings[1], "spec.autoscaling.suspend: ") {
 		t.Errorf("%q, %v", warnings, err)
 	}
 }

@@ -100,7 +100,7 @@ func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Cond
 		return s.Colorize(terminal.Yellow, v1alpha1.ReasonDeleting)
 	case ready == nil:
 		return s.Colorize(terminal.Dim, "Pending")
-	case ready.Reason == v1alpha1.ReasonPaused, ready.Reason == v1alpha1.ReasonSuspended:
+	case ready.Reason == v1alpha1.ReasonSuspended:
 		return s.Colorize(terminal.Yellow, ready.Reason)
 	case ready.Status == metav1.ConditionTrue:
 		return s.Colorize(terminal.Green, ready.Reason)

@@ -14,14 +14,12 @@ import (
 // mailersPool returns a pool with 6 of 8 workers ready.
 func mailersPool(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}}}
-	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 12}
+	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 12, WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}}}
 	wp.Status = v1alpha1.WorkerPoolStatus{
-		Desired: 8, Replicas: 8, Ready: 6, Busy: new(int32(5)), Backlog: new(int64(1200)), InFlight: new(int64(50)),
-		CurrentRevision: "mailers-1", UpdatedRevision: "mailers-2",
-		Revisions: []v1alpha1.RevisionStatus{{Name: "mailers-2", Hash: "2b", Version: "1.1"}, {Name: "mailers-1", Hash: "1a"}},
-		SLO: &v1alpha1.ObjectiveStatus{
-			WaitP95: &metav1.Duration{Duration: 30 * time.Second}, MeasuredP95: &metav1.Duration{Duration: 12_340 * time.Millisecond}, Met: metav1.ConditionTrue,
-		},
+		Desired: 8, Replicas: 8, Ready: 6, Busy: new(int32(5)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
+		CurrentRevision: "mailers-1a", UpdatedRevision: "mailers-2",
+		Revisions: []v1alpha1.RevisionStatus{{Name: "mailers-2", Version: "1.1"}, {Name: "mailers-1a"}},
+		WaitP95:   &metav1.Duration{Duration: 12_340 * time.Millisecond}, ObjectiveMet: metav1.ConditionTrue,
 		LastDecision:   &v1alpha1.ScaleDecision{Reason: "Demand"},
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}}},
 	}

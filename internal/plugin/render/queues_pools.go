@@ -20,7 +20,7 @@ func PoolTable(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) *T
 	table := newTable(s, nameHeader, "STATUS", "WORKERS", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE")
 	for _, wp := range pools {
 		status := &wp.Status
-		revision, updated := revisionLabel(status, status.CurrentRevision), revisionLabel(status, status.UpdatedRevision)
+		revision, updated := revisionLabel(wp, status.CurrentRevision), revisionLabel(wp, status.UpdatedRevision)
 		isRollingOut := updated != "" && updated != revision
 		revision = cmp.Or(revision, unknownValue)
 		if isRollingOut {
@@ -28,30 +28,30 @@ func PoolTable(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) *T
 		}
 		table.addRow(wp.Namespace,
 			wp.Name, statusCell(s, wp, status.Conditions), fmt.Sprintf("%d/%d", status.Ready, status.Desired), formatCount(status.Busy),
-			strconv.Itoa(int(status.Draining)), formatCount(status.Backlog), waitObjective(s, status.SLO), revision, decisionReason(wp),
+			strconv.Itoa(int(status.Draining)), formatCount(status.Backlog), waitObjective(s, wp), revision, decisionReason(wp),
 			formatAge(wp.CreationTimestamp, now))
 	}
 	return table
 }
 
-func waitObjective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
-	if slo == nil {
+func waitObjective(s terminal.Style, wp *v1alpha1.WorkerPool) string {
+	if wp.Spec.Autoscaling == nil || wp.Status.ObjectiveMet == "" {
 		return unknownValue
 	}
 	color := map[metav1.ConditionStatus]terminal.Color{
 		metav1.ConditionTrue: terminal.Green, metav1.ConditionFalse: terminal.Red,
-	}[slo.Met]
-	return s.Colorize(color, formatDuration(slo.MeasuredP95)+"/"+formatDuration(slo.WaitP95))
+	}[wp.Status.ObjectiveMet]
+	return s.Colorize(color, formatDuration(wp.Status.WaitP95)+"/"+formatDuration(&wp.Spec.Autoscaling.WaitP95.Duration))
 }
 
-// revisionLabel is the version of a revision, or else its hash.
-func revisionLabel(status *v1alpha1.WorkerPoolStatus, name string) string {
-	for i := range status.Revisions {
-		if r := &status.Revisions[i]; r.Name == name {
-			return cmp.Or(terminal.Sanitize(r.Version), r.Hash, name)
+// revisionLabel is the version of a revision, or else its name without that of the pool.
+func revisionLabel(wp *v1alpha1.WorkerPool, name string) string {
+	for i := range wp.Status.Revisions {
+		if r := &wp.Status.Revisions[i]; r.Name == name && r.Version != "" {
+			return terminal.Sanitize(r.Version)
 		}
 	}
-	return name
+	return strings.TrimPrefix(name, wp.Name+"-")
 }
 
 // decisionReason is the reason for the current number of workers.
@@ -91,12 +91,12 @@ func PoolLoadTable(s terminal.Style, loads []*PoolLoad) *Table {
 	table := newTable(s, nameHeader, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION")
 	for _, load := range loads {
 		wp, status, backlogColor := load.Pool, &load.Pool.Status, terminal.Green
-		if status.SLO != nil && status.SLO.Met == metav1.ConditionFalse {
+		if status.ObjectiveMet == metav1.ConditionFalse {
 			backlogColor = terminal.Red
 		}
 		table.addRow(wp.Namespace,
 			wp.Name, formatCount(status.Backlog), s.Colorize(backlogColor, Sparkline(load.Backlogs)), formatCount(status.InFlight),
-			waitObjective(s, status.SLO), fmt.Sprintf("%d/%d", status.Ready, status.Desired),
+			waitObjective(s, wp), fmt.Sprintf("%d/%d", status.Ready, status.Desired),
 			s.Colorize(terminal.Cyan, WorkerBar(status.Ready, status.Desired, replicaLimit(wp))),
 			formatCount(status.Busy), strconv.Itoa(int(status.Draining)), decisionReason(wp))
 	}
@@ -190,16 +190,13 @@ func QueueTable(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) *Tabl
 	table := newTable(s, nameHeader, "STATUS", "BACKLOG", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE")
 	for _, q := range queues {
 		status := &q.Status
-		dead, wait := formatCount(status.Dead), unknownValue
+		dead := formatCount(status.Dead)
 		if status.Dead != nil && *status.Dead > 0 {
 			dead = s.Colorize(terminal.Yellow, dead)
 		}
-		if status.Wait != nil {
-			wait = formatDuration(status.Wait.P95)
-		}
 		table.addRow(q.Namespace,
-			q.Name, statusCell(s, q, status.Conditions), formatCount(status.Ready), formatCount(status.InFlight), formatCount(status.Delayed),
-			dead, formatAgeIfKnown(status.OldestTime, now), wait,
+			q.Name, statusCell(s, q, status.Conditions), formatCount(status.Backlog), formatCount(status.InFlight), formatCount(status.Delayed),
+			dead, formatAgeIfKnown(status.OldestTime, now), formatDuration(status.WaitP95),
 			cmp.Or(string(status.Engine), unknownValue), formatAge(q.CreationTimestamp, now))
 	}
 	return table

@@ -65,7 +65,7 @@ func (env Environment) ObjectMeta(name string) metav1.ObjectMeta {
 func (env Environment) NewQueue(name string) *v1alpha1.Queue {
 	broker := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	broker.URLSecretRef.Name = brokerSecret
-	return &v1alpha1.Queue{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.QueueSpec{Broker: broker, Name: name}}
+	return &v1alpha1.Queue{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: broker}, Name: name}}
 }
 
 // NewWorkerPool returns a WorkerPool for the queue of the same name. It scales to zero when

@@ -21,8 +21,8 @@ const waitObjective = 5 * time.Second
 // yardmasterScaler returns Yardmaster with default settings except for the objective.
 func yardmasterScaler() scalerModel {
 	return scalerModel{"Yardmaster", func(w *workerSimulation, most int32) simulationResult {
-		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
-		autoscaling.SLO.WaitP95.Duration.Duration = waitObjective
+		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, WaitP95: new(v1alpha1.Duration)}
+		autoscaling.WaitP95.Duration.Duration = waitObjective
 		return simulateYardmaster(w, scaling.NewSettings(autoscaling, workerConcurrency))
 	}}
 }

@@ -110,7 +110,7 @@ func declare(t *testing.T, ns, name, policy string) {
 	q.Spec.Broker.URLSecretRef.Name = "broker"
 	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)
 	if name != "archive" {
-		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: "archive"}
+		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveToRef: &v1alpha1.LocalReference{Name: "archive"}}
 	}
 	if err := cluster.Create(t.Context(), q); err != nil {
 		t.Fatal(err)

@@ -157,7 +157,7 @@ func (env *restoreTest) waitFor(what string, object client.Object, condition fun
 func (env *restoreTest) waitForMessages(q *v1alpha1.Queue, messages int64) {
 	env.t.Helper()
 	env.waitFor("messages", q, func() bool {
-		return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady) && q.Status.Ready != nil && *q.Status.Ready == messages
+		return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady) && q.Status.Backlog != nil && *q.Status.Backlog == messages
 	})
 }
 

@@ -25,7 +25,7 @@ func sumStatuses(sums metric.Sums, list *v1alpha1.QueueList) {
 		q := &list.Items[i]
 		name := metric.ObjectName(q)
 		for state, number := range map[string]*int64{
-			"ready": q.Status.Ready, "in_flight": q.Status.InFlight, "delayed": q.Status.Delayed, "dead": q.Status.Dead,
+			"ready": q.Status.Backlog, "in_flight": q.Status.InFlight, "delayed": q.Status.Delayed, "dead": q.Status.Dead,
 			"stranded": q.Status.Stranded,
 		} {
 			if number != nil {

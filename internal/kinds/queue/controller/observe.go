@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -97,7 +96,7 @@ func (r *Reconciler) observeDeletion(ctx context.Context, o *queue.Observation) 
 	}
 	_, d.MoveProblem, err = r.moveTarget(ctx, o)
 	if isIgnored(err) {
-		d.MoveProblem, err = queue.MoveProblem(o.Effective.DeadLetter.MoveTo, "is deleted with the namespace"), nil
+		d.MoveProblem, err = queue.MoveProblem(o.Effective.DeadLetter.MoveToRef.Name, "is deleted with the namespace"), nil
 	}
 	return err
 }
@@ -127,10 +126,7 @@ func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]st
 // moveTarget returns the broker's name of the queue that dead letters move to, or why they cannot be moved.
 func (r *Reconciler) moveTarget(ctx context.Context, o *queue.Observation) (string, *decision.Problem, error) {
 	target := &v1alpha1.Queue{}
-	key := types.NamespacedName{Namespace: o.Queue.Namespace, Name: o.Effective.DeadLetter.MoveTo}
-	if len(validation.IsDNS1123Subdomain(key.Name)) > 0 {
-		return "", queue.MoveProblem(key.Name, "cannot exist: it is not a valid name"), nil // stored by an earlier version
-	}
+	key := types.NamespacedName{Namespace: o.Queue.Namespace, Name: o.Effective.DeadLetter.MoveToRef.Name}
 	if err := r.Live.Get(ctx, key, target); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", queue.MoveProblem(key.Name, "not found"), nil

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -43,12 +42,8 @@ func addPools(sums metric.Sums, list *v1alpha1.WorkerPoolList) {
 			c := &status.Conditions[i]
 			sums.Add(conditionsGauge, 1, wp.Namespace, name, c.Type, string(c.Status), c.Reason)
 		}
-		if slo := status.SLO; slo != nil {
-			met := slo.Met
-			if met == "" {
-				met = metav1.ConditionUnknown
-			}
-			sums.Add(objectivesGauge, 1, wp.Namespace, name, string(met))
+		if status.ObjectiveMet != "" {
+			sums.Add(objectivesGauge, 1, wp.Namespace, name, string(status.ObjectiveMet))
 		}
 		recommended := status.Desired
 		if d := status.LastDecision; d != nil {

@@ -229,8 +229,8 @@ func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats
 			return nil, fmt.Errorf("reading the stats of Queue %s: %w", q.object.Name, err)
 		}
 		reading := workerpool.QueueReading{Queue: q.config, Stats: stats}
-		if wait := q.object.Status.Wait; wait != nil && wait.P95 != nil {
-			reading.WaitP95 = &wait.P95.Duration
+		if wait := q.object.Status.WaitP95; wait != nil {
+			reading.WaitP95 = &wait.Duration
 		}
 		readings = append(readings, reading)
 	}

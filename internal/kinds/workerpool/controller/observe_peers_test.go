@@ -14,7 +14,7 @@ import (
 func TestAPoolWaitsUntilItsQueueIsProvenToOwnTheQueueOnItsBroker(t *testing.T) {
 	own := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}}
-	q.Status.Name, q.Status.Effective = "shared", &v1alpha1.QueueEffective{Broker: own}
+	q.Status.Name, q.Status.Effective = "shared", &v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Broker: own}}
 	q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}}
 	observe := func(on *v1alpha1.Broker) *Observed {
 		o := &Observed{queues: &observedQueues{all: []observedQueue{{object: q, broker: on}}}}

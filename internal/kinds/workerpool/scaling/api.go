@@ -35,14 +35,13 @@ func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 	p := Settings{
 		MinReplicas: a.MinReplicas, MaxReplicas: a.MaxReplicas,
 		Concurrency:       concurrency,
-		WaitP95:           decision.DurationOr(ptr.Deref(a.SLO, v1alpha1.WaitObjective{}).WaitP95, defaultWaitP95),
+		WaitP95:           decision.DurationOr(a.WaitP95, defaultWaitP95),
 		BacklogPerReplica: ptr.Deref(a.BacklogPerReplica, 0),
 		Utilization:       float64(cmp.Or(a.TargetUtilizationPercent, defaultUtilization)) / 100,
 		IdleAfter:         decision.DurationOr(a.IdleAfter, defaultIdleAfter),
 		ScaleUp:           newScaleRule(a.ScaleUp, ScaleRule{}),
 		ScaleDown:         newScaleRule(a.ScaleDown, defaultScaleDown),
-		PausedUntil:       timeOf(a.PausedUntil),
-		DryRun:            a.DryRun,
+		Suspended:         a.Suspend,
 	}
 	if a.Fallback != nil {
 		p.Fallback = &Fallback{Replicas: a.Fallback.Replicas, After: decision.DurationOr(a.Fallback.After, defaultFallback)}
@@ -110,8 +109,7 @@ func Summarize(in Observation, d Decision) string {
 		ReasonBusy:                "the other workers are busy",
 		ReasonStatsUnavailable:    "queue metrics are unavailable, so the number of workers does not change",
 		ReasonFallback:            "queue metrics are unavailable, so the fallback applies",
-		ReasonPaused:              fmt.Sprintf("autoscaling is paused until %s", p.PausedUntil.UTC().Format(time.RFC3339)),
-		ReasonDryRun:              "this is a dry run",
+		ReasonSuspended:           "autoscaling is suspended",
 	}[d.Reason]
 	if d.Reason == ReasonIdle && !in.Stats.IsIdle() {
 		explanation = fmt.Sprintf("%d messages do not activate the pool, because the activation threshold of the source is %d",

@@ -45,11 +45,8 @@ func Decide(in Observation) Decision {
 		memory.Saturation.updateSaturation(in, &memory.Rates, n.value > in.Replicas)
 	}
 	d.Applied, d.WouldApply, d.Reason = n.value, n.value, n.reason
-	switch {
-	case in.Now.Before(in.Settings.PausedUntil):
-		d.Applied, d.Reason = in.Replicas, ReasonPaused
-	case in.Settings.DryRun:
-		d.Applied, d.Reason = in.Replicas, ReasonDryRun
+	if in.Settings.Suspended {
+		d.Applied, d.Reason = in.Replicas, ReasonSuspended
 	}
 	return d
 }

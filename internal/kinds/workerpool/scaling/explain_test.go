@@ -32,9 +32,9 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 		"unavailable metrics": {
 			observationOf(3, nil, Memory{}), "3 recommended, staying at 3: queue metrics are unavailable, so the number of workers does not change",
 		},
-		"a dry run reports what it would do": {
-			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.DryRun = true }),
-			"10 recommended, staying at 2: this is a dry run; otherwise it would scale to 10",
+		"suspended autoscaling reports what it would do": {
+			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.Suspended = true }),
+			"10 recommended, staying at 2: autoscaling is suspended; otherwise it would scale to 10",
 		},
 		"the target of a source": {
 			observationOf(1, &BacklogStats{Backlog: 10, BacklogPerReplica: 2.5}, Memory{}),
@@ -53,9 +53,9 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 			observationOf(1, &BacklogStats{Backlog: 100}, Memory{}),
 			"1 recommended for an assumed service time of 1s, staying at 1: it follows the recommendation",
 		},
-		"a pause reports its end": {
-			observationOf(2, &BacklogStats{Running: 12}, memoryWithRate(10), func(p *Settings) { p.PausedUntil = testTime.Add(time.Hour) }),
-			"2 recommended, staying at 2: autoscaling is paused until 2026-01-01T13:00:00Z",
+		"suspended autoscaling without a change": {
+			observationOf(2, &BacklogStats{Running: 12}, memoryWithRate(10), func(p *Settings) { p.Suspended = true }),
+			"2 recommended, staying at 2: autoscaling is suspended",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

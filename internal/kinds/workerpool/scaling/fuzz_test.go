@@ -30,7 +30,7 @@ func FuzzDecideKeepsItsGuarantees(f *testing.F) {
 			Stats:  &BacklogStats{Backlog: backlog, Running: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
 			Memory: in.Memory,
 		})
-		if in.Settings.DryRun || in.Now.Before(in.Settings.PausedUntil) {
+		if in.Settings.Suspended {
 			return
 		}
 		if problem := findViolation(r, in, Decide(in)); problem != "" {

@@ -74,9 +74,8 @@ type Settings struct {
 	IdleAfter          time.Duration
 	ScaleUp, ScaleDown ScaleRule
 	Fallback           *Fallback
-	// PausedUntil is until when the number of workers does not change.
-	PausedUntil time.Time
-	DryRun      bool
+	// Suspended is true if decisions are computed, and the number of workers does not change.
+	Suspended bool
 	// RatePerSecond is the rate limit of the queues; 0 means unlimited.
 	RatePerSecond float64
 	// MaxInFlight is the limit of messages in flight; 0 means unlimited.
@@ -108,7 +107,7 @@ type Decision struct {
 	Target Target
 	// Applied is the number after limits.
 	Applied int32
-	// WouldApply is the number that Applied would be without a dry run or a pause.
+	// WouldApply is the number that Applied would be if autoscaling were not suspended.
 	WouldApply int32
 	Reason     Reason
 	// Formula has the values from which Recommended is computed; empty without stats.
@@ -157,6 +156,5 @@ const (
 	ReasonBusy                Reason = "Busy"
 	ReasonStatsUnavailable    Reason = "MetricsUnavailable"
 	ReasonFallback            Reason = "Fallback"
-	ReasonPaused              Reason = "Paused"
-	ReasonDryRun              Reason = "DryRun"
+	ReasonSuspended           Reason = "Suspended"
 )

@@ -227,15 +227,8 @@ func TestEachRuleOfADecision(t *testing.T) {
 			outcome{2, 3, ReasonFallback},
 		},
 
-		"a pause prevents all changes": {
-			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.PausedUntil = testTime.Add(time.Second) }),
-			outcome{10, 2, ReasonPaused},
-		},
-		"a pause ends at its time": {
-			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.PausedUntil = testTime }), outcome{10, 10, ReasonDemand},
-		},
-		"a dry run changes nothing": {
-			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.DryRun = true }), outcome{10, 2, ReasonDryRun},
+		"suspended autoscaling changes nothing": {
+			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.Suspended = true }), outcome{10, 2, ReasonSuspended},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -33,14 +33,14 @@ func Pool(l Links, p *view.Pool) g.Node {
 		facts(p.Facts),
 		section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
 		section("load", "Workers over time", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog)), past(p.Past)),
-		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "Ready", "Draining", "Succeeded", "Failed", "Image", "Age"},
+		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "Ready", "Draining", "Succeeded", "Failed", "Image"},
 			g.Map(p.Revisions, func(r view.Revision) g.Node {
 				name, workers := r.Name, fmt.Sprintf("%d of %d ready", r.Ready, r.Replicas)
 				if r.Version != "" {
 					name = r.Version + " (" + r.Name + ")"
 				}
 				return h.Tr(h.ID("revision-"+r.Name), rowHead(g.Text(name)), cell(r.Role), cell(workers), h.Td(h.Class("timeline"), bar("good", workers, 0, r.ReadyShare)),
-					cell(strconv.Itoa(int(r.Draining))), cell(r.Succeeded), cell(r.Failed), wideCell(g.Text(r.Image)), h.Td(age(r.Created)))
+					cell(strconv.Itoa(int(r.Draining))), cell(r.Succeeded), cell(r.Failed), wideCell(g.Text(r.Image)))
 			})),
 			h.P(linkButton(l.Object(p.Entry, "/workers"), "Show workers"))),
 		conditions(p.Conditions),

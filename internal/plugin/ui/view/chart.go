@@ -23,7 +23,7 @@ func NewSample(object any, now time.Time) *Sample {
 	switch object := object.(type) {
 	case *v1alpha1.Queue:
 		status := &object.Status
-		return &Sample{Time: now, Backlog: float(status.Ready), InFlight: float(status.InFlight), Arrivals: quantity(status.ArrivalRate), Finished: quantity(status.ServiceRate)}
+		return &Sample{Time: now, Backlog: float(status.Backlog), InFlight: float(status.InFlight), Arrivals: quantity(status.ArrivalRate), Finished: quantity(status.ServiceRate)}
 	case *v1alpha1.WorkerPool:
 		status := &object.Status
 		return &Sample{Time: now, Backlog: float(status.Backlog), InFlight: float(status.InFlight), Ready: float(&status.Ready), Busy: float(status.Busy), Draining: float(&status.Draining)}

@@ -87,7 +87,7 @@ func (e *Entry) setReady(object metav1.Object, conditions []metav1.Condition) {
 		e.Status, e.Level, e.Since = v1alpha1.ReasonDeleting, LevelWaiting, object.GetDeletionTimestamp().Time
 	case ready == nil:
 		e.Status, e.Since = "Pending", object.GetCreationTimestamp().Time
-	case ready.Reason == v1alpha1.ReasonPaused || ready.Reason == v1alpha1.ReasonSuspended:
+	case ready.Reason == v1alpha1.ReasonSuspended:
 		e.Status, e.Level, e.Since = ready.Reason, LevelWaiting, ready.LastTransitionTime.Time
 	case ready.Status == metav1.ConditionTrue:
 		e.Status, e.Level, e.Since = cleanLine(ready.Reason), LevelGood, ready.LastTransitionTime.Time

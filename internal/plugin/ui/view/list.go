@@ -84,11 +84,11 @@ func rowFacts(e *Entry) []Fact {
 	case *v1alpha1.Queue:
 		status := &object.Status
 		return []Fact{
-			{Name: "Backlog", Value: count(status.Ready)},
+			{Name: "Backlog", Value: count(status.Backlog)},
 			{Name: "In flight", Value: count(status.InFlight)},
 			{Name: "Dead", Value: count(status.Dead), Level: deadLevel(status.Dead)},
 			{Name: "Oldest", Value: Unknown, Time: timeOf(status.OldestTime)},
-			waitFact(status),
+			{Name: "Wait, p95", Value: duration(status.WaitP95)},
 		}
 	case *v1alpha1.WorkerPool:
 		status := &object.Status
@@ -97,7 +97,7 @@ func rowFacts(e *Entry) []Fact {
 			{Name: "Busy", Value: count(status.Busy)},
 			{Name: "Draining", Value: number(status.Draining)},
 			{Name: "Backlog", Value: count(status.Backlog)},
-			objectiveFact(status.SLO),
+			objectiveFact(object),
 		}
 	case *v1alpha1.Schedule:
 		status := &object.Status

@@ -20,7 +20,6 @@ type Revision struct {
 	Role                      string // serves, rolling out, or kept for a rollback
 	Replicas, Ready, Draining int32
 	Succeeded, Failed         string
-	Created                   time.Time
 	ReadyShare                float64 // in percent of the workers of the pool
 }
 
@@ -44,20 +43,20 @@ func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, past *Past, no
 	status := &wp.Status
 	history = past.before(history)
 	v := &Pool{
-		Entry: e, Problems: render.PoolProblems(wp), Conditions: newConditions(status.Conditions), Actions: poolActions(e, wp, now), Past: past,
+		Entry: e, Problems: render.PoolProblems(wp), Conditions: newConditions(status.Conditions), Actions: poolActions(e, wp), Past: past,
 		Facts: []Fact{
 			{Name: "Ready", Value: fmt.Sprintf("%d of %d", status.Ready, status.Desired)},
 			{Name: "Busy", Value: count(status.Busy)},
 			{Name: "Draining", Value: number(status.Draining)},
 			{Name: "Backlog", Value: count(status.Backlog)},
-			{Name: "Running", Value: count(status.InFlight)},
-			objectiveFact(status.SLO),
+			{Name: "In flight", Value: count(status.InFlight)},
+			objectiveFact(wp),
 		},
 		Workers: newChart("Workers", history, Series{"ready", func(s *Sample) *float64 { return s.Ready }}, Series{"busy", func(s *Sample) *float64 { return s.Busy }}, Series{"draining", func(s *Sample) *float64 { return s.Draining }}),
 		Backlog: newChart("Backlog", history, Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}),
 	}
-	if until := pausedUntil(wp, now); !until.IsZero() {
-		v.Facts = append(v.Facts, Fact{Name: "Scaling paused until", Value: until.UTC().Format(time.RFC3339), Level: LevelWaiting})
+	if wp.Spec.Autoscaling != nil && wp.Spec.Autoscaling.Suspend {
+		v.Facts = append(v.Facts, Fact{Name: "Scaling", Value: "suspended", Level: LevelWaiting})
 	}
 	for _, line := range render.PoolExplanation(terminal.Style{}, wp, now.Truncate(time.Minute)) {
 		v.Explanation = append(v.Explanation, cleanSpaces(line))
@@ -68,12 +67,13 @@ func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, past *Past, no
 	return v
 }
 
-func objectiveFact(slo *v1alpha1.ObjectiveStatus) Fact {
-	if slo == nil {
+func objectiveFact(wp *v1alpha1.WorkerPool) Fact {
+	met := wp.Status.ObjectiveMet
+	if wp.Spec.Autoscaling == nil || met == "" {
 		return Fact{Name: "Wait, p95", Value: Unknown}
 	}
-	level := map[metav1.ConditionStatus]Level{metav1.ConditionTrue: LevelGood, metav1.ConditionFalse: LevelProblem}[slo.Met]
-	return Fact{Name: "Wait, p95", Value: duration(slo.MeasuredP95) + ", objective " + duration(slo.WaitP95), Level: level}
+	level := map[metav1.ConditionStatus]Level{metav1.ConditionTrue: LevelGood, metav1.ConditionFalse: LevelProblem}[met]
+	return Fact{Name: "Wait, p95", Value: duration(wp.Status.WaitP95) + ", objective " + duration(&wp.Spec.Autoscaling.WaitP95.Duration), Level: level}
 }
 
 func newRevision(status *v1alpha1.WorkerPoolStatus, r *v1alpha1.RevisionStatus) Revision {
@@ -89,25 +89,18 @@ func newRevision(status *v1alpha1.WorkerPoolStatus, r *v1alpha1.RevisionStatus) 
 	const percent = 100
 	return Revision{
 		Name: cleanLine(r.Name), Version: cleanLine(r.Version), Image: cleanLine(r.Image), Role: role,
-		Replicas: r.Replicas, Ready: r.Ready, Draining: r.Draining, Succeeded: count(r.Succeeded), Failed: count(r.Failed), Created: timeOf(r.CreatedTime),
+		Replicas: r.Replicas, Ready: r.Ready, Draining: r.Draining, Succeeded: count(r.Succeeded), Failed: count(r.Failed),
 		ReadyShare: min(percent, float64(r.Ready)/float64(max(status.Replicas, 1))*percent),
 	}
 }
 
-func pausedUntil(wp *v1alpha1.WorkerPool, now time.Time) time.Time {
-	if wp.Spec.Autoscaling == nil || !timeOf(wp.Spec.Autoscaling.PausedUntil).After(now) {
-		return time.Time{}
-	}
-	return wp.Spec.Autoscaling.PausedUntil.Time
-}
-
-func poolActions(e *Entry, wp *v1alpha1.WorkerPool, now time.Time) []Action {
+func poolActions(e *Entry, wp *v1alpha1.WorkerPool) []Action {
 	restart := newAction(e, "Restart workers", "Replaces all workers by new ones with a rollout. Old workers finish their messages first.", "restart").destroying(e)
 	switch replicas := ptr.Deref(wp.Spec.Replicas, 0); {
-	case wp.Spec.Autoscaling != nil && !pausedUntil(wp, now).IsZero():
+	case wp.Spec.Autoscaling != nil && wp.Spec.Autoscaling.Suspend:
 		return []Action{newAction(e, "Resume scaling", "The autoscaler changes the number of workers again.", "resume-scaling"), restart}
 	case wp.Spec.Autoscaling != nil:
-		return []Action{newAction(e, "Pause scaling for 1 h", "The autoscaler keeps the number of workers for an hour.", "pause-scaling", "--for=1h"), restart}
+		return []Action{newAction(e, "Suspend scaling", "The autoscaler keeps the number of workers, and still reports its decisions.", "suspend-scaling"), restart}
 	case replicas > 0:
 		effect := fmt.Sprintf("Keeps %d of %d workers. The operator drains an idle worker, or else the youngest: it finishes its messages first.", replicas-1, replicas)
 		drain := newAction(e, "Drain a worker", effect, "drain", fmt.Sprintf("--replicas=%d", replicas-1)).destroying(e)

@@ -50,19 +50,19 @@ type Queue struct {
 // NewQueue computes the page of a Queue. history is the samples that the page has collected, and past the history from Prometheus.
 func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue {
 	status := &q.Status
-	action := newAction(e, "Pause", "Workers receive no more messages, and finish those in flight. Producers can still send.", "pause")
-	if q.Spec.Paused {
+	action := newAction(e, "Suspend", "Workers receive no more messages, and finish those in flight. Producers can still send.", "suspend")
+	if q.Spec.Suspend {
 		action = newAction(e, "Resume", "Workers receive messages again.", "resume")
 	}
 	v := &Queue{
 		Entry: e, Conditions: newConditions(status.Conditions),
 		Facts: []Fact{
-			{Name: "Backlog", Value: count(status.Ready)},
+			{Name: "Backlog", Value: count(status.Backlog)},
 			{Name: "In flight", Value: count(status.InFlight)},
 			{Name: "Delayed", Value: count(status.Delayed)},
 			{Name: "Dead letters", Value: count(status.Dead), Level: deadLevel(status.Dead)},
 			{Name: "Oldest message", Value: Unknown, Time: timeOf(status.OldestTime)},
-			waitFact(status),
+			{Name: "Wait, p95", Value: duration(status.WaitP95)},
 			{Name: "Arrivals", Value: rate(status.ArrivalRate)},
 			{Name: "Finished", Value: rate(status.ServiceRate)},
 			{Name: "Engine", Value: orUnknown(cleanLine(string(status.Engine)))},
@@ -82,11 +82,4 @@ func deadLevel(n *int64) Level {
 		return LevelProblem
 	}
 	return LevelNone
-}
-
-func waitFact(status *v1alpha1.QueueStatus) Fact {
-	if status.Wait == nil {
-		return Fact{Name: "Wait, p95", Value: Unknown}
-	}
-	return Fact{Name: "Wait, p95", Value: duration(status.Wait.P95)}
 }

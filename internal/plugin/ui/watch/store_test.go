@@ -205,7 +205,7 @@ func TestHistoryOfAFastChangeKeepsTheLastValue(t *testing.T) {
 	k := &kindStore{Store: s, watchedPlace: watchedPlace{kind: view.Queues}}
 	for i := range int64(100) {
 		now = now.Add(100 * time.Millisecond)
-		if err := k.Update(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.QueueStatus{Ready: &i}}); err != nil {
+		if err := k.Update(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.QueueStatus{MessageCounts: v1alpha1.MessageCounts{Backlog: &i}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
