@@ -59,7 +59,7 @@ type Loop[T client.Object, O, D any] struct {
 	NeedsFresh func(*D) bool
 }
 
-// Reconcile makes one pass, with a second decision if the result of the first decision needs it. The next pass acts on the
+// Reconcile reads an object, from the API server if the cache has trimmed it, and makes one pass, with a second decision if the result of the first decision needs it. The next pass acts on the
 // second decision.
 func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := l.New()
@@ -71,6 +71,12 @@ func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return ctrl.Result{}, l.Kind.Forget(ctx, request.NamespacedName)
 	}
 	object = l.Written.Newest(object)
+	if isTrimmed(object) {
+		object = l.New()
+		if err := l.Live.Get(ctx, request.NamespacedName, object); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err) // the cache will lose the object too
+		}
+	}
 	wait, err := l.pass(ctx, object)
 	if err != nil && l.Finalizer != "" {
 		err = RemoveFinalizerIfTerminating(ctx, l.Live, l.Client, object, l.Finalizer, err)

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // scriptedKind decides on the number of answers that it has given, and logs the calls.
@@ -159,7 +160,7 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 				}
 			}
 			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: cached, Live: api}, Kind: &row.kind, Written: NewWriteCache[*corev1.ConfigMap](),
+				Clients: Clients{Client: cached, Live: api}, Kind: &row.kind, Written: NewWriteCache(isLargeConfigMap),
 				New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, Finalizer: "yardmaster.dev/x",
 				NeedsFresh: func(*scriptedObservation) bool { return row.kind.needsFresh },
 			}
@@ -169,6 +170,61 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 			}
 			if !slices.Equal(row.kind.calls, row.want) {
 				t.Errorf("called %q, want %q", row.kind.calls, row.want)
+			}
+		})
+	}
+}
+
+// observingKind remembers the data that it observed.
+type observingKind struct {
+	scriptedKind
+
+	observed map[string]string
+}
+
+func (k *observingKind) Observe(_ context.Context, object *corev1.ConfigMap) (*scriptedObservation, error) {
+	k.observed = object.Data
+	return nil, nil //nolint:nilnil // nothing to decide
+}
+
+func TestAnObjectThatTheCacheHasTrimmedIsReadFromTheAPIServer(t *testing.T) {
+	whole := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Data: map[string]string{"large": "text"}}
+	trimmed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Annotations: map[string]string{annotationTrimmed: ""}}}
+	for title, row := range map[string]struct {
+		live, cached *corev1.ConfigMap
+		failure      error
+		want         string
+	}{
+		"trimmed":                        {whole, trimmed, nil, "text"},
+		"whole":                          {nil, whole, nil, "text"},
+		"trimmed, and deleted meanwhile": {nil, trimmed, nil, ""},
+		"trimmed, and the API server does not answer": {whole, trimmed, errors.New("no answer"), ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			api := fake.NewClientBuilder()
+			if row.live != nil {
+				api = api.WithObjects(row.live.DeepCopy())
+			}
+			if row.failure != nil {
+				api = api.WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+						return row.failure
+					},
+				})
+			}
+			kind := &observingKind{}
+			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
+				Clients: Clients{Client: fake.NewClientBuilder().WithObjects(row.cached.DeepCopy()).Build(), Live: api.Build()}, Kind: kind,
+				Written: NewWriteCache(isLargeConfigMap), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+			}
+			if _, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(row.cached)}); !errors.Is(err, row.failure) {
+				t.Fatal(err)
+			}
+			if len(kind.calls) > 0 {
+				t.Errorf("called %q, which would write a trimmed object", kind.calls)
+			}
+			if got := kind.observed["large"]; got != row.want {
+				t.Errorf("observed %q, want %q", got, row.want)
 			}
 		})
 	}

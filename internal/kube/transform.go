@@ -1,10 +1,15 @@
 package kube
 
 import (
+	"strings"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // TrimObject is a cache transform that removes the managed fields of an object, and then copies it. The copy's lists have no
@@ -16,6 +21,60 @@ func TrimObject(object any) (any, error) {
 	}
 	o.SetManagedFields(nil)
 	return o.DeepCopyObject(), nil
+}
+
+const (
+	// LargeBytes is the size from which the cache keeps only few fields of an object. Users may create any number of objects of
+	// more than 1 MB: without a bound, those of one namespace fill the operator's memory, and stop it for all.
+	LargeBytes = 16 << 10
+	// maxAnnotationBytes is more than the valid values of the annotations that controllers read.
+	maxAnnotationBytes = 1 << 10
+	// annotationTrimmed marks a trimmed object in the cache. No object on the API server needs it.
+	annotationTrimmed = v1alpha1.Prefix + "trimmed"
+)
+
+// TrimLarge returns a cache transform that drops fields of a large object, which Loop then reads from the API server. isLarge need
+// not count the annotations, of which a trimmed object keeps Yardmaster's.
+func TrimLarge[T client.Object](isLarge func(T) bool, drop func(T)) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		o, ok := object.(T)
+		if !ok {
+			return TrimObject(object)
+		}
+		annotations := o.GetAnnotations()
+		delete(annotations, corev1.LastAppliedConfigAnnotation) // as large as the spec
+		if IsLarge(o, isLarge) {
+			kept := map[string]string{annotationTrimmed: ""}
+			for key, value := range annotations {
+				if strings.HasPrefix(key, v1alpha1.Prefix) {
+					kept[key] = value[:min(len(value), maxAnnotationBytes)]
+				}
+			}
+			o.SetAnnotations(kept)
+			drop(o)
+		}
+		return TrimObject(o)
+	}
+}
+
+// IsLarge reports whether the cache trims an object: isLarge, or the size of its annotations.
+func IsLarge[T client.Object](object T, isLarge func(T) bool) bool {
+	return SizeOf(object.GetAnnotations()) > LargeBytes || isLarge(object)
+}
+
+// isTrimmed reports whether TrimLarge dropped fields of an object.
+func isTrimmed(object client.Object) bool {
+	_, found := object.GetAnnotations()[annotationTrimmed]
+	return found
+}
+
+// SizeOf returns the number of bytes of the names and values in a map.
+func SizeOf(values map[string]string) int {
+	size := 0
+	for key, value := range values {
+		size += len(key) + len(value)
+	}
+	return size
 }
 
 // DropJobTemplate is a cache transform that removes the largest fields of a Job, which no decision reads: its Pod template, Pod

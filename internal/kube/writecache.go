@@ -23,8 +23,8 @@ import (
 // controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache limited to several
 // namespaces. WriteCache can be deleted when it does.
 type WriteCache[T client.Object] struct {
-	// Omit reports objects that are not remembered, because each reconciliation reads them from the API server. It may be nil.
-	Omit func(T) bool
+	// omits reports objects that are not remembered, because each reconciliation reads them from the API server.
+	omits func(T) bool
 
 	written *Store[writtenObject[T]]
 	now     func() time.Time
@@ -43,14 +43,16 @@ type writtenObject[T client.Object] struct {
 // the cache never has it, and its resourceVersion may be higher than that of every later version.
 const maxWriteAge = 10 * time.Second
 
-// NewWriteCache returns an empty WriteCache.
-func NewWriteCache[T client.Object]() *WriteCache[T] {
-	return &WriteCache[T]{written: NewStore[writtenObject[T]](), now: time.Now}
+// NewWriteCache returns an empty WriteCache, which does not remember objects that TrimLarge trims.
+func NewWriteCache[T client.Object](isLarge func(T) bool) *WriteCache[T] {
+	return &WriteCache[T]{
+		written: NewStore[writtenObject[T]](), now: time.Now, omits: func(object T) bool { return IsLarge(object, isLarge) },
+	}
 }
 
 // Record remembers an object as returned by the API server.
 func (c *WriteCache[T]) Record(object T) {
-	if c.Omit != nil && c.Omit(object) {
+	if c.omits(object) {
 		return
 	}
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +30,7 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			written := NewWriteCache[*corev1.ConfigMap]()
+			written := NewWriteCache(isLargeConfigMap)
 			if test.written != nil {
 				written.Record(test.written)
 			}
@@ -41,7 +42,7 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 }
 
 func TestAWrittenObjectIsForgottenOnceTheCacheHasIt(t *testing.T) {
-	written := NewWriteCache[*corev1.ConfigMap]()
+	written := NewWriteCache(isLargeConfigMap)
 	written.Record(newConfigMap("1", "10"))
 	written.Newest(newConfigMap("1", "10"))
 	if len(written.written.entries) != 0 {
@@ -60,7 +61,7 @@ func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := NewWriteCache[*corev1.ConfigMap]()
+	written := NewWriteCache(isLargeConfigMap)
 	if err := written.Follow(t.Context(), informers, &corev1.ConfigMap{}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 // After etcd was restored from a backup, versions are lower than before.
 func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
 	now := time.Now()
-	written := NewWriteCache[*corev1.ConfigMap]()
+	written := NewWriteCache(isLargeConfigMap)
 	written.now = func() time.Time { return now }
 	written.Record(newConfigMap("1", "10"))
 	now = now.Add(maxWriteAge - time.Second)
@@ -99,7 +100,7 @@ func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
 
 func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		written := NewWriteCache[*corev1.ConfigMap]()
+		written := NewWriteCache(isLargeConfigMap)
 		written.Record(newConfigMap("1", "10"))
 		time.Sleep(maxWriteAge - time.Second)
 		other := newConfigMap("2", "11")
@@ -118,4 +119,22 @@ func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
 			synctest.Wait()
 		}
 	})
+}
+
+// isLargeConfigMap is the size rule of these tests.
+func isLargeConfigMap(c *corev1.ConfigMap) bool { return SizeOf(c.Data) > LargeBytes }
+
+func TestLargeObjectsAreNotRemembered(t *testing.T) {
+	written := NewWriteCache(isLargeConfigMap)
+	for title, large := range map[string]*corev1.ConfigMap{
+		"a large object":    {Data: map[string]string{"a": strings.Repeat("x", LargeBytes)}},
+		"large annotations": {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", LargeBytes)}}},
+	} {
+		large.Namespace, large.Name, large.ResourceVersion = "ns", "a", "2"
+		written.Record(large)
+		cached := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}}
+		if newest := written.Newest(cached); newest.ResourceVersion != "1" {
+			t.Errorf("%s is remembered", title)
+		}
+	}
 }

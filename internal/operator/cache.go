@@ -12,8 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	agenticsessioncontroller "github.com/yardmaster/yardmaster/internal/kinds/agenticsession/controller"
+	queuecontroller "github.com/yardmaster/yardmaster/internal/kinds/queue/controller"
+	schedulecontroller "github.com/yardmaster/yardmaster/internal/kinds/schedule/controller"
 	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
@@ -34,9 +38,14 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 		NewInformer:      restores.NewInformer,
 		DefaultTransform: kube.TrimObject,
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}:            {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
-			&v1alpha1.SequentialJob{}: {Transform: sequentialjobcontroller.TrimSequentialJob},
-			&corev1.Pod{}:             workers,
+			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
+			&corev1.Pod{}:  workers,
+			// Users can fill their quota with objects of 1 MB.
+			&v1alpha1.SequentialJob{}:  {Transform: sequentialjobcontroller.TrimSequentialJob},
+			&v1alpha1.AgenticSession{}: {Transform: agenticsessioncontroller.TrimSession},
+			&v1alpha1.Schedule{}:       {Transform: schedulecontroller.TrimSchedule},
+			&v1alpha1.WorkerPool{}:     {Transform: workerpoolcontroller.TrimWorkerPool},
+			&v1alpha1.Queue{}:          {Transform: queuecontroller.TrimQueue},
 			// NetworkPolicies of users count too: they may select workers and sessions.
 			&networkingv1.NetworkPolicy{}: {Transform: kube.TrimNetworkPolicy},
 			&appsv1.Deployment{}:          workers,

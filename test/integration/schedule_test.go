@@ -153,6 +153,20 @@ func TestADueScheduleStartsASequence(t *testing.T) {
 	})
 }
 
+// The cache does not keep its template.
+func TestALargeScheduleStartsItsRuns(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
+		large := strings.Replace(etlSpec, `"image": "etl:1"`, `"image": "etl:1", "args": ["`+strings.Repeat("x", 900<<10)+`"]`, 1)
+		spec.SequentialJob.Spec.Raw = []byte(large)
+	})
+	s.makeDue(1)
+	run := s.waitForRuns(1)[0]
+	if args := run.Spec.Containers[0].Args; len(args) != 1 || len(args[0]) != 900<<10 {
+		t.Error("the run lacks arguments of its template")
+	}
+}
+
 func TestRunsBelongToTheirScheduleAndAreDeletedWithIt(t *testing.T) {
 	t.Parallel()
 	s := createSchedule(t, namespace(t))

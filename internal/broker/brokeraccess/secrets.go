@@ -64,7 +64,9 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key Key) (*b
 
 // line returns a value without the newline at its end, which kubectl create secret --from-file keeps and nobody sees. Workers do the
 // same with their files.
-func line(data map[string][]byte, key string) string { return strings.TrimRight(string(data[key]), "\r\n") }
+func line(data map[string][]byte, key string) string {
+	return strings.TrimRight(string(data[key]), "\r\n")
+}
 
 // ReadTLS reads a Secret with a CA certificate, a client certificate, or both.
 func ReadTLS(ctx context.Context, liveReader client.Reader, namespace, name string) (*broker.TLS, error) {

@@ -26,9 +26,9 @@ type failure struct {
 }
 
 // ReportFailure implements kube.FailureReporter. It reports failures that last in an event, which remains even if the
-// write fails, and in the status. It does not write a trimmed SequentialJob.
+// write fails, and in the status.
 func (r *Reconciler) ReportFailure(ctx context.Context, sj *v1alpha1.SequentialJob, err error) {
-	if isTrimmed(sj) || apierrors.IsConflict(err) || errors.Is(err, kube.ErrStale) || errors.Is(err, context.Canceled) {
+	if apierrors.IsConflict(err) || errors.Is(err, kube.ErrStale) || errors.Is(err, context.Canceled) {
 		return
 	}
 	now, message, isDue := r.Clock.Now(), decision.TruncateMessage(err.Error(), maxFailureBytes), false

@@ -29,7 +29,7 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	clock, recorder := clocktesting.NewFakeClock(time.Unix(1000, 0)), events.NewFakeRecorder(10)
 	r := &Reconciler{
 		Clients:  kube.Clients{Client: api, Live: api, Recorder: recorder, Clock: clock},
-		failures: kube.NewStore[failure](), writeCache: kube.NewWriteCache[*v1alpha1.SequentialJob](),
+		failures: kube.NewStore[failure](), writeCache: kube.NewWriteCache(isLarge),
 	}
 	forbidden := errors.New("jobs.batch is forbidden")
 	fail := func(after time.Duration, err error) {
@@ -59,18 +59,5 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	}
 	if first, second := succeed(), succeed(); first != time.Millisecond || second != time.Hour {
 		t.Errorf("after a success the next decisions, of which the first clears the condition, are due in %v and %v", first, second)
-	}
-}
-
-func TestAFailureToReadALargeSequentialJobDoesNotReplaceItsStatus(t *testing.T) {
-	trimmed := testbuilder.SequentialJob("a", "ns").Obj()
-	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	r := &Reconciler{Clients: kube.Clients{Clock: clock}, failures: kube.NewStore[failure]()}
-	for range 2 {
-		r.ReportFailure(t.Context(), trimmed, errors.New("no answer")) // panics if it writes, as it has no client
-		clock.Step(time.Hour)
-	}
-	if r.reportedFailure(trimmed) != "" {
-		t.Error("the failure is reported")
 	}
 }

@@ -16,15 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// Observe implements kube.Kind. A SequentialJob that the cache has trimmed is read from the API server.
+// Observe implements kube.Kind.
 func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*sequentialjob.Observation, error) {
-	if isTrimmed(sj) {
-		live := &v1alpha1.SequentialJob{}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(sj), live); err != nil {
-			return nil, err
-		}
-		*sj = *live
-	}
 	if !sequentialjob.IsManaged(sj) {
 		return nil, nil
 	}

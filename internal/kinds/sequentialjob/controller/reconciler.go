@@ -68,15 +68,13 @@ type Reconciler struct {
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, options Options) *Reconciler {
-	written := kube.NewWriteCache[*v1alpha1.SequentialJob]()
-	written.Omit = isLarge
 	return &Reconciler{
 		options:        options,
 		Clients:        kube.NewClients(mgr, "sequentialjob-controller"),
 		policies:       kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents:  kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
 		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
-		writeCache:     written,
+		writeCache:     kube.NewWriteCache(isLarge),
 		createdJobs:    newCreatedJobs(),
 		evidence:       newEvidenceStore(),
 		stepEnds:       kube.NewStore[time.Time](),

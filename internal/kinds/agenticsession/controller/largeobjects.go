@@ -1,0 +1,26 @@
+package controller
+
+import (
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// TrimSession is a cache transform. A trimmed session keeps the fields that decisions on other sessions read: its user, its
+// SessionRunner, its workspace and its status.
+var TrimSession = kube.TrimLarge(isLarge, func(s *v1alpha1.AgenticSession) {
+	s.Spec.Prompt, s.Spec.EnvironmentVariables, s.Spec.MCPServers = "", nil, nil
+})
+
+// isLarge reports whether a session is too large for the cache. The other fields are short.
+func isLarge(s *v1alpha1.AgenticSession) bool {
+	size := len(s.Spec.Prompt)
+	for name, value := range s.Spec.EnvironmentVariables {
+		size += len(name) + len(value)
+	}
+	if servers := s.Spec.MCPServers; servers != nil {
+		for name, server := range servers.Custom {
+			size += len(name) + len(server.Raw)
+		}
+	}
+	return size > kube.LargeBytes
+}
