@@ -16,6 +16,8 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sr,categories=yardmaster
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].reason`
 // +kubebuilder:printcolumn:name="Runtime",type=string,priority=1,JSONPath=`.spec.template.spec.runtimeClassName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SessionRunner struct {
@@ -27,25 +29,30 @@ type SessionRunner struct {
 	// +required
 	Spec SessionRunnerSpec `json:"spec"`
 
-	// status is what the operator provides for the sessions.
+	// status is whether sessions can use the SessionRunner, and what the operator provides for them.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +structType=atomic
 	Status SessionRunnerStatus `json:"status,omitempty"`
 }
 
-// SessionRunnerStatus is what the operator provides for the sessions of a SessionRunner.
+// SessionRunnerStatus is whether sessions can use a SessionRunner, and what the operator provides for them.
 type SessionRunnerStatus struct {
-	// conditions has EgressProxyReady if egress has hosts.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	ObservedStatus `json:",inline"`
 
 	// egressProxyAddress is the address and port of the proxy through which sessions reach hosts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	EgressProxyAddress string `json:"egressProxyAddress,omitempty"`
 }
+
+// Reasons of the conditions of every kind, for a SessionRunner that is not ready, besides those of ConditionEgressProxyReady.
+const (
+	// ReasonConfigMapNotFound means that a ConfigMap of a volume, or of caBundle, does not exist.
+	ReasonConfigMapNotFound = "ConfigMapNotFound"
+	// ReasonClaimNotFound means that a PersistentVolumeClaim of a volume, or of archive, does not exist.
+	ReasonClaimNotFound = "ClaimNotFound"
+)
 
 // ConditionEgressProxyReady of a SessionRunner is True if the egress proxy of its namespace runs with its hosts.
 const ConditionEgressProxyReady = "EgressProxyReady"

@@ -19,7 +19,7 @@ type SessionRunnerApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is the environment that sessions run in, and its limits.
 	Spec *SessionRunnerSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the operator provides for the sessions.
+	// status is whether sessions can use the SessionRunner, and what the operator provides for them.
 	Status *SessionRunnerStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -9,10 +9,9 @@ import (
 // SessionRunnerStatusApplyConfiguration represents a declarative configuration of the SessionRunnerStatus type for use
 // with apply.
 //
-// SessionRunnerStatus is what the operator provides for the sessions of a SessionRunner.
+// SessionRunnerStatus is whether sessions can use a SessionRunner, and what the operator provides for them.
 type SessionRunnerStatusApplyConfiguration struct {
-	// conditions has EgressProxyReady if egress has hosts.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	ObservedStatusApplyConfiguration `json:""`
 	// egressProxyAddress is the address and port of the proxy through which sessions reach hosts.
 	EgressProxyAddress *string `json:"egressProxyAddress,omitempty"`
 }
@@ -31,8 +30,16 @@ func (b *SessionRunnerStatusApplyConfiguration) WithConditions(values ...*v1.Con
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *SessionRunnerStatusApplyConfiguration) WithObservedGeneration(value int64) *SessionRunnerStatusApplyConfiguration {
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 

@@ -17,7 +17,7 @@ import (
 const generation = 2
 
 // kinds have the conditions Ready, Reconciling and Stalled.
-var kinds = []string{"SequentialJob", "JobReport", "Queue", "WorkerPool", "Policy", "AgenticSession", "Schedule"}
+var kinds = []string{"SequentialJob", "JobReport", "Queue", "WorkerPool", "Policy", "AgenticSession", "SessionRunner", "Schedule"}
 
 // state is what the status of an object says. An empty value is a missing condition.
 type state struct {
@@ -126,12 +126,6 @@ func TestArgoCDSeesWhatKstatusSees(t *testing.T) {
 				t.Errorf("%s, %s: Argo CD says %s (%q), want %s", kind, s, got, message, want)
 			}
 		}
-	}
-}
-
-func TestArgoCDSeesSessionRunnersAsHealthy(t *testing.T) {
-	if got, _ := runLua(t, argoScript(t), state{}.object("SessionRunner")); got != "Healthy" {
-		t.Errorf("Argo CD says %s", got)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -272,12 +273,14 @@ func childToSession(_ context.Context, object client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// egressProxyChanged selects SessionRunners whose status changed, which reports whether the egress proxy is ready.
+// egressProxyChanged selects SessionRunners whose status says something else about the egress proxy.
 var egressProxyChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, oldOK := e.ObjectOld.(*v1alpha1.SessionRunner)
 		after, newOK := e.ObjectNew.(*v1alpha1.SessionRunner)
-		return oldOK && newOK && !equality.Semantic.DeepEqual(before.Status, after.Status)
+		return oldOK && newOK && (before.Status.EgressProxyAddress != after.Status.EgressProxyAddress || !equality.Semantic.DeepEqual(
+			meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionEgressProxyReady),
+			meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionEgressProxyReady)))
 	},
 }
 

@@ -1,5 +1,5 @@
 // Package controller runs a proxy in each namespace in which a SessionRunner allows hosts by name, and reports in the status of
-// these SessionRunners whether the proxy is ready.
+// all SessionRunners whether sessions can use them.
 package controller
 
 import (
@@ -11,17 +11,19 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -33,7 +35,7 @@ type Options struct {
 	// Concurrency is the number of namespaces that are reconciled at the same time.
 	Concurrency int
 	// Objects is a cache of only the objects of proxies.
-	Objects cache.Cache
+	Objects ctrlcache.Cache
 	// Image has the program yardmaster. If it is empty, no proxy can run.
 	Image string
 	// KeySecret has the key with which the operator signs the tokens of sessions.
@@ -48,12 +50,23 @@ type Reconciler struct {
 
 	options Options
 	keys    *adminkeys.Store
+	// exists remembers which objects of SessionRunners exist, by namespace and sessionrunner.Reference. A rollout of the proxy
+	// reconciles all SessionRunners of a namespace many times.
+	exists *cache.LRUExpireCache
 }
+
+// referenceCacheSize is the number of objects of which is remembered whether they exist.
+const referenceCacheSize = 4096
+
+// referenceKey is an object of a SessionRunner.
+type referenceKey struct{ namespace, kind, name string }
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, o Options) *Reconciler {
 	clients := kube.NewClients(mgr, "egressproxy-controller")
-	return &Reconciler{Clients: clients, options: o, keys: adminkeys.New(clients, o.KeySecret)}
+	return &Reconciler{
+		Clients: clients, options: o, keys: adminkeys.New(clients, o.KeySecret), exists: cache.NewLRUExpireCache(referenceCacheSize),
+	}
 }
 
 // The Deployment owns the other objects, so only Deployments are deleted.
@@ -62,12 +75,13 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners/status,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 
 // keyInterval is the time after which a replaced key of the operator reaches the proxies.
 const keyInterval = 5 * time.Minute
 
-// refusedInterval is the time after which a refused object is tried again.
+// refusedInterval is the time after which a refused object is tried again, and a missing one is read again.
 const refusedInterval = 30 * time.Second
 
 const fieldOwner = client.FieldOwner("yardmaster-egress-proxy")
@@ -86,18 +100,61 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for i := range list.Items {
-		if err := r.record(ctx, &list.Items[i], state, address); err != nil {
-			return ctrl.Result{}, err
+	wait := time.Duration(0)
+	if len(valid) > 0 {
+		wait = keyInterval
+		if state.Reason == v1alpha1.ReasonEgressProxyRefused || state.Reason == v1alpha1.ReasonEgressProxyUnavailable {
+			wait = refusedInterval
 		}
 	}
-	switch {
-	case len(valid) == 0:
-		return ctrl.Result{}, nil
-	case state.Reason == v1alpha1.ReasonEgressProxyRefused || state.Reason == v1alpha1.ReasonEgressProxyUnavailable:
-		return ctrl.Result{RequeueAfter: refusedInterval}, nil
+	for i := range list.Items {
+		runner := &list.Items[i]
+		missing, err := r.findMissing(ctx, runner)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		switch {
+		case len(missing) > 0:
+			wait = decision.Earliest(wait, refusedInterval)
+		case len(sessionrunner.References(runner)) > 0:
+			wait = decision.Earliest(wait, keyInterval)
+		}
+		before := runner.DeepCopy()
+		runner.Status = sessionrunner.Decide(&sessionrunner.Observation{
+			Runner: before, Now: r.Clock.Now(), Errors: agenticsession.ValidateRunner(runner), Missing: missing, Proxy: state, Address: address,
+		})
+		if err := client.IgnoreNotFound(kube.UpdateStatus(ctx, r.Client, before, runner)); err != nil {
+			return ctrl.Result{}, fmt.Errorf("updating the status of SessionRunner %s: %w", runner.Name, err)
+		}
 	}
-	return ctrl.Result{RequeueAfter: keyInterval}, nil
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// findMissing returns the objects that a SessionRunner needs and that do not exist. It is not known of an object that the
+// operator may not read.
+func (r *Reconciler) findMissing(ctx context.Context, runner *v1alpha1.SessionRunner) ([]sessionrunner.Reference, error) {
+	var missing []sessionrunner.Reference
+	for _, reference := range sessionrunner.References(runner) {
+		key := referenceKey{runner.Namespace, reference.Kind, reference.Name}
+		exists, known := r.exists.Get(key)
+		if !known {
+			found, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind(reference.Kind), runner.Namespace, reference.Name)
+			if err != nil && !apierrors.IsForbidden(err) {
+				return nil, err
+			}
+			exists = found != nil || err != nil
+			// The entry expires before the next requeued reconciliation, which then reads the object.
+			lifetime := refusedInterval
+			if exists == true {
+				lifetime = keyInterval
+			}
+			r.exists.Add(key, exists, lifetime-time.Second)
+		}
+		if exists == false {
+			missing = append(missing, reference)
+		}
+	}
+	return missing, nil
 }
 
 // reconcileProxy returns the state of the proxy for these SessionRunners, and its address.
@@ -186,28 +243,4 @@ func (r *Reconciler) deleteUnused(ctx context.Context, namespace string) error {
 		}
 	}
 	return kube.DeleteVersion(ctx, r.Client, deployment, metav1.DeletePropagationBackground)
-}
-
-func (r *Reconciler) record(ctx context.Context, runner *v1alpha1.SessionRunner, state decision.State, address string) error {
-	before := runner.DeepCopy()
-	switch problems := sessionrunner.ValidateRunner(runner); {
-	case !sessionrunner.UsesProxy(runner):
-		meta.RemoveStatusCondition(&runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
-		runner.Status.EgressProxyAddress = ""
-	case len(problems) > 0:
-		r.setCondition(runner, decision.False(v1alpha1.ReasonHostsInvalid, problems[0].Error()))
-	default:
-		r.setCondition(runner, state)
-		if address != "" {
-			runner.Status.EgressProxyAddress = address
-		}
-	}
-	if err := client.IgnoreNotFound(kube.UpdateStatus(ctx, r.Client, before, runner)); err != nil {
-		return fmt.Errorf("updating the status of SessionRunner %s: %w", runner.Name, err)
-	}
-	return nil
-}
-
-func (r *Reconciler) setCondition(runner *v1alpha1.SessionRunner, state decision.State) {
-	decision.SetState(&runner.Status.Conditions, runner.Generation, metav1.NewTime(r.Clock.Now()), v1alpha1.ConditionEgressProxyReady, state)
 }

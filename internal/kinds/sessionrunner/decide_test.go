@@ -1,0 +1,105 @@
+package sessionrunner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// The rows are those of docs/conditions.md.
+func TestConditionsOfEachStateOfASessionRunner(t *testing.T) {
+	hosts := []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
+	missing := func(kind string) []Reference { return []Reference{{kind, "a", "spec.field"}} }
+	for title, test := range map[string]struct {
+		egress  []v1alpha1.SessionEgress
+		errors  field.ErrorList
+		missing []Reference
+		proxy   decision.State
+		ready   metav1.ConditionStatus
+		reason  string
+		want    status.Status
+	}{
+		"sessions can use it":               {ready: metav1.ConditionTrue, reason: v1alpha1.ReasonReady, want: status.CurrentStatus},
+		"its spec is invalid":               {errors: field.ErrorList{field.Required(field.NewPath("spec"), "")}, missing: missing("ConfigMap"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonInvalid, want: status.FailedStatus},
+		"a ConfigMap does not exist":        {missing: missing("ConfigMap"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonConfigMapNotFound, want: status.InProgressStatus},
+		"a claim does not exist":            {missing: missing("PersistentVolumeClaim"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonClaimNotFound, want: status.InProgressStatus},
+		"its ServiceAccount does not exist": {missing: missing("ServiceAccount"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonServiceAccountNotFound, want: status.InProgressStatus},
+		"its proxy is ready":                {egress: hosts, proxy: decision.True(v1alpha1.ReasonEgressProxyReady, ""), ready: metav1.ConditionTrue, reason: v1alpha1.ReasonReady, want: status.CurrentStatus},
+		"its proxy is being rolled out":     {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyStarting, "0 of 2"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyStarting, want: status.InProgressStatus},
+		"no proxy can run":                  {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyUnavailable, "no image"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyUnavailable, want: status.FailedStatus},
+		"its proxy is refused":              {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyRefused, "refused"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyRefused, want: status.FailedStatus},
+	} {
+		t.Run(title, func(t *testing.T) {
+			runner := &v1alpha1.SessionRunner{
+				TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SessionRunner"}, ObjectMeta: metav1.ObjectMeta{Name: "default", Generation: 3},
+			}
+			runner.Status.ObservedGeneration = -1
+			kstatustest.AssertKstatus(t, runner, status.InProgressStatus)
+			runner.Spec.Network.Egress = test.egress
+			runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Errors: test.errors, Missing: test.missing, Proxy: test.proxy})
+			kstatustest.AssertKstatus(t, runner, test.want)
+			ready := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionReady)
+			if ready.Status != test.ready || ready.Reason != test.reason {
+				t.Errorf("%+v", ready)
+			}
+			if len(test.missing) > 0 && len(test.errors) == 0 && !strings.Contains(ready.Message, " a of spec.field does not exist") {
+				t.Errorf("message %q", ready.Message)
+			}
+			if hasProxy := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady) != nil; hasProxy != (test.egress != nil) {
+				t.Errorf("%+v", runner.Status.Conditions)
+			}
+		})
+	}
+}
+
+func TestTheStatusOfASessionRunnerKeepsTheAddressOfItsProxy(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{}
+	runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
+	for _, test := range []struct{ observed, want string }{{"10.96.0.9:3128", "10.96.0.9:3128"}, {"", "10.96.0.9:3128"}} {
+		runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Address: test.observed, Proxy: decision.False(v1alpha1.ReasonEgressProxyStarting, "")})
+		if runner.Status.EgressProxyAddress != test.want {
+			t.Errorf("address %q", runner.Status.EgressProxyAddress)
+		}
+	}
+	runner.Spec.Network.Egress = nil
+	if runner.Status = Decide(&Observation{Runner: runner, Now: time.Now()}); runner.Status.EgressProxyAddress != "" {
+		t.Errorf("address %q without hosts", runner.Status.EgressProxyAddress)
+	}
+}
+
+func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{}
+	spec := &runner.Spec
+	testbuilder.RunnerPod(spec).ServiceAccountName = "caller"
+	testbuilder.RunnerPod(spec).ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	testbuilder.MountVolume(spec, "docs", "/docs", testbuilder.ConfigMapVolume("docs"))
+	testbuilder.MountVolume(spec, "models", "/models", testbuilder.ClaimVolume("models"))
+	testbuilder.MountVolume(spec, "keys", "/keys", testbuilder.SecretVolume("keys"))
+	testbuilder.MountVolume(spec, "extra", "/extra", testbuilder.ConfigMapVolume("extra"))
+	testbuilder.RunnerPod(spec).Volumes[3].ConfigMap.Optional = new(true)
+	spec.CABundle = &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "cas"}}
+	spec.Archive = &v1alpha1.SessionArchive{Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}}
+	spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}}
+	want := []Reference{
+		{"ServiceAccount", "caller", "spec.template.spec.serviceAccountName"},
+		{"ConfigMap", "docs", "spec.template.spec.volumes[0].configMap.name"},
+		{"PersistentVolumeClaim", "models", "spec.template.spec.volumes[1].persistentVolumeClaim.claimName"},
+		{"ConfigMap", "cas", "spec.caBundle.name"},
+		{"PersistentVolumeClaim", "transcripts", "spec.archive.claimRef.name"},
+	}
+	if diff := cmp.Diff(want, References(runner)); diff != "" {
+		t.Errorf("objects (-want, +got):\n%s", diff)
+	}
+}
