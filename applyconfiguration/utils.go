@@ -126,12 +126,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RabbitMQSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):
 		return &apiv1alpha1.RateLimitApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RedisListSource"):
-		return &apiv1alpha1.RedisListSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisSentinel"):
 		return &apiv1alpha1.RedisSentinelApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RedisStreamSource"):
-		return &apiv1alpha1.RedisStreamSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisSource"):
+		return &apiv1alpha1.RedisSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rerun"):
 		return &apiv1alpha1.RerunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Results"):

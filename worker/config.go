@@ -116,8 +116,6 @@ type CircuitBreaker struct {
 	MinSamples *int `json:"minSamples,omitempty"`
 	// Cooldown is the time that the breaker stays open. The default is 30 seconds.
 	Cooldown *Duration `json:"cooldown,omitempty"`
-	// HalfOpenProbes is the number of jobs that run after the cooldown. If all of them succeed, the breaker closes. The default is 1.
-	HalfOpenProbes *int `json:"halfOpenProbes,omitempty"`
 }
 
 const (
@@ -233,13 +231,12 @@ func (c *CircuitBreaker) withDefaults() breaker.Settings {
 		return breaker.Settings{}
 	}
 	s := breaker.Settings{
-		FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 20, Cooldown: 30 * time.Second, HalfOpenProbes: 1,
+		FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 20, Cooldown: 30 * time.Second,
 	}
 	setIfPresent(&s.FailureThresholdPercent, c.FailureThresholdPercent)
 	setIfPresent(&s.Window, (*time.Duration)(c.Window))
 	setIfPresent(&s.MinSamples, c.MinSamples)
 	setIfPresent(&s.Cooldown, (*time.Duration)(c.Cooldown))
-	setIfPresent(&s.HalfOpenProbes, c.HalfOpenProbes)
 	return s
 }
 

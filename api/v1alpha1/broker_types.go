@@ -6,53 +6,45 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.nats) || self.engine == 'NATS'",message="nats has settings of the engine NATS: remove it, or use that engine",fieldPath=".nats"
 // +kubebuilder:validation:XValidation:rule="!has(self.sentinel) || self.engine == 'Asynq'",message="sentinel finds a Redis server: remove it, or use the engine Asynq",fieldPath=".sentinel"
 type Broker struct {
-	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
-	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which asynq
-	// may change.
+	// engine is NATS, which is NATS JetStream, or Asynq, the experimental engine for asynq on Redis or Valkey.
 	// +required
 	Engine Engine `json:"engine"`
 
 	BrokerAccess `json:",inline"`
 
-	// nats has settings of the connections of the operator and of workers to NATS. Only with the
-	// engine NATS. Default: those of a server without domains and restricted inboxes.
+	// nats has settings of connections to the engine NATS.
 	// +optional
 	NATS *NATSConnection `json:"nats,omitempty"`
 
-	// sentinel finds the Redis server through Sentinels: the URL has their addresses. Only with the
-	// engine Asynq. Default: the URL has the address of the server, or those of a cluster.
+	// sentinel finds the Redis server of the engine Asynq through Sentinels.
 	// +optional
 	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
 }
 
 // RedisSentinel finds a Redis server through Sentinels, which replace it when it fails.
 type RedisSentinel struct {
-	// masterName is the name under which the Sentinels monitor the server.
+	// masterName is the name of the server at the Sentinels. The URL has the addresses of the Sentinels.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[-._A-Za-z0-9]+$`
 	MasterName string `json:"masterName"`
 
-	// credentialsSecretRef refers to a Secret with username and password for the Sentinels. The login at
-	// the server is that of the broker or source. Default: no login.
+	// credentialsSecretRef is a Secret with username and password for the Sentinels.
 	// +optional
 	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
 }
 
 // NATSConnection has settings of connections to NATS.
 type NATSConnection struct {
-	// jetStreamDomain is the JetStream domain that has the queues, such as that of the hub for
-	// clients of a leaf node. Default: the domain of the server that the URL names.
+	// jetStreamDomain of the queues. Defaults to that of the server.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[-_A-Za-z0-9]+$`
 	JetStreamDomain string `json:"jetStreamDomain,omitempty"`
 
-	// inboxPrefix is the prefix of the subjects on which the server answers, for a user who may not
-	// subscribe to _INBOX.>. The user must be able to subscribe to all subjects below it. Default:
-	// _INBOX.
+	// inboxPrefix of the subjects on which the server answers. Defaults to _INBOX.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -63,20 +55,18 @@ type NATSConnection struct {
 // BrokerAccess refers to the address of a broker and to the credentials for it. Each Secret needs the
 // label yardmaster.dev/broker: "true".
 type BrokerAccess struct {
-	// urlSecretRef refers to the Secret that contains the URL of the broker, for example
-	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas. Its key defaults to url.
+	// urlSecretRef is a Secret with the URL, such as nats://nats.queues:4222; several are separated by commas. Its key
+	// defaults to url.
 	// +required
 	URLSecretRef KeyReference `json:"urlSecretRef"`
 
-	// tlsSecretRef refers to a Secret in the format of cert-manager: ca.crt to verify the
-	// certificate of the broker, and tls.crt with tls.key to authenticate the client. Each part is
-	// optional. Default: no TLS Secret; the certificate authorities of the system are trusted.
+	// tlsSecretRef is a Secret with ca.crt, tls.crt and tls.key, each optional. Unset means the certificate
+	// authorities of the system.
 	// +optional
 	TLSSecretRef *LocalReference `json:"tlsSecretRef,omitempty"`
 
-	// credentialsSecretRef refers to a Secret with username and password, or token, or creds (a
-	// NATS credentials file), or nkey (the seed of a NATS user). Default: the login in the URL, if it
-	// contains one.
+	// credentialsSecretRef is a Secret with username and password, token, creds or nkey. Unset means the login in the
+	// URL.
 	// +optional
 	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
 }

@@ -20,15 +20,14 @@ type QueueStatus struct {
 
 	MessageCounts `json:",inline"`
 
-	// delayed is the number of messages that wait for their scheduled time.
+	// delayed is the number of messages that are not due yet.
 	// +optional
 	Delayed *int64 `json:"delayed,omitempty"`
 	// dead is the number of dead letters.
 	// +optional
 	Dead *int64 `json:"dead,omitempty"`
-	// stranded is the number of messages that the broker stores and that are neither deliverable, delayed nor
-	// dead, after the last sweep. The operator makes dead letters of them as soon as it is certain that no
-	// worker holds them. It is absent if unknown, as it is with engine Asynq.
+	// stranded is the number of messages that are neither deliverable, delayed nor dead. They become dead letters when
+	// no worker can hold them. Unknown on Asynq.
 	// +optional
 	Stranded *int64 `json:"stranded,omitempty"`
 
@@ -36,21 +35,19 @@ type QueueStatus struct {
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 
-	// waitP95 is the 95th percentile of the time that the messages started in the last 5 minutes had waited. It is an
-	// estimate, and an upper bound with several priorities.
+	// waitP95 is the 95th percentile of the waits of messages started in the last 5 minutes: an estimate, and an upper
+	// bound with several priorities.
 	// +optional
 	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
 
-	// arrivalRate is the number of messages that arrive per second, averaged over about 30 seconds.
+	// arrivalRate is the number of messages that arrive per second, over about 30 seconds.
 	// +optional
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
-	// serviceRate is the number of messages that leave the queue per second, averaged over about 30
-	// seconds.
+	// serviceRate is the number of messages that leave the queue per second, over about 30 seconds.
 	// +optional
 	ServiceRate *resource.Quantity `json:"serviceRate,omitempty"`
 
-	// measuredTime is when the broker reported these numbers, by its clock. While nothing in the status changes, it is not
-	// renewed.
+	// measuredTime is when the broker reported these numbers, by its clock. It is not renewed while nothing changes.
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 
@@ -64,7 +61,8 @@ type MessageCounts struct {
 	// backlog is the number of messages that wait for a worker.
 	// +optional
 	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages that are delivered and not yet acknowledged.
+	// inFlight is the number of messages that are delivered and not yet acknowledged; on NATS also those that wait for
+	// a retry.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
 }
@@ -73,7 +71,7 @@ type MessageCounts struct {
 type QueueEffective struct {
 	QueueSettings `json:",inline"`
 
-	// sources shows for each field what set its value.
+	// sources shows what set the value of each field.
 	// +optional
 	// +listType=map
 	// +listMapKey=field
@@ -83,11 +81,11 @@ type QueueEffective struct {
 
 // FieldSource shows what set the value of a field.
 type FieldSource struct {
-	// field is a path in the spec, for example retry.limit.
+	// field is a path in the spec, such as retry.limit.
 	Field string `json:"field"`
 	// from is what set the value.
 	From ValueSource `json:"from"`
-	// policy is the name of the Policy, if from is Policy or Limit.
+	// policy is the name of the Policy, from Policy or Limit.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 }

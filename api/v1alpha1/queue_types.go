@@ -7,10 +7,7 @@ import (
 // QueueFinalizer keeps a deleted Queue until its deletionPolicy is carried out on the broker.
 const QueueFinalizer = Prefix + "queue"
 
-// Queue is a work queue on a message broker. The operator creates the queue on the broker and
-// keeps its configuration as the spec says. Producers and workers use it by its name.
-//
-// The broker stores the messages under the name of the queue, so the name is immutable.
+// Queue is a work queue on a message broker, which stores the messages under the name of the queue.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -37,7 +34,7 @@ type Queue struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired configuration of the queue. Every field has a default.
+	// spec is the desired configuration. Every field has a default.
 	// +optional
 	// +kubebuilder:default={}
 	Spec QueueSpec `json:"spec,omitempty"`
@@ -58,11 +55,8 @@ type QueueList struct {
 	Items           []Queue `json:"items"`
 }
 
-// QueueSpec is the desired configuration of a queue. Durations are written as 500ms, 30s, 10m or
-// 1h30m.
-//
-// Policies that select the Queue provide defaults for broker, rateLimit, and each field of retry
-// and deadLetter. The defaults named here apply after those. status.effective shows the result.
+// QueueSpec is the desired configuration of a queue. Policies that select the Queue set defaults; status.effective
+// shows the result.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.maxBacklog) || self.maxInFlight <= self.maxBacklog",message="maxInFlight must not be greater than maxBacklog",fieldPath=".maxInFlight"
 // +kubebuilder:validation:XValidation:rule="!has(self.results) || !has(self.lease) || duration(self.results.retention) >= duration(self.lease)",message="retention must not be shorter than lease: a running job is reported several times in each lease",fieldPath=".results.retention"
@@ -71,19 +65,16 @@ type QueueList struct {
 type QueueSpec struct {
 	QueueSettings `json:",inline"`
 
-	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable.
-	// The first Queue with a name owns it, in whatever namespace or cluster it is. Default: a name
-	// that contains the namespace, metadata.name and an ID of the cluster; see status.name.
+	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable. Defaults to a name
+	// with the namespace, metadata.name and an ID of the cluster: see status.name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// priorities of messages, 1 to 8. A producer selects one by name; other messages get the
-	// first. Workers take messages from each priority in proportion to its weight, so that none
-	// starves. A removed priority stays on the broker until it is empty. Default: one priority
-	// named default.
+	// priorities of messages, 1 to 8. Producers select one by name; other messages get the first. Workers take
+	// messages in proportion to the weights. Defaults to one priority named default.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -92,8 +83,8 @@ type QueueSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Priorities []QueuePriority `json:"priorities,omitempty"`
 
-	// strictPriority makes workers take messages of a priority only while all priorities of
-	// greater weight are empty. Default: false.
+	// strictPriority makes workers take messages of a priority only while all of greater weight are empty. Defaults to
+	// false.
 	// +optional
 	StrictPriority bool `json:"strictPriority,omitempty"`
 
@@ -102,29 +93,28 @@ type QueueSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// maxInFlight is the maximum number of messages that all workers together process at a time, 1
-	// to 1000000. Each priority gets a share by weight. Default: no limit.
+	// maxInFlight is how many messages all workers together process at a time, 1 to 1000000. Each priority gets a
+	// share by weight. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 
-	// maxBacklog is the maximum number of messages in the queue, including those in flight. A full
-	// queue rejects new messages. Default: no limit.
+	// maxBacklog is the number of messages, including those in flight, from which the queue rejects new messages.
+	// Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxBacklog *int64 `json:"maxBacklog,omitempty"`
 
-	// lease is the time a worker may hold a message without extending the lease, 5s to 1h. Then
-	// the message is redelivered. Workers with the Yardmaster runtime extend it in time; the
-	// messages of a worker that died go to other workers after this time. Default: 30s.
+	// lease is how long a worker may hold a message without extending the lease, 5s to 1h, before the message is
+	// delivered again. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="lease must be a duration from 5s to 1h"
 	Lease *Duration `json:"lease,omitempty"`
 
-	// messageTimeout is the time that a handler has for a message, 1s to 24h; then the attempt has failed. The header
-	// Yardmaster-Timeout of a message overrides it. Unset means no limit.
+	// messageTimeout is how long a handler may take for a message, 1s to 24h. The header Yardmaster-Timeout overrides
+	// it. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="messageTimeout must be a duration from 1s to 24h"
 	MessageTimeout *Duration `json:"messageTimeout,omitempty"`
@@ -134,26 +124,23 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
 	MaxAge *Duration `json:"maxAge,omitempty"`
 
-	// results makes the queue keep the state of each job, its progress and its result, which producers
-	// can read by the ID of the job, and makes running jobs cancelable. Default: no states are kept.
+	// results keeps the state, progress and result of each job, and makes running jobs cancelable. Unset means that
+	// none are kept.
 	// +optional
 	Results *Results `json:"results,omitempty"`
 
-	// storage defines how the broker stores the queue: its messages, its dead letters, its rate limit
-	// and the states of its jobs. It applies to NATS.
+	// storage is how NATS stores messages, dead letters, the rate limit and states of jobs.
 	// +optional
 	Storage *QueueStorage `json:"storage,omitempty"`
 
-	// deletionPolicy defines what happens to the queue on the broker when the Queue is deleted.
-	// Retain leaves the queue with its messages. Drain rejects new messages, waits until the queue
-	// is empty, and deletes it. Purge deletes the queue with its messages. Default: Retain.
+	// deletionPolicy is what happens to the queue of a deleted Queue. Retain keeps it, Drain rejects new messages and
+	// deletes it once it is empty, Purge deletes it with its messages. Defaults to Retain.
 	// +optional
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// drift defines what happens when someone else changes the configuration of the queue on the
-	// broker. Correct restores it. Warn only reports it in the condition ConfigSynced. Default:
-	// Correct.
+	// drift is what happens when someone else changes the queue on the broker. Correct restores it, Warn reports it in
+	// the condition ConfigSynced. Defaults to Correct.
 	// +optional
 	// +kubebuilder:default=Correct
 	Drift DriftPolicy `json:"drift,omitempty"`
@@ -162,17 +149,17 @@ type QueueSpec struct {
 // QueueSettings are the settings of a Queue for which Policies have defaults. They apply as a whole, except retry and
 // deadLetter, of which each field applies on its own.
 type QueueSettings struct {
-	// broker that holds the queue. With another broker, the Queue gets a new, empty queue there; the old queue stays.
-	// Defaults to the broker of the operator.
+	// broker that holds the queue. With another broker, the queue starts empty. Defaults to the broker of the
+	// operator.
 	// +optional
 	Broker *Broker `json:"broker,omitempty"`
 
-	// rateLimit limits how many messages all workers together start. Unset means no limit.
+	// rateLimit of all workers together. Unset means no limit.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 
-	// retry of failed messages. Defaults to 4 retries, a backoff of 1s, a maxBackoff of 10m, or backoff if it is longer,
-	// and a factor of 2. Each delay varies by 20 percent at random.
+	// retry of failed messages. Defaults to a limit of 4, a backoff of 1s, a maxBackoff of 10m and a factor of 2.
+	// Delays vary by 20 percent.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
@@ -183,16 +170,14 @@ type QueueSettings struct {
 
 // QueuePriority is one of a queue's priorities.
 type QueuePriority struct {
-	// name by which producers select the priority: at most 32 lower-case letters, digits and
-	// dashes.
+	// name of the priority: at most 32 lower-case letters, digits and dashes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// weight of the priority, 1 to 100. The number of messages that workers take from a priority is
-	// proportional to its weight. Default: 1.
+	// weight of the priority, 1 to 100. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -208,14 +193,13 @@ type RateLimit struct {
 	// +kubebuilder:validation:Maximum=1000000
 	Limit int32 `json:"limit"`
 
-	// per is the period, 1s to 24h. Default: 1s.
+	// per is the period, 1s to 24h. Defaults to 1s.
 	// +optional
 	// +kubebuilder:default="1s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="per must be a duration from 1s to 24h"
 	Per *Duration `json:"per,omitempty"`
 
-	// burst is the number of messages that can start at once after an idle time, 1 to 1000000.
-	// Default: limit.
+	// burst is how many messages can start at once after an idle time, 1 to 1000000. Defaults to limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -227,47 +211,44 @@ type RateLimit struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.onDelete) && self.onDelete == 'Move') == has(self.moveToRef)",message="moveToRef is required with onDelete: Move, and not allowed otherwise",fieldPath=".moveToRef"
 type DeadLetter struct {
-	// enabled keeps dead letters. If false, the messages are deleted. Default: true.
+	// enabled keeps dead letters. If false, the messages are deleted. Defaults to true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// maxEntries is the maximum number of dead letters. Beyond it, the oldest are deleted. Default:
-	// 0, no limit.
+	// maxEntries is the number of dead letters beyond which the oldest are deleted; 0 for no limit. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxEntries *int64 `json:"maxEntries,omitempty"`
 
-	// retention is the age at which dead letters are deleted, 0s to 87600h. Default: 0s, never.
+	// retention is the age at which dead letters are deleted, 0s to 87600h; 0s for never. Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="retention must be a duration from 0s to 87600h"
 	Retention *Duration `json:"retention,omitempty"`
 
-	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is
-	// True, at least 1. Default: 1.
+	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is True. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	AlertThreshold *int64 `json:"alertThreshold,omitempty"`
 
-	// onDelete is what happens to dead letters when the Queue is deleted. Block keeps the Queue until it has none, Move
-	// moves them to moveToRef, Purge deletes them. Defaults to Block.
+	// onDelete is what happens to dead letters with the deletion of the Queue. Block keeps the Queue until it has
+	// none, Move moves them to moveToRef, Purge deletes them. Defaults to Block.
 	// +optional
 	OnDelete DeadLetterAction `json:"onDelete,omitempty"`
 
-	// moveToRef is the Queue that receives the dead letters with onDelete Move. It must be on the same broker.
+	// moveToRef is the Queue, on the same broker, that receives them with onDelete Move.
 	// +optional
 	MoveToRef *LocalReference `json:"moveToRef,omitempty"`
 }
 
 // Results defines how long the states of single jobs are kept.
 type Results struct {
-	// retention is how long the state of a job is kept after its last change, and so its result, 1m to
-	// 8760h. It must not be shorter than lease. With asynq, it applies to jobs that are sent later.
+	// retention is how long the state of a job is kept after its last change, 1m to 8760h, and at least lease.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="retention must be a duration from 1m to 8760h"
 	Retention Duration `json:"retention"`
 
-	// maxBytes is the size of all states on each server, from which on the oldest are discarded, 1048576
-	// (1 MiB) to 1099511627776 (1 TiB). It applies to NATS. Default: 1073741824 (1 GiB).
+	// maxBytes is the size of all states on NATS, beyond which the oldest are deleted, 1048576 to 1099511627776.
+	// Defaults to 1073741824.
 	// +optional
 	// +kubebuilder:validation:Minimum=1048576
 	// +kubebuilder:validation:Maximum=1099511627776
@@ -276,37 +257,31 @@ type Results struct {
 
 // QueueStorage defines how the broker stores a queue.
 type QueueStorage struct {
-	// replicas is the number of servers that store each message: 1, 3 or 5. With 3 replicas no message
-	// is lost with one server, with 5 none with two. A number that is set is required: while the broker
-	// refuses it, a new queue is not created, and an existing queue keeps the replicas that it has.
-	// Default: 3, and 1 while the broker refuses 3. The condition Replicated shows the result.
+	// replicas is the number of servers that store each message: 1, 3 or 5. A number that the broker refuses is an
+	// error. Defaults to 3, or 1 while the broker refuses 3.
 	// +optional
 	// +kubebuilder:validation:Enum=1;3;5
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// type is where each server stores the queue. File is a disk. Memory is faster, and loses the queue
-	// when all its servers restart. Immutable. Default: File.
+	// type is File, on disk, or Memory, which is lost when all servers restart. Immutable. Defaults to File.
 	// +optional
 	Type StorageType `json:"type,omitempty"`
 
-	// placement selects the servers that store the queue. An empty placement, {}, allows every server.
-	// Default: the servers that the broker selects; a placement that someone set on the broker is kept.
+	// placement selects the servers; {} allows every server. Unset keeps the placement that the broker has.
 	// +optional
 	Placement *QueuePlacement `json:"placement,omitempty"`
 }
 
 // QueuePlacement selects the servers that store a queue. A server must meet all conditions.
 type QueuePlacement struct {
-	// cluster is the name of the NATS cluster, at most 63 characters. Default: the cluster that the
-	// operator is connected to.
+	// cluster is the name of the NATS cluster. Defaults to the cluster that the operator is connected to.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[!-~]+$`
 	Cluster string `json:"cluster,omitempty"`
 
-	// tags that a server must have, at most 8, each of at most 63 characters. A server must not have a
-	// tag that is written after an exclamation mark. Default: none.
+	// tags that each server must have, or must not have with ! before it. At most 8.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

@@ -9,11 +9,11 @@ import (
 type WorkerPoolStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// desired is the number of workers that should take messages. Draining workers do not count.
+	// desired is the number of workers that should take messages, without draining ones.
 	// +optional
 	// +kubebuilder:default=0
 	Desired int32 `json:"desired"`
-	// replicas is the number of workers that exist, including draining ones.
+	// replicas is the number of workers, including draining ones.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas"`
@@ -27,19 +27,18 @@ type WorkerPoolStatus struct {
 	// busy is the number of workers that handle a message now.
 	// +optional
 	Busy *int32 `json:"busy,omitempty"`
-	// draining is the number of workers that finish their messages and then stop.
+	// draining is the number of workers that finish their messages and stop.
 	// +optional
 	// +kubebuilder:default=0
 	Draining int32 `json:"draining"`
 
-	// currentRevision is the revision that serves: that of all workers, or during a rollout that
-	// of the workers before it.
+	// currentRevision is the revision that serves; during a rollout, the old one.
 	// +optional
 	CurrentRevision string `json:"currentRevision,omitempty"`
 	// updatedRevision is the revision that the spec asks for.
 	// +optional
 	UpdatedRevision string `json:"updatedRevision,omitempty"`
-	// revisions with workers, and those kept for rollbacks, newest first. At most 16.
+	// revisions with workers or kept for rollbacks, newest first, at most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -48,10 +47,10 @@ type WorkerPoolStatus struct {
 
 	MessageCounts `json:",inline"`
 
-	// waitP95 is the 95th percentile of the waiting times of the last minutes, that of the slowest queue.
+	// waitP95 is the 95th percentile of recent waiting times, of the slowest queue.
 	// +optional
 	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
-	// objectiveMet is whether waiting times are within autoscaling.waitP95: True, False or Unknown.
+	// objectiveMet is whether waits are within autoscaling.waitP95: True, False or Unknown.
 	// +optional
 	ObjectiveMet metav1.ConditionStatus `json:"objectiveMet,omitempty"`
 
@@ -90,10 +89,10 @@ type RevisionStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	Draining int32 `json:"draining"`
-	// succeeded is the number of messages that its present workers handled successfully.
+	// succeeded is the number of messages that its workers handled.
 	// +optional
 	Succeeded *int64 `json:"succeeded,omitempty"`
-	// failed is the number of messages that its present workers failed to handle.
+	// failed is the number of messages that its workers failed to handle.
 	// +optional
 	Failed *int64 `json:"failed,omitempty"`
 }
@@ -103,7 +102,7 @@ type ScaleDecision struct {
 	// time of the decision.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// recommendation is the number of workers computed from metrics, before limits.
+	// recommendation is the number of workers before limits.
 	// +optional
 	// +kubebuilder:default=0
 	Recommendation int32 `json:"recommendation"`
@@ -114,7 +113,7 @@ type ScaleDecision struct {
 	// reason for the applied number, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message explains the decision, with the values of the formula. At most 1024 characters.
+	// message explains the decision, with the values of the formula.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
@@ -124,13 +123,10 @@ type ScaleDecision struct {
 type WorkerPoolEffective struct {
 	WorkerSettings `json:",inline"`
 
-	// circuitBreaker in use; omitted if no Policy sets one.
-	// +optional
-	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 	// maxReplicas in use.
 	// +optional
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// sources of these settings, one for each field.
+	// sources shows what set the value of each field.
 	// +optional
 	// +listType=map
 	// +listMapKey=field

@@ -47,6 +47,9 @@ func (o descriptionOrigin) nested() descriptionOrigin {
 	return originKubernetes
 }
 
+// effectiveTypes are those of status.effective. Their fields are those of spec, which has their descriptions.
+var effectiveTypes = []reflect.Type{reflect.TypeFor[v1alpha1.QueueEffective](), reflect.TypeFor[v1alpha1.WorkerPoolEffective]()}
+
 // schemaWalker walks a schema together with the Go type that it was generated from.
 type schemaWalker struct {
 	problems []error
@@ -58,6 +61,9 @@ func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProp
 		mergeDurationRules(s)
 	}
 	origin = origin.nested()
+	if t != nil && slices.Contains(effectiveTypes, dereference(t)) {
+		origin = originInherited
+	}
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
 		w.walkSchema(path+"[]", s.Items.Schema, elementType(t), originOfField(elementType(t), origin))

@@ -25,7 +25,7 @@ func (s Source) Spec(secret, address string) v1alpha1.Source {
 
 // ListSource reads a list in Redis.
 func ListSource(access v1alpha1.BrokerAccess, _ string) v1alpha1.Source {
-	return v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: access, Key: "jobs"}}
+	return v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: access, Key: "jobs"}}
 }
 
 // RabbitMQSource reads a queue in RabbitMQ.

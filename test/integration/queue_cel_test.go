@@ -359,7 +359,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			want: "spec: Invalid value: set either queues or source",
 		},
 		"both queues and source": {
-			spec: with(`source: {redisList: {urlSecretRef: {name: redis}, key: mail}}`),
+			spec: with(`source: {redis: {urlSecretRef: {name: redis}, key: mail}}`),
 			want: "spec: Invalid value: set either queues or source",
 		},
 		"an empty list of queues": {
@@ -375,24 +375,24 @@ func TestWorkerPoolRules(t *testing.T) {
 			want: "spec.queues[0].weight: Invalid value: 0: spec.queues[0].weight in body should be greater than or equal to 1",
 		},
 		"a source of two types": {
-			spec: `{source: {redisList: {urlSecretRef: {name: redis}, key: mail}, external: {address: "scaler:9000"}}, image: a, replicas: 1}`,
-			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ natsJetStream prometheus external] must be set",
+			spec: `{source: {redis: {urlSecretRef: {name: redis}, key: mail}, external: {address: "scaler:9000"}}, image: a, replicas: 1}`,
+			want: "spec.source: Invalid value: exactly one of the fields in [redis rabbitMQ natsJetStream prometheus external] must be set",
 		},
 		"a source without a type": {
 			spec: `{source: {}, image: a, replicas: 1}`,
-			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ natsJetStream prometheus external] must be set",
+			want: "spec.source: Invalid value: exactly one of the fields in [redis rabbitMQ natsJetStream prometheus external] must be set",
 		},
 		"a source with a name that no Secret can have": {
-			spec: `{source: {redisList: {urlSecretRef: {name: UPPER}, key: mail}}, image: a, replicas: 1}`,
-			want: `spec.source.redisList.urlSecretRef.name: Invalid value: "UPPER": spec.source.redisList.urlSecretRef.name in body should match '` + secretNamePattern + `'`,
+			spec: `{source: {redis: {urlSecretRef: {name: UPPER}, key: mail}}, image: a, replicas: 1}`,
+			want: `spec.source.redis.urlSecretRef.name: Invalid value: "UPPER": spec.source.redis.urlSecretRef.name in body should match '` + secretNamePattern + `'`,
 		},
 		"a consumer of a stream whose name is a subject": {
 			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders.new, consumer: billing}}, image: a, replicas: 1}`,
 			want: `spec.source.natsJetStream.stream: Invalid value: "orders.new": spec.source.natsJetStream.stream in body should match '^[^\s.*>/\\]+$'`,
 		},
 		"a lag threshold as text, as in KEDA": {
-			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders, consumer: billing, lagThreshold: "10"}}, image: a, replicas: 1}`,
-			want: `spec.source.natsJetStream.lagThreshold: Invalid value: "string": spec.source.natsJetStream.lagThreshold in body must be of type integer: "string"`,
+			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders, consumer: billing, activationLagThreshold: "10"}}, image: a, replicas: 1}`,
+			want: `spec.source.natsJetStream.activationLagThreshold: Invalid value: "string": spec.source.natsJetStream.activationLagThreshold in body must be of type integer: "string"`,
 		},
 		"an external source without a port": {
 			spec: `{source: {external: {address: scaler}}, image: a, replicas: 1}`,
@@ -581,16 +581,12 @@ func TestPolicyRules(t *testing.T) {
 			want: "spec.defaults.rateLimit.limit: Required value",
 		},
 		"a circuit breaker with a threshold of 0": {
-			spec: `{circuitBreaker: {failureThresholdPercent: 0}}`,
-			want: "spec.circuitBreaker.failureThresholdPercent: Invalid value: 0: spec.circuitBreaker.failureThresholdPercent in body should be greater than or equal to 1",
-		},
-		"a circuit breaker without probes": {
-			spec: `{circuitBreaker: {halfOpenProbes: 0}}`,
-			want: "spec.circuitBreaker.halfOpenProbes: Invalid value: 0: spec.circuitBreaker.halfOpenProbes in body should be greater than or equal to 1",
+			spec: `{defaults: {circuitBreaker: {failureThresholdPercent: 0}}}`,
+			want: "spec.defaults.circuitBreaker.failureThresholdPercent: Invalid value: 0: spec.defaults.circuitBreaker.failureThresholdPercent in body should be greater than or equal to 1",
 		},
 		"a circuit breaker cooldown above 1h": {
-			spec: `{circuitBreaker: {cooldown: 48h}}`,
-			want: `spec.circuitBreaker.cooldown: Invalid value: "48h": cooldown must be a duration from 1s to 1h`,
+			spec: `{defaults: {circuitBreaker: {cooldown: 48h}}}`,
+			want: `spec.defaults.circuitBreaker.cooldown: Invalid value: "48h": cooldown must be a duration from 1s to 1h`,
 		},
 		"more replicas per pool than in total": {
 			spec: `{limits: {maxReplicasTotal: 10, maxReplicasPerPool: 11}}`,

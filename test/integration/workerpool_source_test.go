@@ -72,7 +72,7 @@ func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
 	redis := redistest.Start(t)
 	c.createSecret("redis", "url", redis.URL())
 	p := newManifest(t, "WorkerPool", "list", `{image: "worker:1", drain: {mode: Signal},
-		source: {redisList: {urlSecretRef: {name: redis}, key: jobs}}, autoscaling: {minReplicas: 1, maxReplicas: 6}}`)
+		source: {redis: {urlSecretRef: {name: redis}, key: jobs}}, autoscaling: {minReplicas: 1, maxReplicas: 6}}`)
 	p.SetNamespace(c.ns)
 	if err := cluster.Create(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -93,10 +93,10 @@ func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
 }
 
 // createConsumerPool creates a pool with the consumer billing of the stream shop.
-func (c *poolTestEnv) createConsumerPool(name, thresholds string) {
+func (c *poolTestEnv) createConsumerPool(name string, activationThreshold int) {
 	c.t.Helper()
-	p := newManifest(c.t, "WorkerPool", name, fmt.Sprintf(`{image: "worker:1", drain: {mode: Signal}, concurrency: 1, autoscaling: {maxReplicas: 6},
-		source: {natsJetStream: {urlSecretRef: {name: broker}, stream: shop, consumer: billing, %s}}}`, thresholds))
+	p := newManifest(c.t, "WorkerPool", name, fmt.Sprintf(`{image: "worker:1", drain: {mode: Signal}, concurrency: 1, autoscaling: {maxReplicas: 6, backlogPerReplica: 10},
+		source: {natsJetStream: {urlSecretRef: {name: broker}, stream: shop, consumer: billing, activationLagThreshold: %d}}}`, activationThreshold))
 	p.SetNamespace(c.ns)
 	if err := cluster.Create(c.t.Context(), p); err != nil {
 		c.t.Fatal(err)
@@ -124,10 +124,10 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.createConsumerPool("billing", "lagThreshold: 10")
-	c.createConsumerPool("few", "lagThreshold: 10, activationLagThreshold: 25")
+	c.createConsumerPool("billing", 0)
+	c.createConsumerPool("few", 25)
 	c.waitFor("three workers for 25 messages", func() bool { return c.getPool("billing").Status.Desired == 3 })
-	if d := c.getPool("billing").Status.LastDecision; !strings.Contains(d.Message, "for 10 messages per worker (target of the source)") {
+	if d := c.getPool("billing").Status.LastDecision; !strings.Contains(d.Message, "for 10 messages per worker (backlogPerReplica)") {
 		t.Errorf("message %q", d.Message)
 	}
 	c.waitFor("the reason for no workers", func() bool {

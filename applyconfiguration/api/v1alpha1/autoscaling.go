@@ -7,34 +7,30 @@ package v1alpha1
 //
 // Autoscaling sets the number of workers from backlog and waiting time.
 type AutoscalingApplyConfiguration struct {
-	// minReplicas is the lower bound on the number of workers. With 0 the pool scales to zero when
-	// it is idle. Default 0.
+	// minReplicas is the lower bound, 0 to 10000. With 0, an idle pool has no workers. Defaults to 0.
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
-	// maxReplicas is the upper bound on the number of workers.
+	// maxReplicas is the upper bound, 1 to 10000.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// waitP95 is the objective for the 95th percentile of waiting times, from when a message is due until a worker starts
+	// waitP95 is the objective for the 95th percentile of the time from when a message is due until a worker starts
 	// it, 1s to 24h. Defaults to 30s.
 	WaitP95 *DurationApplyConfiguration `json:"waitP95,omitempty"`
-	// backlogPerReplica is the number of messages, waiting or being handled, per worker. The larger of
-	// this recommendation and that of the objective applies. Use it when the time to handle a
-	// message is unknown. Default for a pool with a source: the target that the source names, or
-	// else concurrency, but at least 5, while workers report no service time.
+	// backlogPerReplica is the number of messages per worker, 1 to 1000000. The larger of this recommendation and that
+	// of waitP95 applies. With a source it defaults to the target that the source names, or concurrency but at least
+	// 5.
 	BacklogPerReplica *int32 `json:"backlogPerReplica,omitempty"`
-	// targetUtilizationPercent is the target utilization of workers under steady load, 10 to 100.
-	// The rest is capacity for fluctuations. Default 80.
+	// targetUtilizationPercent of workers under steady load, 10 to 100. Defaults to 80.
 	TargetUtilizationPercent *int32 `json:"targetUtilizationPercent,omitempty"`
-	// idleAfter is the time without messages after which the pool scales to zero, 0s to 24h. It
-	// applies only with minReplicas 0. Default 60s.
+	// idleAfter is the time without messages after which the pool scales to zero, if minReplicas is 0, 0s to 24h.
+	// Defaults to 60s.
 	IdleAfter *DurationApplyConfiguration `json:"idleAfter,omitempty"`
-	// scaleUp slows scaling up. If it is omitted, the pool scales up at once.
+	// scaleUp slows scaling up. Unset means at once.
 	ScaleUp *ScaleRuleApplyConfiguration `json:"scaleUp,omitempty"`
-	// scaleDown slows scaling down. Defaults: window 15s, maxStep 60%, period 30s.
+	// scaleDown slows scaling down. Defaults to a window of 15s, a maxStep of 60% and a period of 30s.
 	ScaleDown *ScaleRuleApplyConfiguration `json:"scaleDown,omitempty"`
-	// fallback is the minimum number of workers while queue metrics are unavailable. If it is
-	// omitted, the number of workers does not change.
+	// fallback is the minimum number of workers while metrics are unavailable. Unset means that the number does not
+	// change.
 	Fallback *FallbackApplyConfiguration `json:"fallback,omitempty"`
-	// suspend keeps the number of workers as it is. Decisions are still computed and reported in status.lastDecision.
-	// Defaults to false.
+	// suspend keeps the number of workers. Decisions are still reported in status.lastDecision. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 }
 

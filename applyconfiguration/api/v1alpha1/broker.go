@@ -12,16 +12,12 @@ import (
 // Broker refers to a broker and to the Secrets that are needed to log in. The Secrets are in the
 // namespace of the object that refers to the broker, and have the label yardmaster.dev/broker: "true".
 type BrokerApplyConfiguration struct {
-	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
-	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which asynq
-	// may change.
+	// engine is NATS, which is NATS JetStream, or Asynq, the experimental engine for asynq on Redis or Valkey.
 	Engine                         *apiv1alpha1.Engine `json:"engine,omitempty"`
 	BrokerAccessApplyConfiguration `json:""`
-	// nats has settings of the connections of the operator and of workers to NATS. Only with the
-	// engine NATS. Default: those of a server without domains and restricted inboxes.
+	// nats has settings of connections to the engine NATS.
 	NATS *NATSConnectionApplyConfiguration `json:"nats,omitempty"`
-	// sentinel finds the Redis server through Sentinels: the URL has their addresses. Only with the
-	// engine Asynq. Default: the URL has the address of the server, or those of a cluster.
+	// sentinel finds the Redis server of the engine Asynq through Sentinels.
 	Sentinel *RedisSentinelApplyConfiguration `json:"sentinel,omitempty"`
 }
 

@@ -8,16 +8,14 @@ package v1alpha1
 // BrokerAccess refers to the address of a broker and to the credentials for it. Each Secret needs the
 // label yardmaster.dev/broker: "true".
 type BrokerAccessApplyConfiguration struct {
-	// urlSecretRef refers to the Secret that contains the URL of the broker, for example
-	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas. Its key defaults to url.
+	// urlSecretRef is a Secret with the URL, such as nats://nats.queues:4222; several are separated by commas. Its key
+	// defaults to url.
 	URLSecretRef *KeyReferenceApplyConfiguration `json:"urlSecretRef,omitempty"`
-	// tlsSecretRef refers to a Secret in the format of cert-manager: ca.crt to verify the
-	// certificate of the broker, and tls.crt with tls.key to authenticate the client. Each part is
-	// optional. Default: no TLS Secret; the certificate authorities of the system are trusted.
+	// tlsSecretRef is a Secret with ca.crt, tls.crt and tls.key, each optional. Unset means the certificate
+	// authorities of the system.
 	TLSSecretRef *LocalReferenceApplyConfiguration `json:"tlsSecretRef,omitempty"`
-	// credentialsSecretRef refers to a Secret with username and password, or token, or creds (a
-	// NATS credentials file), or nkey (the seed of a NATS user). Default: the login in the URL, if it
-	// contains one.
+	// credentialsSecretRef is a Secret with username and password, token, creds or nkey. Unset means the login in the
+	// URL.
 	CredentialsSecretRef *LocalReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
 }
 

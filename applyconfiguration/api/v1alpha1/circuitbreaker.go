@@ -8,17 +8,14 @@ package v1alpha1
 // CircuitBreaker stops a worker from taking messages while most of them fail, for example because
 // a dependency is down.
 type CircuitBreakerApplyConfiguration struct {
-	// failureThresholdPercent is the percentage of messages that must fail to open the circuit, 1
-	// to 100. Default 50.
+	// failureThresholdPercent is the percentage of failed messages that opens the circuit, 1 to 100. Defaults to 50.
 	FailureThresholdPercent *int32 `json:"failureThresholdPercent,omitempty"`
-	// window in which failures are counted, 1s to 1h. Default 1m.
+	// window in which failures are counted, 1s to 1h. Defaults to 1m.
 	Window *DurationApplyConfiguration `json:"window,omitempty"`
-	// minSamples is the minimum number of messages in the window. Default 20.
+	// minSamples is the minimum number of messages in the window, 1 to 1000000. Defaults to 20.
 	MinSamples *int32 `json:"minSamples,omitempty"`
-	// cooldown before the worker tries again, 1s to 1h. Default 30s.
+	// cooldown before the worker tries one message, 1s to 1h. Defaults to 30s.
 	Cooldown *DurationApplyConfiguration `json:"cooldown,omitempty"`
-	// halfOpenProbes is the number of messages to try after the cooldown, 1 to 1000. Default 1.
-	HalfOpenProbes *int32 `json:"halfOpenProbes,omitempty"`
 }
 
 // CircuitBreakerApplyConfiguration constructs a declarative configuration of the CircuitBreaker type for use with
@@ -56,13 +53,5 @@ func (b *CircuitBreakerApplyConfiguration) WithMinSamples(value int32) *CircuitB
 // If called multiple times, the Cooldown field is set to the value of the last call.
 func (b *CircuitBreakerApplyConfiguration) WithCooldown(value *DurationApplyConfiguration) *CircuitBreakerApplyConfiguration {
 	b.Cooldown = value
-	return b
-}
-
-// WithHalfOpenProbes sets the HalfOpenProbes field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the HalfOpenProbes field is set to the value of the last call.
-func (b *CircuitBreakerApplyConfiguration) WithHalfOpenProbes(value int32) *CircuitBreakerApplyConfiguration {
-	b.HalfOpenProbes = &value
 	return b
 }

@@ -12,20 +12,18 @@ import (
 // DeadLetter defines what happens to messages that exhaust their attempts or that a worker
 // rejects. A dead letter keeps its payload, its last error, its number of attempts and its origin.
 type DeadLetterApplyConfiguration struct {
-	// enabled keeps dead letters. If false, the messages are deleted. Default: true.
+	// enabled keeps dead letters. If false, the messages are deleted. Defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
-	// maxEntries is the maximum number of dead letters. Beyond it, the oldest are deleted. Default:
-	// 0, no limit.
+	// maxEntries is the number of dead letters beyond which the oldest are deleted; 0 for no limit. Defaults to 0.
 	MaxEntries *int64 `json:"maxEntries,omitempty"`
-	// retention is the age at which dead letters are deleted, 0s to 87600h. Default: 0s, never.
+	// retention is the age at which dead letters are deleted, 0s to 87600h; 0s for never. Defaults to 0s.
 	Retention *DurationApplyConfiguration `json:"retention,omitempty"`
-	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is
-	// True, at least 1. Default: 1.
+	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is True. Defaults to 1.
 	AlertThreshold *int64 `json:"alertThreshold,omitempty"`
-	// onDelete is what happens to dead letters when the Queue is deleted. Block keeps the Queue until it has none, Move
-	// moves them to moveToRef, Purge deletes them. Defaults to Block.
+	// onDelete is what happens to dead letters with the deletion of the Queue. Block keeps the Queue until it has
+	// none, Move moves them to moveToRef, Purge deletes them. Defaults to Block.
 	OnDelete *apiv1alpha1.DeadLetterAction `json:"onDelete,omitempty"`
-	// moveToRef is the Queue that receives the dead letters with onDelete Move. It must be on the same broker.
+	// moveToRef is the Queue, on the same broker, that receives them with onDelete Move.
 	MoveToRef *LocalReferenceApplyConfiguration `json:"moveToRef,omitempty"`
 }
 

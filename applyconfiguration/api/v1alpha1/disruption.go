@@ -11,7 +11,7 @@ import (
 //
 // Disruption limits evictions of workers.
 type DisruptionApplyConfiguration struct {
-	// maxUnavailable of the PodDisruptionBudget: a number or a percentage. Default 1.
+	// maxUnavailable of the PodDisruptionBudget: a number or a percentage. Defaults to 1.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 

@@ -11,20 +11,16 @@ import (
 //
 // Drain configures how a worker finishes its messages before it stops.
 type DrainApplyConfiguration struct {
-	// mode of draining. HTTP sends a POST request to the worker's /drain. Sidecar runs the
-	// operator's worker runtime next to a worker in any language, and sends the request to it.
-	// Signal sends SIGTERM and waits for the process to exit. Default HTTP.
+	// mode is HTTP, a POST to /drain of the worker, Sidecar, the worker runtime next to a worker in any language, or
+	// Signal, SIGTERM. Defaults to HTTP.
 	Mode *apiv1alpha1.DrainMode `json:"mode,omitempty"`
-	// timeout is how long a worker may take to finish its messages, 1s to 24h. Default 10m.
+	// timeout is how long a worker may take to finish its messages, 1s to 24h. Defaults to 10m.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
-	// onTimeout configures what happens after the timeout. Wait reports the condition
-	// Degraded and continues to wait. Requeue returns the messages to the queue and stops the
-	// worker. Default Wait.
+	// onTimeout is what happens then. Wait reports the condition Degraded, Requeue returns the messages and stops the
+	// worker. Defaults to Wait.
 	OnTimeout *apiv1alpha1.DrainTimeoutAction `json:"onTimeout,omitempty"`
-	// terminationGrace is how long a drained worker may take to exit, and how long a worker that
-	// is evicted or deleted has before it is killed, 0s to 24h. In mode Signal, timeout is added to it.
-	// A change of the default creates no revision: it applies to the next one. Default: timeout plus 60s, at most 24h;
-	// 60s in mode Signal or with onTimeout Requeue.
+	// terminationGrace is how long a drained worker may take to exit, and an evicted one until it is killed, 0s to
+	// 24h. Defaults to timeout plus 60s, or 60s in mode Signal or with onTimeout Requeue.
 	TerminationGrace *DurationApplyConfiguration `json:"terminationGrace,omitempty"`
 }
 

@@ -9,10 +9,9 @@ package v1alpha1
 type ExternalSourceApplyConfiguration struct {
 	// address of the program, as host:port.
 	Address *string `json:"address,omitempty"`
-	// metadata to send to the program, as in the trigger of a ScaledObject. At most 32 entries.
+	// metadata for the program, as in the trigger of a ScaledObject, at most 32 entries.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// tlsSecretRef names a Secret with ca.crt, and with tls.crt and tls.key if the program
-	// requires a client certificate. If it is omitted, the connection does not use TLS.
+	// tlsSecretRef is a Secret with ca.crt, and tls.crt and tls.key for a client certificate. Unset means no TLS.
 	TLSSecretRef *LocalReferenceApplyConfiguration `json:"tlsSecretRef,omitempty"`
 }
 

@@ -7,10 +7,9 @@ package v1alpha1
 //
 // Fallback applies while queue metrics are unavailable.
 type FallbackApplyConfiguration struct {
-	// replicas is the minimum number of workers.
+	// replicas is the minimum number of workers, 0 to 10000.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// after is how long metrics must be unavailable before the fallback applies, 0s to 24h.
-	// Default 60s.
+	// after is how long metrics must be unavailable, 0s to 24h. Defaults to 60s.
 	After *DurationApplyConfiguration `json:"after,omitempty"`
 }
 

@@ -11,11 +11,11 @@ import (
 //
 // FieldSource shows what set the value of a field.
 type FieldSourceApplyConfiguration struct {
-	// field is a path in the spec, for example retry.limit.
+	// field is a path in the spec, such as retry.limit.
 	Field *string `json:"field,omitempty"`
 	// from is what set the value.
 	From *apiv1alpha1.ValueSource `json:"from,omitempty"`
-	// policy is the name of the Policy, if from is Policy or Limit.
+	// policy is the name of the Policy, from Policy or Limit.
 	Policy *string `json:"policy,omitempty"`
 }
 

@@ -9,7 +9,8 @@ package v1alpha1
 type MessageCountsApplyConfiguration struct {
 	// backlog is the number of messages that wait for a worker.
 	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages that are delivered and not yet acknowledged.
+	// inFlight is the number of messages that are delivered and not yet acknowledged; on NATS also those that wait for
+	// a retry.
 	InFlight *int64 `json:"inFlight,omitempty"`
 }
 

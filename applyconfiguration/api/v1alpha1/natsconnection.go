@@ -7,12 +7,9 @@ package v1alpha1
 //
 // NATSConnection has settings of connections to NATS.
 type NATSConnectionApplyConfiguration struct {
-	// jetStreamDomain is the JetStream domain that has the queues, such as that of the hub for
-	// clients of a leaf node. Default: the domain of the server that the URL names.
+	// jetStreamDomain of the queues. Defaults to that of the server.
 	JetStreamDomain *string `json:"jetStreamDomain,omitempty"`
-	// inboxPrefix is the prefix of the subjects on which the server answers, for a user who may not
-	// subscribe to _INBOX.>. The user must be able to subscribe to all subjects below it. Default:
-	// _INBOX.
+	// inboxPrefix of the subjects on which the server answers. Defaults to _INBOX.
 	InboxPrefix *string `json:"inboxPrefix,omitempty"`
 }
 

@@ -9,19 +9,14 @@ package v1alpha1
 // that they have in the trigger nats-jetstream of KEDA.
 type NATSJetStreamSourceApplyConfiguration struct {
 	BrokerAccessApplyConfiguration `json:""`
-	// nats has settings of the operator's connection. Default: those of a server without domains and
-	// restricted inboxes.
+	// nats has settings of the connection.
 	NATS *NATSConnectionApplyConfiguration `json:"nats,omitempty"`
-	// stream is the name of the stream, in the account of the login.
+	// stream is the name of the stream.
 	Stream *string `json:"stream,omitempty"`
-	// consumer is the name of a pull or push consumer of the stream.
+	// consumer is the name of a pull or push consumer.
 	Consumer *string `json:"consumer,omitempty"`
-	// lagThreshold is the number of messages per worker, 1 to 1000000. autoscaling.backlogPerReplica
-	// overrides it. Default: that of a source without a target, which is concurrency, but at least 5,
-	// while workers report no service time.
-	LagThreshold *int32 `json:"lagThreshold,omitempty"`
-	// activationLagThreshold is the number of messages up to which the pool scales to zero, and stays
-	// there, if autoscaling.minReplicas is 0. At most 1000000. Default 0.
+	// activationLagThreshold is the number of messages up to which a pool with minReplicas 0 has no workers, 0 to
+	// 1000000. Defaults to 0.
 	ActivationLagThreshold *int32 `json:"activationLagThreshold,omitempty"`
 }
 
@@ -76,14 +71,6 @@ func (b *NATSJetStreamSourceApplyConfiguration) WithStream(value string) *NATSJe
 // If called multiple times, the Consumer field is set to the value of the last call.
 func (b *NATSJetStreamSourceApplyConfiguration) WithConsumer(value string) *NATSJetStreamSourceApplyConfiguration {
 	b.Consumer = &value
-	return b
-}
-
-// WithLagThreshold sets the LagThreshold field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LagThreshold field is set to the value of the last call.
-func (b *NATSJetStreamSourceApplyConfiguration) WithLagThreshold(value int32) *NATSJetStreamSourceApplyConfiguration {
-	b.LagThreshold = &value
 	return b
 }
 

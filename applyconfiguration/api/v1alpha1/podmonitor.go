@@ -11,7 +11,7 @@ import (
 //
 // PodMonitor configures the PodMonitor of a pool.
 type PodMonitorApplyConfiguration struct {
-	// labels of the PodMonitor, by which a Prometheus selects it, for example release: prometheus.
+	// labels by which a Prometheus selects it, such as release: prometheus.
 	Labels map[string]apiv1alpha1.MetadataLabelValue `json:"labels,omitempty"`
 }
 

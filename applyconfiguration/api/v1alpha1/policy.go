@@ -11,10 +11,8 @@ import (
 // PolicyApplyConfiguration represents a declarative configuration of the Policy type for use
 // with apply.
 //
-// Policy sets defaults and limits for the Queues and WorkerPools of its namespace. The spec of an
-// object takes precedence over the defaults of Policies. If several Policies select an object, the
-// one with the highest precedence applies first, then the first by name. Of several limits, the
-// strictest applies.
+// Policy sets defaults and limits for the Queues and WorkerPools of its namespace. Of several Policies, the
+// highest precedence applies first, then the first by name; of several limits, the strictest.
 type PolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -57,3 +57,11 @@ func (b *PolicyDefaultsApplyConfiguration) WithDrain(value *DrainApplyConfigurat
 	b.WorkerSettingsApplyConfiguration.Drain = value
 	return b
 }
+
+// WithCircuitBreaker sets the CircuitBreaker field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CircuitBreaker field is set to the value of the last call.
+func (b *PolicyDefaultsApplyConfiguration) WithCircuitBreaker(value *CircuitBreakerApplyConfiguration) *PolicyDefaultsApplyConfiguration {
+	b.WorkerSettingsApplyConfiguration.CircuitBreaker = value
+	return b
+}

@@ -7,16 +7,14 @@ package v1alpha1
 //
 // PolicyLimits are limits on what an object may ask for.
 type PolicyLimitsApplyConfiguration struct {
-	// maxReplicasTotal is the upper bound on the workers of all selected WorkerPools together.
+	// maxReplicasTotal bounds the workers of all selected WorkerPools together, 0 to 100000.
 	MaxReplicasTotal *int32 `json:"maxReplicasTotal,omitempty"`
-	// maxReplicasPerPool is the upper bound on the workers of each selected WorkerPool.
+	// maxReplicasPerPool bounds the workers of each selected WorkerPool, 0 to 10000.
 	MaxReplicasPerPool *int32 `json:"maxReplicasPerPool,omitempty"`
-	// maxRatePerQueue is the upper bound on the messages that are started from each Queue, per
-	// second.
+	// maxRatePerQueue bounds the messages started from each Queue per second, 1 to 1000000.
 	MaxRatePerQueue *int32 `json:"maxRatePerQueue,omitempty"`
-	// allowedImages for the Pods of WorkerPools, SequentialJobs and AgenticSessions, as patterns in
-	// which * matches any characters, such as registry.example/team/*. Each image must match one
-	// of them. If several Policies set patterns, an image must match a pattern of each.
+	// allowedImages of Pods, as patterns in which * matches any characters, such as registry.example/team/*. An image
+	// must match a pattern of each Policy that sets some.
 	AllowedImages []string `json:"allowedImages,omitempty"`
 }
 

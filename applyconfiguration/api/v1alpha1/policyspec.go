@@ -12,16 +12,12 @@ import (
 // PolicySpec contains the defaults and limits of a Policy. Durations are written as 500ms, 30s,
 // 10m or 1h30m.
 type PolicySpecApplyConfiguration struct {
-	// selector of Queues and WorkerPools by their labels. If it is omitted, the Policy selects all
-	// of the namespace.
+	// selector of Queues and WorkerPools by their labels. Unset means all of the namespace.
 	Selector *v1.LabelSelectorApplyConfiguration `json:"selector,omitempty"`
-	// precedence over other Policies that select the same object, -1000 to 1000. A higher value
-	// takes precedence. Default 0.
+	// precedence over other Policies for the same object, -1000 to 1000: higher values first. Defaults to 0.
 	Precedence *int32 `json:"precedence,omitempty"`
 	// defaults for fields that an object omits.
 	Defaults *PolicyDefaultsApplyConfiguration `json:"defaults,omitempty"`
-	// circuitBreaker of the workers. Workers have none unless a Policy sets it.
-	CircuitBreaker *CircuitBreakerApplyConfiguration `json:"circuitBreaker,omitempty"`
 	// limits on what an object may ask for.
 	Limits *PolicyLimitsApplyConfiguration `json:"limits,omitempty"`
 }
@@ -53,14 +49,6 @@ func (b *PolicySpecApplyConfiguration) WithPrecedence(value int32) *PolicySpecAp
 // If called multiple times, the Defaults field is set to the value of the last call.
 func (b *PolicySpecApplyConfiguration) WithDefaults(value *PolicyDefaultsApplyConfiguration) *PolicySpecApplyConfiguration {
 	b.Defaults = value
-	return b
-}
-
-// WithCircuitBreaker sets the CircuitBreaker field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CircuitBreaker field is set to the value of the last call.
-func (b *PolicySpecApplyConfiguration) WithCircuitBreaker(value *CircuitBreakerApplyConfiguration) *PolicySpecApplyConfiguration {
-	b.CircuitBreaker = value
 	return b
 }
 

@@ -16,8 +16,7 @@ type PolicyStatusApplyConfiguration struct {
 	Queues *int32 `json:"queues,omitempty"`
 	// workerPools is the number of selected WorkerPools.
 	WorkerPools *int32 `json:"workerPools,omitempty"`
-	// replicas is the number of workers of the selected WorkerPools, which limits.maxReplicasTotal
-	// limits.
+	// replicas is the number of workers of the selected WorkerPools.
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 

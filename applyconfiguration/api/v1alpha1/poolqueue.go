@@ -7,10 +7,9 @@ package v1alpha1
 //
 // PoolQueue is a queue that workers consume.
 type PoolQueueApplyConfiguration struct {
-	// name of the Queue, in the same namespace.
+	// name of the Queue.
 	Name *string `json:"name,omitempty"`
-	// weight is the share of this queue relative to the weights of the other queues, 1 to 100.
-	// Default 1.
+	// weight of the queue relative to the others, 1 to 100. Defaults to 1.
 	Weight *int32 `json:"weight,omitempty"`
 }
 

@@ -9,13 +9,11 @@ package v1alpha1
 // result is an error, not 0.
 type PrometheusSourceApplyConfiguration struct {
 	BrokerAccessApplyConfiguration `json:""`
-	// query returns the number of messages waiting.
+	// query returns the number of waiting messages.
 	Query *string `json:"query,omitempty"`
-	// inFlightQuery returns the number of messages in flight. If it is omitted, the workers are
-	// asked.
+	// inFlightQuery returns the number of messages in flight. Unset means that the workers are asked.
 	InFlightQuery *string `json:"inFlightQuery,omitempty"`
-	// arrivalsQuery returns the cumulative number of messages received, a counter. If it is
-	// omitted, the pool scales by its backlog only.
+	// arrivalsQuery returns a counter of received messages. Unset means scaling by backlog only.
 	ArrivalsQuery *string `json:"arrivalsQuery,omitempty"`
 }
 

@@ -11,14 +11,11 @@ import (
 // QueueApplyConfiguration represents a declarative configuration of the Queue type for use
 // with apply.
 //
-// Queue is a work queue on a message broker. The operator creates the queue on the broker and
-// keeps its configuration as the spec says. Producers and workers use it by its name.
-//
-// The broker stores the messages under the name of the queue, so the name is immutable.
+// Queue is a work queue on a message broker, which stores the messages under the name of the queue.
 type QueueApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is the desired configuration of the queue. Every field has a default.
+	// spec is the desired configuration. Every field has a default.
 	Spec *QueueSpecApplyConfiguration `json:"spec,omitempty"`
 	// status is the observed state of the queue on the broker.
 	Status *QueueStatusApplyConfiguration `json:"status,omitempty"`

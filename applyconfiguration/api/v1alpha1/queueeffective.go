@@ -8,7 +8,7 @@ package v1alpha1
 // QueueEffective is the configuration of a Queue after Policies and defaults.
 type QueueEffectiveApplyConfiguration struct {
 	QueueSettingsApplyConfiguration `json:""`
-	// sources shows for each field what set its value.
+	// sources shows what set the value of each field.
 	Sources []FieldSourceApplyConfiguration `json:"sources,omitempty"`
 }
 

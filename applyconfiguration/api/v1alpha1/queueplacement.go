@@ -7,11 +7,9 @@ package v1alpha1
 //
 // QueuePlacement selects the servers that store a queue. A server must meet all conditions.
 type QueuePlacementApplyConfiguration struct {
-	// cluster is the name of the NATS cluster, at most 63 characters. Default: the cluster that the
-	// operator is connected to.
+	// cluster is the name of the NATS cluster. Defaults to the cluster that the operator is connected to.
 	Cluster *string `json:"cluster,omitempty"`
-	// tags that a server must have, at most 8, each of at most 63 characters. A server must not have a
-	// tag that is written after an exclamation mark. Default: none.
+	// tags that each server must have, or must not have with ! before it. At most 8.
 	Tags []string `json:"tags,omitempty"`
 }
 

@@ -7,11 +7,9 @@ package v1alpha1
 //
 // QueuePriority is one of a queue's priorities.
 type QueuePriorityApplyConfiguration struct {
-	// name by which producers select the priority: at most 32 lower-case letters, digits and
-	// dashes.
+	// name of the priority: at most 32 lower-case letters, digits and dashes.
 	Name *string `json:"name,omitempty"`
-	// weight of the priority, 1 to 100. The number of messages that workers take from a priority is
-	// proportional to its weight. Default: 1.
+	// weight of the priority, 1 to 100. Defaults to 1.
 	Weight *int32 `json:"weight,omitempty"`
 }
 

@@ -8,13 +8,13 @@ package v1alpha1
 // QueueSettings are the settings of a Queue for which Policies have defaults. They apply as a whole, except retry and
 // deadLetter, of which each field applies on its own.
 type QueueSettingsApplyConfiguration struct {
-	// broker that holds the queue. With another broker, the Queue gets a new, empty queue there; the old queue stays.
-	// Defaults to the broker of the operator.
+	// broker that holds the queue. With another broker, the queue starts empty. Defaults to the broker of the
+	// operator.
 	Broker *BrokerApplyConfiguration `json:"broker,omitempty"`
-	// rateLimit limits how many messages all workers together start. Unset means no limit.
+	// rateLimit of all workers together. Unset means no limit.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
-	// retry of failed messages. Defaults to 4 retries, a backoff of 1s, a maxBackoff of 10m, or backoff if it is longer,
-	// and a factor of 2. Each delay varies by 20 percent at random.
+	// retry of failed messages. Defaults to a limit of 4, a backoff of 1s, a maxBackoff of 10m and a factor of 2.
+	// Delays vary by 20 percent.
 	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
 	// deadLetter is what happens to messages that exhaust their attempts.
 	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`

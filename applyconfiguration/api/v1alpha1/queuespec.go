@@ -9,56 +9,46 @@ import (
 // QueueSpecApplyConfiguration represents a declarative configuration of the QueueSpec type for use
 // with apply.
 //
-// QueueSpec is the desired configuration of a queue. Durations are written as 500ms, 30s, 10m or
-// 1h30m.
-//
-// Policies that select the Queue provide defaults for broker, rateLimit, and each field of retry
-// and deadLetter. The defaults named here apply after those. status.effective shows the result.
+// QueueSpec is the desired configuration of a queue. Policies that select the Queue set defaults; status.effective
+// shows the result.
 type QueueSpecApplyConfiguration struct {
 	QueueSettingsApplyConfiguration `json:""`
-	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable.
-	// The first Queue with a name owns it, in whatever namespace or cluster it is. Default: a name
-	// that contains the namespace, metadata.name and an ID of the cluster; see status.name.
+	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable. Defaults to a name
+	// with the namespace, metadata.name and an ID of the cluster: see status.name.
 	Name *string `json:"name,omitempty"`
-	// priorities of messages, 1 to 8. A producer selects one by name; other messages get the
-	// first. Workers take messages from each priority in proportion to its weight, so that none
-	// starves. A removed priority stays on the broker until it is empty. Default: one priority
-	// named default.
+	// priorities of messages, 1 to 8. Producers select one by name; other messages get the first. Workers take
+	// messages in proportion to the weights. Defaults to one priority named default.
 	Priorities []QueuePriorityApplyConfiguration `json:"priorities,omitempty"`
-	// strictPriority makes workers take messages of a priority only while all priorities of
-	// greater weight are empty. Default: false.
+	// strictPriority makes workers take messages of a priority only while all of greater weight are empty. Defaults to
+	// false.
 	StrictPriority *bool `json:"strictPriority,omitempty"`
 	// suspend stops the delivery of messages to workers, which finish those in flight. Producers can still send.
 	// Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
-	// maxInFlight is the maximum number of messages that all workers together process at a time, 1
-	// to 1000000. Each priority gets a share by weight. Default: no limit.
+	// maxInFlight is how many messages all workers together process at a time, 1 to 1000000. Each priority gets a
+	// share by weight. Unset means no limit.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
-	// maxBacklog is the maximum number of messages in the queue, including those in flight. A full
-	// queue rejects new messages. Default: no limit.
+	// maxBacklog is the number of messages, including those in flight, from which the queue rejects new messages.
+	// Unset means no limit.
 	MaxBacklog *int64 `json:"maxBacklog,omitempty"`
-	// lease is the time a worker may hold a message without extending the lease, 5s to 1h. Then
-	// the message is redelivered. Workers with the Yardmaster runtime extend it in time; the
-	// messages of a worker that died go to other workers after this time. Default: 30s.
+	// lease is how long a worker may hold a message without extending the lease, 5s to 1h, before the message is
+	// delivered again. Defaults to 30s.
 	Lease *DurationApplyConfiguration `json:"lease,omitempty"`
-	// messageTimeout is the time that a handler has for a message, 1s to 24h; then the attempt has failed. The header
-	// Yardmaster-Timeout of a message overrides it. Unset means no limit.
+	// messageTimeout is how long a handler may take for a message, 1s to 24h. The header Yardmaster-Timeout overrides
+	// it. Unset means no limit.
 	MessageTimeout *DurationApplyConfiguration `json:"messageTimeout,omitempty"`
 	// maxAge is the age at which a message without any attempt is deleted, 1m to 87600h. Unset means never.
 	MaxAge *DurationApplyConfiguration `json:"maxAge,omitempty"`
-	// results makes the queue keep the state of each job, its progress and its result, which producers
-	// can read by the ID of the job, and makes running jobs cancelable. Default: no states are kept.
+	// results keeps the state, progress and result of each job, and makes running jobs cancelable. Unset means that
+	// none are kept.
 	Results *ResultsApplyConfiguration `json:"results,omitempty"`
-	// storage defines how the broker stores the queue: its messages, its dead letters, its rate limit
-	// and the states of its jobs. It applies to NATS.
+	// storage is how NATS stores messages, dead letters, the rate limit and states of jobs.
 	Storage *QueueStorageApplyConfiguration `json:"storage,omitempty"`
-	// deletionPolicy defines what happens to the queue on the broker when the Queue is deleted.
-	// Retain leaves the queue with its messages. Drain rejects new messages, waits until the queue
-	// is empty, and deletes it. Purge deletes the queue with its messages. Default: Retain.
+	// deletionPolicy is what happens to the queue of a deleted Queue. Retain keeps it, Drain rejects new messages and
+	// deletes it once it is empty, Purge deletes it with its messages. Defaults to Retain.
 	DeletionPolicy *apiv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// drift defines what happens when someone else changes the configuration of the queue on the
-	// broker. Correct restores it. Warn only reports it in the condition ConfigSynced. Default:
-	// Correct.
+	// drift is what happens when someone else changes the queue on the broker. Correct restores it, Warn reports it in
+	// the condition ConfigSynced. Defaults to Correct.
 	Drift *apiv1alpha1.DriftPolicy `json:"drift,omitempty"`
 }
 

@@ -21,26 +21,23 @@ type QueueStatusApplyConfiguration struct {
 	// name of the queue on the broker.
 	Name                            *string `json:"name,omitempty"`
 	MessageCountsApplyConfiguration `json:""`
-	// delayed is the number of messages that wait for their scheduled time.
+	// delayed is the number of messages that are not due yet.
 	Delayed *int64 `json:"delayed,omitempty"`
 	// dead is the number of dead letters.
 	Dead *int64 `json:"dead,omitempty"`
-	// stranded is the number of messages that the broker stores and that are neither deliverable, delayed nor
-	// dead, after the last sweep. The operator makes dead letters of them as soon as it is certain that no
-	// worker holds them. It is absent if unknown, as it is with engine Asynq.
+	// stranded is the number of messages that are neither deliverable, delayed nor dead. They become dead letters when
+	// no worker can hold them. Unknown on Asynq.
 	Stranded *int64 `json:"stranded,omitempty"`
 	// oldestTime is when the oldest message of the backlog was sent.
 	OldestTime *v1.Time `json:"oldestTime,omitempty"`
-	// waitP95 is the 95th percentile of the time that the messages started in the last 5 minutes had waited. It is an
-	// estimate, and an upper bound with several priorities.
+	// waitP95 is the 95th percentile of the waits of messages started in the last 5 minutes: an estimate, and an upper
+	// bound with several priorities.
 	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
-	// arrivalRate is the number of messages that arrive per second, averaged over about 30 seconds.
+	// arrivalRate is the number of messages that arrive per second, over about 30 seconds.
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
-	// serviceRate is the number of messages that leave the queue per second, averaged over about 30
-	// seconds.
+	// serviceRate is the number of messages that leave the queue per second, over about 30 seconds.
 	ServiceRate *resource.Quantity `json:"serviceRate,omitempty"`
-	// measuredTime is when the broker reported these numbers, by its clock. While nothing in the status changes, it is not
-	// renewed.
+	// measuredTime is when the broker reported these numbers, by its clock. It is not renewed while nothing changes.
 	MeasuredTime *v1.Time `json:"measuredTime,omitempty"`
 	// effective is the configuration after Policies and defaults.
 	Effective *QueueEffectiveApplyConfiguration `json:"effective,omitempty"`

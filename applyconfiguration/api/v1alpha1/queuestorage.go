@@ -11,16 +11,12 @@ import (
 //
 // QueueStorage defines how the broker stores a queue.
 type QueueStorageApplyConfiguration struct {
-	// replicas is the number of servers that store each message: 1, 3 or 5. With 3 replicas no message
-	// is lost with one server, with 5 none with two. A number that is set is required: while the broker
-	// refuses it, a new queue is not created, and an existing queue keeps the replicas that it has.
-	// Default: 3, and 1 while the broker refuses 3. The condition Replicated shows the result.
+	// replicas is the number of servers that store each message: 1, 3 or 5. A number that the broker refuses is an
+	// error. Defaults to 3, or 1 while the broker refuses 3.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// type is where each server stores the queue. File is a disk. Memory is faster, and loses the queue
-	// when all its servers restart. Immutable. Default: File.
+	// type is File, on disk, or Memory, which is lost when all servers restart. Immutable. Defaults to File.
 	Type *apiv1alpha1.StorageType `json:"type,omitempty"`
-	// placement selects the servers that store the queue. An empty placement, {}, allows every server.
-	// Default: the servers that the broker selects; a placement that someone set on the broker is kept.
+	// placement selects the servers; {} allows every server. Unset keeps the placement that the broker has.
 	Placement *QueuePlacementApplyConfiguration `json:"placement,omitempty"`
 }
 

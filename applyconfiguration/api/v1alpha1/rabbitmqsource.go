@@ -8,7 +8,7 @@ package v1alpha1
 // RabbitMQSource counts the messages of a queue through RabbitMQ's management API.
 type RabbitMQSourceApplyConfiguration struct {
 	BrokerAccessApplyConfiguration `json:""`
-	// vhost is the virtual host of the queue. Default /.
+	// vhost is the virtual host of the queue. Defaults to /.
 	VHost *string `json:"vhost,omitempty"`
 	// queue is the name of the queue.
 	Queue *string `json:"queue,omitempty"`

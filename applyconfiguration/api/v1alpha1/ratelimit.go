@@ -9,10 +9,9 @@ package v1alpha1
 type RateLimitApplyConfiguration struct {
 	// limit is the number of messages per period, 1 to 1000000.
 	Limit *int32 `json:"limit,omitempty"`
-	// per is the period, 1s to 24h. Default: 1s.
+	// per is the period, 1s to 24h. Defaults to 1s.
 	Per *DurationApplyConfiguration `json:"per,omitempty"`
-	// burst is the number of messages that can start at once after an idle time, 1 to 1000000.
-	// Default: limit.
+	// burst is how many messages can start at once after an idle time, 1 to 1000000. Defaults to limit.
 	Burst *int32 `json:"burst,omitempty"`
 }
 

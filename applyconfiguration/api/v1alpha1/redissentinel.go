@@ -7,10 +7,9 @@ package v1alpha1
 //
 // RedisSentinel finds a Redis server through Sentinels, which replace it when it fails.
 type RedisSentinelApplyConfiguration struct {
-	// masterName is the name under which the Sentinels monitor the server.
+	// masterName is the name of the server at the Sentinels. The URL has the addresses of the Sentinels.
 	MasterName *string `json:"masterName,omitempty"`
-	// credentialsSecretRef refers to a Secret with username and password for the Sentinels. The login at
-	// the server is that of the broker or source. Default: no login.
+	// credentialsSecretRef is a Secret with username and password for the Sentinels.
 	CredentialsSecretRef *LocalReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
 }
 

@@ -7,11 +7,10 @@ package v1alpha1
 //
 // Results defines how long the states of single jobs are kept.
 type ResultsApplyConfiguration struct {
-	// retention is how long the state of a job is kept after its last change, and so its result, 1m to
-	// 8760h. It must not be shorter than lease. With asynq, it applies to jobs that are sent later.
+	// retention is how long the state of a job is kept after its last change, 1m to 8760h, and at least lease.
 	Retention *DurationApplyConfiguration `json:"retention,omitempty"`
-	// maxBytes is the size of all states on each server, from which on the oldest are discarded, 1048576
-	// (1 MiB) to 1099511627776 (1 TiB). It applies to NATS. Default: 1073741824 (1 GiB).
+	// maxBytes is the size of all states on NATS, beyond which the oldest are deleted, 1048576 to 1099511627776.
+	// Defaults to 1073741824.
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 }
 

@@ -19,9 +19,9 @@ type RevisionStatusApplyConfiguration struct {
 	Ready *int32 `json:"ready,omitempty"`
 	// draining is the number of workers that are draining.
 	Draining *int32 `json:"draining,omitempty"`
-	// succeeded is the number of messages that its present workers handled successfully.
+	// succeeded is the number of messages that its workers handled.
 	Succeeded *int64 `json:"succeeded,omitempty"`
-	// failed is the number of messages that its present workers failed to handle.
+	// failed is the number of messages that its workers failed to handle.
 	Failed *int64 `json:"failed,omitempty"`
 }
 

@@ -13,25 +13,21 @@ import (
 // Rollout configures how workers of a new revision replace old ones. The number of workers stays
 // between desired minus maxUnavailable and desired plus maxSurge.
 type RolloutApplyConfiguration struct {
-	// strategy of the rollout. Rolling replaces workers in batches. Canary replaces them in steps.
-	// Recreate drains all old workers before it starts new ones. Default Rolling.
+	// strategy of the rollout. Rolling replaces workers in batches, Canary in steps, Recreate drains all old workers
+	// first. Defaults to Rolling.
 	Strategy *apiv1alpha1.RolloutStrategy `json:"strategy,omitempty"`
-	// maxSurge is how many workers more than desired may exist: a number or a percentage. Default
-	// 25%.
+	// maxSurge is how many workers more than desired may exist: a number or a percentage. Defaults to 25%.
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
-	// maxUnavailable is how many workers fewer than desired may serve: a number or a percentage.
-	// Default 0.
+	// maxUnavailable is how many workers fewer than desired may serve: a number or a percentage. Defaults to 0.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// steps of a canary, at most 20, with increasing percentages. After the last step all other
-	// workers are replaced.
+	// steps of a canary, at most 20, with percentages that do not decrease. Afterwards all workers are replaced.
 	Steps []RolloutStepApplyConfiguration `json:"steps,omitempty"`
-	// analysis stops a canary that fails more often than the old revision. If it is omitted, its
-	// defaults apply.
+	// analysis stops a canary that fails more often than the old revision. Unset means its defaults.
 	Analysis *RolloutAnalysisApplyConfiguration `json:"analysis,omitempty"`
-	// progressDeadline is how long a rollout may make no progress before the condition Progressing
-	// becomes False, 1m to 24h. The rollout still continues. Default 30m.
+	// progressDeadline is how long a rollout may make no progress until Progressing is False, 1m to 24h. Defaults to
+	// 30m.
 	ProgressDeadline *DurationApplyConfiguration `json:"progressDeadline,omitempty"`
-	// revisionHistory is the number of old revisions to keep for rollbacks, 0 to 10. Default 3.
+	// revisionHistory is how many old revisions are kept, 0 to 10. Defaults to 3.
 	RevisionHistory *int32 `json:"revisionHistory,omitempty"`
 }
 

@@ -7,12 +7,10 @@ package v1alpha1
 //
 // RolloutAnalysis compares the failures of a canary with those of the old revision.
 type RolloutAnalysisApplyConfiguration struct {
-	// maxFailureRatioIncreasePercent is by how many percentage points the failure ratio of the
-	// canary may exceed that of the old revision, 0 to 100. Above it, the rollout stops and is
-	// rolled back. Default 5.
+	// maxFailureRatioIncreasePercent is the increase of the failure ratio, in percentage points, above which the
+	// canary is rolled back, 0 to 100. Defaults to 5.
 	MaxFailureRatioIncreasePercent *int32 `json:"maxFailureRatioIncreasePercent,omitempty"`
-	// minSamples is the number of messages that the canary must handle before it is analyzed.
-	// Default 20.
+	// minSamples is the number of messages that the canary must handle first, 1 to 1000000. Defaults to 20.
 	MinSamples *int32 `json:"minSamples,omitempty"`
 }
 

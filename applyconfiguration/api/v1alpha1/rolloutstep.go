@@ -7,10 +7,9 @@ package v1alpha1
 //
 // RolloutStep is a step of a canary.
 type RolloutStepApplyConfiguration struct {
-	// percent of the workers that are of the new revision in this step.
+	// percent of the workers that are of the new revision, 1 to 100.
 	Percent *int32 `json:"percent,omitempty"`
-	// pause before the next step, 0s to 168h. If it is omitted, the step lasts until the analysis
-	// has minSamples.
+	// pause before the next step, 0s to 168h. Unset means until the analysis has minSamples.
 	Pause *DurationApplyConfiguration `json:"pause,omitempty"`
 }
 

@@ -13,13 +13,13 @@ import (
 type ScaleDecisionApplyConfiguration struct {
 	// time of the decision.
 	Time *v1.Time `json:"time,omitempty"`
-	// recommendation is the number of workers computed from metrics, before limits.
+	// recommendation is the number of workers before limits.
 	Recommendation *int32 `json:"recommendation,omitempty"`
 	// applied is the number of workers after limits.
 	Applied *int32 `json:"applied,omitempty"`
 	// reason for the applied number, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
-	// message explains the decision, with the values of the formula. At most 1024 characters.
+	// message explains the decision, with the values of the formula.
 	Message *string `json:"message,omitempty"`
 }
 

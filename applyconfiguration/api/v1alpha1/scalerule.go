@@ -11,13 +11,11 @@ import (
 //
 // ScaleRule slows scaling in one direction.
 type ScaleRuleApplyConfiguration struct {
-	// window during which all recommendations must agree with a change, 0s to 1h. The pool scales
-	// up to the lowest recommendation of the window, and down to the highest.
+	// window during which all recommendations must agree with a change, 0s to 1h.
 	Window *DurationApplyConfiguration `json:"window,omitempty"`
-	// maxStep is the largest change of the number of workers within one period: a number, or a
-	// percentage of the workers at the start of the change.
+	// maxStep is the largest change within one period: a number, or a percentage of the workers at its start.
 	MaxStep *intstr.IntOrString `json:"maxStep,omitempty"`
-	// period of maxStep, 1s to 1h. Default 10s if maxStep is set.
+	// period of maxStep, 1s to 1h. Defaults to 10s.
 	Period *DurationApplyConfiguration `json:"period,omitempty"`
 }
 

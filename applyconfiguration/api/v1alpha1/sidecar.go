@@ -11,12 +11,11 @@ import (
 //
 // Sidecar configures the container that sends messages to the worker, in drain mode Sidecar.
 type SidecarApplyConfiguration struct {
-	// path of the URL that messages are sent to, on the first port of the worker container. Default /.
+	// path of the URL that messages are sent to, on the first port of the worker container. Defaults to /.
 	Path *string `json:"path,omitempty"`
-	// resources of the container. Default: requests of 20m CPU and 32Mi memory, limits of 1 CPU and 256Mi.
+	// resources of the container. Defaults to requests of 20m CPU and 32Mi memory, and limits of 1 CPU and 256Mi.
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
-	// env of the container, for example OTEL_EXPORTER_OTLP_ENDPOINT to trace jobs. Names with the prefix YARDMASTER_
-	// are reserved.
+	// env of the container. The prefix YARDMASTER_ is reserved.
 	Env []v1.EnvVarApplyConfiguration `json:"env,omitempty"`
 }
 

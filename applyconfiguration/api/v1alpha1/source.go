@@ -8,15 +8,11 @@ package v1alpha1
 // Source is where to read the backlog of workers that consume no Queue. Exactly one field must be
 // set.
 type SourceApplyConfiguration struct {
-	// redisList counts the entries of a list in Redis or Valkey.
-	RedisList *RedisListSourceApplyConfiguration `json:"redisList,omitempty"`
-	// redisStream counts the entries of a stream that a consumer group has not read or not
-	// acknowledged.
-	RedisStream *RedisStreamSourceApplyConfiguration `json:"redisStream,omitempty"`
-	// rabbitMQ counts the messages of a RabbitMQ queue, ready and unacknowledged.
+	// redis counts the entries of a list or stream in Redis or Valkey.
+	Redis *RedisSourceApplyConfiguration `json:"redis,omitempty"`
+	// rabbitMQ counts the ready and unacknowledged messages of a RabbitMQ queue.
 	RabbitMQ *RabbitMQSourceApplyConfiguration `json:"rabbitMQ,omitempty"`
-	// natsJetStream counts the messages of a stream that a consumer has not delivered or that are not
-	// acknowledged. Stream and consumer belong to the application, and are not changed.
+	// natsJetStream counts the undelivered and unacknowledged messages of an existing consumer.
 	NATSJetStream *NATSJetStreamSourceApplyConfiguration `json:"natsJetStream,omitempty"`
 	// prometheus evaluates a PromQL query.
 	Prometheus *PrometheusSourceApplyConfiguration `json:"prometheus,omitempty"`
@@ -30,19 +26,11 @@ func Source() *SourceApplyConfiguration {
 	return &SourceApplyConfiguration{}
 }
 
-// WithRedisList sets the RedisList field in the declarative configuration to the given value
+// WithRedis sets the Redis field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RedisList field is set to the value of the last call.
-func (b *SourceApplyConfiguration) WithRedisList(value *RedisListSourceApplyConfiguration) *SourceApplyConfiguration {
-	b.RedisList = value
-	return b
-}
-
-// WithRedisStream sets the RedisStream field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RedisStream field is set to the value of the last call.
-func (b *SourceApplyConfiguration) WithRedisStream(value *RedisStreamSourceApplyConfiguration) *SourceApplyConfiguration {
-	b.RedisStream = value
+// If called multiple times, the Redis field is set to the value of the last call.
+func (b *SourceApplyConfiguration) WithRedis(value *RedisSourceApplyConfiguration) *SourceApplyConfiguration {
+	b.Redis = value
 	return b
 }
 

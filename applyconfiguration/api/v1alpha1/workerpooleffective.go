@@ -8,11 +8,9 @@ package v1alpha1
 // WorkerPoolEffective contains the settings in use, and where they come from.
 type WorkerPoolEffectiveApplyConfiguration struct {
 	WorkerSettingsApplyConfiguration `json:""`
-	// circuitBreaker in use; omitted if no Policy sets one.
-	CircuitBreaker *CircuitBreakerApplyConfiguration `json:"circuitBreaker,omitempty"`
 	// maxReplicas in use.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// sources of these settings, one for each field.
+	// sources shows what set the value of each field.
 	Sources []FieldSourceApplyConfiguration `json:"sources,omitempty"`
 }
 
@@ -34,7 +32,7 @@ func (b *WorkerPoolEffectiveApplyConfiguration) WithDrain(value *DrainApplyConfi
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CircuitBreaker field is set to the value of the last call.
 func (b *WorkerPoolEffectiveApplyConfiguration) WithCircuitBreaker(value *CircuitBreakerApplyConfiguration) *WorkerPoolEffectiveApplyConfiguration {
-	b.CircuitBreaker = value
+	b.WorkerSettingsApplyConfiguration.CircuitBreaker = value
 	return b
 }
 

@@ -10,58 +10,47 @@ import (
 // WorkerPoolSpecApplyConfiguration represents a declarative configuration of the WorkerPoolSpec type for use
 // with apply.
 //
-// WorkerPoolSpec is the desired state of a WorkerPool. Durations are written as 500ms, 30s, 10m or
-// 1h30m.
-//
-// Fields of drain that are omitted are taken from the Policies that select the WorkerPool, and
-// then from the defaults named here. status.effective shows the result.
+// WorkerPoolSpec is the desired state of a WorkerPool. Policies that select it set defaults; status.effective
+// shows the result.
 type WorkerPoolSpecApplyConfiguration struct {
-	// queues that the workers consume, at most 16. All must be on one broker.
+	// queues that the workers consume, at most 16, on one broker.
 	Queues []PoolQueueApplyConfiguration `json:"queues,omitempty"`
-	// source of the backlog, for workers that consume no Queue. Such workers are scaled and
-	// drained, but get no configuration.
+	// source of the backlog, for workers that consume no Queue. They are scaled and drained, but get no configuration.
 	Source *SourceApplyConfiguration `json:"source,omitempty"`
-	// template of the workers' Pods. The worker container must be named worker. Other containers
-	// run next to it.
+	// template of the Pods. The worker container is named worker; others run next to it.
 	Template *v1.PodTemplateSpecApplyConfiguration `json:"template,omitempty"`
-	// image of the worker container. Overrides the image in template.
+	// image of the worker container. Overrides that of template.
 	Image *string `json:"image,omitempty"`
-	// version of the image, for the label app.kubernetes.io/version. A change creates a revision,
-	// even if the image has the same name.
+	// version of the image, for the label app.kubernetes.io/version. A change creates a revision.
 	Version *string `json:"version,omitempty"`
-	// sidecar configures the operator's worker runtime in drain mode Sidecar.
+	// sidecar configures the container with the worker runtime, in drain mode Sidecar.
 	Sidecar *SidecarApplyConfiguration `json:"sidecar,omitempty"`
-	// networkPolicy of the workers. Managed closes their admin port to all Pods but the operator's,
-	// and leaves all other ports as they are. None restricts nothing. Default Managed.
+	// networkPolicy is Managed, which closes the admin port of the workers to all Pods but the operator's, or None.
+	// Defaults to Managed.
 	NetworkPolicy *apiv1alpha1.PoolNetworkPolicy `json:"networkPolicy,omitempty"`
-	// podMonitor of the workers, which exists in clusters with that kind.
+	// podMonitor of the workers, in clusters with that kind.
 	PodMonitor *PodMonitorApplyConfiguration `json:"podMonitor,omitempty"`
-	// concurrency is the number of messages that one worker handles at the same time. Default 10.
+	// concurrency is how many messages a worker handles at a time, 1 to 10000. Defaults to 10.
 	Concurrency *int32 `json:"concurrency,omitempty"`
-	// maxInFlight is the number of messages that one worker holds, including prefetched ones. If
-	// it is omitted, a worker prefetches the messages that it will start within a tenth of a
-	// second.
+	// maxInFlight is how many messages a worker holds, 1 to 100000. Unset means concurrency and what it starts within
+	// a tenth of a second.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
-	// replicas is the number of workers without autoscaling, 0 to 10000. With autoscaling it must be
-	// omitted or 1, and has no effect: the scale subresource requires a value.
+	// replicas is the number of workers without autoscaling, 0 to 10000. With autoscaling it is 1 or unset, without
+	// effect. Defaults to 1.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// autoscaling sets the number of workers from backlog and waiting time.
 	Autoscaling                      *AutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
 	WorkerSettingsApplyConfiguration `json:""`
-	// rollout configures how workers of a new revision replace old ones.
+	// rollout is how workers of a new revision replace old ones.
 	Rollout *RolloutApplyConfiguration `json:"rollout,omitempty"`
-	// disruption limits how many workers may be evicted at the same time, for example by the drain
-	// of a node.
+	// disruption limits how many workers are evicted at a time, such as by the drain of a node.
 	Disruption *DisruptionApplyConfiguration `json:"disruption,omitempty"`
-	// priority among the pools that share the replica budget of a Policy. A higher value takes
-	// precedence. Default 0.
+	// priority among the pools that share a replica budget, -1000 to 1000: higher values first. Defaults to 0.
 	Priority *int32 `json:"priority,omitempty"`
-	// preemption configures what the pool does when the replica budget is exhausted. Never waits.
-	// DrainLower drains workers of pools with a lower priority, down to their minReplicas. Default
-	// Never.
+	// preemption is what happens when the replica budget is exhausted: Never waits, DrainLower drains workers of pools
+	// with a lower priority. Defaults to Never.
 	Preemption *apiv1alpha1.Preemption `json:"preemption,omitempty"`
-	// workload that runs the workers. A StatefulSet gives each worker a stable name. Default
-	// Deployment.
+	// workload that runs the workers. A StatefulSet gives them stable names. Defaults to Deployment.
 	Workload *apiv1alpha1.Workload `json:"workload,omitempty"`
 }
 
@@ -177,6 +166,14 @@ func (b *WorkerPoolSpecApplyConfiguration) WithAutoscaling(value *AutoscalingApp
 // If called multiple times, the Drain field is set to the value of the last call.
 func (b *WorkerPoolSpecApplyConfiguration) WithDrain(value *DrainApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
 	b.WorkerSettingsApplyConfiguration.Drain = value
+	return b
+}
+
+// WithCircuitBreaker sets the CircuitBreaker field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CircuitBreaker field is set to the value of the last call.
+func (b *WorkerPoolSpecApplyConfiguration) WithCircuitBreaker(value *CircuitBreakerApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
+	b.WorkerSettingsApplyConfiguration.CircuitBreaker = value
 	return b
 }
 

@@ -14,9 +14,9 @@ import (
 // omitted; it is never reported as 0.
 type WorkerPoolStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// desired is the number of workers that should take messages. Draining workers do not count.
+	// desired is the number of workers that should take messages, without draining ones.
 	Desired *int32 `json:"desired,omitempty"`
-	// replicas is the number of workers that exist, including draining ones.
+	// replicas is the number of workers, including draining ones.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// selector of the workers' Pods, for the scale subresource.
 	Selector *string `json:"selector,omitempty"`
@@ -24,19 +24,18 @@ type WorkerPoolStatusApplyConfiguration struct {
 	Ready *int32 `json:"ready,omitempty"`
 	// busy is the number of workers that handle a message now.
 	Busy *int32 `json:"busy,omitempty"`
-	// draining is the number of workers that finish their messages and then stop.
+	// draining is the number of workers that finish their messages and stop.
 	Draining *int32 `json:"draining,omitempty"`
-	// currentRevision is the revision that serves: that of all workers, or during a rollout that
-	// of the workers before it.
+	// currentRevision is the revision that serves; during a rollout, the old one.
 	CurrentRevision *string `json:"currentRevision,omitempty"`
 	// updatedRevision is the revision that the spec asks for.
 	UpdatedRevision *string `json:"updatedRevision,omitempty"`
-	// revisions with workers, and those kept for rollbacks, newest first. At most 16.
+	// revisions with workers or kept for rollbacks, newest first, at most 16.
 	Revisions                       []RevisionStatusApplyConfiguration `json:"revisions,omitempty"`
 	MessageCountsApplyConfiguration `json:""`
-	// waitP95 is the 95th percentile of the waiting times of the last minutes, that of the slowest queue.
+	// waitP95 is the 95th percentile of recent waiting times, of the slowest queue.
 	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
-	// objectiveMet is whether waiting times are within autoscaling.waitP95: True, False or Unknown.
+	// objectiveMet is whether waits are within autoscaling.waitP95: True, False or Unknown.
 	ObjectiveMet *v1.ConditionStatus `json:"objectiveMet,omitempty"`
 	// lastDecision is the last scaling decision.
 	LastDecision *ScaleDecisionApplyConfiguration `json:"lastDecision,omitempty"`

@@ -9,6 +9,8 @@ package v1alpha1
 type WorkerSettingsApplyConfiguration struct {
 	// drain is how a worker finishes its messages before it stops.
 	Drain *DrainApplyConfiguration `json:"drain,omitempty"`
+	// circuitBreaker stops a worker from taking messages while most of them fail. Unset means none.
+	CircuitBreaker *CircuitBreakerApplyConfiguration `json:"circuitBreaker,omitempty"`
 }
 
 // WorkerSettingsApplyConfiguration constructs a declarative configuration of the WorkerSettings type for use with
@@ -22,5 +24,13 @@ func WorkerSettings() *WorkerSettingsApplyConfiguration {
 // If called multiple times, the Drain field is set to the value of the last call.
 func (b *WorkerSettingsApplyConfiguration) WithDrain(value *DrainApplyConfiguration) *WorkerSettingsApplyConfiguration {
 	b.Drain = value
+	return b
+}
+
+// WithCircuitBreaker sets the CircuitBreaker field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CircuitBreaker field is set to the value of the last call.
+func (b *WorkerSettingsApplyConfiguration) WithCircuitBreaker(value *CircuitBreakerApplyConfiguration) *WorkerSettingsApplyConfiguration {
+	b.CircuitBreaker = value
 	return b
 }

@@ -62,7 +62,7 @@ func readAs(ctx context.Context, kind string, o *Options, cluster client.Reader,
 		sentinel = &v1alpha1.RedisSentinel{MasterName: "main", CredentialsSecretRef: access.CredentialsSecretRef}
 	}
 	source, isSource := map[string]v1alpha1.Source{
-		"list":     {RedisList: &v1alpha1.RedisListSource{BrokerAccess: access, Sentinel: sentinel, Key: "jobs"}},
+		"list":     {Redis: &v1alpha1.RedisSource{BrokerAccess: access, Sentinel: sentinel, Key: "jobs"}},
 		"rabbit":   {RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: access, Queue: "jobs"}},
 		"query":    {Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: access, Query: "q"}},
 		"consumer": {NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: access, Stream: "orders", Consumer: "billing"}},

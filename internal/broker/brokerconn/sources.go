@@ -180,17 +180,16 @@ const defaultVHost = "/"
 
 func connectSource(ctx context.Context, credentials broker.Credentials, namespace string, source *v1alpha1.Source) (backlog.Source, error) {
 	switch {
-	case source.RedisList != nil:
-		return redis.NewListSource(ctx, credentials, source.RedisList.Key)
-	case source.RedisStream != nil:
-		return redis.NewStreamSource(ctx, credentials, source.RedisStream.Key, source.RedisStream.Group)
+	case source.Redis != nil && source.Redis.Group == "":
+		return redis.NewListSource(ctx, credentials, source.Redis.Key)
+	case source.Redis != nil:
+		return redis.NewStreamSource(ctx, credentials, source.Redis.Key, source.Redis.Group)
 	case source.RabbitMQ != nil:
 		return rabbitmq.NewQueueSource(credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
 	case source.NATSJetStream != nil:
 		spec := source.NATSJetStream
 		return jetstream.NewConsumerSource(ctx, credentials, jetstream.ConsumerOptions{
-			Stream: spec.Stream, Consumer: spec.Consumer,
-			LagThreshold: spec.LagThreshold, ActivationLagThreshold: spec.ActivationLagThreshold,
+			Stream: spec.Stream, Consumer: spec.Consumer, ActivationLagThreshold: spec.ActivationLagThreshold,
 		})
 	case source.Prometheus != nil:
 		spec := source.Prometheus
@@ -217,10 +216,8 @@ func SourceName(namespace string, source *v1alpha1.Source) string {
 // serverOf returns how to reach the server of a source; nil for an external scaler.
 func serverOf(source *v1alpha1.Source) *v1alpha1.Broker {
 	switch {
-	case source.RedisList != nil:
-		return &v1alpha1.Broker{BrokerAccess: source.RedisList.BrokerAccess, Sentinel: source.RedisList.Sentinel}
-	case source.RedisStream != nil:
-		return &v1alpha1.Broker{BrokerAccess: source.RedisStream.BrokerAccess, Sentinel: source.RedisStream.Sentinel}
+	case source.Redis != nil:
+		return &v1alpha1.Broker{BrokerAccess: source.Redis.BrokerAccess, Sentinel: source.Redis.Sentinel}
 	case source.RabbitMQ != nil:
 		return &v1alpha1.Broker{BrokerAccess: source.RabbitMQ.BrokerAccess}
 	case source.NATSJetStream != nil:

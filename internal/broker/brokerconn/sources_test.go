@@ -58,8 +58,8 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 		inFlight int64 // -1: unknown
 		arrived  bool
 	}{
-		"Redis list":                  {v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
-		"Redis stream":                {v1alpha1.Source{RedisStream: &v1alpha1.RedisStreamSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
+		"Redis list":                  {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
+		"Redis stream":                {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
 		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
 		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true},
 		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
@@ -105,15 +105,15 @@ func addConsumer(t *testing.T, url string) {
 	}
 }
 
-func TestTheThresholdsOfANATSSourceAreThoseOfItsSpec(t *testing.T) {
+func TestTheActivationThresholdOfANATSSourceIsThatOfItsSpec(t *testing.T) {
 	server := natstest.Start(t)
 	addConsumer(t, server.ClientURL())
 	s := NewSourceReader(fake.NewClientBuilder().WithObjects(newSecret("nats", "url", server.ClientURL())).Build(), shortIntervals)
 	source := &v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{
-		BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing", LagThreshold: 20, ActivationLagThreshold: 15,
+		BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing", ActivationLagThreshold: 15,
 	}}
 	stats, err := s.ReadBacklog(t.Context(), ns, source)
-	if err != nil || stats.BacklogPerReplica != 20 || stats.ActivationThreshold != 15 || !stats.InFlightMayWait {
+	if err != nil || stats.BacklogPerReplica != 0 || stats.ActivationThreshold != 15 || !stats.InFlightMayWait {
 		t.Errorf("%+v: %v", stats, err)
 	}
 }
@@ -157,7 +157,7 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 	other.RunCLI("LPUSH", "jobs", "x")
 	cluster := fake.NewClientBuilder().Build()
 	s := NewSourceReader(cluster, shortIntervals)
-	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}
+	list := &v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}
 	waitForBacklog := func(backlog int64) {
 		t.Helper()
 		err := poll.UntilNil(t.Context(), func() error {

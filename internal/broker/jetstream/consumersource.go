@@ -16,8 +16,6 @@ import (
 // ConsumerOptions select a consumer and the targets of its pool.
 type ConsumerOptions struct {
 	Stream, Consumer string
-	// LagThreshold is the number of messages per worker; 0 for no target.
-	LagThreshold int32
 	// ActivationLagThreshold is the number of messages up to which the pool needs no workers.
 	ActivationLagThreshold int32
 }
@@ -65,8 +63,8 @@ func (s *consumerSource) Read(ctx context.Context) (backlog.Reading, error) {
 	}
 	return backlog.Reading{
 		Backlog: waiting, InFlight: &inFlight, InFlightMayWait: true, TotalArrivals: arrivals,
-		BacklogPerReplica: float64(s.options.LagThreshold), ActivationThreshold: int64(s.options.ActivationLagThreshold),
-		MeasuredTime: time.Now(),
+		ActivationThreshold: int64(s.options.ActivationLagThreshold),
+		MeasuredTime:        time.Now(),
 	}, nil
 }
 

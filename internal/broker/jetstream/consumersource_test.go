@@ -195,17 +195,17 @@ func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
 	assertReading(t, s, 2, 3, 5)
 }
 
-func TestTheThresholdsAreThoseOfTheSource(t *testing.T) {
+func TestTheActivationThresholdIsThatOfTheSource(t *testing.T) {
 	s := natstest.Start(t)
 	a := connectApplication(t, s.ClientURL())
 	_, err := a.createStream(1).CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
 	a.must(err)
 	o := billing
-	o.LagThreshold, o.ActivationLagThreshold = 20, 15
+	o.ActivationLagThreshold = 15
 	for _, want := range []ConsumerOptions{billing, o} {
 		got, err := readAt(t, broker.Credentials{URL: s.ClientURL()}, want)
-		if err != nil || got.BacklogPerReplica != float64(want.LagThreshold) || got.ActivationThreshold != int64(want.ActivationLagThreshold) {
-			t.Errorf("%+v: %v, want the thresholds of %+v", got, err, want)
+		if err != nil || got.BacklogPerReplica != 0 || got.ActivationThreshold != int64(want.ActivationLagThreshold) {
+			t.Errorf("%+v: %v, want the threshold of %+v", got, err, want)
 		}
 	}
 }

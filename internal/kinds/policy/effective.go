@@ -100,9 +100,11 @@ func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected *Selection
 func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected *Selection) *v1alpha1.WorkerPoolEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
-		WorkerSettings: v1alpha1.WorkerSettings{Drain: effectiveDrain(s, pool.Spec.Drain, selected)},
-		CircuitBreaker: effectiveCircuitBreaker(s, selected),
-		MaxReplicas:    effectiveMaxReplicas(s, pool, selected),
+		WorkerSettings: v1alpha1.WorkerSettings{
+			Drain:          effectiveDrain(s, pool.Spec.Drain, selected),
+			CircuitBreaker: effectiveCircuitBreaker(s, pool.Spec.CircuitBreaker, selected),
+		},
+		MaxReplicas: effectiveMaxReplicas(s, pool, selected),
 	}
 	effective.Sources = *s
 	return effective.DeepCopy()
@@ -139,10 +141,10 @@ const MinTerminationGrace = time.Minute
 // maxTerminationGrace is the largest value of the field. The status has the same limit.
 const maxTerminationGrace = 24 * time.Hour
 
-// effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.
-func effectiveCircuitBreaker(s *valueSources, selected *Selection) *v1alpha1.CircuitBreaker {
-	l := layers[v1alpha1.CircuitBreaker]{policies: selected.circuitBreakers}
-	if len(l.policies) == 0 {
+// effectiveCircuitBreaker returns nil unless the pool or a Policy sets a circuit breaker.
+func effectiveCircuitBreaker(s *valueSources, own *v1alpha1.CircuitBreaker, selected *Selection) *v1alpha1.CircuitBreaker {
+	l := layers[v1alpha1.CircuitBreaker]{own, selected.circuitBreakers}
+	if own == nil && len(l.policies) == 0 {
 		return nil
 	}
 	effective := &v1alpha1.CircuitBreaker{
@@ -154,8 +156,6 @@ func effectiveCircuitBreaker(s *valueSources, selected *Selection) *v1alpha1.Cir
 			func(b *v1alpha1.CircuitBreaker) *int32 { return b.MinSamples }, 20),
 		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", l,
 			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Cooldown }, apiDuration(30*time.Second)),
-		HalfOpenProbes: specifiedOrDefault(s, "circuitBreaker.halfOpenProbes", l,
-			func(b *v1alpha1.CircuitBreaker) *int32 { return b.HalfOpenProbes }, 1),
 	}
 	return effective.DeepCopy()
 }

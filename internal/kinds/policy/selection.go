@@ -49,7 +49,7 @@ func (s *Selection) add(p *v1alpha1.Policy, selector labels.Selector) {
 	s.retries = appendLayer(s.retries, p, defaults.Retry)
 	s.deadLetters = appendLayer(s.deadLetters, p, defaults.DeadLetter)
 	s.drains = appendLayer(s.drains, p, defaults.Drain)
-	s.circuitBreakers = appendLayer(s.circuitBreakers, p, p.Spec.CircuitBreaker)
+	s.circuitBreakers = appendLayer(s.circuitBreakers, p, defaults.CircuitBreaker)
 	s.maxRate = stricter(s.maxRate, p, limits.MaxRatePerQueue)
 	s.maxReplicas = stricter(s.maxReplicas, p, limits.MaxReplicasPerPool)
 	s.maxReplicas = stricter(s.maxReplicas, p, limits.MaxReplicasTotal)

@@ -46,23 +46,31 @@ func TestTheDefaultGracePeriodIsAtMostTheLargestOneThatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestCircuitBreakerIsSetByPoliciesOnly(t *testing.T) {
+func TestCircuitBreakerIsMergedFieldByField(t *testing.T) {
 	breaking := func(b v1alpha1.CircuitBreaker) func(s *v1alpha1.PolicySpec) {
-		return func(s *v1alpha1.PolicySpec) { s.CircuitBreaker = &b }
+		return fromDefault(v1alpha1.PolicyDefaults{WorkerSettings: v1alpha1.WorkerSettings{CircuitBreaker: &b}})
 	}
 	full := func(threshold, samples int32) *v1alpha1.CircuitBreaker {
 		return &v1alpha1.CircuitBreaker{
 			FailureThresholdPercent: &threshold, Window: new(apiDuration(time.Minute)), MinSamples: &samples,
-			Cooldown: new(apiDuration(30 * time.Second)), HalfOpenProbes: new(int32(1)),
+			Cooldown: new(apiDuration(30 * time.Second)),
 		}
 	}
 	for title, test := range map[string]struct {
+		own      *v1alpha1.CircuitBreaker
 		policies []v1alpha1.Policy
 		want     *v1alpha1.CircuitBreaker
 	}{
-		"no Policy sets a circuit breaker":          {[]v1alpha1.Policy{newPolicy("silent", 0)}, nil},
-		"an empty circuit breaker has the defaults": {[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
+		"nothing sets a circuit breaker":            {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil},
+		"an empty circuit breaker has the defaults": {nil, []v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
+		"that of the pool has the defaults too":     {&v1alpha1.CircuitBreaker{}, nil, full(50, 20)},
+		"the pool overrides a field of a Policy": {
+			&v1alpha1.CircuitBreaker{MinSamples: new(int32(3))},
+			[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(10)), MinSamples: new(int32(7))}))},
+			full(10, 3),
+		},
 		"several Policies are merged": {
+			nil,
 			[]v1alpha1.Policy{
 				newPolicy("low", 0, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(10)), MinSamples: new(int32(7))})),
 				newPolicy("high", 1, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(90))})),
@@ -71,7 +79,8 @@ func TestCircuitBreakerIsSetByPoliciesOnly(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(t, test.policies...))
+			pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{WorkerSettings: v1alpha1.WorkerSettings{CircuitBreaker: test.own}}}
+			got := EffectiveWorkerPool(pool, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, got.CircuitBreaker); diff != "" {
 				t.Errorf("it differs (-want, +got):\n%s", diff)
 			}

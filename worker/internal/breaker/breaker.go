@@ -1,11 +1,11 @@
-// Package breaker implements a circuit breaker: it stops work that keeps failing, and after a cooldown admits a few probes to find out
+// Package breaker implements a circuit breaker: it stops work that keeps failing, and after a cooldown admits one probe to find out
 // whether the cause is fixed.
 //
 //	         the failure threshold is reached
 //	Closed ────────────────────────────────────▶ Open
 //	  ▲                                           │ ▲
 //	  │                                  cooldown │ │
-//	  │ all probes succeeded                      ▼ │ a probe failed
+//	  │ the probe succeeded                       ▼ │ the probe failed
 //	  └───────────────────────────────────────  HalfOpen
 //
 // The package is pure: callers pass in the time and serialize access.
@@ -36,8 +36,6 @@ type Settings struct {
 	MinSamples int
 	// Cooldown is the time that the breaker stays open.
 	Cooldown time.Duration
-	// HalfOpenProbes is the number of jobs that a half-open breaker admits. It closes after all of them succeeded.
-	HalfOpenProbes int
 }
 
 // Validate returns an error that names the first invalid field.
@@ -53,8 +51,6 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("minSamples is %d, must be at least 1", s.MinSamples)
 	case s.Cooldown <= 0:
 		return fmt.Errorf("cooldown is %s, must be more than 0", s.Cooldown)
-	case s.HalfOpenProbes < 1:
-		return fmt.Errorf("halfOpenProbes is %d, must be at least 1", s.HalfOpenProbes)
 	}
 	return nil
 }
@@ -78,8 +74,8 @@ type Breaker struct {
 	// buckets of the window, the latest first. The latest bucket starts at bucketStart.
 	buckets     [windowBuckets]resultCount
 	bucketStart time.Time
-	// probesRunning and probesSucceeded count the probes of a half-open breaker.
-	probesRunning, probesSucceeded int
+	// probing is true while the probe of a half-open breaker runs.
+	probing bool
 	// generation increases each time the breaker opens. Jobs of an earlier generation are not counted, because they do not show whether
 	// the cause is fixed.
 	generation int
@@ -94,28 +90,28 @@ type Ticket struct{ generation int }
 // State returns the breaker's state at the given time.
 func (b *Breaker) State(now time.Time) State {
 	if b.state == Open && !now.Before(b.openUntil) {
-		b.state, b.probesRunning, b.probesSucceeded = HalfOpen, 0, 0
+		b.state, b.probing = HalfOpen, false
 	}
 	return b.state
 }
 
-// AdmissionLimit returns the number of jobs that may start now: 0 while the breaker is open, the remaining probes while it is half-open,
-// and effectively no limit while it is closed.
+// AdmissionLimit returns the number of jobs that may start now: 0 while the breaker is open or its probe runs, 1 before the
+// probe, and effectively no limit while it is closed.
 func (b *Breaker) AdmissionLimit(now time.Time) int {
-	switch b.State(now) {
-	case Open:
-		return 0
-	case HalfOpen:
-		return max(0, b.settings.HalfOpenProbes-b.probesRunning-b.probesSucceeded)
-	default:
+	switch state := b.State(now); {
+	case state == Closed:
 		return unlimitedJobs
+	case state == HalfOpen && !b.probing:
+		return 1
+	default:
+		return 0
 	}
 }
 
 // AdmitJob records that a job starts. Call it only if AdmissionLimit is more than 0.
 func (b *Breaker) AdmitJob(now time.Time) Ticket {
 	if b.State(now) == HalfOpen {
-		b.probesRunning++
+		b.probing = true
 	}
 	return Ticket{b.generation}
 }
@@ -126,12 +122,9 @@ func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
 		return
 	}
 	if b.State(now) == HalfOpen {
-		b.probesRunning--
-		b.probesSucceeded++
-		switch {
-		case failed:
+		if failed {
 			b.openBreaker(now)
-		case b.probesSucceeded >= b.settings.HalfOpenProbes:
+		} else {
 			b.state, b.buckets = Closed, [windowBuckets]resultCount{}
 		}
 		return
@@ -153,8 +146,8 @@ func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
 
 // DiscardResult releases an admitted job that has no meaningful result.
 func (b *Breaker) DiscardResult(ticket Ticket, now time.Time) {
-	if ticket.generation == b.generation && b.State(now) == HalfOpen && b.probesRunning > 0 {
-		b.probesRunning--
+	if ticket.generation == b.generation && b.State(now) == HalfOpen {
+		b.probing = false
 	}
 }
 

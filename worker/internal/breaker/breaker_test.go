@@ -11,7 +11,7 @@ var startTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func at(offset time.Duration) time.Time { return startTime.Add(offset) }
 
 var testSettings = Settings{
-	FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 4, Cooldown: 30 * time.Second, HalfOpenProbes: 2,
+	FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 4, Cooldown: 30 * time.Second,
 }
 
 // runJobs runs one job a second from the given offset. In results, + is a job that succeeds
@@ -54,15 +54,13 @@ func TestResultsOutsideTheWindowDoNotCount(t *testing.T) {
 	}
 }
 
-func TestOpenBreakerAdmitsProbesAfterTheCooldown(t *testing.T) {
+func TestOpenBreakerAdmitsOneProbeAfterTheCooldown(t *testing.T) {
 	for name, row := range map[string]struct {
-		probes string
-		want   State
+		probe string
+		want  State
 	}{
-		"some probes succeed": {"+", HalfOpen},
-		"all probes succeed":  {"++", Closed},
-		"first probe fails":   {"-", Open},
-		"second probe fails":  {"+-", Open},
+		"the probe succeeds": {"+", Closed},
+		"the probe fails":    {"-", Open},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := New(testSettings)
@@ -70,10 +68,10 @@ func TestOpenBreakerAdmitsProbesAfterTheCooldown(t *testing.T) {
 			if got := b.AdmissionLimit(at(33*time.Second - 1)); got != 0 {
 				t.Errorf("the open breaker admits %d jobs", got)
 			}
-			if got := b.AdmissionLimit(at(33 * time.Second)); got != 2 {
-				t.Errorf("the half-open breaker admits %d jobs, want 2", got)
+			if got := b.AdmissionLimit(at(33 * time.Second)); got != 1 {
+				t.Errorf("the half-open breaker admits %d jobs, want 1", got)
 			}
-			runJobs(b, 33*time.Second, row.probes)
+			runJobs(b, 33*time.Second, row.probe)
 			if got := b.State(at(40 * time.Second)); got != row.want {
 				t.Errorf("state %s, want %s", got, row.want)
 			}
@@ -81,19 +79,19 @@ func TestOpenBreakerAdmitsProbesAfterTheCooldown(t *testing.T) {
 	}
 }
 
-func TestConcurrentProbesStayWithinTheLimit(t *testing.T) {
+func TestOneProbeRunsAtATime(t *testing.T) {
 	b := New(testSettings)
 	runJobs(b, 0, "----")
 	now := at(time.Minute)
-	first, second := b.AdmitJob(now), b.AdmitJob(now)
+	first := b.AdmitJob(now)
 	if got := b.AdmissionLimit(now); got != 0 {
 		t.Errorf("%d more probes are admitted, want 0", got)
 	}
 	b.DiscardResult(first, now)
 	if got := b.AdmissionLimit(now); got != 1 {
-		t.Errorf("%d probes are admitted after one was discarded, want 1", got)
+		t.Errorf("%d probes are admitted after the probe was discarded, want 1", got)
 	}
-	b.RecordResult(second, true, now)
+	b.RecordResult(b.AdmitJob(now), true, now)
 	if got := b.State(now); got != Open {
 		t.Errorf("unexpected state %s", got)
 	}
@@ -104,7 +102,7 @@ func TestJobsStartedBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	slow := b.AdmitJob(startTime)
 	runJobs(b, 0, "----")
 	b.RecordResult(slow, false, at(time.Minute))
-	if got := b.State(at(time.Minute)); got != HalfOpen || b.AdmissionLimit(at(time.Minute)) != 2 {
+	if got := b.State(at(time.Minute)); got != HalfOpen || b.AdmissionLimit(at(time.Minute)) != 1 {
 		t.Errorf("state %s, admits %d jobs", got, b.AdmissionLimit(at(time.Minute)))
 	}
 }
@@ -117,7 +115,7 @@ func TestBreakerWithoutThresholdNeverOpens(t *testing.T) {
 	}
 }
 
-func TestRandomResultsNeitherBlockTheBreakerNorExceedItsProbes(t *testing.T) {
+func TestRandomResultsNeitherBlockTheBreakerNorAdmitASecondProbe(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		b, now := New(testSettings), startTime
@@ -125,7 +123,7 @@ func TestRandomResultsNeitherBlockTheBreakerNorExceedItsProbes(t *testing.T) {
 		for range 2000 {
 			now = now.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
 			limit := b.AdmissionLimit(now)
-			if b.State(now) == HalfOpen && limit > testSettings.HalfOpenProbes || limit < 0 {
+			if b.State(now) == HalfOpen && limit > 1 || limit < 0 {
 				t.Fatalf("seed %d: state %s admits %d jobs", seed, b.State(now), limit)
 			}
 			if limit > 0 && random.IntN(2) == 0 {
@@ -162,7 +160,6 @@ func TestSettingsAreValidated(t *testing.T) {
 		"window is not set":             {func(s *Settings) { s.Window = 0 }, "window is 0s, must be at least 1s"},
 		"minimum of samples is not set": {func(s *Settings) { s.MinSamples = 0 }, "minSamples is 0, must be at least 1"},
 		"cooldown is not set":           {func(s *Settings) { s.Cooldown = 0 }, "cooldown is 0s, must be more than 0"},
-		"number of probes is not set":   {func(s *Settings) { s.HalfOpenProbes = 0 }, "halfOpenProbes is 0, must be at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testSettings

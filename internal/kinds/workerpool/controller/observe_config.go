@@ -120,7 +120,6 @@ func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.Circui
 			Window:                  new(worker.Duration(breaker.Window.Duration.Duration)),
 			MinSamples:              new(int(*breaker.MinSamples)),
 			Cooldown:                new(worker.Duration(breaker.Cooldown.Duration.Duration)),
-			HalfOpenProbes:          new(int(*breaker.HalfOpenProbes)),
 		}
 	}
 	var weights []string

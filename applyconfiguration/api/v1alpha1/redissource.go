@@ -2,29 +2,30 @@
 
 package v1alpha1
 
-// RedisListSourceApplyConfiguration represents a declarative configuration of the RedisListSource type for use
+// RedisSourceApplyConfiguration represents a declarative configuration of the RedisSource type for use
 // with apply.
 //
-// RedisListSource counts the entries of a list in Redis or Valkey.
-type RedisListSourceApplyConfiguration struct {
+// RedisSource counts the entries of a list, or those of a stream that a consumer group has not finished.
+type RedisSourceApplyConfiguration struct {
 	BrokerAccessApplyConfiguration `json:""`
-	// sentinel finds the server through Sentinels: the URL has their addresses. Default: the URL has
-	// the address of the server, or those of a cluster.
+	// sentinel finds the server through Sentinels.
 	Sentinel *RedisSentinelApplyConfiguration `json:"sentinel,omitempty"`
-	// key of the list.
+	// key of the list or stream.
 	Key *string `json:"key,omitempty"`
+	// group is the consumer group of a stream. Unset means that the key is a list.
+	Group *string `json:"group,omitempty"`
 }
 
-// RedisListSourceApplyConfiguration constructs a declarative configuration of the RedisListSource type for use with
+// RedisSourceApplyConfiguration constructs a declarative configuration of the RedisSource type for use with
 // apply.
-func RedisListSource() *RedisListSourceApplyConfiguration {
-	return &RedisListSourceApplyConfiguration{}
+func RedisSource() *RedisSourceApplyConfiguration {
+	return &RedisSourceApplyConfiguration{}
 }
 
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *RedisSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -32,7 +33,7 @@ func (b *RedisListSourceApplyConfiguration) WithURLSecretRef(value *KeyReference
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *RedisSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -40,7 +41,7 @@ func (b *RedisListSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferen
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *RedisSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }
@@ -48,7 +49,7 @@ func (b *RedisListSourceApplyConfiguration) WithCredentialsSecretRef(value *Loca
 // WithSentinel sets the Sentinel field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Sentinel field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithSentinel(value *RedisSentinelApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisSourceApplyConfiguration) WithSentinel(value *RedisSentinelApplyConfiguration) *RedisSourceApplyConfiguration {
 	b.Sentinel = value
 	return b
 }
@@ -56,7 +57,15 @@ func (b *RedisListSourceApplyConfiguration) WithSentinel(value *RedisSentinelApp
 // WithKey sets the Key field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Key field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithKey(value string) *RedisListSourceApplyConfiguration {
+func (b *RedisSourceApplyConfiguration) WithKey(value string) *RedisSourceApplyConfiguration {
 	b.Key = &value
+	return b
+}
+
+// WithGroup sets the Group field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Group field is set to the value of the last call.
+func (b *RedisSourceApplyConfiguration) WithGroup(value string) *RedisSourceApplyConfiguration {
+	b.Group = &value
 	return b
 }
