@@ -294,10 +294,9 @@ const (
 	StopBudgetExceeded StopReason = "BudgetExceeded"
 )
 
-// Condition types of an AgenticSession, besides Ready, Reconciling and Stalled.
+// Condition types of an AgenticSession, besides Ready, Reconciling and Stalled, and ConditionSpecAccepted, which is False if the
+// session is invalid or the SessionRunner does not allow it.
 const (
-	// ConditionAccepted is False if the session is invalid or the SessionRunner does not allow it.
-	ConditionAccepted = "Accepted"
 	// ConditionDependenciesReady is False while the session waits for other objects.
 	ConditionDependenciesReady = "DependenciesReady"
 	// ConditionNetworkRestricted is True if the NetworkPolicy matches the SessionRunner.
@@ -308,9 +307,7 @@ const (
 	ConditionPodScheduled = "PodScheduled"
 	// ConditionRunnerStarted is True if the runner's container has started.
 	ConditionRunnerStarted = "RunnerStarted"
-	// ConditionCompleted is True if the session completed.
-	ConditionCompleted = "Completed"
-	// ConditionSucceeded is True if the last run ended and succeeded; ConditionFailed is True if it failed.
+	// ConditionSucceeded is True if the last run succeeded, False if it failed, and Unknown before its end.
 	ConditionSucceeded = "Succeeded"
 	// ConditionServing of an interactive session is True while its runner accepts connections.
 	ConditionServing = "Serving"

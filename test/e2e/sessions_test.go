@@ -41,8 +41,8 @@ func testSessionResult(t *testing.T) {
 		t.Errorf("the sdkSessionID is %q", status.Result.SDKSessionID)
 	}
 	for _, condition := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
-		v1alpha1.ConditionJobCreated, v1alpha1.ConditionPodScheduled, v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionCompleted, v1alpha1.ConditionResultValid,
+		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
+		v1alpha1.ConditionJobCreated, v1alpha1.ConditionPodScheduled, v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionResultValid,
 	} {
 		if !isTrue(status.Conditions, condition) {
 			t.Errorf("%s is not True", condition)

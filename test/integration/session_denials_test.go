@@ -61,10 +61,10 @@ func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 	var now *v1alpha1.AgenticSession
 	poll.Until(t, s.key.Name+" to be accepted or refused", func() bool {
 		now = s.getSession()
-		return now.Status.Phase != "" && now.Status.Phase != v1alpha1.SessionPending || meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionAccepted)
+		return now.Status.Phase != "" && now.Status.Phase != v1alpha1.SessionPending || meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionSpecAccepted)
 	})
 	switch {
-	case meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionAccepted):
+	case meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionSpecAccepted):
 		f.refused++
 	case len(now.Status.Attempts) > 0 && now.Status.Attempts[0].Reason != v1alpha1.ReasonCompleted:
 		f.denied++

@@ -54,7 +54,7 @@ func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 	lost := 0
 	for _, s := range sessions {
 		done := s.waitForPhase(v1alpha1.SessionCompleted)
-		if !meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ConditionCompleted) || len(done.Status.Attempts) != 1 || done.Status.Attempt.JobName != "" {
+		if !meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ConditionSucceeded) || len(done.Status.Attempts) != 1 || done.Status.Attempt.JobName != "" {
 			lost++
 			t.Errorf("%s: %+v", s.key.Name, done.Status)
 		}

@@ -178,7 +178,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	s.startRunner()
 	running := s.waitForPhase(v1alpha1.SessionRunning)
 	for _, condition := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
+		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
 		v1alpha1.ConditionJobCreated, v1alpha1.ConditionRunnerStarted,
 	} {
 		if !meta.IsStatusConditionTrue(running.Status.Conditions, condition) {
@@ -571,7 +571,7 @@ func wantAccepted(t *testing.T, ns string) {
 			t.Fatal(err)
 		}
 		for i := range list.Items {
-			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionAccepted) {
+			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionSpecAccepted) {
 				raw, _ := json.Marshal(list.Items[i].Status.Conditions)
 				t.Logf("%s: %s", list.Items[i].Name, raw)
 				return false

@@ -103,7 +103,7 @@ func TestArchiveThatTheAgentCouldReadIsRefused(t *testing.T) {
 		s.Session.Spec.SecretMounts, s.Session.Spec.EnvFrom = nil, nil
 		c.change(&s.Runner.Spec)
 		decision := s.decideAndRecord()
-		if got := messageOf(decision, v1alpha1.ConditionAccepted); decision.CreateJob != nil || !strings.Contains(got, c.want) {
+		if got := messageOf(decision, v1alpha1.ConditionSpecAccepted); decision.CreateJob != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%s: accepted: %s", title, got)
 		}
 	}

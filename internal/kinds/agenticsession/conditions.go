@@ -31,13 +31,11 @@ func (e *evaluation) setConditions() {
 	e.setCondition(v1alpha1.ConditionStopStuck, stopStuck(&e.status, e.pod, e.observation.Now))
 	problem := phaseReason(&e.status, e.pod, e.obstacle)
 	problem.Message = decision.TruncateMessage(problem.Message, maxConditionMessageBytes)
-	for conditionType, phase := range map[string]v1alpha1.SessionPhase{
-		v1alpha1.ConditionCompleted: v1alpha1.SessionCompleted,
-		v1alpha1.ConditionSucceeded: v1alpha1.SessionCompleted,
-		v1alpha1.ConditionFailed:    v1alpha1.SessionFailed,
-	} {
-		e.setCondition(conditionType, decision.StateOf(e.status.Phase == phase, problem.Reason, problem.Message))
+	succeeded := decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
+	if isFinished {
+		succeeded.Status = decision.StatusOf(e.status.Phase == v1alpha1.SessionCompleted)
 	}
+	e.setCondition(v1alpha1.ConditionSucceeded, succeeded)
 	if e.spec.Interactive { // whether its runner accepts connections at present
 		serving := decision.False(v1alpha1.ReasonRunnerNotReady, "")
 		if c := runnerStatus(e.pod); e.status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {

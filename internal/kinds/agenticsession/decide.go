@@ -66,7 +66,7 @@ func newEvaluation(observation Observation) *evaluation {
 	}
 	settings, state := acceptance(observation.Session, observation.Runner)
 	e.settings = settings
-	e.setCondition(v1alpha1.ConditionAccepted, state)
+	e.setCondition(v1alpha1.ConditionSpecAccepted, state)
 	return e
 }
 

@@ -125,9 +125,9 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 			if decision.CreateJob != nil || decision.DryRunPod != nil || len(decision.ApplyObjects) > 0 {
 				t.Fatal("the session creates objects")
 			}
-			c := s.findCondition(v1alpha1.ConditionAccepted)
+			c := s.findCondition(v1alpha1.ConditionSpecAccepted)
 			if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, test.field+": ") {
-				t.Errorf("Accepted=%s: %s, want an error for %s", c.Status, c.Message, test.field)
+				t.Errorf("SpecAccepted=%s: %s, want an error for %s", c.Status, c.Message, test.field)
 			}
 		})
 	}
@@ -238,8 +238,8 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t)
 			change(&s.Runner.Spec)
-			if decision := s.decideAndRecord(); decision.CreateJob != nil || !strings.Contains(s.findCondition(v1alpha1.ConditionAccepted).Message, "spec.runner: ") {
-				t.Errorf("%+v", s.findCondition(v1alpha1.ConditionAccepted))
+			if decision := s.decideAndRecord(); decision.CreateJob != nil || !strings.Contains(s.findCondition(v1alpha1.ConditionSpecAccepted).Message, "spec.runner: ") {
+				t.Errorf("%+v", s.findCondition(v1alpha1.ConditionSpecAccepted))
 			}
 		})
 	}
@@ -267,5 +267,5 @@ func TestChangedLimitsDoNotStopRunningSession(t *testing.T) {
 	s.Runner.Spec.Image = "runner:2"
 	testbuilder.RunnerContainer(&s.Runner.Spec).Resources.Limits, s.Runner.Spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 	s.wantPhase(v1alpha1.SessionRunning, "")
-	s.wantCondition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
+	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
 }

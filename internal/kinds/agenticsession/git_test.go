@@ -112,7 +112,7 @@ func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 		s.Session.Spec.SecretMounts, s.Session.Spec.EnvFrom = nil, nil
 		change(&s.Runner.Spec)
 		decision := s.decideAndRecord()
-		if decision.CreateJob != nil || !strings.Contains(messageOf(decision, v1alpha1.ConditionAccepted), "the agent could read the credentials of git") {
+		if decision.CreateJob != nil || !strings.Contains(messageOf(decision, v1alpha1.ConditionSpecAccepted), "the agent could read the credentials of git") {
 			t.Errorf("%s: %+v", title, decision.Status.Conditions)
 		}
 	}
@@ -134,7 +134,7 @@ func TestSidecarCannotReplaceTheGitContainer(t *testing.T) {
 	s := newGitScenario(t)
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar(GitContainer, "x")}
 	decision := s.decideAndRecord()
-	if got := messageOf(decision, v1alpha1.ConditionAccepted); decision.CreateJob != nil || !strings.Contains(got, "another container of the Pod has this name") {
+	if got := messageOf(decision, v1alpha1.ConditionSpecAccepted); decision.CreateJob != nil || !strings.Contains(got, "another container of the Pod has this name") {
 		t.Errorf("accepted: %s", got)
 	}
 }

@@ -230,7 +230,7 @@ func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
 				test.runner(&s.Runner.Spec)
 			}
 			decision := s.decideAndRecord()
-			message := s.findCondition(v1alpha1.ConditionAccepted).Message
+			message := s.findCondition(v1alpha1.ConditionSpecAccepted).Message
 			if (decision.CreateJob == nil) != (test.want != "") || !strings.Contains(message, test.want) {
 				t.Errorf("message %q, want %q", message, test.want)
 			}

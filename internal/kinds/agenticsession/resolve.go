@@ -32,7 +32,7 @@ type runnerSettings struct {
 	envFrom []corev1.EnvVar
 }
 
-// acceptance returns the settings of a session, nil if it is not accepted, and its condition Accepted.
+// acceptance returns the settings of a session, nil if it is not accepted, and its condition SpecAccepted.
 func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, decision.State) {
 	errs := Validate(s)
 	reason := v1alpha1.ReasonInvalid

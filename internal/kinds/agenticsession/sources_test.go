@@ -116,7 +116,7 @@ func TestARefusedSourceSaysWhatToAdd(t *testing.T) {
 			s := newScenario(t, row.change)
 			s.Runner.Spec.Allowed.Secrets = row.allowed
 			s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonNotAllowed)
-			if message := s.findCondition(v1alpha1.ConditionAccepted).Message; !strings.Contains(message, row.want) {
+			if message := s.findCondition(v1alpha1.ConditionSpecAccepted).Message; !strings.Contains(message, row.want) {
 				t.Errorf("message %q, want %q", message, row.want)
 			}
 		})

@@ -97,7 +97,7 @@ func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decis
 // obstacle.
 func (e *evaluation) waitForDependencies() bool {
 	o, status := &e.observation, &e.status
-	if accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted); accepted.Status != metav1.ConditionTrue {
+	if accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSpecAccepted); accepted.Status != metav1.ConditionTrue {
 		e.waitFor(accepted.Reason, accepted.Message, true)
 		return true
 	}

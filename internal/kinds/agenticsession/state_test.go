@@ -448,23 +448,20 @@ func TestRaceOfStopAndOutcome(t *testing.T) {
 	})
 }
 
-// kubectl wait can wait for the end of a session, and for either outcome.
+// kubectl wait can wait for either outcome of a session.
 func TestConditionsOfEachOutcome(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonRunning)
-	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonRunning)
+	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning)
 	s.exitRunner(0, "")
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
-	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonCompleted)
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 
 	s = newScenario(t).startAttempt().startRunner()
 	s.exitRunner(3, "")
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
-	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonExitedWithError)
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
 	s.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonExitedWithError)
 }
