@@ -294,25 +294,18 @@ const (
 	StopBudgetExceeded StopReason = "BudgetExceeded"
 )
 
-// Condition types of an AgenticSession, besides Ready, Reconciling and Stalled, and ConditionSpecAccepted, which is False if the
-// session is invalid or the SessionRunner does not allow it.
+// Condition types of an AgenticSession, besides Ready, Reconciling and Stalled; ConditionSpecAccepted, which is False if the
+// session is invalid or the SessionRunner does not allow it; and ConditionBlocked, which is True while something keeps the session
+// from starting, continuing or stopping.
 const (
-	// ConditionDependenciesReady is False while the session waits for other objects.
-	ConditionDependenciesReady = "DependenciesReady"
 	// ConditionNetworkRestricted is True if the NetworkPolicy matches the SessionRunner.
 	ConditionNetworkRestricted = "NetworkRestricted"
-	// ConditionJobCreated is True if the session has a Job.
-	ConditionJobCreated = "JobCreated"
-	// ConditionPodScheduled is True if the Pod is assigned to a node.
-	ConditionPodScheduled = "PodScheduled"
-	// ConditionRunnerStarted is True if the runner's container has started.
+	// ConditionRunnerStarted is True if the runner's container has started. Otherwise its reason says how far the start has come.
 	ConditionRunnerStarted = "RunnerStarted"
 	// ConditionSucceeded is True if the last run succeeded, False if it failed, and Unknown before its end.
 	ConditionSucceeded = "Succeeded"
 	// ConditionServing of an interactive session is True while its runner accepts connections.
 	ConditionServing = "Serving"
-	// ConditionStopStuck is True if a Pod still exists 30 s after its grace period.
-	ConditionStopStuck = "StopStuck"
 	// ConditionActivityReported is Unknown if the runner has not renewed its Lease yet.
 	ConditionActivityReported = "ActivityReported"
 	// ConditionCostReported is Unknown if maxCostUSD is set and the runner has reported no cost yet.
@@ -337,7 +330,6 @@ const (
 	ReasonChildRefused              = "ChildRefused"
 	ReasonQueued                    = "Queued"
 	ReasonPreviousJobRunning        = "PreviousJobRunning"
-	ReasonDependenciesReady         = "DependenciesReady"
 	ReasonNetworkPolicyApplied      = "NetworkPolicyApplied"
 	ReasonNetworkPolicyNotFound     = "NetworkPolicyNotFound"
 	ReasonNetworkPolicyDiffers      = "NetworkPolicyDiffers"
@@ -347,7 +339,6 @@ const (
 	ReasonNetworkEnforcementUnknown = "NetworkEnforcementUnknown"
 	ReasonNetworkCheckPending       = "NetworkCheckPending"
 	ReasonEgressProxyNotReady       = "EgressProxyNotReady"
-	ReasonJobCreated                = "JobCreated"
 	ReasonJobNotCreated             = "JobNotCreated"
 	ReasonPodNotCreated             = "PodNotCreated"
 	ReasonUnscheduled               = "Unscheduled"
@@ -361,7 +352,6 @@ const (
 	ReasonCreating                  = "Creating"
 	ReasonRetrying                  = "Retrying"
 	ReasonGracePeriodExceeded       = "GracePeriodExceeded"
-	ReasonPodTerminated             = "PodTerminated"
 	ReasonLeaseRenewed              = "LeaseRenewed"
 	ReasonActivityUnknown           = "ActivityUnknown"
 	ReasonCostReported              = "CostReported"

@@ -399,7 +399,7 @@ func (s *sessionTest) waitUntilQueued(queue string) {
 		s.t.Errorf("the message is %q, want %q", ready.Message, want)
 	}
 	for kind, want := range map[string]metav1.ConditionStatus{
-		v1alpha1.ConditionJobCreated: metav1.ConditionTrue, v1alpha1.ConditionPodScheduled: metav1.ConditionFalse, v1alpha1.ConditionRunnerStarted: metav1.ConditionFalse,
+		v1alpha1.ConditionRunnerStarted: metav1.ConditionFalse, v1alpha1.ConditionBlocked: metav1.ConditionFalse,
 	} {
 		if c := meta.FindStatusCondition(status.Conditions, kind); c == nil || c.Status != want {
 			s.t.Errorf("condition %s is %+v, want %s", kind, c, want)

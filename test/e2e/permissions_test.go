@@ -225,8 +225,8 @@ func testAgenticSessionPermission(t *testing.T) {
 		u.create(refused)
 		s := trackSession(t, refused)
 		s.waitUntil("to be refused", func(status *v1alpha1.AgenticSessionStatus) bool {
-			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
-			return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonNotAllowed
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked)
+			return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonNotAllowed
 		})
 		if s.s.Status.Attempt.JobName != "" {
 			t.Errorf("%s has a Job", refused.Name)

@@ -41,8 +41,8 @@ func testSessionResult(t *testing.T) {
 		t.Errorf("the sdkSessionID is %q", status.Result.SDKSessionID)
 	}
 	for _, condition := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
-		v1alpha1.ConditionJobCreated, v1alpha1.ConditionPodScheduled, v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionResultValid,
+		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionNetworkRestricted,
+		v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionResultValid,
 	} {
 		if !isTrue(status.Conditions, condition) {
 			t.Errorf("%s is not True", condition)
@@ -430,8 +430,8 @@ func testSessionOwner(t *testing.T) {
 	requireNoError(t, joes.Create(t.Context(), taken))
 	second := trackSession(t, taken)
 	second.waitUntil("to be refused the workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
-		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonParentOwnedByOtherUser
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked)
+		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonParentOwnedByOtherUser
 	})
 	if jobs := countChildObjects(t, sessionsNamespace)[second.s.UID]["Job"]; jobs != 0 {
 		t.Errorf("the session has %d Jobs", jobs)

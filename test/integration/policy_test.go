@@ -218,7 +218,7 @@ func TestAPolicyDelaysASessionUntilItsImagesAreAllowed(t *testing.T) {
 	w.createObject("Policy", "team", "", "{limits: {allowedImages: ['runner:2']}}")
 	s := createSessionIn(t, w.ns, "fix")
 	poll.Until(t, "the refusal", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonImageNotAllowed
 	})
 	if jobs := s.listJobs(); len(jobs) != 0 {

@@ -101,7 +101,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	// Other hosts are another revision of the proxy.
 	s.waitForProxyReady()
 	arguments := deployment.Spec.Template.Spec.Containers[0].Args
-	s.patchRunner(`{"egress":[{"hosts":["www.example.com:8443"]}]}`)
+	s.patchRunner(`{"network":{"egress":[{"hosts":["www.example.com:8443"]}]}}`)
 	s.waitForProxyReady()
 	s.proxyObject(deployment)
 	if strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " ") == strings.Join(arguments, " ") {
@@ -109,8 +109,10 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	}
 
 	// Without hosts, the proxy stays until the sessions that may use it have ended.
-	s.patchRunner(`{"egress":null}`)
-	poll.Until(t, "the SessionRunner to have no proxy", func() bool { return len(s.getRunner().Status.Conditions) == 0 })
+	s.patchRunner(`{"network":{"egress":null}}`)
+	poll.Until(t, "the SessionRunner to have no proxy", func() bool {
+		return meta.FindStatusCondition(s.getRunner().Status.Conditions, v1alpha1.ConditionEgressProxyReady) == nil
+	})
 	if !s.proxyObject(deployment) || deployment.DeletionTimestamp != nil {
 		t.Error("the proxy was deleted while a session runs")
 	}
@@ -129,7 +131,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := createSessionIn(t, ns, "fix", allowHosts("api.example.com"))
-	s.waitForCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonEgressProxyNotReady)
+	s.waitForCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonEgressProxyNotReady)
 	poll.Until(t, "the SessionRunner to report the ConfigMap", func() bool {
 		c := meta.FindStatusCondition(s.getRunner().Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 		return c != nil && c.Reason == v1alpha1.ReasonEgressProxyRefused && strings.Contains(c.Message, "ConfigMap "+workload.Name)
@@ -143,7 +145,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 	if err := cluster.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	s.patchRunner(`{"egress":[{"hosts":["api.example.com","www.example.com"]}]}`) // or after half a minute
+	s.patchRunner(`{"network":{"egress":[{"hosts":["api.example.com","www.example.com"]}]}}`) // or after half a minute
 	s.waitForPhase(v1alpha1.SessionCreating)
 }
 

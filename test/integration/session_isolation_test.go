@@ -227,7 +227,7 @@ func (i *isolationTest) create(name, spec string) error {
 }
 
 // An attack is either refused by the API server, or creates a session that the operator refuses, with this
-// text in the error or in the condition SpecAccepted or DependenciesReady.
+// text in the error or in the condition SpecAccepted or Blocked.
 type attack struct {
 	run  func(i *isolationTest, name string) error
 	want string
@@ -381,7 +381,7 @@ func (i *isolationTest) wantRefused(name string, row attack) {
 	poll.Until(i.T, "the session to be refused with: "+row.want, func() bool {
 		found = ""
 		for _, c := range s.getSession().Status.Conditions {
-			if c.Status != metav1.ConditionTrue && slices.Contains([]string{v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionDependenciesReady}, c.Type) {
+			if c.Type == v1alpha1.ConditionSpecAccepted && c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionBlocked && c.Status == metav1.ConditionTrue {
 				found += c.Message
 			}
 		}

@@ -178,8 +178,8 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	s.startRunner()
 	running := s.waitForPhase(v1alpha1.SessionRunning)
 	for _, condition := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
-		v1alpha1.ConditionJobCreated, v1alpha1.ConditionRunnerStarted,
+		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionNetworkRestricted,
+		v1alpha1.ConditionRunnerStarted,
 	} {
 		if !meta.IsStatusConditionTrue(running.Status.Conditions, condition) {
 			t.Errorf("%s is not True: %+v", condition, meta.FindStatusCondition(running.Status.Conditions, condition))
@@ -259,7 +259,7 @@ func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
 	poll.Until(t, "the condition DependenciesReady", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
 	})
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
@@ -288,7 +288,7 @@ func TestSessionWaitsForItsServiceAccount(t *testing.T) {
 		testbuilder.RunnerPod(&r.Spec).ServiceAccountName = "later"
 	})
 	poll.Until(t, "the condition DependenciesReady", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonServiceAccountNotFound
 	})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
@@ -311,7 +311,7 @@ func TestSessionWaitsForQuota(t *testing.T) {
 	})
 	s := createSessionIn(t, ns, "fix")
 	poll.Until(t, "the condition JobCreated to report the quota", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionJobCreated)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonQuotaExceeded
 	})
 	if err := cluster.Delete(t.Context(), quota); err != nil {
@@ -329,7 +329,7 @@ func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
 	}
 	s := createSessionIn(t, ns, "fix")
 	poll.Until(t, "the condition DependenciesReady to report the name", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 	})
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil || len(account.OwnerReferences) > 0 {
@@ -352,7 +352,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 	})
 	first.waitForPod()
 	poll.Until(t, "the second session to wait", func() bool {
-		c := meta.FindStatusCondition(second.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(second.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonParentNotFinished
 	})
 	first.exitRunner(0, "")

@@ -48,7 +48,7 @@ func (s *sessionTest) waitUntilWorkspaceInUse(pod string) {
 	s.t.Helper()
 	poll.Until(s.t, "the session to wait for Pod "+pod, func() bool {
 		object := s.getSession()
-		c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionBlocked)
 		if object.Status.Attempt.JobName != "" && object.Status.Attempt.JobUID == "" {
 			found := &corev1.Pod{}
 			err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: pod}, found)
@@ -103,7 +103,7 @@ func TestSessionWaitsForThePodOfADeletedSessionInItsWorkspace(t *testing.T) {
 	pod := second.holdScheduledPod()
 	third := createSessionIn(t, ns, "third", continuing("first"))
 	poll.Until(t, "the third session to wait for the second", func() bool {
-		c := meta.FindStatusCondition(third.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(third.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
 		return c != nil && c.Reason == v1alpha1.ReasonWorkspaceInUse
 	})
 	if err := cluster.Delete(t.Context(), second.getSession()); err != nil {

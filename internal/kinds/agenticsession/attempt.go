@@ -61,7 +61,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	if e.status.Attempt.RunnerStartTime != nil {
 		e.setCostCondition()
 	}
-	e.setAttemptConditions()
+	e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod, e.obstacle))
 	end := decision.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
 		// The end of the Pod shows how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives

@@ -375,11 +375,11 @@ func TestObjectOfAnotherOwnerIsNeverAdopted(t *testing.T) {
 		t.Error("the session creates objects after the refusal")
 	}
 	s.wantEvent(v1alpha1.EventNameTaken)
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
 	if d := s.advanceClock(2 * 60e9).decideAndRecord(); d.CreateJob == nil {
 		t.Error("the attempt is not retried")
 	}
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
 	s.Refusal = &decision.Refusal{Class: decision.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
 	s.advanceClock(8*60e9).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNameTaken)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,17 +17,16 @@ import (
 // maxConditionMessageBytes keeps the status small.
 const maxConditionMessageBytes = 4096
 
-// setConditions sets all conditions, given the phase. A finished session keeps the attempt
-// conditions of its last Job.
+// setConditions sets all conditions, given the phase. A finished session keeps the conditions of its last Job, and what it waited
+// for.
 func (e *evaluation) setConditions() {
-	e.setCondition(v1alpha1.ConditionDependenciesReady, dependenciesReady(&e.status, e.obstacle))
 	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation, e.pod,
 		meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionNetworkRestricted)))
 	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
-	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionJobCreated) == nil {
-		e.setAttemptConditions()
+	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionRunnerStarted) == nil {
+		e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod, e.obstacle))
+		e.setCondition(v1alpha1.ConditionBlocked, blocked(&e.status, e.pod, e.obstacle, e.observation.Now))
 	}
-	e.setCondition(v1alpha1.ConditionStopStuck, stopStuck(&e.status, e.pod, e.observation.Now))
 	problem := phaseReason(&e.status, e.pod, e.obstacle)
 	problem.Message = decision.TruncateMessage(problem.Message, maxConditionMessageBytes)
 	succeeded := decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
@@ -44,19 +42,6 @@ func (e *evaluation) setConditions() {
 		e.setCondition(v1alpha1.ConditionServing, serving)
 	}
 	decision.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
-}
-
-func (e *evaluation) setAttemptConditions() {
-	e.setCondition(v1alpha1.ConditionJobCreated, jobCreated(&e.status, e.obstacle, e.decision.CreateJob != nil))
-	e.setCondition(v1alpha1.ConditionPodScheduled, podScheduled(&e.status, e.job, e.pod))
-	started := decision.False(v1alpha1.ReasonRunnerNotStarted, "")
-	switch problem := containerStartProblem(e.pod); {
-	case e.status.Attempt.RunnerStartTime != nil:
-		started = decision.True(v1alpha1.ReasonRunnerStarted, "")
-	case problem != nil:
-		started = decision.False(problem.Reason, problem.Message)
-	}
-	e.setCondition(v1alpha1.ConditionRunnerStarted, started)
 }
 
 // unchanged, as the new state of a condition, keeps the condition.
@@ -100,20 +85,23 @@ func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase
 	return v1alpha1.SessionPending
 }
 
-// workspaceReasons are reasons for which a session may wait for its workspace without a time limit.
-var workspaceReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound}
+// blockingReasons are reasons for which a session may wait without a time limit, but not for its turn.
+var blockingReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonQuotaExceeded}
 
-// dependenciesReady keeps the condition of a session that has ended.
-func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) decision.State {
+// blocked reports what keeps a session from starting, from continuing, or from stopping.
+func blocked(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle, now time.Time) decision.State {
 	switch {
-	case o != nil && (o.timeLimited || slices.Contains(workspaceReasons, o.Reason)):
-		return decision.False(o.Reason, o.Message)
-	case status.Attempt.JobName != "":
-		return decision.True(v1alpha1.ReasonDependenciesReady, "")
-	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady) == nil:
-		return decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown}
+	case status.Attempt.StopTime != nil && !now.Before(stuckTime(status)):
+		name := "its Pod"
+		if pod != nil {
+			name = "Pod " + pod.Name
+		}
+		return decision.True(v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
+			"%s was terminated at %s and still exists; check whether its node is available", name, status.Attempt.StopTime.UTC().Format(time.RFC3339)))
+	case o != nil && (o.timeLimited || slices.Contains(blockingReasons, o.Reason)):
+		return decision.True(o.Reason, o.Message)
 	}
-	return unchanged
+	return decision.False(v1alpha1.ReasonNotBlocked, "")
 }
 
 // networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods no more than the
@@ -146,53 +134,27 @@ func wideningMessage(policy *networkingv1.NetworkPolicy, runner string) string {
 		" does not; change its podSelector so that it excludes Pods with the label " + LabelSessionUID
 }
 
-// jobCreated keeps the report of an exceeded quota while the Job is tried again.
-func jobCreated(status *v1alpha1.AgenticSessionStatus, o *obstacle, isCreating bool) decision.State {
-	previous := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionJobCreated)
-	switch {
-	case status.Attempt.JobUID != "":
-		return decision.True(v1alpha1.ReasonJobCreated, "Job "+status.Attempt.JobName)
-	case o != nil:
+// runnerStarted reports how far the start of the runner has come.
+func runnerStarted(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle) decision.State {
+	switch problem := containerStartProblem(pod); {
+	case status.Attempt.RunnerStartTime != nil:
+		return decision.True(v1alpha1.ReasonRunnerStarted, "")
+	case problem != nil:
+		return decision.False(problem.Reason, problem.Message)
+	case status.Attempt.JobUID == "" && o != nil:
 		return decision.False(o.Reason, o.Message)
-	case isCreating && previous != nil && previous.Reason == v1alpha1.ReasonQuotaExceeded:
-		return unchanged
-	}
-	return decision.False(v1alpha1.ReasonJobNotCreated, "")
-}
-
-// podScheduled keeps the condition of a Pod that the cache does not contain, unless its Job is suspended.
-func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) decision.State {
-	switch {
-	case status.Attempt.JobName != "" && status.QueuedSince != nil:
+	case status.Attempt.JobUID == "":
+		return decision.False(v1alpha1.ReasonJobNotCreated, "")
+	case status.QueuedSince != nil || pod == nil: // the Job is suspended, or its Pod is not in the cache
 		return decision.False(v1alpha1.ReasonPodNotCreated, "")
-	case job != nil && pod != nil && pod.Spec.NodeName != "":
-		return decision.True(v1alpha1.ReasonScheduled, "")
-	case job != nil && pod != nil:
+	case pod.Spec.NodeName == "":
 		message := ""
 		if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
 			message = decision.FormatReason(c.Reason, c.Message)
 		}
 		return decision.False(v1alpha1.ReasonUnscheduled, message)
-	case status.Attempt.JobName != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodScheduled) != nil:
-		return unchanged
 	}
-	return decision.False(v1alpha1.ReasonPodNotCreated, "")
-}
-
-// stopStuck leaves the condition absent until it is True for the first time.
-func stopStuck(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, now time.Time) decision.State {
-	switch {
-	case status.Attempt.StopTime != nil && !now.Before(stuckTime(status)):
-		name := "its Pod"
-		if pod != nil {
-			name = "Pod " + pod.Name
-		}
-		return decision.True(v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
-			"%s was terminated at %s and still exists; check whether its node is available", name, status.Attempt.StopTime.UTC().Format(time.RFC3339)))
-	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopStuck) != nil:
-		return decision.False(v1alpha1.ReasonPodTerminated, "")
-	}
-	return unchanged
+	return decision.False(v1alpha1.ReasonRunnerNotStarted, "")
 }
 
 // summaryOf returns Ready, Reconciling and Stalled, as docs/conditions.md lists them.

@@ -118,7 +118,7 @@ func TestSessionWaitsWhileTheAddressOfTheOperatorIsUnknown(t *testing.T) {
 	if decision.CreateJob != nil || decision.RequeueAfter > addressInterval || decision.RequeueAfter <= 0 {
 		t.Errorf("a Job %v, next decision after %s; want none, and after %s", decision.CreateJob, decision.RequeueAfter, addressInterval)
 	}
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNetworkEnforcementUnknown)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNetworkEnforcementUnknown)
 	s.NetworkCheck.Addresses = testCheck.Addresses
 	s.startAttempt()
 }

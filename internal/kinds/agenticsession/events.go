@@ -25,7 +25,7 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 	}
 	if isNameTaken(after) && !isNameTaken(before) {
 		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
-			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
+			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionBlocked).Message)
 	}
 	addJobEvents(before, after, add)
 	if after.Attempt.StopTime != nil && before.Attempt.StopTime == nil {
@@ -66,7 +66,7 @@ func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, r
 }
 
 func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
-	return decision.FindReason(status.Conditions, v1alpha1.ConditionDependenciesReady, v1alpha1.ReasonNameTaken) != nil
+	return decision.FindReason(status.Conditions, v1alpha1.ConditionBlocked, v1alpha1.ReasonNameTaken) != nil
 }
 
 // addedRun returns the added record, or nil. A decision adds at most one record.

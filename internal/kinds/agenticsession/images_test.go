@@ -36,7 +36,7 @@ func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
 			if decision := s.decideAndRecord(); decision.CreateJob != nil || len(decision.ApplyObjects) > 0 {
 				t.Errorf("the session starts: %+v", decision)
 			}
-			s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonImageNotAllowed)
+			s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonImageNotAllowed)
 			if got := meta.FindStatusCondition(s.Session.Status.Conditions, v1alpha1.ConditionReady).Message; got != test.wantMessage {
 				t.Errorf("the message is %q, want %q", got, test.wantMessage)
 			}

@@ -54,7 +54,7 @@ func TestSessionWaitsUntilTheProxyServesItsHosts(t *testing.T) {
 			runner, keys := s.Runner.DeepCopy(), s.Keys
 			change(s)
 			d := s.decideAndRecord()
-			if c := s.findCondition(v1alpha1.ConditionDependenciesReady); d.CreateJob != nil || c.Reason != v1alpha1.ReasonEgressProxyNotReady || c.Message == "" {
+			if c := s.findCondition(v1alpha1.ConditionBlocked); d.CreateJob != nil || c.Reason != v1alpha1.ReasonEgressProxyNotReady || c.Message == "" {
 				t.Fatalf("%+v", c)
 			}
 			s.Runner, s.Keys = runner, keys

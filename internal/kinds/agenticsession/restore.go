@@ -83,14 +83,14 @@ func (e *evaluation) areInputsCurrent(name string) (bool, *Question) {
 // reportRestoration reports that the API server refused an object, until the object is restored.
 func (e *evaluation) reportRestoration() {
 	reasons := map[decision.Class]string{decision.AlreadyExists: v1alpha1.ReasonNameTaken, decision.QuotaExceeded: v1alpha1.ReasonQuotaExceeded}
-	c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady)
+	c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionBlocked)
 	var problem decision.Problem
 	switch refusal := e.observation.Refusal; {
 	case refusal != nil && reasons[refusal.Class] != "":
 		problem = decision.Problem{Reason: reasons[refusal.Class], Message: refusal.Message}
 	case refusal != nil:
 		problem = decision.Problem{Reason: v1alpha1.ReasonChildRefused, Message: refusal.Message}
-	case c != nil && c.Status == metav1.ConditionFalse &&
+	case c != nil && c.Status == metav1.ConditionTrue &&
 		slices.Contains([]string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonChildRefused}, c.Reason):
 		problem = decision.Problem{Reason: c.Reason, Message: c.Message}
 	default:
@@ -99,5 +99,5 @@ func (e *evaluation) reportRestoration() {
 	if e.obstacle == nil {
 		e.obstacle = &obstacle{problem, true}
 	}
-	e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+	e.timer.RequeueWithin(e.retryInterval())
 }

@@ -257,19 +257,17 @@ func (e *evaluation) createAttemptObjects() {
 		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = new(left + int64(startupAllowance/time.Second))
 	}
 	// A refusal stays reported until the API server has accepted the refused object.
-	refusals := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonServiceAccountNotFound}
-	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil && slices.Contains(refusals, c.Reason) {
+	refusals := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonQuotaExceeded}
+	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionBlocked); c != nil && slices.Contains(refusals, c.Reason) {
 		e.obstacle = &obstacle{decision.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
 }
 
 // handleRefusal fails the run after the API server refused an object of the attempt, or waits to try again.
 func (e *evaluation) handleRefusal(refusal *decision.Refusal) {
-	conditionType := v1alpha1.ConditionDependenciesReady
 	switch refusal.Class {
 	case decision.QuotaExceeded: // without a time limit: a quota has room again when other objects end
 		e.waitFor(v1alpha1.ReasonQuotaExceeded, refusal.Message, false)
-		conditionType = v1alpha1.ConditionJobCreated
 	case decision.AlreadyExists:
 		e.waitFor(v1alpha1.ReasonNameTaken, refusal.Message, true)
 	case decision.NotFound:
@@ -286,5 +284,5 @@ func (e *evaluation) handleRefusal(refusal *decision.Refusal) {
 	if e.status.Attempt.JobName == "" {
 		return // the run failed
 	}
-	e.timer.RequeueWithin(e.retryInterval(conditionType))
+	e.timer.RequeueWithin(e.retryInterval())
 }

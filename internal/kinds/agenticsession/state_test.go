@@ -24,7 +24,7 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("Pending becomes Creating when its Job exists", func(t *testing.T) {
 		s := newScenario(t).startAttempt()
 		s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
-		s.wantCondition(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobCreated)
+		s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotStarted)
 		s.wantEvent(v1alpha1.EventJobCreated)
 	})
 	t.Run("Pending becomes Stopped with suspend", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPhaseTransitions(t *testing.T) {
 		if d := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRunnerNotFound); d.RequeueAfter != 600*time.Second {
 			t.Errorf("requeued after %s, want 10m", d.RequeueAfter)
 		}
-		s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotFound)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonRunnerNotFound)
 		s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionPending, "")
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonRunnerNotFound)
 	})
@@ -63,7 +63,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.decideAndRecord()
 		s.Runner = newTestRunner()
 		s.advanceClock(time.Minute).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
-		s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 	})
 	t.Run("Pending waits for a quota without a limit", func(t *testing.T) {
 		s := newScenario(t)
@@ -71,7 +71,7 @@ func TestPhaseTransitions(t *testing.T) {
 		for range 5 {
 			s.Refusal = &decision.Refusal{Class: decision.QuotaExceeded, Kind: "Pod", Message: "exceeded quota"}
 			s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQuotaExceeded)
-			s.wantCondition(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded)
+			s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonQuotaExceeded)
 		}
 		s.startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
@@ -80,7 +80,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.decideAndRecord()
 		s.Refusal = &decision.Refusal{Class: decision.ServiceAccountMissing, Kind: "Pod", Message: "not found"}
 		s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonServiceAccountNotFound)
-		s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonServiceAccountNotFound)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonServiceAccountNotFound)
 		s.Refusal = nil
 		s.advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonServiceAccountNotFound) // it is tried again
 		s.Refusal = &decision.Refusal{Class: decision.ServiceAccountMissing, Kind: "Pod", Message: "not found"}
@@ -232,9 +232,9 @@ func TestPhaseTransitions(t *testing.T) {
 			t.Errorf("requeued after %s, want 1s", d.RequeueAfter)
 		}
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionStopping, "")
-		s.wantCondition(v1alpha1.ConditionStopStuck, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded)
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
-		s.wantCondition(v1alpha1.ConditionStopStuck, metav1.ConditionFalse, v1alpha1.ReasonPodTerminated)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 	})
 	t.Run("Stopped becomes Pending without suspend, with a new Job", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()

@@ -92,8 +92,7 @@ func TestJobHasTheMetadataOfItsSessionRunner(t *testing.T) {
 func TestSessionWhoseJobIsQueuedIsPending(t *testing.T) {
 	s := newQueuedScenario(t)
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
-	s.wantCondition(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobCreated)
-	s.wantCondition(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated)
+	s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated)
 	since := s.Session.Status.QueuedSince
 	if since == nil || !since.Time.Equal(testStartTime) {
 		t.Fatalf("queued since %v, want %s", since, testStartTime)

@@ -170,7 +170,7 @@ func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetad
 		return workspaceState{}
 	case claim != nil && !claim.DeletionTimestamp.IsZero():
 		e.waitForWorkspace(lost)
-		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		e.timer.RequeueWithin(e.retryInterval())
 		return workspaceState{}
 	}
 	e.status.Workspace.UID = ""
@@ -229,7 +229,7 @@ func (e *evaluation) reserveWorkspace() workspaceState {
 	claim := e.observation.Answers.Claims[name]
 	if claim == nil || claim.UID != e.status.Workspace.UID {
 		e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: "PersistentVolumeClaim " + name + " does not exist yet"})
-		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		e.timer.RequeueWithin(e.retryInterval())
 		return workspaceState{}
 	}
 	pods, answered := e.observation.Answers.Mounts[name]
@@ -261,7 +261,7 @@ func (e *evaluation) waitForPod(user *corev1.Pod) {
 	if name := user.Labels[LabelSession]; name != "" {
 		message = fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", user.Name, name)
 	} else {
-		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		e.timer.RequeueWithin(e.retryInterval())
 	}
 	e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: message})
 }
@@ -273,9 +273,9 @@ func (e *evaluation) waitForWorkspace(problem decision.Problem) {
 
 // retryInterval returns the time until the operator tries again to remove the cause of a condition: as long as the
 // condition has been False, from minRetryInterval to maxRetryInterval.
-func (e *evaluation) retryInterval(conditionType string) time.Duration {
+func (e *evaluation) retryInterval() time.Duration {
 	age := time.Duration(0)
-	if c := meta.FindStatusCondition(e.status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Status == metav1.ConditionTrue {
 		age = e.observation.Now.Sub(c.LastTransitionTime.Time)
 	}
 	return min(max(age, minRetryInterval), maxRetryInterval)

@@ -370,15 +370,15 @@ func TestObjectThatCannotBeRestoredIsReported(t *testing.T) {
 	delete(s.Children, ChildKey{"Service", "fix"})
 	s.Refusal = decision.NameTaken(decision.Refusal{Kind: "Service", Name: "fix"}, "AgenticSession")
 	d := s.wantPhase(v1alpha1.SessionRunning, "")
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
 	if d.RequeueAfter == 0 {
 		t.Error("it is not tried again")
 	}
 	delete(s.Children, ChildKey{"Service", "fix"})
 	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
 	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 }
 
 func TestFailedPodOfAnEarlierAttemptDoesNotUseTheWorkspace(t *testing.T) {

@@ -174,19 +174,22 @@ var (
 	// waitingSessionConditions report problems only while the session waits to run. Later, the attempt shows why it ended.
 	waitingSessionConditions = []problemCondition{
 		{v1alpha1.ConditionReady, metav1.ConditionFalse},
-		{v1alpha1.ConditionPodScheduled, metav1.ConditionFalse},
+		{v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse},
 	}
 	sessionProblemConditions = []problemCondition{
-		{v1alpha1.ConditionStopStuck, metav1.ConditionTrue},
 		{v1alpha1.ConditionResultValid, metav1.ConditionFalse},
+		{v1alpha1.ConditionBlocked, metav1.ConditionTrue},
 	}
 )
 
 // SessionProblems returns the problems that keep a session from making progress.
 func SessionProblems(session *v1alpha1.AgenticSession) []Problem {
 	checks := sessionProblemConditions
-	if phase := SessionPhase(session); phase == v1alpha1.SessionPending || phase == v1alpha1.SessionCreating {
+	switch SessionPhase(session) {
+	case v1alpha1.SessionPending, v1alpha1.SessionCreating:
 		checks = append(waitingSessionConditions[:2:2], checks...)
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed: // what blocked the last run is not current
+		checks = checks[:1]
 	}
 	return findProblems(session.Status.Conditions, checks, func(c *metav1.Condition) bool { return c.Message == "" })
 }
