@@ -28,6 +28,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ArchiveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ArchiveS3"):
 		return &apiv1alpha1.ArchiveS3ApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AttemptNumber"):
+		return &apiv1alpha1.AttemptNumberApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Autoscaling"):
 		return &apiv1alpha1.AutoscalingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Broker"):
@@ -36,6 +38,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.BrokerAccessApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CircuitBreaker"):
 		return &apiv1alpha1.CircuitBreakerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClaimStatus"):
+		return &apiv1alpha1.ClaimStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Cron"):
+		return &apiv1alpha1.CronApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetter"):
 		return &apiv1alpha1.DeadLetterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Disruption"):
@@ -50,6 +56,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.FallbackApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FieldSource"):
 		return &apiv1alpha1.FieldSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("JobAttempt"):
+		return &apiv1alpha1.JobAttemptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobFinding"):
 		return &apiv1alpha1.JobFindingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobFindingClass"):
@@ -144,6 +152,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RolloutAnalysisApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStep"):
 		return &apiv1alpha1.RolloutStepApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RunStatus"):
+		return &apiv1alpha1.RunStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScaleDecision"):
 		return &apiv1alpha1.ScaleDecisionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScaleRule"):
@@ -252,6 +262,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.WorkerSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Workspace"):
 		return &apiv1alpha1.WorkspaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkspaceClaim"):
+		return &apiv1alpha1.WorkspaceClaimApplyConfiguration{}
 
 	}
 	return nil

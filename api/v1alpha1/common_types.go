@@ -113,7 +113,7 @@ type RunStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RerunID string `json:"rerunID,omitempty"`
-	// startTime is when the run started.
+	// startTime is when the run started. Resuming a SequentialJob sets it again.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// completionTime is when the run completed or failed.

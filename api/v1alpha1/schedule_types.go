@@ -58,19 +58,7 @@ type ScheduleList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob) && has(self.agenticSession) == has(oldSelf.agenticSession)",message="the kind of the runs is immutable: create another Schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.message) || !has(self.concurrencyPolicy) || self.concurrencyPolicy == 'Allow'",message="a Schedule of messages can only have concurrencyPolicy Allow: when the work on a message has ended is not known",fieldPath=".concurrencyPolicy"
 type ScheduleSpec struct {
-	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
-	// or @yearly.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	Schedule string `json:"schedule"`
-
-	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
-	// +optional
-	// +kubebuilder:default=UTC
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	TimeZone string `json:"timeZone,omitempty"`
+	Cron `json:",inline"`
 
 	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts another run;
 	// Forbid waits until no run is active; Replace deletes the active runs first. Defaults to Allow.
@@ -120,6 +108,23 @@ type ScheduleSpec struct {
 	// derived from it.
 	// +optional
 	Message *ScheduledMessage `json:"message,omitempty"`
+}
+
+// Cron is a schedule in a time zone.
+type Cron struct {
+	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
+	// or @yearly.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Schedule string `json:"schedule"`
+
+	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // ScheduledMessage is the message of each time.
@@ -306,10 +311,8 @@ type ScheduleStatus struct {
 
 // ScheduleTimetable is what due times are computed from.
 type ScheduleTimetable struct {
-	// schedule is the cron expression.
-	Schedule string `json:"schedule"`
-	// timeZone of the expression.
-	TimeZone string `json:"timeZone"`
+	Cron `json:",inline"`
+
 	// since is when it took effect. Earlier times are not due.
 	Since metav1.Time `json:"since"`
 }

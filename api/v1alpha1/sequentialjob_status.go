@@ -1,9 +1,6 @@
 package v1alpha1
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SequentialJobStatus is the observed state of a SequentialJob. It is derived from the Jobs of
 // its steps and from the outcomes that are recorded here.
@@ -18,30 +15,15 @@ type SequentialJobStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// run is the number of the current run: 1, increased by each rerun.
-	// +optional
-	Run int32 `json:"run,omitempty"`
-
-	// rerunID is the last spec.rerun.id that started a rerun, or that was set at creation.
-	// +optional
-	RerunID string `json:"rerunID,omitempty"`
-
-	// startTime is when the run started or was last resumed.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-
-	// completionTime is when the run completed or failed.
-	// +optional
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	RunStatus `json:",inline"`
 
 	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds.
 	// +optional
 	DeadlineExceededTime *metav1.Time `json:"deadlineExceededTime,omitempty"`
 
-	// workspaceUID is the UID of the claim of the workspace. A claim with another UID is not the workspace of the
-	// steps before.
+	// workspace is the claim of spec.workspace.
 	// +optional
-	WorkspaceUID types.UID `json:"workspaceUID,omitempty"`
+	Workspace ClaimStatus `json:"workspace,omitzero"`
 
 	// parameters are the parameters of the current run.
 	// +optional
@@ -68,25 +50,13 @@ type SequentialJobStatus struct {
 
 // SequenceArchiveStatus is where the logs of a run are archived, or why they are not.
 type SequenceArchiveStatus struct {
-	// run is the number of the run.
-	Run int32 `json:"run"`
+	JobAttempt `json:",inline"`
+
 	// state of the archive.
 	State ArchiveState `json:"state"`
 	// location of the logs: a directory in the claim, or a URL that begins with s3://.
 	// +optional
 	Location string `json:"location,omitempty"`
-	// startTime is when the operator decided to create the Job.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime is when the logs were archived, or that failed.
-	// +optional
-	FinishTime *metav1.Time `json:"finishTime,omitempty"`
-	// reason is why they are not archived, in CamelCase.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message is what is archived, or what prevents it.
-	// +optional
-	Message string `json:"message,omitempty"`
 }
 
 // ArchiveState is the state of an archive of logs.
@@ -145,55 +115,31 @@ type StepStatus struct {
 	Name string `json:"name"`
 	// phase of the step.
 	Phase StepPhase `json:"phase"`
+
+	// The current attempt; of a step that kept its outcome, the last attempt of an earlier run.
+	JobAttempt `json:",inline"`
+
 	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
 	// +optional
 	Tolerated bool `json:"tolerated,omitempty"`
-	// attempt is the number of the current attempt in this run. Each attempt is one Job.
-	// +optional
-	Attempt int32 `json:"attempt,omitempty"`
 	// failedAttempts is the number of attempts in this run that failed and were followed by another one.
 	// +optional
 	FailedAttempts int32 `json:"failedAttempts,omitempty"`
 	// nextAttemptTime is when the next attempt starts.
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
-	// run in which the step got this phase, lower than status.run for a step that kept its outcome.
-	// +optional
-	Run int32 `json:"run,omitempty"`
-	// jobName is the name of the Job of the current attempt.
-	// +optional
-	JobName string `json:"jobName,omitempty"`
-	// jobUID is the UID of that Job, recorded when the step ends or about a minute after its start.
-	// +optional
-	JobUID types.UID `json:"jobUID,omitempty"`
-	// failedPods is the number of Pods of the current attempt that failed.
+	// failedPods is the number of Pods of the attempt that failed. exitCode is that of the last.
 	// +optional
 	FailedPods int32 `json:"failedPods,omitempty"`
-	// lastExitCode is the exit code of the container in the last of these Pods.
-	// +optional
-	LastExitCode *int32 `json:"lastExitCode,omitempty"`
 	// specHash is a hash of the step that was started.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
 	// templateHash is a hash of the Pod template that the step was started with.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
-	// startTime is when the step started.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime is when the step, or its last attempt, ended.
-	// +optional
-	FinishTime *metav1.Time `json:"finishTime,omitempty"`
 	// approvedBy is the user who approved the start of the step.
 	// +optional
 	ApprovedBy string `json:"approvedBy,omitempty"`
-	// reason for the phase, in CamelCase.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message explains the phase.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Message string `json:"message,omitempty"`
 	// output is the termination message of a step with outputs: true.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096

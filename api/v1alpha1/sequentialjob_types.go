@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -69,7 +68,7 @@ type SequentialJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(other, other.name == c.name))",message="step names must be unique"
 	// +kubebuilder:validation:XValidation:rule="self.map(c, c.?step.?finally.orValue(false)).isSorted()",message="steps with finally must be the last in the list"
 	// +kubebuilder:validation:XValidation:rule="self.filter(c, c.?step.?finally.orValue(false)).size() <= 10",message="at most 10 steps can have finally"
-	// +kubebuilder:validation:XValidation:rule="!self.all(c, c.?step.?finally.orValue(false))",message="at least one step must not have finally"
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || !self.all(c, c.?step.?finally.orValue(false))",message="at least one step must not have finally"
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=110
 	Containers []Step `json:"containers"`
@@ -118,7 +117,7 @@ type SequentialJobSpec struct {
 	// workspace is a volume that is created for this SequentialJob and mounted in every step. It is immutable,
 	// except onLost.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.size == oldSelf.size && self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath && self.retention == oldSelf.retention && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="workspace is immutable, except onLost"
+	// +kubebuilder:validation:XValidation:rule="has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size) && self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath && self.retention == oldSelf.retention && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="workspace is immutable, except onLost"
 	Workspace *Workspace `json:"workspace,omitempty"`
 
 	// rerun starts another run of a finished SequentialJob when its id changes.
@@ -320,16 +319,10 @@ type StepOptions struct {
 }
 
 // Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.size)",message="size is required",fieldPath=".size",reason=FieldValueRequired
 type Workspace struct {
-	// size of the volume.
-	// +required
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
-	Size resource.Quantity `json:"size"`
-
-	// storageClassName of the claim. Unset means the cluster's default class.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	StorageClassName *string `json:"storageClassName,omitempty"`
+	WorkspaceClaim `json:",inline"`
 
 	// accessMode of the claim. Defaults to ReadWriteOnce.
 	// +optional
@@ -343,40 +336,18 @@ type Workspace struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/[^:]+$`
 	MountPath string `json:"mountPath,omitempty"`
-
-	// retention is what happens to the claim when the SequentialJob is deleted. Defaults to Delete.
-	// +optional
-	// +kubebuilder:default=Delete
-	Retention WorkspaceRetention `json:"retention,omitempty"`
-
-	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail fails the run;
-	// Recreate starts a new run with an empty workspace, unless only steps with finally remain. Defaults to Fail.
-	// +optional
-	// +kubebuilder:default=Fail
-	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 
 // SequenceArchive is where the logs of steps are kept.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.claimName) != has(self.s3)",message="set exactly one of claimName and s3"
 type SequenceArchive struct {
+	Archive `json:",inline"`
+
 	// serviceAccountName of the Job that reads the logs. It needs get and list for pods, and get for pods/log.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ServiceAccountName string `json:"serviceAccountName"`
-
-	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a
-	// time.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	ClaimName string `json:"claimName,omitempty"`
-
-	// s3 is the bucket with the logs.
-	// +optional
-	S3 *ArchiveS3 `json:"s3,omitempty"`
 }
 
 // SequenceRerun requests another run of a SequentialJob.

@@ -27,9 +27,9 @@ func failedSequence(name string) *v1alpha1.SequentialJob {
 	sj.CreationTimestamp = metav1.NewTime(testTime.Add(-time.Hour))
 	started, finished := metav1.NewTime(testTime.Add(-2*time.Minute)), metav1.NewTime(testTime.Add(-time.Minute))
 	sj.Status = v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, Run: 1, StartTime: &started, CompletionTime: &finished,
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: &started, CompletionTime: &finished},
 		Steps: []v1alpha1.StepStatus{
-			{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1}, {Name: "load", Phase: v1alpha1.StepFailed, Run: 1},
+			{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}}, {Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}},
 		},
 	}
 	return sj
@@ -280,7 +280,7 @@ func TestErrorsAreDescribedOnOneLineEach(t *testing.T) {
 func waitingSequence() *v1alpha1.SequentialJob {
 	sj := failedSequence("etl")
 	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseSuspended, nil
-	sj.Status.Steps[1] = v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepPending, Reason: v1alpha1.ReasonApprovalRequired}
+	sj.Status.Steps[1] = v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired}}
 	return sj
 }
 

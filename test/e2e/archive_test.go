@@ -46,7 +46,7 @@ func testArchivedLogs(t *testing.T) {
 		Step("test", shellScript("echo never")).
 		Finally("report", shellScript("echo reported")).
 		Obj()
-	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: archive, ClaimName: archive}
+	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: archive, Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: archive}}}
 	s := createSequence(t, sj)
 	location := watchedNamespace + "/" + s.sj.Name + "/" + string(s.sj.UID) + "/run-1"
 	waitUntilDeleted(t, s.sj)

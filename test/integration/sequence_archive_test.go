@@ -26,7 +26,7 @@ func createLogClaim(t *testing.T, ns string) {
 }
 
 func archivedInClaim(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
-	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
 	return sj
 }
 
@@ -97,11 +97,11 @@ func TestArchiveThatIsInvalidIsRefused(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for want, archive := range map[string]v1alpha1.SequenceArchive{
-		"set exactly one of claimName and s3":                      {ServiceAccountName: "logs"},
-		"spec.archive: Invalid value: set exactly one of":          {ServiceAccountName: "logs", ClaimName: "a", S3: &v1alpha1.ArchiveS3{Endpoint: "https://a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}}},
-		"spec.archive.serviceAccountName: Invalid value":           {ClaimName: "a"},
-		`spec.archive.serviceAccountName: Invalid value: "Not ok"`: {ServiceAccountName: "Not ok", ClaimName: "a"},
-		"spec.archive.s3.endpoint: Invalid value":                  {ServiceAccountName: "logs", S3: &v1alpha1.ArchiveS3{Endpoint: "a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}}},
+		"set exactly one of claimRef and s3":                       {ServiceAccountName: "logs"},
+		"spec.archive: Invalid value: set exactly one of":          {ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "a"}, S3: &v1alpha1.ArchiveS3{Endpoint: "https://a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}}}},
+		"spec.archive.serviceAccountName: Invalid value":           {Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "a"}}},
+		`spec.archive.serviceAccountName: Invalid value: "Not ok"`: {ServiceAccountName: "Not ok", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "a"}}},
+		"spec.archive.s3.endpoint: Invalid value":                  {ServiceAccountName: "logs", Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{Endpoint: "a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}}}},
 	} {
 		sj := testbuilder.SequentialJob("invalid", ns).Step("a").Obj()
 		sj.Spec.Archive = &archive

@@ -189,8 +189,8 @@ func (s *sequenceTest) deleteWorkspace() *corev1.PersistentVolumeClaim {
 	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 		s.t.Fatal(err)
 	}
-	if s.sj.Status.WorkspaceUID != claim.UID {
-		s.t.Errorf("the UID %q is recorded, want %q", s.sj.Status.WorkspaceUID, claim.UID)
+	if s.sj.Status.Workspace.UID != claim.UID {
+		s.t.Errorf("the UID %q is recorded, want %q", s.sj.Status.Workspace.UID, claim.UID)
 	}
 	if err := cluster.Delete(s.t.Context(), claim); err != nil {
 		s.t.Fatal(err)
@@ -224,7 +224,7 @@ func TestSequenceRestartsWithAnEmptyWorkspaceIfItsSpecSaysSo(t *testing.T) {
 	job := s.waitForJob("a")
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.waitUntil("the second run", func(sj *v1alpha1.SequentialJob) bool {
-		return sj.Status.Run == 2 && sj.Status.WorkspaceUID != "" && sj.Status.WorkspaceUID != claim.UID
+		return sj.Status.Run == 2 && sj.Status.Workspace.UID != "" && sj.Status.Workspace.UID != claim.UID
 	})
 	s.wantEvent(v1alpha1.EventWorkspaceLost)
 	s.waitUntilDeleted(job)

@@ -111,7 +111,7 @@ func (b *SequentialJobBuilder) ManagedBy(manager string) *SequentialJobBuilder {
 // Workspace adds a volume of 1 GiB at /workspace.
 func (b *SequentialJobBuilder) Workspace(retention v1alpha1.WorkspaceRetention) *SequentialJobBuilder {
 	workspace := b.workspace()
-	workspace.Size, workspace.AccessMode = resource.MustParse("1Gi"), corev1.ReadWriteOnce
+	workspace.Size, workspace.AccessMode = new(resource.MustParse("1Gi")), corev1.ReadWriteOnce
 	workspace.MountPath, workspace.Retention = "/workspace", retention
 	return b
 }

@@ -72,13 +72,13 @@ func failedSequence(t *testing.T, ns, name, message, output string) *v1alpha1.Se
 	sj := newSequence(ns, name, "backup", "migrate", "seed", "verify")
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", Run: 1, StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute),
+			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute)},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Failed", "step migrate failed")}},
 			Steps: []v1alpha1.StepStatus{
-				{Name: "backup", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-backup", StartTime: ago(40 * time.Minute), FinishTime: ago(25 * time.Minute), Output: output},
-				{Name: "migrate", Phase: v1alpha1.StepFailed, Attempt: 3, FailedAttempts: 3, Run: 1, JobName: name + "-migrate", StartTime: ago(25 * time.Minute), FinishTime: ago(12 * time.Minute), LastExitCode: new(int32(3)), Reason: "BackoffLimitExceeded", Message: message},
-				{Name: "seed", Phase: v1alpha1.StepSkipped, Reason: "PreviousStepFailed"},
-				{Name: "verify", Phase: v1alpha1.StepSkipped, Reason: "PreviousStepFailed"},
+				{Name: "backup", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-backup", StartTime: ago(40 * time.Minute), FinishTime: ago(25 * time.Minute)}, Output: output},
+				{Name: "migrate", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 3, Run: 1}, JobName: name + "-migrate", StartTime: ago(25 * time.Minute), FinishTime: ago(12 * time.Minute), ExitCode: new(int32(3)), Reason: "BackoffLimitExceeded", Message: message}, FailedAttempts: 3},
+				{Name: "seed", Phase: v1alpha1.StepSkipped, JobAttempt: v1alpha1.JobAttempt{Reason: "PreviousStepFailed"}},
+				{Name: "verify", Phase: v1alpha1.StepSkipped, JobAttempt: v1alpha1.JobAttempt{Reason: "PreviousStepFailed"}},
 			},
 		}
 	})
@@ -88,11 +88,11 @@ func runningSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj := newSequence(ns, name, "extract", "transform", "load")
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseRunning, Run: 1, StartTime: ago(9 * time.Minute), Progress: v1alpha1.Progress{CurrentStep: "transform"},
+			Phase: v1alpha1.PhaseRunning, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(9 * time.Minute)}, Progress: v1alpha1.Progress{CurrentStep: "transform"},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "step transform runs")}},
 			Steps: []v1alpha1.StepStatus{
-				{Name: "extract", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-extract", StartTime: ago(9 * time.Minute), FinishTime: ago(5 * time.Minute)},
-				{Name: "transform", Phase: v1alpha1.StepRunning, Attempt: 1, Run: 1, JobName: name + "-transform", StartTime: ago(5 * time.Minute)},
+				{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-extract", StartTime: ago(9 * time.Minute), FinishTime: ago(5 * time.Minute)}},
+				{Name: "transform", Phase: v1alpha1.StepRunning, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-transform", StartTime: ago(5 * time.Minute)}},
 				{Name: "load", Phase: v1alpha1.StepPending},
 			},
 		}
@@ -105,10 +105,10 @@ func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj.Spec.Containers[1].Step = &v1alpha1.StepOptions{RequireApproval: true}
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, Run: 1, StartTime: ago(20 * time.Minute),
+			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(20 * time.Minute)},
 			Steps: []v1alpha1.StepStatus{
-				{Name: "build", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-build", StartTime: ago(20 * time.Minute), FinishTime: ago(16 * time.Minute)},
-				{Name: "deploy", Phase: v1alpha1.StepPending, Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"},
+				{Name: "build", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-build", StartTime: ago(20 * time.Minute), FinishTime: ago(16 * time.Minute)}},
+				{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"}},
 			},
 		}
 	})
@@ -188,7 +188,7 @@ func newSchedule(t *testing.T, ns, name, message string) *v1alpha1.Schedule {
 	s := &v1alpha1.Schedule{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: v1alpha1.ScheduleSpec{
-			Schedule: "30 2 * * *", TimeZone: "Europe/Berlin",
+			Cron:          v1alpha1.Cron{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin"},
 			SequentialJob: &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"extract","image":"registry.example/etl:1"}]}`)}},
 		},
 	}

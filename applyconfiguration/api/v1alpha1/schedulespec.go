@@ -11,11 +11,7 @@ import (
 //
 // ScheduleSpec is what to start, and when.
 type ScheduleSpecApplyConfiguration struct {
-	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
-	// or @yearly.
-	Schedule *string `json:"schedule,omitempty"`
-	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
-	TimeZone *string `json:"timeZone,omitempty"`
+	CronApplyConfiguration `json:""`
 	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts another run;
 	// Forbid waits until no run is active; Replace deletes the active runs first. Defaults to Allow.
 	ConcurrencyPolicy *apiv1alpha1.ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
@@ -53,7 +49,7 @@ func ScheduleSpec() *ScheduleSpecApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Schedule field is set to the value of the last call.
 func (b *ScheduleSpecApplyConfiguration) WithSchedule(value string) *ScheduleSpecApplyConfiguration {
-	b.Schedule = &value
+	b.CronApplyConfiguration.Schedule = &value
 	return b
 }
 
@@ -61,7 +57,7 @@ func (b *ScheduleSpecApplyConfiguration) WithSchedule(value string) *ScheduleSpe
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TimeZone field is set to the value of the last call.
 func (b *ScheduleSpecApplyConfiguration) WithTimeZone(value string) *ScheduleSpecApplyConfiguration {
-	b.TimeZone = &value
+	b.CronApplyConfiguration.TimeZone = &value
 	return b
 }
 

@@ -11,10 +11,7 @@ import (
 //
 // ScheduleTimetable is what due times are computed from.
 type ScheduleTimetableApplyConfiguration struct {
-	// schedule is the cron expression.
-	Schedule *string `json:"schedule,omitempty"`
-	// timeZone of the expression.
-	TimeZone *string `json:"timeZone,omitempty"`
+	CronApplyConfiguration `json:""`
 	// since is when it took effect. Earlier times are not due.
 	Since *v1.Time `json:"since,omitempty"`
 }
@@ -29,7 +26,7 @@ func ScheduleTimetable() *ScheduleTimetableApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Schedule field is set to the value of the last call.
 func (b *ScheduleTimetableApplyConfiguration) WithSchedule(value string) *ScheduleTimetableApplyConfiguration {
-	b.Schedule = &value
+	b.CronApplyConfiguration.Schedule = &value
 	return b
 }
 
@@ -37,7 +34,7 @@ func (b *ScheduleTimetableApplyConfiguration) WithSchedule(value string) *Schedu
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TimeZone field is set to the value of the last call.
 func (b *ScheduleTimetableApplyConfiguration) WithTimeZone(value string) *ScheduleTimetableApplyConfiguration {
-	b.TimeZone = &value
+	b.CronApplyConfiguration.TimeZone = &value
 	return b
 }
 

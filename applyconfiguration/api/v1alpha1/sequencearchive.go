@@ -7,13 +7,9 @@ package v1alpha1
 //
 // SequenceArchive is where the logs of steps are kept.
 type SequenceArchiveApplyConfiguration struct {
+	ArchiveApplyConfiguration `json:""`
 	// serviceAccountName of the Job that reads the logs. It needs get and list for pods, and get for pods/log.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a
-	// time.
-	ClaimName *string `json:"claimName,omitempty"`
-	// s3 is the bucket with the logs.
-	S3 *ArchiveS3ApplyConfiguration `json:"s3,omitempty"`
 }
 
 // SequenceArchiveApplyConfiguration constructs a declarative configuration of the SequenceArchive type for use with
@@ -22,19 +18,11 @@ func SequenceArchive() *SequenceArchiveApplyConfiguration {
 	return &SequenceArchiveApplyConfiguration{}
 }
 
-// WithServiceAccountName sets the ServiceAccountName field in the declarative configuration to the given value
+// WithClaimRef sets the ClaimRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ServiceAccountName field is set to the value of the last call.
-func (b *SequenceArchiveApplyConfiguration) WithServiceAccountName(value string) *SequenceArchiveApplyConfiguration {
-	b.ServiceAccountName = &value
-	return b
-}
-
-// WithClaimName sets the ClaimName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClaimName field is set to the value of the last call.
-func (b *SequenceArchiveApplyConfiguration) WithClaimName(value string) *SequenceArchiveApplyConfiguration {
-	b.ClaimName = &value
+// If called multiple times, the ClaimRef field is set to the value of the last call.
+func (b *SequenceArchiveApplyConfiguration) WithClaimRef(value *LocalReferenceApplyConfiguration) *SequenceArchiveApplyConfiguration {
+	b.ArchiveApplyConfiguration.ClaimRef = value
 	return b
 }
 
@@ -42,6 +30,14 @@ func (b *SequenceArchiveApplyConfiguration) WithClaimName(value string) *Sequenc
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the S3 field is set to the value of the last call.
 func (b *SequenceArchiveApplyConfiguration) WithS3(value *ArchiveS3ApplyConfiguration) *SequenceArchiveApplyConfiguration {
-	b.S3 = value
+	b.ArchiveApplyConfiguration.S3 = value
+	return b
+}
+
+// WithServiceAccountName sets the ServiceAccountName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccountName field is set to the value of the last call.
+func (b *SequenceArchiveApplyConfiguration) WithServiceAccountName(value string) *SequenceArchiveApplyConfiguration {
+	b.ServiceAccountName = &value
 	return b
 }

@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	types "k8s.io/apimachinery/pkg/types"
 )
 
 // SequenceArchiveStatusApplyConfiguration represents a declarative configuration of the SequenceArchiveStatus type for use
@@ -12,20 +13,11 @@ import (
 //
 // SequenceArchiveStatus is where the logs of a run are archived, or why they are not.
 type SequenceArchiveStatusApplyConfiguration struct {
-	// run is the number of the run.
-	Run *int32 `json:"run,omitempty"`
+	JobAttemptApplyConfiguration `json:""`
 	// state of the archive.
 	State *apiv1alpha1.ArchiveState `json:"state,omitempty"`
 	// location of the logs: a directory in the claim, or a URL that begins with s3://.
 	Location *string `json:"location,omitempty"`
-	// startTime is when the operator decided to create the Job.
-	StartTime *v1.Time `json:"startTime,omitempty"`
-	// finishTime is when the logs were archived, or that failed.
-	FinishTime *v1.Time `json:"finishTime,omitempty"`
-	// reason is why they are not archived, in CamelCase.
-	Reason *string `json:"reason,omitempty"`
-	// message is what is archived, or what prevents it.
-	Message *string `json:"message,omitempty"`
 }
 
 // SequenceArchiveStatusApplyConfiguration constructs a declarative configuration of the SequenceArchiveStatus type for use with
@@ -38,7 +30,71 @@ func SequenceArchiveStatus() *SequenceArchiveStatusApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithRun(value int32) *SequenceArchiveStatusApplyConfiguration {
-	b.Run = &value
+	b.AttemptNumberApplyConfiguration.Run = &value
+	return b
+}
+
+// WithAttempt sets the Attempt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attempt field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithAttempt(value int32) *SequenceArchiveStatusApplyConfiguration {
+	b.AttemptNumberApplyConfiguration.Attempt = &value
+	return b
+}
+
+// WithJobName sets the JobName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the JobName field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithJobName(value string) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.JobName = &value
+	return b
+}
+
+// WithJobUID sets the JobUID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the JobUID field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithJobUID(value types.UID) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.JobUID = &value
+	return b
+}
+
+// WithStartTime sets the StartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTime field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithStartTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.StartTime = &value
+	return b
+}
+
+// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FinishTime field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithFinishTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.FinishTime = &value
+	return b
+}
+
+// WithExitCode sets the ExitCode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExitCode field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithExitCode(value int32) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.ExitCode = &value
+	return b
+}
+
+// WithReason sets the Reason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reason field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithReason(value string) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.Reason = &value
+	return b
+}
+
+// WithMessage sets the Message field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Message field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithMessage(value string) *SequenceArchiveStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.Message = &value
 	return b
 }
 
@@ -55,37 +111,5 @@ func (b *SequenceArchiveStatusApplyConfiguration) WithState(value apiv1alpha1.Ar
 // If called multiple times, the Location field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithLocation(value string) *SequenceArchiveStatusApplyConfiguration {
 	b.Location = &value
-	return b
-}
-
-// WithStartTime sets the StartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StartTime field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithStartTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
-	b.StartTime = &value
-	return b
-}
-
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithFinishTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
-	b.FinishTime = &value
-	return b
-}
-
-// WithReason sets the Reason field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reason field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithReason(value string) *SequenceArchiveStatusApplyConfiguration {
-	b.Reason = &value
-	return b
-}
-
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithMessage(value string) *SequenceArchiveStatusApplyConfiguration {
-	b.Message = &value
 	return b
 }

@@ -5,7 +5,6 @@ package v1alpha1
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	types "k8s.io/apimachinery/pkg/types"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -19,20 +18,12 @@ type SequentialJobStatusApplyConfiguration struct {
 	// phase summarizes the conditions.
 	Phase *apiv1alpha1.SequentialJobPhase `json:"phase,omitempty"`
 	// reason is why the run failed or what blocks its active step, in CamelCase.
-	Reason *string `json:"reason,omitempty"`
-	// run is the number of the current run: 1, increased by each rerun.
-	Run *int32 `json:"run,omitempty"`
-	// rerunID is the last spec.rerun.id that started a rerun, or that was set at creation.
-	RerunID *string `json:"rerunID,omitempty"`
-	// startTime is when the run started or was last resumed.
-	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime is when the run completed or failed.
-	CompletionTime *v1.Time `json:"completionTime,omitempty"`
+	Reason                      *string `json:"reason,omitempty"`
+	RunStatusApplyConfiguration `json:""`
 	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds.
 	DeadlineExceededTime *v1.Time `json:"deadlineExceededTime,omitempty"`
-	// workspaceUID is the UID of the claim of the workspace. A claim with another UID is not the workspace of the
-	// steps before.
-	WorkspaceUID *types.UID `json:"workspaceUID,omitempty"`
+	// workspace is the claim of spec.workspace.
+	Workspace *ClaimStatusApplyConfiguration `json:"workspace,omitempty"`
 	// parameters are the parameters of the current run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
 	// archive is about the logs of the last run that was archived.
@@ -92,7 +83,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithReason(value string) *Sequen
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithRun(value int32) *SequentialJobStatusApplyConfiguration {
-	b.Run = &value
+	b.RunStatusApplyConfiguration.Run = &value
 	return b
 }
 
@@ -100,7 +91,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithRun(value int32) *Sequential
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the RerunID field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithRerunID(value string) *SequentialJobStatusApplyConfiguration {
-	b.RerunID = &value
+	b.RunStatusApplyConfiguration.RerunID = &value
 	return b
 }
 
@@ -108,7 +99,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithRerunID(value string) *Seque
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
-	b.StartTime = &value
+	b.RunStatusApplyConfiguration.StartTime = &value
 	return b
 }
 
@@ -116,7 +107,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value v1.Time) *Se
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithCompletionTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
-	b.CompletionTime = &value
+	b.RunStatusApplyConfiguration.CompletionTime = &value
 	return b
 }
 
@@ -128,11 +119,11 @@ func (b *SequentialJobStatusApplyConfiguration) WithDeadlineExceededTime(value v
 	return b
 }
 
-// WithWorkspaceUID sets the WorkspaceUID field in the declarative configuration to the given value
+// WithWorkspace sets the Workspace field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WorkspaceUID field is set to the value of the last call.
-func (b *SequentialJobStatusApplyConfiguration) WithWorkspaceUID(value types.UID) *SequentialJobStatusApplyConfiguration {
-	b.WorkspaceUID = &value
+// If called multiple times, the Workspace field is set to the value of the last call.
+func (b *SequentialJobStatusApplyConfiguration) WithWorkspace(value *ClaimStatusApplyConfiguration) *SequentialJobStatusApplyConfiguration {
+	b.Workspace = value
 	return b
 }
 

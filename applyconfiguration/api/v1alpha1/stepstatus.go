@@ -17,38 +17,22 @@ type StepStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// phase of the step.
 	Phase *apiv1alpha1.StepPhase `json:"phase,omitempty"`
+	// The current attempt; of a step that kept its outcome, the last attempt of an earlier run.
+	JobAttemptApplyConfiguration `json:""`
 	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
 	Tolerated *bool `json:"tolerated,omitempty"`
-	// attempt is the number of the current attempt in this run. Each attempt is one Job.
-	Attempt *int32 `json:"attempt,omitempty"`
 	// failedAttempts is the number of attempts in this run that failed and were followed by another one.
 	FailedAttempts *int32 `json:"failedAttempts,omitempty"`
 	// nextAttemptTime is when the next attempt starts.
 	NextAttemptTime *v1.Time `json:"nextAttemptTime,omitempty"`
-	// run in which the step got this phase, lower than status.run for a step that kept its outcome.
-	Run *int32 `json:"run,omitempty"`
-	// jobName is the name of the Job of the current attempt.
-	JobName *string `json:"jobName,omitempty"`
-	// jobUID is the UID of that Job, recorded when the step ends or about a minute after its start.
-	JobUID *types.UID `json:"jobUID,omitempty"`
-	// failedPods is the number of Pods of the current attempt that failed.
+	// failedPods is the number of Pods of the attempt that failed. exitCode is that of the last.
 	FailedPods *int32 `json:"failedPods,omitempty"`
-	// lastExitCode is the exit code of the container in the last of these Pods.
-	LastExitCode *int32 `json:"lastExitCode,omitempty"`
 	// specHash is a hash of the step that was started.
 	SpecHash *string `json:"specHash,omitempty"`
 	// templateHash is a hash of the Pod template that the step was started with.
 	TemplateHash *string `json:"templateHash,omitempty"`
-	// startTime is when the step started.
-	StartTime *v1.Time `json:"startTime,omitempty"`
-	// finishTime is when the step, or its last attempt, ended.
-	FinishTime *v1.Time `json:"finishTime,omitempty"`
 	// approvedBy is the user who approved the start of the step.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
-	// reason for the phase, in CamelCase.
-	Reason *string `json:"reason,omitempty"`
-	// message explains the phase.
-	Message *string `json:"message,omitempty"`
 	// output is the termination message of a step with outputs: true.
 	Output *string `json:"output,omitempty"`
 }
@@ -75,11 +59,11 @@ func (b *StepStatusApplyConfiguration) WithPhase(value apiv1alpha1.StepPhase) *S
 	return b
 }
 
-// WithTolerated sets the Tolerated field in the declarative configuration to the given value
+// WithRun sets the Run field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Tolerated field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithTolerated(value bool) *StepStatusApplyConfiguration {
-	b.Tolerated = &value
+// If called multiple times, the Run field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithRun(value int32) *StepStatusApplyConfiguration {
+	b.AttemptNumberApplyConfiguration.Run = &value
 	return b
 }
 
@@ -87,7 +71,71 @@ func (b *StepStatusApplyConfiguration) WithTolerated(value bool) *StepStatusAppl
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Attempt field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithAttempt(value int32) *StepStatusApplyConfiguration {
-	b.Attempt = &value
+	b.AttemptNumberApplyConfiguration.Attempt = &value
+	return b
+}
+
+// WithJobName sets the JobName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the JobName field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithJobName(value string) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.JobName = &value
+	return b
+}
+
+// WithJobUID sets the JobUID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the JobUID field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithJobUID(value types.UID) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.JobUID = &value
+	return b
+}
+
+// WithStartTime sets the StartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTime field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithStartTime(value v1.Time) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.StartTime = &value
+	return b
+}
+
+// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FinishTime field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithFinishTime(value v1.Time) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.FinishTime = &value
+	return b
+}
+
+// WithExitCode sets the ExitCode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExitCode field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithExitCode(value int32) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.ExitCode = &value
+	return b
+}
+
+// WithReason sets the Reason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reason field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithReason(value string) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.Reason = &value
+	return b
+}
+
+// WithMessage sets the Message field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Message field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithMessage(value string) *StepStatusApplyConfiguration {
+	b.JobAttemptApplyConfiguration.Message = &value
+	return b
+}
+
+// WithTolerated sets the Tolerated field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Tolerated field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithTolerated(value bool) *StepStatusApplyConfiguration {
+	b.Tolerated = &value
 	return b
 }
 
@@ -107,43 +155,11 @@ func (b *StepStatusApplyConfiguration) WithNextAttemptTime(value v1.Time) *StepS
 	return b
 }
 
-// WithRun sets the Run field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Run field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithRun(value int32) *StepStatusApplyConfiguration {
-	b.Run = &value
-	return b
-}
-
-// WithJobName sets the JobName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobName field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithJobName(value string) *StepStatusApplyConfiguration {
-	b.JobName = &value
-	return b
-}
-
-// WithJobUID sets the JobUID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the JobUID field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithJobUID(value types.UID) *StepStatusApplyConfiguration {
-	b.JobUID = &value
-	return b
-}
-
 // WithFailedPods sets the FailedPods field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the FailedPods field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithFailedPods(value int32) *StepStatusApplyConfiguration {
 	b.FailedPods = &value
-	return b
-}
-
-// WithLastExitCode sets the LastExitCode field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LastExitCode field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithLastExitCode(value int32) *StepStatusApplyConfiguration {
-	b.LastExitCode = &value
 	return b
 }
 
@@ -163,43 +179,11 @@ func (b *StepStatusApplyConfiguration) WithTemplateHash(value string) *StepStatu
 	return b
 }
 
-// WithStartTime sets the StartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StartTime field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithStartTime(value v1.Time) *StepStatusApplyConfiguration {
-	b.StartTime = &value
-	return b
-}
-
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithFinishTime(value v1.Time) *StepStatusApplyConfiguration {
-	b.FinishTime = &value
-	return b
-}
-
 // WithApprovedBy sets the ApprovedBy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ApprovedBy field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithApprovedBy(value string) *StepStatusApplyConfiguration {
 	b.ApprovedBy = &value
-	return b
-}
-
-// WithReason sets the Reason field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reason field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithReason(value string) *StepStatusApplyConfiguration {
-	b.Reason = &value
-	return b
-}
-
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithMessage(value string) *StepStatusApplyConfiguration {
-	b.Message = &value
 	return b
 }
 

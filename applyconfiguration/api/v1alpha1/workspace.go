@@ -13,19 +13,11 @@ import (
 //
 // Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
 type WorkspaceApplyConfiguration struct {
-	// size of the volume.
-	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Unset means the cluster's default class.
-	StorageClassName *string `json:"storageClassName,omitempty"`
+	WorkspaceClaimApplyConfiguration `json:""`
 	// accessMode of the claim. Defaults to ReadWriteOnce.
 	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 	// mountPath is the path of the volume in every step. Defaults to /workspace.
 	MountPath *string `json:"mountPath,omitempty"`
-	// retention is what happens to the claim when the SequentialJob is deleted. Defaults to Delete.
-	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
-	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail fails the run;
-	// Recreate starts a new run with an empty workspace, unless only steps with finally remain. Defaults to Fail.
-	OnLost *apiv1alpha1.LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 
 // WorkspaceApplyConfiguration constructs a declarative configuration of the Workspace type for use with
@@ -38,7 +30,7 @@ func Workspace() *WorkspaceApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Size field is set to the value of the last call.
 func (b *WorkspaceApplyConfiguration) WithSize(value resource.Quantity) *WorkspaceApplyConfiguration {
-	b.Size = &value
+	b.WorkspaceClaimApplyConfiguration.Size = &value
 	return b
 }
 
@@ -46,7 +38,23 @@ func (b *WorkspaceApplyConfiguration) WithSize(value resource.Quantity) *Workspa
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StorageClassName field is set to the value of the last call.
 func (b *WorkspaceApplyConfiguration) WithStorageClassName(value string) *WorkspaceApplyConfiguration {
-	b.StorageClassName = &value
+	b.WorkspaceClaimApplyConfiguration.StorageClassName = &value
+	return b
+}
+
+// WithRetention sets the Retention field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Retention field is set to the value of the last call.
+func (b *WorkspaceApplyConfiguration) WithRetention(value apiv1alpha1.WorkspaceRetention) *WorkspaceApplyConfiguration {
+	b.WorkspaceClaimApplyConfiguration.Retention = &value
+	return b
+}
+
+// WithOnLost sets the OnLost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnLost field is set to the value of the last call.
+func (b *WorkspaceApplyConfiguration) WithOnLost(value apiv1alpha1.LostWorkspacePolicy) *WorkspaceApplyConfiguration {
+	b.WorkspaceClaimApplyConfiguration.OnLost = &value
 	return b
 }
 
@@ -63,21 +71,5 @@ func (b *WorkspaceApplyConfiguration) WithAccessMode(value v1.PersistentVolumeAc
 // If called multiple times, the MountPath field is set to the value of the last call.
 func (b *WorkspaceApplyConfiguration) WithMountPath(value string) *WorkspaceApplyConfiguration {
 	b.MountPath = &value
-	return b
-}
-
-// WithRetention sets the Retention field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Retention field is set to the value of the last call.
-func (b *WorkspaceApplyConfiguration) WithRetention(value apiv1alpha1.WorkspaceRetention) *WorkspaceApplyConfiguration {
-	b.Retention = &value
-	return b
-}
-
-// WithOnLost sets the OnLost field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OnLost field is set to the value of the last call.
-func (b *WorkspaceApplyConfiguration) WithOnLost(value apiv1alpha1.LostWorkspacePolicy) *WorkspaceApplyConfiguration {
-	b.OnLost = &value
 	return b
 }

@@ -116,7 +116,7 @@ func (e *evaluation) loadTimetable() bool {
 // applyWanted makes the times of the spec due from since on.
 func (e *evaluation) applyWanted(since metav1.Time) {
 	e.timetable = e.wanted
-	e.status.Timetable = &v1alpha1.ScheduleTimetable{Schedule: e.spec.Schedule, TimeZone: e.spec.TimeZone, Since: since}
+	e.status.Timetable = &v1alpha1.ScheduleTimetable{Cron: e.spec.Cron, Since: since}
 }
 
 // isReplaced reports whether the spec has another timetable than the due times.

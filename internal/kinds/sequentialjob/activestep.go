@@ -217,7 +217,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	e.recordJob(step, job)
 	step.FailedPods = job.Status.Failed
 	if code := exitCode(pods, step.Name); code != nil {
-		step.LastExitCode = code
+		step.ExitCode = code
 	}
 	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
 	switch {
@@ -272,7 +272,7 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 		return
 	}
 	e.recordJob(step, job)
-	step.FailedPods, step.LastExitCode = job.Status.Failed, exitCode(pods, step.Name)
+	step.FailedPods, step.ExitCode = job.Status.Failed, exitCode(pods, step.Name)
 }
 
 // stopProblem returns why the step's Job must be deleted and the step fails; nil if it continues. It may set a question
@@ -340,7 +340,7 @@ func (e *evaluation) resume(step *v1alpha1.StepStatus, job *batchv1.Job) {
 			e.decision.Question = &Question{Claim: WorkspaceName(e.SequentialJob)}
 			return
 		}
-		if loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim); loss != "" {
+		if loss := workspaceLoss(e.SequentialJob, e.status.Workspace.UID, claim); loss != "" {
 			e.stopStep(step, job, v1alpha1.StepSuspending, decision.Problem{Reason: v1alpha1.ReasonWorkspaceLost, Message: loss})
 			return
 		}

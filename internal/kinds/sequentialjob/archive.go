@@ -69,7 +69,14 @@ func (e *evaluation) advanceArchive() {
 		if run == 0 {
 			break
 		}
-		e.status.Archive = &v1alpha1.SequenceArchiveStatus{Run: run, State: v1alpha1.ArchiveArchiving, StartTime: e.now.DeepCopy()}
+		e.status.Archive = &v1alpha1.SequenceArchiveStatus{
+			JobAttempt: v1alpha1.JobAttempt{
+				AttemptNumber: v1alpha1.AttemptNumber{Run: run},
+				JobName:       archiveJobName(e.SequentialJob, run),
+				StartTime:     e.now.DeepCopy(),
+			},
+			State: v1alpha1.ArchiveArchiving,
+		}
 		e.createArchiveJob(e.status.Archive)
 	}
 	for _, job := range e.archiveJobs { // otherwise they would accumulate
@@ -207,7 +214,7 @@ func (e *evaluation) reportArchiveProblem(archive *v1alpha1.SequenceArchiveStatu
 		archive.Reason, archive.Message = "", ""
 		return
 	}
-	reported := &v1alpha1.StepStatus{Reason: archive.Reason, Message: archive.Message}
+	reported := &v1alpha1.StepStatus{JobAttempt: v1alpha1.JobAttempt{Reason: archive.Reason, Message: archive.Message}}
 	problem := e.findStartProblem(reported, job, pods)
 	if problem == nil {
 		return

@@ -24,7 +24,7 @@ import (
 func startArchivedRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
 	t.Helper()
 	object := sj.Obj()
-	object.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+	object.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
 	s := newTestEnv(t, object)
 	s.reconcile()
 	return s
@@ -254,7 +254,7 @@ func TestArchiveJobIsNoStep(t *testing.T) {
 func TestStatusOfAnArchiveThatWasEditedIsNoProblem(t *testing.T) {
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.succeedStep("build")
-	s.sj.Status.Archive = &v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchiving}
+	s.sj.Status.Archive = &v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, State: v1alpha1.ArchiveArchiving}
 	s.reconcile()
 	s.wantArchive("1: Failed, DeadlineExceeded: not archived within 20m0s")
 	s.sj.Status.Archive = nil
@@ -290,7 +290,7 @@ func TestRunWhoseJobsWereDeletedCannotBeArchived(t *testing.T) {
 	s.succeedStep("build")
 	s.jobs = nil
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+		spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
 	})
 	decision := s.reconcile()
 	s.wantArchive("1: Failed, JobLost: the Jobs of the run were deleted before their logs were archived")
@@ -324,9 +324,9 @@ func TestArchiveGetsTheJobsOfTheRunByStepAttemptAndUID(t *testing.T) {
 
 func TestArchiveInABucketGetsItsCredentialsFromTheSecretOnly(t *testing.T) {
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", S3: &v1alpha1.ArchiveS3{
+	s.sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{
 		Endpoint: "https://s3.example", Bucket: "logs", Prefix: "team/", SecretRef: v1alpha1.LocalReference{Name: "keys"},
-	}}
+	}}}
 	s.succeedStep("build")
 	pod := s.archiveJob().Spec.Template.Spec
 	args := strings.Join(pod.Containers[0].Args, " ")
@@ -384,7 +384,7 @@ func TestNameOfTheArchiveJobIsADNSLabel(t *testing.T) {
 
 func TestArgumentsOfAnArchiveAreBounded(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
-	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
 	var jobs []archivedJob
 	for i := range 3 * maxArchivedJobs {
 		jobs = append(jobs, archivedJob{strings.Repeat("s", 30), int32(i), types.UID(strings.Repeat("u", 36))})

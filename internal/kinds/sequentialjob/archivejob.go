@@ -150,8 +150,8 @@ func newArchivePod(sj *v1alpha1.SequentialJob, image string, args []string) core
 	if s3 := sj.Spec.Archive.S3; s3 != nil {
 		store.Secret = &corev1.SecretVolumeSource{SecretName: s3.SecretRef.Name, DefaultMode: new(int32(0o440))}
 		mount = corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveCredentialsPath, ReadOnly: true}
-	} else {
-		store.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: sj.Spec.Archive.ClaimName}
+	} else if claim := sj.Spec.Archive.ClaimRef; claim != nil {
+		store.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}
 	}
 	pod := corev1.PodSpec{
 		ServiceAccountName:           sj.Spec.Archive.ServiceAccountName,

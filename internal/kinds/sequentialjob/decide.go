@@ -189,16 +189,17 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 		attempt, failedAttempts, reason = step.Attempt+1, step.FailedAttempts, step.Reason // the reason is why there is another attempt
 	}
 	*step = v1alpha1.StepStatus{
-		Name:           step.Name,
-		Phase:          v1alpha1.StepStarting,
-		Attempt:        attempt,
+		Name:  step.Name,
+		Phase: v1alpha1.StepStarting,
+		JobAttempt: v1alpha1.JobAttempt{
+			AttemptNumber: v1alpha1.AttemptNumber{Run: e.status.Run, Attempt: attempt},
+			JobName:       jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
+			StartTime:     e.now.DeepCopy(),
+			Reason:        reason,
+		},
 		FailedAttempts: failedAttempts,
-		Run:            e.status.Run,
-		JobName:        jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
 		SpecHash:       stepHash(stepSpec),
 		TemplateHash:   contentHash(podTemplate(e.current(), stepSpec)),
-		StartTime:      e.now.DeepCopy(),
-		Reason:         reason,
 		ApprovedBy:     approvedBy,
 	}
 	e.startedStep = step.Name

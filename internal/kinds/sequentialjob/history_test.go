@@ -82,12 +82,12 @@ func TestRetriesAreVisible(t *testing.T) {
 	job.Status.Failed = 2
 	s.pods[job.UID] = []corev1.Pod{testbuilder.Pod("a").Exited(3, "no connection").Obj()}
 	s.reconcileAfter(5 * time.Second)
-	if step := s.stepStatus("a"); step.FailedPods != 2 || step.LastExitCode == nil || *step.LastExitCode != 3 {
-		t.Errorf("%d failed Pods, exit code %v", step.FailedPods, step.LastExitCode)
+	if step := s.stepStatus("a"); step.FailedPods != 2 || step.ExitCode == nil || *step.ExitCode != 3 {
+		t.Errorf("%d failed Pods, exit code %v", step.FailedPods, step.ExitCode)
 	}
 	s.succeedStep("a")
-	if step := s.stepStatus("a"); step.FailedPods != 2 || step.LastExitCode == nil {
-		t.Errorf("after the step: %d failed Pods, exit code %v", step.FailedPods, step.LastExitCode)
+	if step := s.stepStatus("a"); step.FailedPods != 2 || step.ExitCode == nil {
+		t.Errorf("after the step: %d failed Pods, exit code %v", step.FailedPods, step.ExitCode)
 	}
 }
 

@@ -161,7 +161,7 @@ func TestFailedStepHasNoOutput(t *testing.T) {
 // Without this, a finally step reads the output of the run before.
 func TestRerunRemovesEarlierOutputs(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("test").Obj()
-	status := &v1alpha1.SequentialJobStatus{Run: 2, Steps: []v1alpha1.StepStatus{{Name: "build", Run: 2, Phase: v1alpha1.StepStarting}}}
+	status := &v1alpha1.SequentialJobStatus{RunStatus: v1alpha1.RunStatus{Run: 2}, Steps: []v1alpha1.StepStatus{{Name: "build", JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 2}}, Phase: v1alpha1.StepStarting}}}
 	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {
 		t.Errorf("outputs %+v, want an empty ConfigMap", outputs)
 	}

@@ -177,7 +177,7 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 		sj.Spec.JobHistoryLimit = new(int32(w.rng.IntN(3)))
 	}
 	if w.happensWithChance(30) {
-		sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+		sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
 	}
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: "0"}}
 	sj.Spec.Suspend = w.happensWithChance(10)

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -23,7 +25,7 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decisi
 		e.decision.Question = &Question{Claim: name}
 		return false, stepVerdict{}
 	}
-	loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim)
+	loss := workspaceLoss(e.SequentialJob, e.status.Workspace.UID, claim)
 	// A Job of an earlier attempt or of another step used the workspace, perhaps in an earlier run whose outcomes are
 	// kept.
 	isUsed := step.Attempt > 1 || findStepWhere(e.status.Steps, func(other *v1alpha1.StepStatus) bool {
@@ -42,7 +44,7 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decisi
 			e.timer.RequeueWithin(time.Millisecond) // the next decision records the claim's UID
 		}
 		return false, stepVerdict{}
-	case !decision.WasCreatedFor(e.SequentialJob, claim, v1alpha1.LabelSequentialJobUID) && claim.UID != e.status.WorkspaceUID:
+	case !decision.WasCreatedFor(e.SequentialJob, claim, v1alpha1.LabelSequentialJobUID) && claim.UID != e.status.Workspace.UID:
 		step.Phase = v1alpha1.StepStarting
 		e.blockedBy = decision.NameTaken(decision.Refusal{Kind: "PersistentVolumeClaim", Name: name}, "SequentialJob")
 		return false, stepVerdict{}
@@ -75,11 +77,14 @@ func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name str
 // replaceWorkspace records the UID of the claim that the run starts with. A rerun from the first step starts with an
 // empty workspace if the previous run's was lost.
 func (e *evaluation) replaceWorkspace(uid types.UID, loss string) {
-	if e.status.WorkspaceUID != "" && loss != "" {
+	if e.status.Workspace.UID != "" && loss != "" {
 		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventWorkspaceLost, actionRun,
 			loss+"; the run starts with another workspace, because no step of it has run"))
 	}
-	e.status.WorkspaceUID = uid
+	e.status.Workspace = v1alpha1.ClaimStatus{}
+	if uid != "" {
+		e.status.Workspace = v1alpha1.ClaimStatus{ClaimRef: v1alpha1.LocalReference{Name: WorkspaceName(e.SequentialJob)}, UID: uid}
+	}
 }
 
 // loseWorkspace fails the step, or restarts the run if the spec allows it and steps without finally remain.
@@ -95,7 +100,7 @@ func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepV
 	// The start time is kept, so that the run's deadline limits all restarts together.
 	e.status.Run++
 	e.status.Steps = mergeSteps(e.spec, nil)
-	e.status.WorkspaceUID = ""
+	e.status.Workspace = v1alpha1.ClaimStatus{}
 	e.setCondition(v1alpha1.ConditionSpecAccepted, specValidity(e.SequentialJob))
 	e.timer.RequeueWithin(time.Millisecond) // the next decision admits the run
 	return stepVerdict{}
@@ -138,7 +143,7 @@ func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 			AccessModes:      []corev1.PersistentVolumeAccessMode{workspace.AccessMode},
 			StorageClassName: workspace.StorageClassName,
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: workspace.Size},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: ptr.Deref(workspace.Size, resource.Quantity{})},
 			},
 		},
 	}

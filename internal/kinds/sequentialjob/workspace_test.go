@@ -113,8 +113,8 @@ func (s *testEnv) restoreClaim() { s.claim.UID = "restored" }
 
 func TestUIDOfTheWorkspaceIsRecordedBeforeAJobUsesIt(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	if decision := s.reconcile(); decision.CreateJob == nil || decision.Status.WorkspaceUID != s.claim.UID {
-		t.Errorf("the decision with Job %v records the UID %q, want %q", decision.CreateJob, decision.Status.WorkspaceUID, s.claim.UID)
+	if decision := s.reconcile(); decision.CreateJob == nil || decision.Status.Workspace.UID != s.claim.UID {
+		t.Errorf("the decision with Job %v records the UID %q, want %q", decision.CreateJob, decision.Status.Workspace.UID, s.claim.UID)
 	}
 }
 
@@ -179,8 +179,8 @@ func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 	s.reconcile()
 	s.wantCreated("one", "one")
 	s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
-	if s.claim.UID == old || s.sj.Status.WorkspaceUID != s.claim.UID || s.sj.Status.Run != 2 {
-		t.Errorf("run %d uses claim %s, recorded as %s", s.sj.Status.Run, s.claim.UID, s.sj.Status.WorkspaceUID)
+	if s.claim.UID == old || s.sj.Status.Workspace.UID != s.claim.UID || s.sj.Status.Run != 2 {
+		t.Errorf("run %d uses claim %s, recorded as %s", s.sj.Status.Run, s.claim.UID, s.sj.Status.Workspace.UID)
 	}
 	if !s.sj.Status.StartTime.Equal(&started) {
 		t.Errorf("the deadline counts from %s, want %s: it limits all restarts together", s.sj.Status.StartTime, started)
@@ -262,7 +262,7 @@ func TestWorkspaceOfAnOlderOperatorIsRecordedOrLost(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Step("two").Workspace(v1alpha1.WorkspaceDelete))
-			s.sj.Status.WorkspaceUID = ""
+			s.sj.Status.Workspace.UID = ""
 			test.lose(s)
 			s.succeedStep("one")
 			s.wantSteps("one: Succeeded", test.want)

@@ -30,7 +30,7 @@ func stepPod(sj *v1alpha1.SequentialJob, step, job, name string, after int, buil
 // withStepStatus adds the status of a step to the sequence.
 func withStepStatus(sj *v1alpha1.SequentialJob, step string, phase v1alpha1.StepPhase, job string) *v1alpha1.SequentialJob {
 	sj.Status.Run = 1
-	status := v1alpha1.StepStatus{Name: step, Phase: phase, JobName: job}
+	status := v1alpha1.StepStatus{Name: step, Phase: phase, JobAttempt: v1alpha1.JobAttempt{JobName: job}}
 	if job != "" {
 		status.JobUID = types.UID("uid-of-" + job)
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
-	running := sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepRunning, Run: 1})
+	running := sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepRunning, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}})
 	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, Run: 1, Message: "exited with code 1"})
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Message: "exited with code 1"}})
 
 	want := []string{"step extract: Failed: exited with code 1", "Failed, 0/1 steps"}
 	if diff := cmp.Diff(want, texts(SequenceChanges(running, failed))); diff != "" {
@@ -24,10 +24,10 @@ func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
 }
 
 func TestRerunReportsNoChangeForKeptSteps(t *testing.T) {
-	before := sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1})
+	before := sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}})
 	after := sequentialJob(v1alpha1.PhaseRunning, 2,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1},
-		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepStarting, Run: 2})
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}},
+		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepStarting, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 2}}})
 	want := []string{"step load: Starting", "Running, 1/2 steps"}
 	if diff := cmp.Diff(want, texts(SequenceChanges(before, after))); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -52,7 +52,7 @@ func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 func TestTheChangesOfAFinishedRunAreInTheOrderOfTheirTimes(t *testing.T) {
 	end := metav1.NewTime(startTime)
 	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, Run: 1, FinishTime: &end},
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, FinishTime: &end}},
 		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepSkipped})
 	failed.Status.CompletionTime = &end
 	for _, change := range SequenceChanges(nil, failed) {

@@ -13,7 +13,7 @@ import (
 
 // stepStarted returns a step that started at start. It has finished if took is positive.
 func stepStarted(name string, phase v1alpha1.StepPhase, took time.Duration) v1alpha1.StepStatus {
-	s := v1alpha1.StepStatus{Name: name, Phase: phase, Run: 1, StartTime: &metav1.Time{Time: startTime}}
+	s := v1alpha1.StepStatus{Name: name, Phase: phase, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, StartTime: &metav1.Time{Time: startTime}}}
 	if took > 0 {
 		s.FinishTime = &metav1.Time{Time: startTime.Add(took)}
 	}
@@ -86,15 +86,15 @@ func TestSequenceDetail(t *testing.T) {
 			},
 		},
 		"archived logs": {
-			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchived, Location: "s3://logs/a", Message: "1 logs"}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Message: "1 logs"}, State: v1alpha1.ArchiveArchived, Location: "s3://logs/a"}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: s3://logs/a"},
 		},
 		"logs that are not archived": {
-			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveFailed, Location: "s3://logs/a", Reason: "JobFailed", Message: "\x1b[2Jno"}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Reason: "JobFailed", Message: "\x1b[2Jno"}, State: v1alpha1.ArchiveFailed, Location: "s3://logs/a"}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: not archived: JobFailed: \uFFFD[2Jno"},
 		},
 		"logs that are being archived": {
-			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchiving, Location: "s3://logs/a"}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, State: v1alpha1.ArchiveArchiving, Location: "s3://logs/a"}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: being archived"},
 		},
 		"without a status": {

@@ -17,7 +17,7 @@ func BenchmarkPageOf5000Objects(b *testing.B) {
 	var objects []client.Object
 	for i := range 5000 {
 		sj := testbuilder.SequentialJob(fmt.Sprintf("etl-%04d", i), "a").Step("extract").Step("transform").Step("load").Obj()
-		sj.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseRunning, Run: 1}
+		sj.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseRunning, RunStatus: v1alpha1.RunStatus{Run: 1}}
 		if i%20 == 0 {
 			sj.Status.Phase = v1alpha1.PhaseFailed
 		}

@@ -89,7 +89,7 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
 	example := failingMigration()
 	failed := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, Run: 1, CompletionTime: &metav1.Time{Time: time.Unix(1, 0)},
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}},
 	}}
 	completed := failed.DeepCopy()
 	completed.Status.Phase, completed.Status.Run = v1alpha1.PhaseCompleted, 2
@@ -120,8 +120,8 @@ func TestExampleMismatches(t *testing.T) {
 		Steps: []ExpectedStep{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", LogContains: "done"}},
 	}
 	sj := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, Run: 1,
-		Steps: []v1alpha1.StepStatus{{Name: "one", Phase: v1alpha1.StepFailed, Run: 1}},
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1},
+		Steps: []v1alpha1.StepStatus{{Name: "one", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}}},
 	}}
 	want := []string{
 		`phase is "Failed", expected "Completed"`,

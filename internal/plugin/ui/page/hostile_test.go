@@ -51,9 +51,9 @@ func hostilePages(text string) map[string]g.Node {
 	sequence := &v1alpha1.SequentialJob{
 		ObjectMeta: meta, Spec: v1alpha1.SequentialJobSpec{Containers: []v1alpha1.Step{{Name: text}}},
 		Status: v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseFailed, Reason: text, ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, StartTime: &at, CompletionTime: &at, Progress: v1alpha1.Progress{CurrentStep: text},
+			Phase: v1alpha1.PhaseFailed, Reason: text, ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, RunStatus: v1alpha1.RunStatus{StartTime: &at, CompletionTime: &at}, Progress: v1alpha1.Progress{CurrentStep: text},
 			Parameters: []v1alpha1.Parameter{{Name: text, Value: text}},
-			Steps:      []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobName: text, Reason: text, Message: text, Output: text, ApprovedBy: text}},
+			Steps:      []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{JobName: text, Reason: text, Message: text}, Output: text, ApprovedBy: text}},
 		},
 	}
 	session := &v1alpha1.AgenticSession{
@@ -71,7 +71,7 @@ func hostilePages(text string) map[string]g.Node {
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastDecision: &v1alpha1.ScaleDecision{Reason: text, Message: text},
 		Revisions: []v1alpha1.RevisionStatus{{Name: text, Version: text, Image: text}},
 	}}
-	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Schedule: text, TimeZone: text, Message: &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: text}}}, Status: v1alpha1.ScheduleStatus{
+	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Cron: v1alpha1.Cron{Schedule: text, TimeZone: text}, Message: &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: text}}}, Status: v1alpha1.ScheduleStatus{
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastMissed: &v1alpha1.MissedTime{Time: at, Reason: text, Message: text}, ActiveRuns: []v1alpha1.ScheduledRun{{Name: text}},
 	}}
 	entries := map[*view.Kind]*view.Entry{}

@@ -140,8 +140,8 @@ func stepRemarks(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) []string
 	if step.FailedPods > 0 {
 		remarks = append(remarks, fmt.Sprintf("%d failed Pods", step.FailedPods))
 	}
-	if step.LastExitCode != nil {
-		remarks = append(remarks, fmt.Sprintf("exit code %d", *step.LastExitCode))
+	if step.ExitCode != nil {
+		remarks = append(remarks, fmt.Sprintf("exit code %d", *step.ExitCode))
 	}
 	if step.Tolerated {
 		remarks = append(remarks, "tolerated")

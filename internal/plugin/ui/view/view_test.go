@@ -23,10 +23,10 @@ func at(minutes int) *metav1.Time {
 func failedSequence() *v1alpha1.SequentialJob {
 	sj := testbuilder.SequentialJob("etl", "a").Step("extract").Step("load").Step("report").Obj()
 	sj.Status = v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, Run: 1, StartTime: at(-60), CompletionTime: at(-20),
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: at(-60), CompletionTime: at(-20)},
 		Steps: []v1alpha1.StepStatus{
-			{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1, StartTime: at(-60), FinishTime: at(-40)},
-			{Name: "load", Phase: v1alpha1.StepFailed, Run: 1, StartTime: at(-40), FinishTime: at(-20), Message: "exit code 3"},
+			{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, StartTime: at(-60), FinishTime: at(-40)}},
+			{Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, StartTime: at(-40), FinishTime: at(-20), Message: "exit code 3"}},
 			{Name: "report", Phase: v1alpha1.StepSkipped},
 		},
 	}
@@ -74,7 +74,7 @@ func TestStepsOfAnEarlierRunHaveNoBar(t *testing.T) {
 
 func TestActionsOfASequenceDependOnItsState(t *testing.T) {
 	waiting := testbuilder.SequentialJob("etl", "a").Step("deploy").Obj()
-	waiting.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended, Run: 1, Steps: []v1alpha1.StepStatus{{Name: "deploy", Phase: v1alpha1.StepPending, Reason: v1alpha1.ReasonApprovalRequired}}}
+	waiting.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended, RunStatus: v1alpha1.RunStatus{Run: 1}, Steps: []v1alpha1.StepStatus{{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired}}}}
 	suspended := failedSequence()
 	suspended.Spec.Suspend = true
 	for name, row := range map[string]struct {
