@@ -147,8 +147,9 @@ type ScheduledMessage struct {
 	// +kubebuilder:validation:MaxLength=63
 	Priority string `json:"priority,omitempty"`
 
-	// timeout of each attempt. Defaults to that of the Queue.
+	// timeout of each attempt, 1s to 24h. Defaults to that of the Queue.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout must be a duration from 1s to 24h"
 	Timeout *Duration `json:"timeout,omitempty"`
 
 	// headers of the message.

@@ -122,8 +122,8 @@ func RunOfSession(s *v1alpha1.AgenticSession) Run {
 	switch s.Status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
 	case v1alpha1.SessionStopped:
-		if completed == nil {
-			completed = s.Status.Attempt.StopTime
+		if last := len(s.Status.Attempts) - 1; completed == nil && last >= 0 {
+			completed = s.Status.Attempts[last].FinishTime
 		}
 		if completed == nil {
 			completed = &s.CreationTimestamp
