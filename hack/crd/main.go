@@ -7,7 +7,7 @@
 // directly keep the first sentence. It finds embedded types through the Go types, so new fields and kinds
 // need no change here.
 //
-// It also writes the reference of the API: a page for each kind.
+// It also writes the reference of the API: a page for each kind, and a table of the conditions.
 package main
 
 import (
@@ -55,7 +55,14 @@ func processDirectory(dir, examples, reference string) error {
 		}
 		crds = append(crds, crd)
 	}
-	return writeReference(scheme, crds, examples, reference)
+	kinds := make([]string, 0, len(crds))
+	for _, crd := range crds {
+		kinds = append(kinds, crd.Spec.Names.Kind)
+	}
+	if err := writeReference(scheme, crds, examples, reference); err != nil {
+		return err
+	}
+	return writeConditions("api/v1alpha1", filepath.Join(reference, "..", "conditions.md"), kinds)
 }
 
 // finishManifest rewrites the manifest at path.
