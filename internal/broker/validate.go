@@ -70,7 +70,7 @@ func (q *QueueConfig) Validate() error {
 	q.Retry.validate(c)
 	c.requireAtLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.require(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")
-	c.require(q.MaxAge >= 0, "retention.maxAge", "is negative")
+	c.require(q.MaxAge >= 0, "maxAge", "is negative")
 	r := q.Results
 	c.require(r.Retention == 0 || r.Retention >= MinResultsRetention && r.Retention >= q.Lease, "results.retention",
 		"is %s, must be at least %s and the lease, %s", r.Retention, MinResultsRetention, q.Lease) // a report is kept until the next one

@@ -149,7 +149,7 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 	c.waitFor("unacknowledged messages", func() bool {
 		return strings.Contains(c.getPool("billing").Status.LastDecision.Message, "F = 3 running")
 	})
-	if s := c.getPool("billing").Status; s.Desired != 3 || *s.Backlog != 22 {
+	if s := c.getPool("billing").Status; s.Desired != 3 || *s.Backlog != 5 || *s.InFlight != 20 {
 		t.Errorf("status %+v", s)
 	}
 
