@@ -306,12 +306,9 @@ const (
 	ConditionSucceeded = "Succeeded"
 	// ConditionServing of an interactive session is True while its runner accepts connections.
 	ConditionServing = "Serving"
-	// ConditionActivityReported is Unknown if the runner has not renewed its Lease yet.
-	ConditionActivityReported = "ActivityReported"
-	// ConditionCostReported is Unknown if maxCostUSD is set and the runner has reported no cost yet.
-	ConditionCostReported = "CostReported"
-	// ConditionResultValid is False if the runner's result is malformed.
-	ConditionResultValid = "ResultValid"
+	// ConditionRunnerReporting is Unknown while the runner has not reported what its session asks for: activity with
+	// inactivityTimeout, a cost with maxCostUSD. It is False if a report is malformed. It is absent if the runner reports nothing that its session asks for.
+	ConditionRunnerReporting = "RunnerReporting"
 )
 
 // Reasons of an AgenticSession's conditions and runs.
@@ -352,12 +349,10 @@ const (
 	ReasonCreating                  = "Creating"
 	ReasonRetrying                  = "Retrying"
 	ReasonGracePeriodExceeded       = "GracePeriodExceeded"
-	ReasonLeaseRenewed              = "LeaseRenewed"
+	ReasonReporting                 = "Reporting"
 	ReasonActivityUnknown           = "ActivityUnknown"
-	ReasonCostReported              = "CostReported"
 	ReasonCostUnknown               = "CostUnknown"
 	ReasonCostMalformed             = "CostMalformed"
-	ReasonResultParsed              = "ResultParsed"
 	ReasonResultMalformed           = "ResultMalformed"
 
 	ReasonExitedWithError = "ExitedWithError"

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
@@ -76,10 +75,10 @@ func newSessionResultCommand(env *environment) *cobra.Command {
 	command := agenticSessionKind.newObjectCommand(env, "result", "Print the result of an AgenticSession",
 		"Print the latest result of an AgenticSession: its summary, usage and cost.\n\nA missing or unreadable result is an error.",
 		func(_ context.Context, _ *clusterConnection, s *v1alpha1.AgenticSession) error {
-			valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
+			reporting := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionRunnerReporting)
 			switch {
-			case valid != nil && valid.Status == metav1.ConditionFalse:
-				return fmt.Errorf("%s: the result cannot be read: %s", agenticSessionKind.qualifiedName(s), valid.Message)
+			case reporting != nil && reporting.Reason == v1alpha1.ReasonResultMalformed:
+				return fmt.Errorf("%s: the result cannot be read: %s", agenticSessionKind.qualifiedName(s), reporting.Message)
 			case s.Status.Result == nil:
 				return fmt.Errorf("%s: no result yet: the session is %s", agenticSessionKind.qualifiedName(s), render.SessionPhase(s))
 			case format != outputText:

@@ -203,7 +203,7 @@ func TestStopAndRestartDoNotOverwriteAConcurrentChange(t *testing.T) {
 
 func TestSessionResult(t *testing.T) {
 	unreadable := func(s *v1alpha1.AgenticSession) {
-		s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionResultValid, Status: metav1.ConditionFalse, Message: "the result is cut off at 4096 bytes"}}
+		s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnerReporting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResultMalformed, Message: "the result is cut off at 4096 bytes"}}
 	}
 	for title, row := range map[string]struct {
 		session     *v1alpha1.AgenticSession

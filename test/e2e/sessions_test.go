@@ -42,7 +42,7 @@ func testSessionResult(t *testing.T) {
 	}
 	for _, condition := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionNetworkRestricted,
-		v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionResultValid,
+		v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionRunnerReporting,
 	} {
 		if !isTrue(status.Conditions, condition) {
 			t.Errorf("%s is not True", condition)

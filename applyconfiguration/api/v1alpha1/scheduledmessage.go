@@ -19,7 +19,7 @@ type ScheduledMessageApplyConfiguration struct {
 	Kind *string `json:"kind,omitempty"`
 	// priority of the Queue. Defaults to the priority named default.
 	Priority *string `json:"priority,omitempty"`
-	// timeout of each attempt. Defaults to that of the Queue.
+	// timeout of each attempt, 1s to 24h. Defaults to that of the Queue.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
 	// headers of the message.
 	Headers map[string]string `json:"headers,omitempty"`

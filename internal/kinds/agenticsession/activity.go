@@ -37,7 +37,7 @@ type Activity struct {
 func (e *evaluation) followActivity() (idleSince time.Time) {
 	activity, s := e.observation.Activity, &e.status
 	if activity == nil {
-		e.setActivityCondition()
+		e.addActivityReport()
 		return time.Time{}
 	}
 	active := time.Time{}
@@ -52,16 +52,19 @@ func (e *evaluation) followActivity() (idleSince time.Time) {
 		s.Attempt.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
 		s.Attempt.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
 	}
-	e.setActivityCondition()
+	e.addActivityReport()
 	if active.IsZero() {
 		return time.Time{}
 	}
 	return laterTime(active, activity.CreationTime) // without its Lease the runner could report nothing
 }
 
-// setActivityCondition reports a runner whose activity is not known: it is not stopped for inactivity.
-func (e *evaluation) setActivityCondition() {
-	state := decision.True(v1alpha1.ReasonLeaseRenewed, "")
+// addActivityReport reports a runner whose activity is not known: it is not stopped for inactivity.
+func (e *evaluation) addActivityReport() {
+	if ptr.Deref(e.spec.InactivityTimeout, 0) == 0 {
+		return
+	}
+	state := decision.True(v1alpha1.ReasonReporting, "")
 	if e.status.Attempt.LastActivityTime == nil {
 		state = decision.State{
 			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonActivityUnknown,
@@ -69,7 +72,7 @@ func (e *evaluation) setActivityCondition() {
 				" since it started, so inactivityTimeout does not stop it; it must renew it at its start",
 		}
 	}
-	e.setCondition(v1alpha1.ConditionActivityReported, state)
+	e.reports = append(e.reports, state)
 }
 
 func (e *evaluation) isIdleTooLong(idleSince time.Time) bool {

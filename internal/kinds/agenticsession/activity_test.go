@@ -54,7 +54,7 @@ func TestInactivityCountsFromWhenTheLeaseChangedNotFromTheTimeInIt(t *testing.T)
 		t.Run(title, func(t *testing.T) {
 			s := newIdleScenario(t)
 			s.advanceClock(5*time.Minute).renew(renewTime).wantPhase(v1alpha1.SessionRunning, "")
-			s.wantCondition(v1alpha1.ConditionActivityReported, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
+			s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
 			s.advanceClock(5*time.Minute).wantPhase(v1alpha1.SessionRunning, "")
 			s.renew(renewTime.Add(time.Second)).wantStoppedWhenIdleFor(10 * time.Minute)
 		})
@@ -63,9 +63,9 @@ func TestInactivityCountsFromWhenTheLeaseChangedNotFromTheTimeInIt(t *testing.T)
 
 func TestSessionWhoseLeaseWasNeverRenewedIsNotStoppedAsIdle(t *testing.T) {
 	s := newIdleScenario(t)
-	s.wantCondition(v1alpha1.ConditionActivityReported, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
 	s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionRunning, "")
-	s.wantCondition(v1alpha1.ConditionActivityReported, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
 	if s.Session.Status.Attempt.LastActivityTime != nil {
 		t.Error("an activity is recorded")
 	}
@@ -78,7 +78,7 @@ func TestRenewalsOfEarlierAttemptsDoNotCount(t *testing.T) {
 	s.renew(s.Now).wantPhase(v1alpha1.SessionRunning, "")
 	s.renew(s.Now.Add(time.Second)).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	s.updateSpec(requestNextRun).startAttempt().startRunner().wantPhase(v1alpha1.SessionRunning, "")
-	s.wantCondition(v1alpha1.ConditionActivityReported, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
 	s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionRunning, "")
 }
 

@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -59,7 +58,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.readResult()
 	e.followCost()
 	if e.status.Attempt.RunnerStartTime != nil {
-		e.setCostCondition()
+		e.addCostReport()
 	}
 	e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod, e.obstacle))
 	end := decision.FindEndCondition(job)
@@ -148,7 +147,6 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 		return ""
 	}
 	if !e.status.Attempt.Limits.ActivityLease { // no activity to measure: see checkActivityFields
-		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionActivityReported) // of an earlier attempt
 		return ""
 	}
 	idleSince, activity := e.followActivity(), e.observation.Activity

@@ -27,6 +27,11 @@ func (e *evaluation) setConditions() {
 		e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod, e.obstacle))
 		e.setCondition(v1alpha1.ConditionBlocked, blocked(&e.status, e.pod, e.obstacle, e.observation.Now))
 	}
+	if isReporting := e.job != nil && e.status.StartTime != nil; len(e.reports) > 0 {
+		e.setCondition(v1alpha1.ConditionRunnerReporting, runnerReporting(e.reports))
+	} else if isReporting { // nothing that its session asks for
+		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionRunnerReporting)
+	}
 	problem := phaseReason(&e.status, e.pod, e.obstacle)
 	problem.Message = decision.TruncateMessage(problem.Message, maxConditionMessageBytes)
 	succeeded := decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
@@ -46,6 +51,27 @@ func (e *evaluation) setConditions() {
 
 // unchanged, as the new state of a condition, keeps the condition.
 var unchanged decision.State
+
+// runnerReporting returns the worst of the states of a runner's reports, with the messages of all that are as bad: a malformed report
+// is worse than a missing one.
+func runnerReporting(reports []decision.State) decision.State {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		var worst decision.State
+		for _, report := range reports {
+			switch {
+			case report.Status != status:
+			case worst.Status == "":
+				worst = report
+			default:
+				worst.Message += "; " + report.Message
+			}
+		}
+		if worst.Status != "" {
+			return worst
+		}
+	}
+	return reports[0]
+}
 
 func (e *evaluation) setCondition(conditionType string, state decision.State) {
 	if state != unchanged {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -186,18 +185,17 @@ func (e *evaluation) closeCost() *v1alpha1.Number {
 	}
 	cost := s.Attempt.CostUSD
 	if s.Attempt.RunnerStartTime != nil || cost != nil {
-		e.setCostCondition()
+		e.addCostReport()
 	}
 	return cost
 }
 
-// setCostCondition reports whether the cost is known, because maxCostUSD does not limit an unknown cost.
-func (e *evaluation) setCostCondition() {
+// addCostReport reports whether the cost is known, because maxCostUSD does not limit an unknown cost.
+func (e *evaluation) addCostReport() {
 	if findCostLimit(&e.observation, &e.status) == nil {
-		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionCostReported)
 		return
 	}
-	state := decision.True(v1alpha1.ReasonCostReported, "")
+	state := decision.True(v1alpha1.ReasonReporting, "")
 	activity := e.observation.Activity
 	attempt := fmt.Sprintf("the runner of attempt %d of run %d", e.status.Attempt.Attempt, e.status.Run)
 	switch hasLease := e.status.Attempt.Limits.ActivityLease; {
@@ -216,7 +214,7 @@ func (e *evaluation) setCostCondition() {
 			Message: attempt + " can report a cost only in its result, so maxCostUSD does not stop it; set activityLease in its SessionRunner",
 		}
 	}
-	e.setCondition(v1alpha1.ConditionCostReported, state)
+	e.reports = append(e.reports, state)
 }
 
 // AddedCost returns how many dollars a status adds to the cost in an earlier status of the same session.

@@ -129,12 +129,12 @@ func TestReportsOfOtherAttemptsDoNotCount(t *testing.T) {
 	s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	s.updateSpec(requestNextRun).startAttempt().startRunner().wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("4")
-	s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	s.writeCost("fix-r1-a1=9").wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("4")
 	s.reportCost("5.5").wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("9.5")
-	s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionTrue, v1alpha1.ReasonCostReported)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
 }
 
 func TestHostileCostReportsAreRefusedAndChangeNothing(t *testing.T) {
@@ -147,10 +147,10 @@ func TestHostileCostReportsAreRefusedAndChangeNothing(t *testing.T) {
 		s.wantPhase(v1alpha1.SessionRunning, "")
 		s.writeCost(report).wantPhase(v1alpha1.SessionRunning, "")
 		s.wantTotalCost("4")
-		s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionFalse, v1alpha1.ReasonCostMalformed)
+		s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionFalse, v1alpha1.ReasonCostMalformed)
 		s.reportCost("5").advanceClock(CostRecordInterval).wantPhase(v1alpha1.SessionRunning, "")
 		s.wantTotalCost("5")
-		s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionTrue, v1alpha1.ReasonCostReported)
+		s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
 	}
 }
 
@@ -170,17 +170,17 @@ func TestDecreasingCostReportRefundsNothing(t *testing.T) {
 
 func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {
 	s := newCostScenario(t, withMaxCost("10"))
-	s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	s.advanceClock(time.Hour).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
-	s.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	if s.Session.Status.TotalCostUSD != nil || s.Session.Status.Attempts[0].CostUSD != nil {
 		t.Error("an unknown cost is recorded")
 	}
 	withoutLease := newScenario(t, withMaxCost("10")).startAttempt().startRunner()
 	withoutLease.wantPhase(v1alpha1.SessionRunning, "")
-	withoutLease.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
+	withoutLease.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	withoutLease.exitRunner(0, `{"costUSD": 0}`).wantPhase(v1alpha1.SessionCompleted, "")
-	withoutLease.wantCondition(v1alpha1.ConditionCostReported, metav1.ConditionTrue, v1alpha1.ReasonCostReported)
+	withoutLease.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
 	withoutLease.wantTotalCost("0")
 }
 

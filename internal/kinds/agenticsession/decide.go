@@ -46,6 +46,8 @@ type evaluation struct {
 	obstacle *obstacle
 	// resultCost is the cost in the result of the open attempt's runner; nil if it is not known.
 	resultCost *v1alpha1.Number
+	// reports are the states of what the open attempt's runner reports; nil if it has not started.
+	reports []decision.State
 	// job of the open attempt and its Pod; nil if they do not exist.
 	job *batchv1.Job
 	pod *corev1.Pod

@@ -40,11 +40,11 @@ func (e *evaluation) readResult() {
 	}
 	result, err := ParseResult(termination.Message)
 	if err != nil {
-		e.setCondition(v1alpha1.ConditionResultValid, decision.False(
+		e.reports = append(e.reports, decision.False(
 			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt.Attempt, e.status.Run, err)))
 		return
 	}
-	e.setCondition(v1alpha1.ConditionResultValid, decision.True(v1alpha1.ReasonResultParsed, ""))
+	e.reports = append(e.reports, decision.True(v1alpha1.ReasonReporting, ""))
 	result.Run, result.Attempt = e.status.Run, e.status.Attempt.Attempt
 	if previous := e.status.Result; previous != nil {
 		result.SDKSessionID = cmp.Or(result.SDKSessionID, previous.SDKSessionID)

@@ -73,10 +73,10 @@ func TestParseResult(t *testing.T) {
 func TestMalformedResultDoesNotFailTheSession(t *testing.T) {
 	s := newScenario(t).startAttempt().exitRunner(0, "done")
 	s.wantPhase(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
-	s.wantCondition(v1alpha1.ConditionResultValid, metav1.ConditionFalse, v1alpha1.ReasonResultMalformed)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionFalse, v1alpha1.ReasonResultMalformed)
 	s.updateSpec(requestNextRun).startAttempt().exitRunner(0, `{"summary": "done"}`)
 	s.wantPhase(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
-	s.wantCondition(v1alpha1.ConditionResultValid, metav1.ConditionTrue, v1alpha1.ReasonResultParsed)
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
 }
 
 // A runner's value must not become the value of another variable, such as a key.

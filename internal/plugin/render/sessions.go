@@ -177,7 +177,7 @@ var (
 		{v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse},
 	}
 	sessionProblemConditions = []problemCondition{
-		{v1alpha1.ConditionResultValid, metav1.ConditionFalse},
+		{v1alpha1.ConditionRunnerReporting, metav1.ConditionFalse},
 		{v1alpha1.ConditionBlocked, metav1.ConditionTrue},
 	}
 )

@@ -143,7 +143,7 @@ func TestSessionDetailShowsEachAttempt(t *testing.T) {
 func TestSessionChangesAreReportedOnce(t *testing.T) {
 	malformed := runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
 		s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionResultValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResultMalformed, Message: "the result is cut off",
+			Type: v1alpha1.ConditionRunnerReporting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResultMalformed, Message: "the result is cut off",
 		})
 	})
 	for title, row := range map[string]struct {
