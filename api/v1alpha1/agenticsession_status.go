@@ -294,23 +294,6 @@ const (
 	StopBudgetExceeded StopReason = "BudgetExceeded"
 )
 
-// Condition types of an AgenticSession, besides Ready, Reconciling and Stalled; ConditionSpecAccepted, which is False if the
-// session is invalid or the SessionRunner does not allow it; and ConditionBlocked, which is True while something keeps the session
-// from starting, continuing or stopping.
-const (
-	// ConditionNetworkRestricted is True if the NetworkPolicy matches the SessionRunner.
-	ConditionNetworkRestricted = "NetworkRestricted"
-	// ConditionRunnerStarted is True if the runner's container has started. Otherwise its reason says how far the start has come.
-	ConditionRunnerStarted = "RunnerStarted"
-	// ConditionSucceeded is True if the last run succeeded, False if it failed, and Unknown before its end.
-	ConditionSucceeded = "Succeeded"
-	// ConditionServing of an interactive session is True while its runner accepts connections.
-	ConditionServing = "Serving"
-	// ConditionRunnerReporting is Unknown while the runner has not reported what its session asks for: activity with
-	// inactivityTimeout, a cost with maxCostUSD. It is False if a report is malformed. It is absent if the runner reports nothing that its session asks for.
-	ConditionRunnerReporting = "RunnerReporting"
-)
-
 // Reasons of an AgenticSession's conditions and runs.
 const (
 	ReasonNotAllowed                = "NotAllowed"

@@ -188,16 +188,6 @@ const (
 	SeverityHigh   JobSeverity = "High"
 )
 
-// Condition types of a JobReport, in addition to those of every kind. Ready is False while the last scan failed: the report is
-// then the result of the last successful scan.
-const (
-	// ConditionTruncated is True when findings were omitted.
-	ConditionTruncated = "Truncated"
-	// ConditionOpenReportsReady is True when an OpenReports Report has the findings too. It
-	// exists only if that is enabled.
-	ConditionOpenReportsReady = "OpenReportsReady"
-)
-
 // Reasons of a JobReport's conditions.
 const (
 	ReasonScanned = "Scanned"

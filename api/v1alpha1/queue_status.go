@@ -104,30 +104,6 @@ const (
 	FromDefault  ValueSource = "Default"
 )
 
-// Condition types of a Queue.
-const (
-	// ConditionReady is True when the object does what its spec says. kstatus reads it. Every kind
-	// has it.
-	ConditionReady = "Ready"
-	// ConditionReconciling is True while the operator works on the object, or waits for
-	// something that can happen by itself. kstatus reads it. Every kind has it.
-	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when the operator cannot make progress until someone changes
-	// the object or something it depends on. kstatus reads it. Every kind has it.
-	ConditionStalled = "Stalled"
-	// ConditionBrokerReachable is False when the broker does not answer or refuses the login.
-	ConditionBrokerReachable = "BrokerReachable"
-	// ConditionConfigSynced is False when the queue on the broker does not match the spec, nothing enforces a field of the
-	// spec, or another Queue owns the queue. It is Unknown until the broker confirms that this Queue owns the queue.
-	ConditionConfigSynced = "ConfigSynced"
-	// ConditionReplicated is True when several servers have all messages of the queue, as many as
-	// its storage requires.
-	ConditionReplicated = "Replicated"
-	// ConditionDeadLettersPresent is True if there are at least deadLetter.alertThreshold dead
-	// letters.
-	ConditionDeadLettersPresent = "DeadLettersPresent"
-)
-
 // Reasons of a Queue's conditions.
 const (
 	ReasonReady = "Ready"

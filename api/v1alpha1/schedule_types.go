@@ -210,12 +210,6 @@ const (
 	CatchUpAll    ScheduleCatchUp = "All"
 )
 
-// Conditions of a Schedule, in addition to those of every kind.
-const (
-	// ConditionLastRunSucceeded is whether the newest finished run succeeded. It is absent until one has finished.
-	ConditionLastRunSucceeded = "LastRunSucceeded"
-)
-
 // Reasons of a Schedule's conditions.
 const (
 	ReasonWaitingForRun   = "WaitingForRun"

@@ -200,27 +200,6 @@ const (
 	StepSkipped StepPhase = "Skipped"
 )
 
-// Condition types of a SequentialJob.
-const (
-	// ConditionAvailable is True when the run completed.
-	ConditionAvailable = "Available"
-	// ConditionProgressing is True while a step of the run is active, or waits for its next attempt.
-	ConditionProgressing = "Progressing"
-	// ConditionFailed is True when the run failed.
-	ConditionFailed = "Failed"
-	// ConditionSuspended is True while no step is running because spec.suspend is true or the next
-	// step needs an approval.
-	ConditionSuspended = "Suspended"
-	// ConditionSpecAccepted is False when the spec, or a change to it, is refused.
-	ConditionSpecAccepted = "SpecAccepted"
-	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next
-	// step's Job. The run waits; it does not fail.
-	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionBlocked is True while the object cannot start, continue or be deleted. Its message says what blocks it and what
-	// to do.
-	ConditionBlocked = "Blocked"
-)
-
 // Reasons of conditions and of step phases.
 const (
 	ReasonWaiting        = "Waiting"

@@ -54,9 +54,6 @@ const (
 	ReasonClaimNotFound = "ClaimNotFound"
 )
 
-// ConditionEgressProxyReady of a SessionRunner is True if the egress proxy of its namespace runs with its hosts.
-const ConditionEgressProxyReady = "EgressProxyReady"
-
 // Reasons of ConditionEgressProxyReady.
 const (
 	ReasonEgressProxyReady = "EgressProxyReady"

@@ -134,19 +134,6 @@ type WorkerPoolEffective struct {
 	Sources []FieldSource `json:"sources,omitempty"`
 }
 
-// Condition types of a WorkerPool, in addition to Ready, Reconciling, Stalled, Available and
-// Progressing. A WorkerPool is Available when minReplicas workers are ready, and Progressing
-// unless a rollout is paused, fails or makes no progress.
-const (
-	// ConditionScalingActive is False when autoscaling is off or suspended, when something prevents it, or when
-	// queue metrics could not be read, which a pool of a fixed size needs too, to drain workers.
-	ConditionScalingActive = "ScalingActive"
-	// ConditionScalingLimited is True when limits prevent the recommended number of workers.
-	ConditionScalingLimited = "ScalingLimited"
-	// ConditionDegraded is True when workers cannot start or keep restarting, or have not drained within drain.timeout.
-	ConditionDegraded = "Degraded"
-)
-
 // Reasons of a WorkerPool's conditions, in addition to the reasons of scaling decisions.
 const (
 	ReasonQueueNotFound          = "QueueNotFound"

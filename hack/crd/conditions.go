@@ -6,69 +6,72 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// writeConditions writes a table of the condition types in a directory of Go files: the constants whose names begin with
-// Condition. The files are named after the kinds.
-func writeConditions(sources, path string, kinds []string) error {
-	files, err := filepath.Glob(filepath.Join(sources, "*.go"))
+// writeConditions writes a table of the types of conditions to path: the constants Condition… of the package in a directory, with
+// their comments, which begin with the name of the constant and is.
+func writeConditions(dir, path string) error {
+	sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return err
 	}
-	page := &bytes.Buffer{}
-	page.WriteString("# Conditions\n\nThe types of the conditions in `status.conditions`, by the kind that has them first. Other kinds can\n" +
-		"have a condition of the same type, with the same meaning: see the pages of the kinds, and [those of every kind](../conditions.md).\n\n| Kind | Type | Meaning |\n|---|---|---|\n")
-	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	meanings := map[string]string{}
+	for _, source := range sources {
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.ParseComments)
 		if err != nil {
 			return err
 		}
-		for _, declaration := range parsed.Decls {
-			if group, isGroup := declaration.(*ast.GenDecl); isGroup && group.Tok == token.CONST {
-				for _, spec := range group.Specs {
-					writeCondition(page, group, spec, kindOfFile(file, kinds))
-				}
-			}
+		if err := collectConditions(file, meanings); err != nil {
+			return fmt.Errorf("%s: %w", source, err)
 		}
+	}
+	page := &bytes.Buffer{}
+	page.WriteString("# Conditions\n\nThe types of conditions in `status.conditions`. [Conditions](../conditions.md) shows the state of each kind by " +
+		"its conditions.\n\n| Type | Meaning |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(meanings)) {
+		fmt.Fprintf(page, "| `%s` | %s |\n", name, meanings[name])
 	}
 	return os.WriteFile(path, page.Bytes(), 0o644) //nolint:gosec // a tracked file, readable like the others
 }
 
-// kindOfFile returns the kind whose name begins the name of a file; empty for none.
-func kindOfFile(file string, kinds []string) string {
-	for _, kind := range kinds {
-		if strings.HasPrefix(filepath.Base(file), strings.ToLower(kind)+"_") {
-			return kind
+// collectConditions adds the types of conditions in a file, and their meanings.
+func collectConditions(file *ast.File, meanings map[string]string) error {
+	for _, declaration := range file.Decls {
+		constants, ok := declaration.(*ast.GenDecl)
+		if !ok || constants.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range constants.Specs {
+			constant, ok := spec.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(constant.Names[0].Name, "Condition") {
+				continue
+			}
+			comment := constant.Doc
+			if comment == nil && !constants.Lparen.IsValid() {
+				comment = constants.Doc
+			}
+			name := constant.Names[0].Name
+			text := strings.Join(strings.Fields(comment.Text()), " ")
+			meaning, found := strings.CutPrefix(text, name+" is ")
+			if !found {
+				return fmt.Errorf("the comment of %s must begin with %q, for the table of conditions", name, name+" is ")
+			}
+			value, ok := constant.Values[0].(*ast.BasicLit)
+			if !ok {
+				return fmt.Errorf("%s is not a literal", name)
+			}
+			condition, err := strconv.Unquote(value.Value)
+			if err != nil {
+				return err
+			}
+			meanings[condition] = meaning
 		}
 	}
-	return ""
-}
-
-// writeCondition writes the row of a constant that is the type of a condition.
-func writeCondition(page *bytes.Buffer, group *ast.GenDecl, spec ast.Spec, kind string) {
-	constant, isValue := spec.(*ast.ValueSpec)
-	if !isValue || !strings.HasPrefix(constant.Names[0].Name, "Condition") || len(constant.Values) != 1 {
-		return
-	}
-	literal, isLiteral := constant.Values[0].(*ast.BasicLit)
-	if !isLiteral {
-		return
-	}
-	value, err := strconv.Unquote(literal.Value)
-	if err != nil {
-		return
-	}
-	comment := constant.Doc
-	if comment == nil {
-		comment = group.Doc
-	}
-	meaning := strings.TrimPrefix(strings.Join(strings.Fields(comment.Text()), " "), constant.Names[0].Name+" ")
-	if strings.Contains(meaning, "Every kind has it.") {
-		kind, meaning = "every kind", strings.TrimSuffix(meaning, " Every kind has it.")
-	}
-	fmt.Fprintf(page, "| %s | %s | %s |\n", kind, value, upperFirst(strings.TrimPrefix(meaning, "is ")))
+	return nil
 }

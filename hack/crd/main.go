@@ -55,14 +55,10 @@ func processDirectory(dir, examples, reference string) error {
 		}
 		crds = append(crds, crd)
 	}
-	kinds := make([]string, 0, len(crds))
-	for _, crd := range crds {
-		kinds = append(kinds, crd.Spec.Names.Kind)
-	}
 	if err := writeReference(scheme, crds, examples, reference); err != nil {
 		return err
 	}
-	return writeConditions("api/v1alpha1", filepath.Join(reference, "..", "conditions.md"), kinds)
+	return writeConditions("api/v1alpha1", filepath.Join(reference, "..", "conditions.md"))
 }
 
 // finishManifest rewrites the manifest at path.
