@@ -60,6 +60,9 @@ func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProp
 	if t != nil && dereference(t) == reflect.TypeFor[v1alpha1.Duration]() {
 		mergeDurationRules(s)
 	}
+	if origin == originKubernetes && s.XListType != nil && *s.XListType == "atomic" {
+		s.XListType = nil // the default
+	}
 	origin = origin.nested()
 	if t != nil && slices.Contains(effectiveTypes, dereference(t)) {
 		origin = originInherited
