@@ -12,120 +12,114 @@ import (
 type AgenticSessionStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// phase summarizes the session's state.
+	// phase summarizes the state.
 	// +optional
 	Phase SessionPhase `json:"phase,omitempty"`
 
-	// run is the number of the current run, from 1.
+	// run number, from 1.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// rerunID is the last spec.rerun.id that was observed.
+	// rerunID that was last observed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RerunID string `json:"rerunID,omitempty"`
-	// retries is how often the run was retried after its runner failed.
+	// retries after failures of the runner.
 	// +optional
 	Retries int32 `json:"retries,omitempty"`
-	// disruptions is how often the run was retried after a disruption.
+	// disruptions after which the run was retried.
 	// +optional
 	Disruptions int32 `json:"disruptions,omitempty"`
 
-	// attempt is the open attempt.
+	// attempt that is open.
 	// +optional
 	Attempt SessionAttempt `json:"attempt,omitzero"`
-	// attempts are the last 10 ended attempts, oldest first.
+	// attempts that ended, the last 10, oldest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Attempts []SessionAttempt `json:"attempts,omitempty"`
 
-	// waitingSince is since when the session waits for a missing object or a correction. After
-	// startupTimeout it fails.
+	// waitingSince is since when the session waits for something missing.
 	// +optional
 	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
-	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
-	// for a queue such as Kueue.
+	// queuedSince is since when other sessions or a queue delay the start.
 	// +optional
 	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
-	// startTime is when the first runner of the session started.
+	// startTime of the first runner.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime is when the session completed or failed.
+	// completionTime is when the session ended.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// stoppedReason is why the session is being or was stopped: User (suspend), Inactivity
-	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
+	// stoppedReason is User, Inactivity, RunFinished or BudgetExceeded.
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
-	// activeDuration is how long the runners of all ended attempts ran in total.
+	// activeDuration of the ended attempts.
 	// +optional
 	ActiveDuration Duration `json:"activeDuration,omitzero"`
 
-	// result is the last valid result of a runner. Before the first one, it has the sdkSessionID of the
-	// session that continueFrom names.
+	// result is the last valid result.
 	// +optional
 	Result *SessionResult `json:"result,omitempty"`
-	// totalCostUSD is the total cost in US dollars of all attempts that reported one, with that of the open attempt.
+	// totalCostUSD of all attempts, in US dollars.
 	// +optional
 	TotalCostUSD *Number `json:"totalCostUSD,omitempty"`
 
-	// workspace is the claim of the session's workspace.
+	// workspace is the claim.
 	// +optional
 	Workspace SessionClaim `json:"workspace,omitzero"`
 }
 
-// SessionAttempt is an attempt of a run. Each attempt has its own Job.
+// SessionAttempt is an attempt of a run.
 type SessionAttempt struct {
-	// run is the number of the attempt's run.
+	// run of the attempt.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// attempt is the number of the attempt within the run, from 1.
+	// attempt number, from 1.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// jobName is the name of the Job. It is recorded before the Job is created. An attempt without it was withdrawn.
+	// jobName of the attempt. Unset if it was withdrawn.
 	// +optional
 	JobName string `json:"jobName,omitempty"`
-	// jobUID is recorded when the Job was first observed.
+	// jobUID of the attempt.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// runner is the name of the SessionRunner.
+	// runner is the SessionRunner.
 	// +optional
 	Runner string `json:"runner,omitempty"`
-	// inputsRef is the Secret with the inputs of the runner.
+	// inputsRef is the Secret with the inputs.
 	// +optional
 	InputsRef LocalReference `json:"inputsRef,omitzero"`
-	// limits of the SessionRunner when the attempt was created.
+	// limits of the SessionRunner at creation.
 	// +optional
 	Limits SessionAttemptLimits `json:"limits,omitzero"`
 
-	// startTime is when the Job started.
+	// startTime of the Job.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// activeSince is when the runner's container started: time counts towards timeout from then on. It is removed
-	// while the Job is suspended.
+	// activeSince is when timeout began to count. Unset while suspended.
 	// +optional
 	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
-	// runnerStartTime is when the runner started, or became ready if the session is interactive.
+	// runnerStartTime is when the runner started, or was ready.
 	// +optional
 	RunnerStartTime *metav1.Time `json:"runnerStartTime,omitempty"`
-	// lastActivityTime is when the operator last observed that the runner renewed its Lease, to the minute.
+	// lastActivityTime is when a renewal of the Lease was seen.
 	// +optional
 	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
-	// leaseRenewTime is the renewTime of the Lease then. Only its change counts, because the runner can set it to
-	// any time.
+	// leaseRenewTime is renewTime of the Lease.
 	// +optional
 	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
-	// egressTokenExpires is when the token for the egress proxy expires.
+	// egressTokenExpires is when the egress token expires.
 	// +optional
 	EgressTokenExpires *metav1.Time `json:"egressTokenExpires,omitempty"`
-	// stopTime is when the deletion of the Job was requested.
+	// stopTime is when deletion was requested.
 	// +optional
 	StopTime *metav1.Time `json:"stopTime,omitempty"`
-	// finishTime is when the attempt ended.
+	// finishTime of the attempt.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
 
-	// exitCode of the runner, if known.
+	// exitCode of the runner.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// outcome of an ended attempt.
@@ -134,95 +128,92 @@ type SessionAttempt struct {
 	// reason for the outcome, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is a description for people.
+	// message for people.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// costUSD is the highest cost in US dollars that the runner reported, recorded at most once a minute, and at
-	// once if it reaches maxCostUSD.
+	// costUSD that was reported, in US dollars.
 	// +optional
 	CostUSD *Number `json:"costUSD,omitempty"`
-	// costRecordTime is when costUSD was recorded.
+	// costRecordTime of costUSD.
 	// +optional
 	CostRecordTime *metav1.Time `json:"costRecordTime,omitempty"`
 }
 
 // SessionAttemptLimits are what an attempt keeps of its SessionRunner.
 type SessionAttemptLimits struct {
-	// timeout is how long the session may run.
+	// timeout of the session.
 	// +optional
 	Timeout *Duration `json:"timeout,omitempty"`
-	// maxCostUSD is how many US dollars the session may cost.
+	// maxCostUSD of the session.
 	// +optional
 	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
-	// activityLease is whether the runner has a Lease.
+	// activityLease is whether it has a Lease.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
 }
 
 // SessionClaim is the claim of a session's workspace.
 type SessionClaim struct {
-	// claimRef is the PersistentVolumeClaim.
+	// claimRef is the claim.
 	// +optional
 	ClaimRef LocalReference `json:"claimRef,omitzero"`
-	// uid of the claim, recorded before a runner uses it: a claim with another UID does not contain the
-	// session's files.
+	// uid of the claim.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }
 
 // SessionResult is the result that a runner writes as its termination message.
 type SessionResult struct {
-	// run is the number of the attempt's run.
+	// run of the attempt.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// attempt is the number of the attempt within the run.
+	// attempt number, from 1.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// summary of the work, at most 4096 characters.
+	// summary of the work.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Summary string `json:"summary,omitempty"`
-	// usage is an object with the runner's own counts, such as tokens.
+	// usage as the runner counts it, such as tokens.
 	// +optional
 	Usage *apiextensionsv1.JSON `json:"usage,omitempty"`
-	// sdkSessionID is the runner's identifier of its conversation, which the next attempt gets. It stays when a later
-	// result has none.
+	// sdkSessionID of the conversation, for the next attempt.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	SDKSessionID string `json:"sdkSessionID,omitempty"`
-	// repositories are what became of the session's repositories, at most 16.
+	// repositories are what became of repos.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Repositories []SessionRepositoryResult `json:"repositories,omitempty"`
-	// transcript is where the transcript of the attempt is archived.
+	// transcript of the attempt.
 	// +optional
 	Transcript *SessionTranscript `json:"transcript,omitempty"`
 }
 
 // SessionTranscript is where a transcript is archived, as the runner reports it.
 type SessionTranscript struct {
-	// location is the path in the claim, or the URL s3://bucket/name.
+	// location is the path in the claim, or an s3:// URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Location string `json:"location,omitempty"`
-	// truncated means that the end of the transcript was omitted because it was too long.
+	// truncated means that the end is omitted.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
-	// error is why the transcript is not archived.
+	// error is why it is not archived.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Error string `json:"error,omitempty"`
 }
 
-// SessionRepositoryResult is what became of a repository, as the runner reports it.
+// SessionRepositoryResult is what became of a repository.
 type SessionRepositoryResult struct {
-	// name of the repository's directory in the workspace.
+	// name of the directory.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// branch to which the commits were pushed, or that is checked out.
+	// branch that was pushed, or is checked out.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Branch string `json:"branch,omitempty"`
@@ -230,7 +221,7 @@ type SessionRepositoryResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Commit string `json:"commit,omitempty"`
-	// pushed means that the commit was pushed to the branch.
+	// pushed means that the commit was pushed.
 	// +optional
 	Pushed bool `json:"pushed,omitempty"`
 	// pullRequestURL is the URL of the pull request.

@@ -18,8 +18,7 @@ const SessionEnvPrefix = "AGENTIC_"
 // users.
 const VerbAdminister = "administer"
 
-// AgenticSession is one session of an AI agent. It runs as a Job that takes a prompt and reports a
-// result and its cost. A SessionRunner in the same namespace defines the image and the limits.
+// AgenticSession is a session of an AI agent, with the image and limits of a SessionRunner.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -45,7 +44,7 @@ type AgenticSession struct {
 	// +required
 	Spec AgenticSessionSpec `json:"spec"`
 
-	// status is the observed state of the session.
+	// status is the observed state.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +structType=atomic
@@ -73,33 +72,30 @@ type AgenticSessionList struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.continueFrom) && has(self.workspace))",message="with continueFrom the session uses the other session's workspace: do not set workspace",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || !has(self.timeout) || self.timeout == 0 || self.inactivityTimeout <= self.timeout",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
 type AgenticSessionSpec struct {
-	// prompt for the agent, at most 64 KiB. It is required unless the session is interactive or
-	// has an activeWorkflow. Immutable.
+	// prompt for the agent, at most 64 KiB. Required unless interactive or activeWorkflow is set. Immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 65536",message="prompt must not have more than 65536 bytes"
 	Prompt string `json:"prompt,omitempty"`
 
-	// displayName is a name of the session for people, at most 256 characters.
+	// displayName of the session.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DisplayName string `json:"displayName,omitempty"`
 
-	// userContext is the user that the session belongs to. If the operator's webhook is enabled,
-	// it sets userId and groups to the user who creates the session, and only this user and those
-	// with the verb administer on agenticsessions can change the spec. Immutable.
+	// userContext is the user of the session, set by the webhook. Others need the verb administer to change the spec.
+	// Immutable.
 	// +optional
 	UserContext *UserContext `json:"userContext,omitempty"`
 
-	// interactive sessions run until they are stopped, and serve requests through a Service with
-	// the session's name. Default: false. Immutable.
+	// interactive sessions serve a Service of their name until they are stopped. Defaults to false. Immutable.
 	// +optional
 	// +kubebuilder:default=false
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="interactive is immutable"
 	Interactive bool `json:"interactive"`
 
-	// repos are up to 16 git repositories for the runner to clone. URLs and names must be unique.
+	// repos are git repositories to clone, with unique URLs and names.
 	// +optional
 	// +listType=map
 	// +listMapKey=url
@@ -107,79 +103,66 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="names of repos must be unique"
 	Repos []SessionRepo `json:"repos,omitempty"`
 
-	// llmSettings are passed to the runner. The operator does not interpret them.
+	// llmSettings are passed to the runner.
 	// +optional
 	LLMSettings *LLMSettings `json:"llmSettings,omitempty"`
 
-	// environmentVariables are up to 64 variables of the runner, 256 KiB in total. Variables that
-	// the SessionRunner sets, PATH, HOME, TMPDIR, and names that begin with AGENTIC_,
-	// YARDMASTER_, KUBERNETES_ or LD_ are not allowed.
+	// environmentVariables of the runner, 256 KiB in total. Those of the SessionRunner, PATH, HOME, TMPDIR, and the
+	// prefixes AGENTIC_, YARDMASTER_, KUBERNETES_ and LD_ are reserved.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[A-Za-z_][A-Za-z0-9_]{0,127}$'))",message="names of environment variables must be C identifiers of at most 128 characters"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('AGENTIC_') || k.startsWith('YARDMASTER_') || k.startsWith('KUBERNETES_') || k.startsWith('LD_') || k in ['PATH', 'HOME', 'TMPDIR'])",message="names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved"
 	EnvironmentVariables map[string]EnvironmentValue `json:"environmentVariables,omitempty"`
 
-	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets, one for each key that
-	// allowed.configMaps and allowed.secrets of the SessionRunner list. Names that are not allowed in
-	// environmentVariables are not allowed here either. Prefer secretMounts for Secrets: files are not
-	// inherited by child processes.
+	// envFrom adds variables for the keys in allowed of the SessionRunner. Prefer secretMounts for Secrets.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
-	// secretMounts are up to 16 Secrets to mount as files into the runner, with the keys that
-	// allowed.secrets of the SessionRunner lists.
+	// secretMounts are files with the keys in allowed.secrets of the SessionRunner.
 	// +optional
 	// +listType=map
 	// +listMapKey=secretName
 	// +kubebuilder:validation:MaxItems=16
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
-	// timeout is how many seconds the session may run, over all its runs, measured from the
-	// start of each runner. 0 means no limit, except limits.timeout of the
-	// SessionRunner. Default: 14400 (4 hours). Maximum: 604800 (7 days).
+	// timeout of all runs in seconds, 0 to 604800. 0 means limits.timeout of the SessionRunner. Defaults to 14400.
 	// +optional
 	// +kubebuilder:default=14400
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	Timeout *int32 `json:"timeout,omitempty"`
 
-	// maxCostUSD is how many US dollars the session may cost, over all its runs, from 0.000001 to
-	// 1000000000. The session is stopped when its runner reports that much, and is not run again until
-	// the limit is increased. A cost that the runner does not report is not limited. The lower one of
-	// this limit and that of the SessionRunner applies. Default: that of the SessionRunner.
+	// maxCostUSD is the reported cost of all runs in US dollars at which the session stops, 0.000001 to 1000000000.
+	// Defaults to the SessionRunner's, the maximum.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
 	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
 
-	// inactivityTimeout is after how many seconds without activity of the runner the session is
-	// stopped. It requires activityLease in the SessionRunner. Default: 0, which means never.
-	// Maximum: 2592000 (30 days), and not more than timeout.
+	// inactivityTimeout is the number of idle seconds until the session stops, 0 to 2592000. It requires activityLease.
+	// Defaults to 0: never.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2592000
 	InactivityTimeout *int32 `json:"inactivityTimeout,omitempty"`
 
-	// startupTimeout is after how many seconds the session fails if an object that it needs is
-	// missing, or its image or configuration is wrong. 0 means never. Default: 600.
-	// Maximum: 604800 (7 days).
+	// startupTimeout is how many seconds something missing or wrong may delay the start, 0 to 604800. 0 means no limit.
+	// Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	StartupTimeout *int32 `json:"startupTimeout,omitempty"`
 
-	// ttlSecondsAfterFinished is how many seconds after it completed or failed the session is
-	// deleted. Default: never.
+	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// suspend stops the session: its Job is deleted, its persistent workspace is kept. False resumes a session that was
-	// stopped this way. Defaults to false.
+	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -187,75 +170,67 @@ type AgenticSessionSpec struct {
 	// +optional
 	Rerun *SessionRerun `json:"rerun,omitempty"`
 
-	// retry defines which failed runs are retried. Default: none.
+	// retry of failed runs. Unset means none.
 	// +optional
 	Retry *SessionRetry `json:"retry,omitempty"`
 
-	// runner is the name of the SessionRunner that defines the image and the limits.
-	// Default: default.
+	// runner is the name of the SessionRunner. Defaults to default.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Runner string `json:"runner,omitempty"`
 
-	// image of the runner. It must be the SessionRunner's image or one of its allowed.images.
-	// Default: the SessionRunner's image.
+	// image of the runner, one of allowed.images. Defaults to the SessionRunner's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// resources of the runner's container, within limits.maxResources of the SessionRunner.
-	// Defaults to those of the runner in the SessionRunner's template.
+	// resources of the runner, within limits.maxResources. Defaults to those of the SessionRunner.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// workspace is the directory that the agent works in. Default: an empty directory for each
-	// Pod. Immutable, except onLost.
+	// workspace is the directory of the agent. Unset means an empty one for each Pod. Immutable, except onLost.
 	// +optional
 	Workspace *SessionWorkspace `json:"workspace,omitempty"`
 
-	// continueFrom names a session to continue: this session uses its workspace. That session must
-	// belong to the same user, have completed or failed, and have a persistent workspace.
-	// Immutable.
+	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
 	// +optional
 	ContinueFrom *SessionReference `json:"continueFrom,omitempty"`
 
-	// activeWorkflow is a git repository with instructions for the agent. It is passed to the
-	// runner.
+	// activeWorkflow is a git repository with instructions for the agent.
 	// +optional
 	ActiveWorkflow *ActiveWorkflow `json:"activeWorkflow,omitempty"`
 
-	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON. They are passed to
-	// the runner.
+	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON.
 	// +optional
 	MCPServers *MCPServers `json:"mcpServers,omitempty"`
 
-	// stopOnRunFinished stops an interactive session when its runner reports that its run is
-	// finished. It requires activityLease in the SessionRunner. Default: false.
+	// stopOnRunFinished stops an interactive session that reports the end of its run. It requires activityLease.
+	// Defaults to false.
 	// +optional
 	StopOnRunFinished bool `json:"stopOnRunFinished,omitempty"`
 }
 
-// EnvironmentValue is the value of an environment variable.
+// EnvironmentValue is the value of a variable.
 //
 // +kubebuilder:validation:MaxLength=32768
 type EnvironmentValue string
 
 // UserContext is the user that a session belongs to.
 type UserContext struct {
-	// userId is the user's name in the API server's authentication.
+	// userId is the user's name in Kubernetes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	UserID string `json:"userId,omitempty"`
 
-	// displayName is a name of the user for people, at most 256 characters.
+	// displayName of the user.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DisplayName string `json:"displayName,omitempty"`
 
-	// groups of the user in the API server's authentication.
+	// groups of the user in Kubernetes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -265,26 +240,26 @@ type UserContext struct {
 
 // SessionRepo is a git repository.
 type SessionRepo struct {
-	// url of the repository, as https://, ssh:// or git@host:path, without credentials.
+	// url is https://, ssh:// or git@host:path, without credentials.
 	// +required
 	URL GitURL `json:"url"`
 
-	// branch to check out. Default: main.
+	// branch to check out. Defaults to main.
 	// +optional
 	// +kubebuilder:default=main
 	Branch GitBranch `json:"branch,omitempty"`
 
-	// name of the repository's directory in the workspace. Default: the last part of the URL.
+	// name of the directory in the workspace. Defaults to the last part of the URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// autoPush requests that the runner pushes the agent's changes. Default: false.
+	// autoPush requests to push the changes. Defaults to false.
 	// +optional
 	AutoPush bool `json:"autoPush,omitempty"`
 
-	// depth is the number of commits of each branch to clone. Default: all.
+	// depth is how many commits of each branch to clone. Unset means all.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -313,20 +288,20 @@ type LLMSettings struct {
 	// +kubebuilder:validation:MaxLength=256
 	Model string `json:"model,omitempty"`
 
-	// temperature of the model, from 0 to 2.
+	// temperature of the model, 0 to 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2
 	Temperature *Number `json:"temperature,omitempty"`
 
-	// maxTokens is the maximum number of tokens in an answer of the model.
+	// maxTokens of an answer, 1 to 10000000.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000000
 	MaxTokens *int32 `json:"maxTokens,omitempty"`
 }
 
-// SecretMount is a Secret that is mounted as files into the runner.
+// SecretMount is a Secret that is mounted as files.
 type SecretMount struct {
 	// secretName is the name of the Secret.
 	// +required
@@ -335,21 +310,20 @@ type SecretMount struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
 
-	// mountPath is a directory directly below /secrets. Default: /secrets/<secretName>.
+	// mountPath directly below /secrets. Defaults to /secrets/<secretName>.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$`
 	MountPath string `json:"mountPath,omitempty"`
 
-	// optional lets the session start without the Secret. Default: false.
+	// optional lets the session start without it. Defaults to false.
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 }
 
 // SessionRerun requests another run of a session.
 type SessionRerun struct {
-	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
-	// An id that is set at creation requests nothing.
+	// id of the request. A new one starts a run once the current run has ended.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -358,47 +332,42 @@ type SessionRerun struct {
 
 // SessionRetry defines which failed runs are retried.
 type SessionRetry struct {
-	// limit is how often a run is retried after its runner failed, at most 5. Default: 0.
+	// limit is how often a run is retried after its runner failed, 0 to 5. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
 	Limit int32 `json:"limit"`
 
-	// onDisruption retries a run whose Pod was evicted, preempted or lost, up to five times.
-	// These retries do not count towards limit. Default: false.
+	// onDisruption also retries up to five evictions or losses of the Pod. Defaults to false.
 	// +optional
 	OnDisruption bool `json:"onDisruption,omitempty"`
 }
 
 // SessionWorkspace is the directory that the agent works in.
 type SessionWorkspace struct {
-	// persistence of the workspace. Persistent: a PersistentVolumeClaim that all attempts and
-	// runs of the session use. Ephemeral: an empty directory for each Pod. Default: Persistent.
+	// persistence is Persistent, a PersistentVolumeClaim for all runs, or Ephemeral, a directory for each Pod. Defaults
+	// to Persistent.
 	// +optional
 	// +kubebuilder:default=Persistent
 	Persistence WorkspacePersistence `json:"persistence,omitempty"`
 
-	// size of the workspace, at most limits.maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
-	// maxWorkspaceSize if that is less.
+	// size, at most limits.maxWorkspaceSize of the SessionRunner. Defaults to 10Gi or that maximum.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// storageClassName of the workspace. Only the SessionRunner's is allowed. Default: the
-	// SessionRunner's.
+	// storageClassName, which can only be the SessionRunner's. Defaults to that.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// retain keeps a persistent workspace when the session is deleted. Default: false.
+	// retain keeps the workspace of a deleted session. Defaults to false.
 	// +optional
 	Retain bool `json:"retain,omitempty"`
 
-	// onLost is what a run does whose persistent workspace was deleted or replaced after an earlier
-	// attempt used it. Fail: the run fails with the reason WorkspaceLost. StartEmpty: it starts with an
-	// empty workspace. Default: Fail.
+	// onLost is what happens if the workspace is lost: Fail fails the run, StartEmpty continues. Defaults to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost WorkspaceLossPolicy `json:"onLost,omitempty"`
@@ -415,16 +384,16 @@ type SessionReference struct {
 
 // ActiveWorkflow is a git repository with instructions for the agent.
 type ActiveWorkflow struct {
-	// gitUrl of the repository, as https://, ssh:// or git@host:path, without credentials.
+	// gitUrl is https://, ssh:// or git@host:path, without credentials.
 	// +required
 	GitURL GitURL `json:"gitUrl"`
 
-	// branch to check out. Default: main.
+	// branch to check out. Defaults to main.
 	// +optional
 	// +kubebuilder:default=main
 	Branch GitBranch `json:"branch,omitempty"`
 
-	// path of the instructions in the repository.
+	// path of the instructions.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)')",message="path must stay within the repository"
@@ -433,12 +402,12 @@ type ActiveWorkflow struct {
 
 // MCPServers are tool servers that speak the Model Context Protocol.
 type MCPServers struct {
-	// custom servers by name, at most 32, in a format that the runner defines.
+	// custom servers by name, in the runner's format.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Custom map[string]apiextensionsv1.JSON `json:"custom,omitempty"`
 
-	// disabled are the names of the runner's built-in servers to disable, at most 64.
+	// disabled built-in servers of the runner.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -22,25 +22,24 @@ type Duration struct {
 
 // ObservedStatus is what the status of every kind begins with.
 type ObservedStatus struct {
-	// conditions of the object: Ready, Reconciling and Stalled, which kstatus reads, and those of its kind.
+	// conditions such as Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before the first
-	// reconciliation.
+	// observedGeneration that the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // ObjectMetadata has labels and annotations for objects that the operator creates.
 type ObjectMetadata struct {
-	// labels of the objects. Keys of Yardmaster and of Kubernetes are reserved.
+	// labels without reserved keys.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of the objects. Keys of Yardmaster and of Kubernetes are reserved.
+	// annotations without reserved keys.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -60,7 +59,7 @@ type LocalReference struct {
 type KeyReference struct {
 	LocalReference `json:",inline"`
 
-	// key in the object. The field that has the reference names the default.
+	// key in the object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -72,23 +71,23 @@ type KeyReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backoff) || !has(self.maxBackoff) || duration(self.backoff) <= duration(self.maxBackoff)",message="backoff must not be longer than maxBackoff",fieldPath=".backoff"
 type Retry struct {
-	// limit is the number of retries, the first attempt not included, 0 to 1000.
+	// limit of retries, 0 to 1000.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Limit *int32 `json:"limit,omitempty"`
 
-	// backoff is the time before the first retry, 0s to 24h.
+	// backoff before the first retry, 0s to 24h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="backoff must be a duration from 0s to 24h"
 	Backoff *Duration `json:"backoff,omitempty"`
 
-	// maxBackoff is the longest time before a retry, 0s to 24h.
+	// maxBackoff is the longest backoff, 0s to 24h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="maxBackoff must be a duration from 0s to 24h"
 	MaxBackoff *Duration `json:"maxBackoff,omitempty"`
 
-	// factor by which the time grows with each retry, 1 to 10, for example 1.5. Defaults to 2.
+	// factor of each further backoff, 1 to 10. Defaults to 2.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 1.0 && self <= 10.0",message="factor must be from 1 to 10"
 	Factor *Number `json:"factor,omitempty"`
@@ -96,8 +95,7 @@ type Retry struct {
 
 // Rerun requests another run of an object whose run has ended.
 type Rerun struct {
-	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
-	// An id that is set at creation requests nothing.
+	// id of the request. A new one starts a run once the current run has ended.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -106,27 +104,27 @@ type Rerun struct {
 
 // RunStatus is about the current run of an object that can run again.
 type RunStatus struct {
-	// run is the number of the current run: 1, increased by each rerun.
+	// run number, from 1.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// rerunID is the last spec.rerun.id that started a run, or that was set at creation.
+	// rerunID of the current run.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RerunID string `json:"rerunID,omitempty"`
-	// startTime is when the run started. Resuming a SequentialJob sets it again.
+	// startTime of the run or its resumption.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime is when the run completed or failed.
+	// completionTime of the run.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
 // AttemptNumber identifies an attempt. Each attempt has its own Job.
 type AttemptNumber struct {
-	// run is the number of the run that the attempt belongs to.
+	// run of the attempt.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// attempt is the number of the attempt in its run, from 1.
+	// attempt number, from 1.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 }
@@ -135,22 +133,22 @@ type AttemptNumber struct {
 type JobAttempt struct {
 	AttemptNumber `json:",inline"`
 
-	// jobName is the name of the Job.
+	// jobName of the attempt.
 	// +optional
 	JobName string `json:"jobName,omitempty"`
-	// jobUID is the UID of the Job.
+	// jobUID of the attempt.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// startTime is when the attempt started.
+	// startTime of the attempt.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime is when the attempt ended.
+	// finishTime of the attempt.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
-	// exitCode of the container, if known.
+	// exitCode of the container.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// reason for the state of the attempt, in CamelCase.
+	// reason for the state.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message explains the reason.
@@ -165,17 +163,16 @@ type WorkspaceClaim struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Defaults to the cluster's default class.
+	// storageClassName of the claim. Defaults to the cluster's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// retention is what happens to the claim when the object is deleted. Defaults to Delete.
+	// retention of the claim: Delete or Retain. Defaults to Delete.
 	// +optional
 	// +kubebuilder:default=Delete
 	Retention WorkspaceRetention `json:"retention,omitempty"`
-	// onLost is what happens when the claim was deleted or replaced after it was used. Fail fails the run; Recreate
-	// goes on with an empty workspace. Defaults to Fail.
+	// onLost is Fail or Recreate, which runs all steps again, if the claim is lost. Defaults to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
@@ -183,10 +180,10 @@ type WorkspaceClaim struct {
 
 // ClaimStatus is the claim of a workspace.
 type ClaimStatus struct {
-	// claimRef is the PersistentVolumeClaim.
+	// claimRef is the claim.
 	// +optional
 	ClaimRef LocalReference `json:"claimRef,omitzero"`
-	// uid of the claim, recorded before it is used: a claim with another UID does not contain the same files.
+	// uid of the claim.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }
@@ -195,7 +192,7 @@ type ClaimStatus struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.claimRef) != has(self.s3)",message="set exactly one of claimRef and s3"
 type Archive struct {
-	// claimRef is a PersistentVolumeClaim. Its access mode must allow all Pods that use it at a time.
+	// claimRef is a PersistentVolumeClaim for all Pods.
 	// +optional
 	ClaimRef *LocalReference `json:"claimRef,omitempty"`
 	// s3 is a bucket.
@@ -205,8 +202,7 @@ type Archive struct {
 
 // ArchiveS3 is a bucket of an object store with the API of Amazon S3.
 type ArchiveS3 struct {
-	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. Network policies, such as egress of
-	// a SessionRunner, must allow it.
+	// endpoint, such as https://s3.eu-central-1.amazonaws.com.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -220,7 +216,7 @@ type ArchiveS3 struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`
 	Bucket string `json:"bucket"`
 
-	// prefix of the names of objects, such as agents/transcripts. Unset means none.
+	// prefix of names. Unset means none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`
@@ -233,8 +229,7 @@ type ArchiveS3 struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
 	Region string `json:"region,omitempty"`
 
-	// secretRef is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
-	// container that archives mounts it.
+	// secretRef has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and maybe AWS_SESSION_TOKEN.
 	// +required
 	SecretRef LocalReference `json:"secretRef"`
 }

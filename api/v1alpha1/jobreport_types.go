@@ -8,8 +8,7 @@ import (
 // JobReportName is the name of the only JobReport of a namespace.
 const JobReportName = "jobs"
 
-// JobReport lists the stale Jobs of its namespace and the reason for each. It has no spec. The
-// operator writes one JobReport, named jobs, in each namespace that it is configured to scan.
+// JobReport lists the stale Jobs of its namespace. The operator writes one, named jobs.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -45,31 +44,29 @@ type JobReportList struct {
 type JobReportStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// summary counts all Jobs, including those that findings omits.
+	// summary counts all Jobs.
 	// +optional
 	// +kubebuilder:default={}
 	Summary JobSummary `json:"summary,omitempty"`
 
-	// findings about the most important Jobs that are not healthy, up to the operator's flag --report-top, sorted by
-	// name.
+	// findings about the most important Jobs, up to the flag --report-top, by name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Findings []JobFinding `json:"findings,omitempty"`
 
-	// omitted is the number of Jobs that are not healthy and not listed in findings.
+	// omitted is the number of other unhealthy Jobs.
 	// +optional
 	// +kubebuilder:default=0
 	Omitted int32 `json:"omitted"`
 
-	// groups counts the findings of owners that have several for the same reason, the 20 most important groups.
+	// groups of findings with the same owner and reason, the 20 most important.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Groups []JobFindingGroup `json:"groups,omitempty"`
 
-	// lastScanTime is the start of the scan after which the report was last written, about once an hour without
-	// changes.
+	// lastScanTime is the start of the last recorded scan.
 	// +optional
 	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
 }
@@ -80,41 +77,41 @@ type JobSummary struct {
 	// +optional
 	// +kubebuilder:default=0
 	Total int32 `json:"total"`
-	// healthy is the number of Jobs that no rule matches.
+	// healthy Jobs, which match no rule.
 	// +optional
 	// +kubebuilder:default=0
 	Healthy int32 `json:"healthy"`
-	// suspicious is the number of Jobs that somebody should examine.
+	// suspicious Jobs, to be examined.
 	// +optional
 	// +kubebuilder:default=0
 	Suspicious int32 `json:"suspicious"`
-	// zombie is the number of Jobs that make no progress without intervention, or are useless for a long time.
+	// zombie Jobs, which make no progress or are useless.
 	// +optional
 	// +kubebuilder:default=0
 	Zombie int32 `json:"zombie"`
-	// ignored is the number of Jobs that an annotation exempts from a rule.
+	// ignored Jobs, exempt by an annotation.
 	// +optional
 	// +kubebuilder:default=0
 	Ignored int32 `json:"ignored"`
-	// byReason counts the Jobs that are not healthy by the reason of their finding.
+	// byReason counts unhealthy Jobs by reason.
 	// +optional
 	ByReason map[string]int32 `json:"byReason,omitempty"`
 }
 
 // JobFindingClass is what a finding has in common with others. A group has the highest severity of its findings.
 type JobFindingClass struct {
-	// owner of the Job, if the Job states it.
+	// owner that the Job states.
 	// +optional
 	Owner *JobOwner `json:"owner,omitempty"`
 	// category of the Job.
 	Category JobCategory `json:"category"`
-	// severity is Low for a Job that only takes up space, High for another zombie, otherwise Medium.
+	// severity is Low if the Job only takes up space, High for other zombies, else Medium.
 	Severity JobSeverity `json:"severity"`
-	// reason is the rule that matches, in CamelCase.
+	// reason is the rule that matches.
 	Reason string `json:"reason"`
 }
 
-// JobFinding explains why a Job is not healthy.
+// JobFinding is why a Job is unhealthy.
 type JobFinding struct {
 	// name of the Job.
 	Name string `json:"name"`
@@ -122,18 +119,18 @@ type JobFinding struct {
 	// +optional
 	UID             types.UID `json:"uid,omitempty"`
 	JobFindingClass `json:",inline"`
-	// cause is the cause that the Job itself states, if any.
+	// cause that the Job states.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Cause string `json:"cause,omitempty"`
-	// since is the time from which the Job's age counts for the rule.
+	// since is when the age for the rule begins.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// message describes the finding.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// next is what to do about the Job.
+	// next is what to do.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Next string `json:"next,omitempty"`
@@ -142,26 +139,24 @@ type JobFinding struct {
 // JobOwner is what created a Job, as far as the Job states it: its controller, or what its labels
 // and annotations name.
 type JobOwner struct {
-	// kind of the owner, such as CronJob, JobSet, SequentialJob, Workflow, HelmRelease or, for a
-	// queue of Kueue, LocalQueue.
+	// kind of the owner, such as CronJob.
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// name of the owner, in the namespace of the Job.
+	// name of the owner.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// JobFindingGroup counts the findings about Jobs of the same owner with the same category and
-// reason.
+// JobFindingGroup counts findings.
 type JobFindingGroup struct {
 	JobFindingClass `json:",inline"`
-	// count of the findings, at least 2.
+	// count of the findings.
 	// +kubebuilder:validation:Minimum=2
 	Count int32 `json:"count"`
-	// oldest is the earliest of the times from which the findings count their age, if known.
+	// oldest since of the findings.
 	// +optional
 	Oldest *metav1.Time `json:"oldest,omitempty"`
-	// newest is the latest of these times, if known.
+	// newest since of the findings.
 	// +optional
 	Newest *metav1.Time `json:"newest,omitempty"`
 }

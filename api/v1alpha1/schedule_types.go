@@ -8,7 +8,7 @@ import (
 )
 
 // Schedule starts a SequentialJob or an AgenticSession, or sends a message to a Queue, at the times of a cron
-// expression, as a CronJob starts Jobs.
+// expression.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -36,7 +36,7 @@ type Schedule struct {
 	// +required
 	Spec ScheduleSpec `json:"spec"`
 
-	// status is the observed state of the schedule.
+	// status is the observed state.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +structType=atomic
@@ -60,66 +60,59 @@ type ScheduleList struct {
 type ScheduleSpec struct {
 	Cron `json:",inline"`
 
-	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts another run;
-	// Forbid waits until no run is active; Replace deletes the active runs first. Defaults to Allow.
+	// concurrencyPolicy while a run is active. Allow starts another, Forbid waits, Replace deletes the active runs.
+	// Defaults to Allow.
 	// +optional
 	// +kubebuilder:default=Allow
 	ConcurrencyPolicy ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
 
-	// startingDeadlineSeconds is how late a run may start, jitter included. Defaults to no limit, and to 60 with
-	// catchUp: None.
+	// startingDeadlineSeconds is how late a run may start, with jitter. Defaults to no limit, with catchUp None to 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
-	// suspend keeps further runs from starting. Times that come meanwhile are missed. Defaults to false.
+	// suspend prevents runs. Times meanwhile are missed. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// catchUp defines which times still run if several are due: None runs a time only if it is at most a minute
-	// late; Latest runs the last; All runs all, at most the last 100. Defaults to Latest.
+	// catchUp is which due times run: None (at most a minute late), Latest, or All (the last 100). Defaults to Latest.
 	// +optional
 	// +kubebuilder:default=Latest
 	CatchUp ScheduleCatchUp `json:"catchUp,omitempty"`
 
-	// jitter delays each run by a random time that is less than this. A run always starts before the next time is
-	// due. Defaults to 0s.
+	// jitter is the longest random delay, 0s to 24h. Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="jitter must be a duration from 0s to 24h"
 	Jitter *Duration `json:"jitter,omitempty"`
 
-	// history is how many finished runs are kept.
+	// history of finished runs.
 	// +optional
 	// +kubebuilder:default={}
 	History ScheduleHistory `json:"history,omitempty"`
 
-	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the environment variable
-	// SCHEDULED_TIME.
+	// sequentialJob of each run, with the variable SCHEDULED_TIME.
 	// +optional
 	SequentialJob *ScheduleTemplate `json:"sequentialJob,omitempty"`
 
-	// agenticSession is the AgenticSession of each run. It has the time as the environment variable SCHEDULED_TIME.
-	// Its owner is the user who last changed this field.
+	// agenticSession of each run, with the variable SCHEDULED_TIME. Its owner is the user who last changed it.
 	// +optional
 	AgenticSession *ScheduleTemplate `json:"agenticSession,omitempty"`
 
-	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, and an ID that is
-	// derived from it.
+	// message to a Queue, with the header Scheduled-Time.
 	// +optional
 	Message *ScheduledMessage `json:"message,omitempty"`
 }
 
 // Cron is a schedule in a time zone.
 type Cron struct {
-	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
-	// or @yearly.
+	// schedule is a cron expression of five fields, or one such as @daily.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Schedule string `json:"schedule"`
 
-	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
+	// timeZone, such as Europe/Berlin. Defaults to UTC.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MinLength=1
@@ -133,21 +126,21 @@ type ScheduledMessage struct {
 	// +required
 	QueueRef LocalReference `json:"queueRef"`
 
-	// payload is any value. It is sent as JSON. Defaults to an empty payload.
+	// payload is any JSON value. Defaults to empty.
 	// +optional
 	Payload *apiextensionsv1.JSON `json:"payload,omitempty"`
 
-	// kind of the message, which selects its handler.
+	// kind selects the handler.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Kind string `json:"kind,omitempty"`
 
-	// priority of the Queue. Defaults to the priority named default.
+	// priority of the Queue. Defaults to default.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Priority string `json:"priority,omitempty"`
 
-	// timeout of each attempt, 1s to 24h. Defaults to that of the Queue.
+	// timeout of an attempt, 1s to 24h. Defaults to the Queue's.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout must be a duration from 1s to 24h"
 	Timeout *Duration `json:"timeout,omitempty"`
@@ -164,7 +157,7 @@ type ScheduleTemplate struct {
 	// +optional
 	Metadata *ObjectMetadata `json:"metadata,omitempty"`
 
-	// spec of each run. Admission tries it in a dry run. ttlSecondsAfterFinished must be at least 60.
+	// spec of each run. ttlSecondsAfterFinished is at least 60.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -180,7 +173,7 @@ type ScheduleHistory struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Successful *int32 `json:"successful,omitempty"`
-	// failed is the number of other finished runs that are kept. Defaults to 1.
+	// failed or other runs that are kept. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -251,55 +244,54 @@ const (
 type ScheduleStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// timetable is what due times are computed from until a change of the spec takes effect.
+	// timetable in effect.
 	// +optional
 	Timetable *ScheduleTimetable `json:"timetable,omitempty"`
 
-	// suspended is true from the observation of spec.suspend until the times that came meanwhile are counted as
-	// missed.
+	// suspended is true until missed times are counted.
 	// +optional
 	Suspended bool `json:"suspended,omitempty"`
 
-	// lastScheduleTime is the last time that was started or missed. It only moves forward.
+	// lastScheduleTime that was started or missed.
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 
-	// nextScheduleTime is the next time, without jitter.
+	// nextScheduleTime, without jitter.
 	// +optional
 	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
 
-	// lastSuccessfulTime is when a run last succeeded.
+	// lastSuccessfulTime of a run.
 	// +optional
 	LastSuccessfulTime *metav1.Time `json:"lastSuccessfulTime,omitempty"`
 
-	// pending is the run that is being created, or the message that is being sent.
+	// pending run or message.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.scheduledTime)",message="scheduledTime is required",fieldPath=".scheduledTime"
 	Pending *ScheduledRun `json:"pending,omitempty"`
 
-	// active is the number of runs that have not finished.
+	// active is the number of unfinished runs.
 	// +optional
 	// +kubebuilder:default=0
 	Active int32 `json:"active"`
 
-	// activeRuns are the oldest runs that have not finished, at most 50.
+	// activeRuns are the oldest unfinished runs.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=50
 	ActiveRuns []ScheduledRun `json:"activeRuns,omitempty"`
 
-	// runs is the number of times that were started.
+	// runs is the number of started times.
 	// +optional
 	// +kubebuilder:default=0
 	Runs int64 `json:"runs"`
 
-	// missed is the number of times that were missed.
+	// missed is the number of missed times.
 	// +optional
 	// +kubebuilder:default=0
 	Missed int64 `json:"missed"`
 
-	// lastMissed is the last time that was missed.
+	// lastMissed is the last missed time.
 	// +optional
 	LastMissed *MissedTime `json:"lastMissed,omitempty"`
 }
@@ -308,21 +300,21 @@ type ScheduleStatus struct {
 type ScheduleTimetable struct {
 	Cron `json:",inline"`
 
-	// since is when it took effect. Earlier times are not due.
+	// since is when it took effect.
 	Since metav1.Time `json:"since"`
 }
 
-// ScheduledRun is a run that is being created or has not finished, or a message that is being sent.
+// ScheduledRun is a run or a message.
 type ScheduledRun struct {
 	// name of the run, or ID of the message.
 	Name string `json:"name"`
-	// uid of the run. Absent while it is being created.
+	// uid of the run.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// scheduledTime of the run. Absent if it was triggered.
+	// scheduledTime, unless triggered.
 	// +optional
 	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
-	// since is when the message was first sent. Absent while it is known not to be in its queue.
+	// since is when the message was first sent.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 }
@@ -331,13 +323,13 @@ type ScheduledRun struct {
 type MissedTime struct {
 	// time that was missed.
 	Time metav1.Time `json:"time"`
-	// reason why: Suspended, TooLate, Superseded, ScheduleChanged, Refused or OutcomeUnknown.
+	// reason, such as TooLate.
 	Reason string `json:"reason"`
 	// message explains the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// generation is the metadata.generation of the Schedule when it was missed.
+	// generation of the Schedule then.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 }

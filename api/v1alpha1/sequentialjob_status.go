@@ -11,38 +11,38 @@ type SequentialJobStatus struct {
 	// +optional
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
-	// reason is why the run failed or what blocks its active step, in CamelCase.
+	// reason of the failure or of the blocked step.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
 	RunStatus `json:",inline"`
 
-	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds.
+	// deadlineExceededTime of the run.
 	// +optional
 	DeadlineExceededTime *metav1.Time `json:"deadlineExceededTime,omitempty"`
 
-	// workspace is the claim of spec.workspace.
+	// workspace is the claim.
 	// +optional
 	Workspace ClaimStatus `json:"workspace,omitzero"`
 
-	// parameters are the parameters of the current run.
+	// parameters of the current run.
 	// +optional
 	// +listType=atomic
 	Parameters []Parameter `json:"parameters,omitempty"`
 
-	// archive is about the logs of the last run that was archived.
+	// archive of the last archived run.
 	// +optional
 	Archive *SequenceArchiveStatus `json:"archive,omitempty"`
 
-	// state counts the steps of the run by state.
+	// state counts steps by state.
 	// +optional
 	State StepCounts `json:"state,omitempty"`
 
-	// progress is how far the run has progressed.
+	// progress of the run.
 	// +optional
 	Progress Progress `json:"progress,omitempty"`
 
-	// steps of the run in order.
+	// steps of the run, in order.
 	// +optional
 	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
@@ -54,7 +54,7 @@ type SequenceArchiveStatus struct {
 
 	// state of the archive.
 	State ArchiveState `json:"state"`
-	// location of the logs: a directory in the claim, or a URL that begins with s3://.
+	// location in the claim, or an s3:// URL.
 	// +optional
 	Location string `json:"location,omitempty"`
 }
@@ -75,7 +75,7 @@ const (
 
 // StepCounts counts steps by state.
 type StepCounts struct {
-	// active steps: those that have started and not ended; 0 or 1.
+	// active steps, 0 or 1.
 	// +optional
 	// +kubebuilder:default=0
 	Active int32 `json:"active"`
@@ -83,7 +83,7 @@ type StepCounts struct {
 	// +optional
 	// +kubebuilder:default=0
 	Succeeded int32 `json:"succeeded"`
-	// failed steps, including those with onFailure: Continue.
+	// failed steps.
 	// +optional
 	// +kubebuilder:default=0
 	Failed int32 `json:"failed"`
@@ -91,25 +91,25 @@ type StepCounts struct {
 
 // Progress describes how far a run has progressed. Indices start at 0 and count the steps of the run.
 type Progress struct {
-	// currentIndex is the index of the active or next step.
+	// currentIndex of the active or next step, from 0.
 	// +optional
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
-	// currentStep is the name of the step at currentIndex.
+	// currentStep at currentIndex.
 	// +optional
 	CurrentStep string `json:"currentStep,omitempty"`
-	// completedIndices are the indices of the steps that succeeded.
+	// completedIndices of succeeded steps.
 	// +optional
 	// +listType=atomic
 	CompletedIndices []int32 `json:"completedIndices,omitempty"`
-	// failedIndex is the index of the first step whose failure fails the run.
+	// failedIndex of the step that failed the run.
 	// +optional
 	FailedIndex *int32 `json:"failedIndex,omitempty"`
-	// failureReason is why the run failed, in CamelCase.
+	// failureReason of the run.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
 }
 
-// StepStatus is the observed state of one step in the current run.
+// StepStatus is the state of a step.
 type StepStatus struct {
 	// name of the step.
 	Name string `json:"name"`
@@ -119,28 +119,28 @@ type StepStatus struct {
 	// The current attempt; of a step that kept its outcome, the last attempt of an earlier run.
 	JobAttempt `json:",inline"`
 
-	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
+	// tolerated failure.
 	// +optional
 	Tolerated bool `json:"tolerated,omitempty"`
-	// failedAttempts is the number of attempts in this run that failed and were followed by another one.
+	// failedAttempts that were retried.
 	// +optional
 	FailedAttempts int32 `json:"failedAttempts,omitempty"`
-	// nextAttemptTime is when the next attempt starts.
+	// nextAttemptTime of a retry.
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
-	// failedPods is the number of Pods of the attempt that failed. exitCode is that of the last.
+	// failedPods of the attempt.
 	// +optional
 	FailedPods int32 `json:"failedPods,omitempty"`
-	// specHash is a hash of the step that was started.
+	// specHash of the step.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
-	// templateHash is a hash of the Pod template that the step was started with.
+	// templateHash of the Pod template.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
-	// approvedBy is the user who approved the start of the step.
+	// approvedBy is the user who approved.
 	// +optional
 	ApprovedBy string `json:"approvedBy,omitempty"`
-	// output is the termination message of a step with outputs: true.
+	// output of the step.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Output string `json:"output,omitempty"`

@@ -7,9 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SessionRunner defines the image, the limits and the network access of AgenticSessions in its
-// namespace. Administrators of the namespace create SessionRunners; session authors can only
-// choose among what they allow.
+// SessionRunner defines the image, limits and network access of AgenticSessions in its namespace.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -25,11 +23,11 @@ type SessionRunner struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the environment that sessions run in, and its limits.
+	// spec is the environment of sessions, and its limits.
 	// +required
 	Spec SessionRunnerSpec `json:"spec"`
 
-	// status is whether sessions can use the SessionRunner, and what the operator provides for them.
+	// status is the observed state.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +structType=atomic
@@ -40,7 +38,7 @@ type SessionRunner struct {
 type SessionRunnerStatus struct {
 	ObservedStatus `json:",inline"`
 
-	// egressProxyAddress is the address and port of the proxy through which sessions reach hosts.
+	// egressProxyAddress of the proxy for hosts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	EgressProxyAddress string `json:"egressProxyAddress,omitempty"`
@@ -90,11 +88,9 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 
-	// template is a Pod template of which only these fields exist: labels and annotations, the container named runner
-	// without its image, sidecars as initContainers with restartPolicy Always, volumes, imagePullSecrets,
-	// runtimeClassName, runAsUser and runAsGroup, serviceAccountName, hostUsers, nodeSelector, tolerations and
-	// priorityClassName. Volumes are mounted read-only. The volume workspace exists without being listed, for sidecars.
-	// The token of the ServiceAccount is not mounted.
+	// template is a Pod template with only these fields: labels, annotations, the container runner without its image,
+	// sidecars as initContainers with restartPolicy Always, volumes (read-only), imagePullSecrets, runtimeClassName,
+	// runAsUser, runAsGroup, serviceAccountName, hostUsers, nodeSelector, tolerations and priorityClassName.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, c.name == 'runner')",message="the only container is named runner; define sidecars as initContainers with restartPolicy: Always",fieldPath=".spec.containers"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, !has(c.env) || c.env.all(e, !e.name.startsWith('AGENTIC_')))",message="names of variables that begin with AGENTIC_ are reserved",fieldPath=".spec.containers"
@@ -104,16 +100,16 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.securityContext) || ((!has(self.spec.securityContext.runAsUser) || (self.spec.securityContext.runAsUser >= 1 && self.spec.securityContext.runAsUser <= 2147483647)) && (!has(self.spec.securityContext.runAsGroup) || (self.spec.securityContext.runAsGroup >= 1 && self.spec.securityContext.runAsGroup <= 2147483647)))",message="runAsUser and runAsGroup must be from 1 to 2147483647",fieldPath=".spec.securityContext"
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// jobMetadata is metadata of the Jobs, for example the label of a Kueue queue.
+	// jobMetadata of the Jobs, such as the label of a Kueue queue.
 	// +optional
 	JobMetadata *ObjectMetadata `json:"jobMetadata,omitempty"`
 
-	// caBundle is a key of a ConfigMap with the certificate authorities that all containers trust, in PEM form. The
-	// key defaults to ca.crt. Unset means those of the images.
+	// caBundle is a ConfigMap with certificate authorities in PEM form. Its key defaults to ca.crt. Unset means those
+	// of the images.
 	// +optional
 	CABundle *KeyReference `json:"caBundle,omitempty"`
 
-	// allowed are the images and sources that sessions may use.
+	// allowed is what sessions may use.
 	// +optional
 	Allowed SessionAllowed `json:"allowed,omitzero"`
 
@@ -121,7 +117,7 @@ type SessionRunnerSpec struct {
 	// +optional
 	Limits SessionRunnerLimits `json:"limits,omitzero"`
 
-	// network is the network access of the Pods.
+	// network access of the Pods.
 	// +optional
 	Network SessionNetwork `json:"network,omitzero"`
 
@@ -129,26 +125,24 @@ type SessionRunnerSpec struct {
 	// +optional
 	Workspace SessionRunnerWorkspace `json:"workspace,omitzero"`
 
-	// git clones the repositories of sessions and pushes their commits, in a container that alone has the credentials.
-	// The runner must support it, as session-runner does. Unset means that the runner clones and pushes itself.
+	// git clones and pushes in a container that alone has the credentials. The runner must support it, as
+	// session-runner does. Unset means that the runner does both.
 	// +optional
 	Git *SessionGit `json:"git,omitempty"`
 
-	// archive keeps the transcripts of attempts after their sessions are deleted, in a container that alone has access to
-	// them. The runner must support it, as session-runner does.
+	// archive for transcripts. The runner must support it, as session-runner does. Unset means none.
 	// +optional
 	Archive *SessionArchive `json:"archive,omitempty"`
 
-	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
-	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
-	// Its Pods may connect to the API server. Defaults to false.
+	// activityLease gives the runner a Lease for activity and cost, as inactivityTimeout and stopOnRunFinished require,
+	// and access to the API server. Defaults to false.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
 }
 
 // SessionAllowed is what sessions may use. Anything else is denied.
 type SessionAllowed struct {
-	// images are up to 64 further images that a session may set, as complete references. Patterns are not supported.
+	// images that sessions may set. Patterns are not supported.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -156,14 +150,14 @@ type SessionAllowed struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	Images []string `json:"images,omitempty"`
 
-	// secrets are up to 256 Secrets for secretMounts and, if keys are listed, envFrom.
+	// secrets for secretMounts and, if keys are listed, envFrom.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Secrets []SessionSource `json:"secrets,omitempty"`
 
-	// configMaps are up to 256 ConfigMaps for envFrom, with their keys.
+	// configMaps for envFrom, with their keys.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -172,11 +166,11 @@ type SessionAllowed struct {
 	ConfigMaps []SessionSource `json:"configMaps,omitempty"`
 }
 
-// SessionSource is a Secret or a ConfigMap that sessions may use.
+// SessionSource is a Secret or a ConfigMap.
 type SessionSource struct {
 	LocalReference `json:",inline"`
 
-	// keys are up to 64 keys that sessions may use. Unset means all keys of a Secret, only as files.
+	// keys that sessions may use. Unset means all of a Secret, only as files.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -191,37 +185,32 @@ type SessionSource struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxSessions) || !has(self.maxSessionsPerUser) || self.maxSessionsPerUser <= self.maxSessions",message="maxSessionsPerUser must not be greater than maxSessions",fieldPath=".maxSessionsPerUser"
 type SessionRunnerLimits struct {
-	// timeout is how long a session may run, over all its runs, at least 1s. It limits the session's timeout. Unset
-	// means no limit.
+	// timeout is how long a session may run, over all its runs, at least 1s. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="timeout must be a duration of at least 1s"
 	Timeout *Duration `json:"timeout,omitempty"`
 
-	// maxCostUSD is how many US dollars a session may cost, over all its runs, from 0.000001 to
-	// 1000000000, as reported by its runner. A session can only lower it. Unset means no limit.
+	// maxCostUSD is the reported cost of a session in US dollars, 0.000001 to 1000000000. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
 	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
 
-	// maxSessions is how many sessions may run at a time. Further ones wait, in the order of their
-	// creation. A lower value stops no session. Unset means no limit.
+	// maxSessions is how many sessions may run at a time. Others wait. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxSessions *int32 `json:"maxSessions,omitempty"`
 
-	// maxSessionsPerUser is how many sessions of one user may run at a time. Sessions without a user
-	// count as those of one user. Unset means no limit.
+	// maxSessionsPerUser is how many sessions of a user may run at a time. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxSessionsPerUser *int32 `json:"maxSessionsPerUser,omitempty"`
 
-	// maxResources are the maximum limits that a session may set for the runner. For a resource that is not
-	// listed, the maximum is the limit of the runner in the template.
+	// maxResources that a session may set. Others are limited as in the template.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	MaxResources corev1.ResourceList `json:"maxResources,omitempty"`
 
-	// maxWorkspaceSize is the maximum size of a session's workspace. Defaults to 10Gi.
+	// maxWorkspaceSize of a session. Defaults to 10Gi.
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxWorkspaceSize must be greater than zero"
@@ -230,31 +219,27 @@ type SessionRunnerLimits struct {
 
 // SessionNetwork is the network access of the Pods.
 type SessionNetwork struct {
-	// isolation is Required or Preferred. With Required, a session does not start while another
-	// NetworkPolicy of the namespace allows its Pods more than egress and ingressFrom do, and its agent does
-	// not start unless the network enforces NetworkPolicies. With Preferred it starts, and its condition
-	// NetworkRestricted is False. Defaults to Required.
+	// isolation Required starts sessions only if NetworkPolicies are enforced and no other one allows their Pods more,
+	// Preferred in any case, with NetworkRestricted False. Defaults to Required.
 	// +optional
 	// +kubebuilder:default=Required
 	// +kubebuilder:validation:Enum=Required;Preferred
 	Isolation NetworkIsolation `json:"isolation,omitempty"`
 
-	// egress are up to 64 rules for peers that Pods may connect to, besides the cluster's DNS. They cannot use
-	// DNS if all rules have hosts.
-	// Addresses at which clouds serve credentials are allowed only by an ipBlock within them.
+	// egress rules of the Pods. DNS is allowed too, unless all have hosts. Addresses at which clouds serve credentials
+	// need an ipBlock within them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Egress []SessionEgress `json:"egress,omitempty"`
 
-	// ingressFrom are up to 16 peers that may connect to an interactive session's port, as in a
-	// NetworkPolicy.
+	// ingressFrom are peers that may connect to interactive sessions, as in a NetworkPolicy.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	IngressFrom []networkingv1.NetworkPolicyPeer `json:"ingressFrom,omitempty"`
 
-	// port on which the runner of an interactive session listens, from 1024. Defaults to 8080.
+	// port of interactive sessions, 1024 to 65535. Defaults to 8080.
 	// +optional
 	// +kubebuilder:default=8080
 	// +kubebuilder:validation:Minimum=1024
@@ -264,12 +249,12 @@ type SessionNetwork struct {
 
 // SessionContainer has the settings of a container that the operator adds to the Pods of sessions.
 type SessionContainer struct {
-	// image of the container, with session-runner. Defaults to the SessionRunner's image.
+	// image with session-runner. Defaults to the SessionRunner's.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// resources of the container. Each defaults to that of a sidecar.
+	// resources of the container. Defaults to those of a sidecar.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 }
@@ -281,13 +266,11 @@ type SessionContainer struct {
 type SessionGit struct {
 	SessionContainer `json:",inline"`
 
-	// secretRef is the Secret with the credentials: username and password, where the password may be a token, or
-	// ssh-privatekey and known_hosts. Only this container mounts it.
+	// secretRef is a Secret with username and password, which may be a token, or ssh-privatekey and known_hosts.
 	// +optional
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
 
-	// hosts are up to 16 hosts that get the credentials, such as github.com or git.example.com:8443. Repositories of other
-	// hosts are cloned without credentials.
+	// hosts that get the credentials, such as github.com or git.example.com:8443.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -308,7 +291,7 @@ type SessionForge struct {
 	// +kubebuilder:validation:Enum=GitHub;GitLab
 	Type string `json:"type"`
 
-	// apiURL is the URL of the API. Defaults to that of the repository's host.
+	// apiURL of the forge. Defaults to that of the repository's host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https://[^/@]+(/[^@]*)?$`
@@ -323,15 +306,13 @@ type SessionArchive struct {
 
 // SessionRunnerWorkspace is how persistent workspaces are created.
 type SessionRunnerWorkspace struct {
-	// storageClassName of new claims. A session cannot use another one. Defaults to the cluster's default class.
+	// storageClassName of new claims. Defaults to that of the cluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. The storage must
-	// support it. In all of them, the operator lets only one Pod of a session use a workspace at a time;
-	// ReadWriteOncePod also excludes other Pods. Defaults to ReadWriteOnce.
+	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. Defaults to ReadWriteOnce.
 	// +optional
 	// +kubebuilder:default=ReadWriteOnce
 	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteOncePod;ReadWriteMany
@@ -353,41 +334,37 @@ type EgressProfile string
 // EgressPublicOnly are all public addresses.
 const EgressPublicOnly EgressProfile = "PublicOnly"
 
-// EgressHost is a host, as host or host:port, or all subdomains of a domain, as *.domain or *.domain:port, in lower
-// case. The port defaults to 443. Addresses are not allowed.
+// EgressHost is host or *.domain in lower case, with :port if it is not 443.
 //
 // +kubebuilder:validation:MaxLength=261
 // +kubebuilder:validation:Pattern=`^(\*\.)?([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)+[a-z]([-a-z0-9]{0,61}[a-z0-9])?(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$`
 type EgressHost string
 
-// SessionEgress is a rule that allows connections to a peer at ports, or to hosts.
+// SessionEgress allows connections to a peer at ports, or to hosts.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.to), has(self.profile), has(self.hosts)].filter(given, given).size() == 1",message="set exactly one of to, profile and hosts"
 // +kubebuilder:validation:XValidation:rule="has(self.hosts) != has(self.ports)",message="set ports, or hosts with their ports",fieldPath=".ports"
 type SessionEgress struct {
-	// to is a peer as in a NetworkPolicy: an ipBlock, or the Pods of podSelector and namespaceSelector.
+	// to is a peer as in a NetworkPolicy: an ipBlock, or podSelector and namespaceSelector.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.ipBlock) != (has(self.podSelector) || has(self.namespaceSelector))",message="set ipBlock, or podSelector or namespaceSelector"
 	// +kubebuilder:validation:XValidation:rule="!has(self.ipBlock) || (isCIDR(self.ipBlock.cidr) && (!has(self.ipBlock.except) || self.ipBlock.except.all(e, isCIDR(e))))",message="cidr and except must be networks, such as 10.0.0.0/8",fieldPath=".ipBlock"
 	To *networkingv1.NetworkPolicyPeer `json:"to,omitempty"`
 
-	// profile is PublicOnly: all public addresses, without private, shared, link-local, metadata and
-	// other special ones, and without the networks of the operator's flag --cluster-cidrs.
+	// profile PublicOnly means public addresses outside the flag --cluster-cidrs.
 	// +optional
 	// +kubebuilder:validation:Enum=PublicOnly
 	Profile EgressProfile `json:"profile,omitempty"`
 
-	// hosts are up to 64 hosts, such as api.example.com, git.example.com:8443 or *.example.com, which the
-	// Pods reach over TLS through a proxy in their namespace. The proxy resolves names, and connects only to
-	// public addresses and to the networks of the operator's flag --egress-proxy-networks. If all rules have
-	// hosts, the Pods cannot use DNS. A SessionRunner has at most 256 hosts.
+	// hosts that Pods reach over TLS through a proxy, such as api.example.com, git.example.com:8443 or *.example.com,
+	// at public addresses or those of the flag --egress-proxy-networks.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Hosts []EgressHost `json:"hosts,omitempty"`
 
-	// ports that are allowed, from 1 to 16, as numbers. Required, except with hosts.
+	// ports as numbers. Required, except with hosts.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

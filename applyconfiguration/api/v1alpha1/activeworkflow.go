@@ -11,11 +11,11 @@ import (
 //
 // ActiveWorkflow is a git repository with instructions for the agent.
 type ActiveWorkflowApplyConfiguration struct {
-	// gitUrl of the repository, as https://, ssh:// or git@host:path, without credentials.
+	// gitUrl is https://, ssh:// or git@host:path, without credentials.
 	GitURL *apiv1alpha1.GitURL `json:"gitUrl,omitempty"`
-	// branch to check out. Default: main.
+	// branch to check out. Defaults to main.
 	Branch *apiv1alpha1.GitBranch `json:"branch,omitempty"`
-	// path of the instructions in the repository.
+	// path of the instructions.
 	Path *string `json:"path,omitempty"`
 }
 

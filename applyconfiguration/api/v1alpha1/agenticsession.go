@@ -11,14 +11,13 @@ import (
 // AgenticSessionApplyConfiguration represents a declarative configuration of the AgenticSession type for use
 // with apply.
 //
-// AgenticSession is one session of an AI agent. It runs as a Job that takes a prompt and reports a
-// result and its cost. A SessionRunner in the same namespace defines the image and the limits.
+// AgenticSession is a session of an AI agent, with the image and limits of a SessionRunner.
 type AgenticSessionApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is the desired session.
 	Spec *AgenticSessionSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is the observed state of the session.
+	// status is the observed state.
 	Status *AgenticSessionStatusApplyConfiguration `json:"status,omitempty"`
 }
 

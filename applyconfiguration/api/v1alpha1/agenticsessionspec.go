@@ -14,85 +14,61 @@ import (
 // session's next Job, except that suspend, timeout, maxCostUSD, inactivityTimeout,
 // startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 type AgenticSessionSpecApplyConfiguration struct {
-	// prompt for the agent, at most 64 KiB. It is required unless the session is interactive or
-	// has an activeWorkflow. Immutable.
+	// prompt for the agent, at most 64 KiB. Required unless interactive or activeWorkflow is set. Immutable.
 	Prompt *string `json:"prompt,omitempty"`
-	// displayName is a name of the session for people, at most 256 characters.
+	// displayName of the session.
 	DisplayName *string `json:"displayName,omitempty"`
-	// userContext is the user that the session belongs to. If the operator's webhook is enabled,
-	// it sets userId and groups to the user who creates the session, and only this user and those
-	// with the verb administer on agenticsessions can change the spec. Immutable.
+	// userContext is the user of the session, set by the webhook. Others need the verb administer to change the spec.
+	// Immutable.
 	UserContext *UserContextApplyConfiguration `json:"userContext,omitempty"`
-	// interactive sessions run until they are stopped, and serve requests through a Service with
-	// the session's name. Default: false. Immutable.
+	// interactive sessions serve a Service of their name until they are stopped. Defaults to false. Immutable.
 	Interactive *bool `json:"interactive,omitempty"`
-	// repos are up to 16 git repositories for the runner to clone. URLs and names must be unique.
+	// repos are git repositories to clone, with unique URLs and names.
 	Repos []SessionRepoApplyConfiguration `json:"repos,omitempty"`
-	// llmSettings are passed to the runner. The operator does not interpret them.
+	// llmSettings are passed to the runner.
 	LLMSettings *LLMSettingsApplyConfiguration `json:"llmSettings,omitempty"`
-	// environmentVariables are up to 64 variables of the runner, 256 KiB in total. Variables that
-	// the SessionRunner sets, PATH, HOME, TMPDIR, and names that begin with AGENTIC_,
-	// YARDMASTER_, KUBERNETES_ or LD_ are not allowed.
+	// environmentVariables of the runner, 256 KiB in total. Those of the SessionRunner, PATH, HOME, TMPDIR, and the
+	// prefixes AGENTIC_, YARDMASTER_, KUBERNETES_ and LD_ are reserved.
 	EnvironmentVariables map[string]apiv1alpha1.EnvironmentValue `json:"environmentVariables,omitempty"`
-	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets, one for each key that
-	// allowed.configMaps and allowed.secrets of the SessionRunner list. Names that are not allowed in
-	// environmentVariables are not allowed here either. Prefer secretMounts for Secrets: files are not
-	// inherited by child processes.
+	// envFrom adds variables for the keys in allowed of the SessionRunner. Prefer secretMounts for Secrets.
 	EnvFrom []v1.EnvFromSourceApplyConfiguration `json:"envFrom,omitempty"`
-	// secretMounts are up to 16 Secrets to mount as files into the runner, with the keys that
-	// allowed.secrets of the SessionRunner lists.
+	// secretMounts are files with the keys in allowed.secrets of the SessionRunner.
 	SecretMounts []SecretMountApplyConfiguration `json:"secretMounts,omitempty"`
-	// timeout is how many seconds the session may run, over all its runs, measured from the
-	// start of each runner. 0 means no limit, except limits.timeout of the
-	// SessionRunner. Default: 14400 (4 hours). Maximum: 604800 (7 days).
+	// timeout of all runs in seconds, 0 to 604800. 0 means limits.timeout of the SessionRunner. Defaults to 14400.
 	Timeout *int32 `json:"timeout,omitempty"`
-	// maxCostUSD is how many US dollars the session may cost, over all its runs, from 0.000001 to
-	// 1000000000. The session is stopped when its runner reports that much, and is not run again until
-	// the limit is increased. A cost that the runner does not report is not limited. The lower one of
-	// this limit and that of the SessionRunner applies. Default: that of the SessionRunner.
+	// maxCostUSD is the reported cost of all runs in US dollars at which the session stops, 0.000001 to 1000000000.
+	// Defaults to the SessionRunner's, the maximum.
 	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
-	// inactivityTimeout is after how many seconds without activity of the runner the session is
-	// stopped. It requires activityLease in the SessionRunner. Default: 0, which means never.
-	// Maximum: 2592000 (30 days), and not more than timeout.
+	// inactivityTimeout is the number of idle seconds until the session stops, 0 to 2592000. It requires activityLease.
+	// Defaults to 0: never.
 	InactivityTimeout *int32 `json:"inactivityTimeout,omitempty"`
-	// startupTimeout is after how many seconds the session fails if an object that it needs is
-	// missing, or its image or configuration is wrong. 0 means never. Default: 600.
-	// Maximum: 604800 (7 days).
+	// startupTimeout is how many seconds something missing or wrong may delay the start, 0 to 604800. 0 means no limit.
+	// Defaults to 600.
 	StartupTimeout *int32 `json:"startupTimeout,omitempty"`
-	// ttlSecondsAfterFinished is how many seconds after it completed or failed the session is
-	// deleted. Default: never.
+	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// suspend stops the session: its Job is deleted, its persistent workspace is kept. False resumes a session that was
-	// stopped this way. Defaults to false.
+	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// rerun requests another run.
 	Rerun *SessionRerunApplyConfiguration `json:"rerun,omitempty"`
-	// retry defines which failed runs are retried. Default: none.
+	// retry of failed runs. Unset means none.
 	Retry *SessionRetryApplyConfiguration `json:"retry,omitempty"`
-	// runner is the name of the SessionRunner that defines the image and the limits.
-	// Default: default.
+	// runner is the name of the SessionRunner. Defaults to default.
 	Runner *string `json:"runner,omitempty"`
-	// image of the runner. It must be the SessionRunner's image or one of its allowed.images.
-	// Default: the SessionRunner's image.
+	// image of the runner, one of allowed.images. Defaults to the SessionRunner's.
 	Image *string `json:"image,omitempty"`
-	// resources of the runner's container, within limits.maxResources of the SessionRunner.
-	// Defaults to those of the runner in the SessionRunner's template.
+	// resources of the runner, within limits.maxResources. Defaults to those of the SessionRunner.
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
-	// workspace is the directory that the agent works in. Default: an empty directory for each
-	// Pod. Immutable, except onLost.
+	// workspace is the directory of the agent. Unset means an empty one for each Pod. Immutable, except onLost.
 	Workspace *SessionWorkspaceApplyConfiguration `json:"workspace,omitempty"`
-	// continueFrom names a session to continue: this session uses its workspace. That session must
-	// belong to the same user, have completed or failed, and have a persistent workspace.
-	// Immutable.
+	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
 	ContinueFrom *SessionReferenceApplyConfiguration `json:"continueFrom,omitempty"`
-	// activeWorkflow is a git repository with instructions for the agent. It is passed to the
-	// runner.
+	// activeWorkflow is a git repository with instructions for the agent.
 	ActiveWorkflow *ActiveWorkflowApplyConfiguration `json:"activeWorkflow,omitempty"`
-	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON. They are passed to
-	// the runner.
+	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON.
 	MCPServers *MCPServersApplyConfiguration `json:"mcpServers,omitempty"`
-	// stopOnRunFinished stops an interactive session when its runner reports that its run is
-	// finished. It requires activityLease in the SessionRunner. Default: false.
+	// stopOnRunFinished stops an interactive session that reports the end of its run. It requires activityLease.
+	// Defaults to false.
 	StopOnRunFinished *bool `json:"stopOnRunFinished,omitempty"`
 }
 

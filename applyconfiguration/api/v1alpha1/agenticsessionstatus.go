@@ -14,41 +14,37 @@ import (
 // AgenticSessionStatus is the observed state of the session, and of its last attempts.
 type AgenticSessionStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// phase summarizes the session's state.
+	// phase summarizes the state.
 	Phase *apiv1alpha1.SessionPhase `json:"phase,omitempty"`
-	// run is the number of the current run, from 1.
+	// run number, from 1.
 	Run *int32 `json:"run,omitempty"`
-	// rerunID is the last spec.rerun.id that was observed.
+	// rerunID that was last observed.
 	RerunID *string `json:"rerunID,omitempty"`
-	// retries is how often the run was retried after its runner failed.
+	// retries after failures of the runner.
 	Retries *int32 `json:"retries,omitempty"`
-	// disruptions is how often the run was retried after a disruption.
+	// disruptions after which the run was retried.
 	Disruptions *int32 `json:"disruptions,omitempty"`
-	// attempt is the open attempt.
+	// attempt that is open.
 	Attempt *SessionAttemptApplyConfiguration `json:"attempt,omitempty"`
-	// attempts are the last 10 ended attempts, oldest first.
+	// attempts that ended, the last 10, oldest first.
 	Attempts []SessionAttemptApplyConfiguration `json:"attempts,omitempty"`
-	// waitingSince is since when the session waits for a missing object or a correction. After
-	// startupTimeout it fails.
+	// waitingSince is since when the session waits for something missing.
 	WaitingSince *v1.Time `json:"waitingSince,omitempty"`
-	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
-	// for a queue such as Kueue.
+	// queuedSince is since when other sessions or a queue delay the start.
 	QueuedSince *v1.Time `json:"queuedSince,omitempty"`
-	// startTime is when the first runner of the session started.
+	// startTime of the first runner.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime is when the session completed or failed.
+	// completionTime is when the session ended.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
-	// stoppedReason is why the session is being or was stopped: User (suspend), Inactivity
-	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
+	// stoppedReason is User, Inactivity, RunFinished or BudgetExceeded.
 	StoppedReason *apiv1alpha1.StopReason `json:"stoppedReason,omitempty"`
-	// activeDuration is how long the runners of all ended attempts ran in total.
+	// activeDuration of the ended attempts.
 	ActiveDuration *DurationApplyConfiguration `json:"activeDuration,omitempty"`
-	// result is the last valid result of a runner. Before the first one, it has the sdkSessionID of the
-	// session that continueFrom names.
+	// result is the last valid result.
 	Result *SessionResultApplyConfiguration `json:"result,omitempty"`
-	// totalCostUSD is the total cost in US dollars of all attempts that reported one, with that of the open attempt.
+	// totalCostUSD of all attempts, in US dollars.
 	TotalCostUSD *apiv1alpha1.Number `json:"totalCostUSD,omitempty"`
-	// workspace is the claim of the session's workspace.
+	// workspace is the claim.
 	Workspace *SessionClaimApplyConfiguration `json:"workspace,omitempty"`
 }
 

@@ -7,7 +7,7 @@ package v1alpha1
 //
 // Archive is where logs or transcripts are kept.
 type ArchiveApplyConfiguration struct {
-	// claimRef is a PersistentVolumeClaim. Its access mode must allow all Pods that use it at a time.
+	// claimRef is a PersistentVolumeClaim for all Pods.
 	ClaimRef *LocalReferenceApplyConfiguration `json:"claimRef,omitempty"`
 	// s3 is a bucket.
 	S3 *ArchiveS3ApplyConfiguration `json:"s3,omitempty"`

@@ -7,17 +7,15 @@ package v1alpha1
 //
 // ArchiveS3 is a bucket of an object store with the API of Amazon S3.
 type ArchiveS3ApplyConfiguration struct {
-	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. Network policies, such as egress of
-	// a SessionRunner, must allow it.
+	// endpoint, such as https://s3.eu-central-1.amazonaws.com.
 	Endpoint *string `json:"endpoint,omitempty"`
 	// bucket that exists.
 	Bucket *string `json:"bucket,omitempty"`
-	// prefix of the names of objects, such as agents/transcripts. Unset means none.
+	// prefix of names. Unset means none.
 	Prefix *string `json:"prefix,omitempty"`
 	// region of the bucket. Defaults to us-east-1.
 	Region *string `json:"region,omitempty"`
-	// secretRef is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
-	// container that archives mounts it.
+	// secretRef has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and maybe AWS_SESSION_TOKEN.
 	SecretRef *LocalReferenceApplyConfiguration `json:"secretRef,omitempty"`
 }
 

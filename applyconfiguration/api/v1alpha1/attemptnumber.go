@@ -7,9 +7,9 @@ package v1alpha1
 //
 // AttemptNumber identifies an attempt. Each attempt has its own Job.
 type AttemptNumberApplyConfiguration struct {
-	// run is the number of the run that the attempt belongs to.
+	// run of the attempt.
 	Run *int32 `json:"run,omitempty"`
-	// attempt is the number of the attempt in its run, from 1.
+	// attempt number, from 1.
 	Attempt *int32 `json:"attempt,omitempty"`
 }
 

@@ -11,9 +11,9 @@ import (
 //
 // ClaimStatus is the claim of a workspace.
 type ClaimStatusApplyConfiguration struct {
-	// claimRef is the PersistentVolumeClaim.
+	// claimRef is the claim.
 	ClaimRef *LocalReferenceApplyConfiguration `json:"claimRef,omitempty"`
-	// uid of the claim, recorded before it is used: a claim with another UID does not contain the same files.
+	// uid of the claim.
 	UID *types.UID `json:"uid,omitempty"`
 }
 

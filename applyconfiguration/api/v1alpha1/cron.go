@@ -7,10 +7,9 @@ package v1alpha1
 //
 // Cron is a schedule in a time zone.
 type CronApplyConfiguration struct {
-	// schedule is a cron expression with five fields, as in batch/v1 CronJob, or @hourly, @daily, @weekly, @monthly
-	// or @yearly.
+	// schedule is a cron expression of five fields, or one such as @daily.
 	Schedule *string `json:"schedule,omitempty"`
-	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
+	// timeZone, such as Europe/Berlin. Defaults to UTC.
 	TimeZone *string `json:"timeZone,omitempty"`
 }
 

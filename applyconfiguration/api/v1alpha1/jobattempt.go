@@ -13,17 +13,17 @@ import (
 // JobAttempt is an attempt to run something as a Job.
 type JobAttemptApplyConfiguration struct {
 	AttemptNumberApplyConfiguration `json:""`
-	// jobName is the name of the Job.
+	// jobName of the attempt.
 	JobName *string `json:"jobName,omitempty"`
-	// jobUID is the UID of the Job.
+	// jobUID of the attempt.
 	JobUID *types.UID `json:"jobUID,omitempty"`
-	// startTime is when the attempt started.
+	// startTime of the attempt.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// finishTime is when the attempt ended.
+	// finishTime of the attempt.
 	FinishTime *v1.Time `json:"finishTime,omitempty"`
-	// exitCode of the container, if known.
+	// exitCode of the container.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// reason for the state of the attempt, in CamelCase.
+	// reason for the state.
 	Reason *string `json:"reason,omitempty"`
 	// message explains the reason.
 	Message *string `json:"message,omitempty"`

@@ -11,20 +11,20 @@ import (
 // JobFindingApplyConfiguration represents a declarative configuration of the JobFinding type for use
 // with apply.
 //
-// JobFinding explains why a Job is not healthy.
+// JobFinding is why a Job is unhealthy.
 type JobFindingApplyConfiguration struct {
 	// name of the Job.
 	Name *string `json:"name,omitempty"`
 	// uid of the Job.
 	UID                               *types.UID `json:"uid,omitempty"`
 	JobFindingClassApplyConfiguration `json:""`
-	// cause is the cause that the Job itself states, if any.
+	// cause that the Job states.
 	Cause *string `json:"cause,omitempty"`
-	// since is the time from which the Job's age counts for the rule.
+	// since is when the age for the rule begins.
 	Since *v1.Time `json:"since,omitempty"`
 	// message describes the finding.
 	Message *string `json:"message,omitempty"`
-	// next is what to do about the Job.
+	// next is what to do.
 	Next *string `json:"next,omitempty"`
 }
 

@@ -11,13 +11,13 @@ import (
 //
 // JobFindingClass is what a finding has in common with others. A group has the highest severity of its findings.
 type JobFindingClassApplyConfiguration struct {
-	// owner of the Job, if the Job states it.
+	// owner that the Job states.
 	Owner *JobOwnerApplyConfiguration `json:"owner,omitempty"`
 	// category of the Job.
 	Category *apiv1alpha1.JobCategory `json:"category,omitempty"`
-	// severity is Low for a Job that only takes up space, High for another zombie, otherwise Medium.
+	// severity is Low if the Job only takes up space, High for other zombies, else Medium.
 	Severity *apiv1alpha1.JobSeverity `json:"severity,omitempty"`
-	// reason is the rule that matches, in CamelCase.
+	// reason is the rule that matches.
 	Reason *string `json:"reason,omitempty"`
 }
 

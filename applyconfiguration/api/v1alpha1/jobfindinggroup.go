@@ -10,15 +10,14 @@ import (
 // JobFindingGroupApplyConfiguration represents a declarative configuration of the JobFindingGroup type for use
 // with apply.
 //
-// JobFindingGroup counts the findings about Jobs of the same owner with the same category and
-// reason.
+// JobFindingGroup counts findings.
 type JobFindingGroupApplyConfiguration struct {
 	JobFindingClassApplyConfiguration `json:""`
-	// count of the findings, at least 2.
+	// count of the findings.
 	Count *int32 `json:"count,omitempty"`
-	// oldest is the earliest of the times from which the findings count their age, if known.
+	// oldest since of the findings.
 	Oldest *v1.Time `json:"oldest,omitempty"`
-	// newest is the latest of these times, if known.
+	// newest since of the findings.
 	Newest *v1.Time `json:"newest,omitempty"`
 }
 

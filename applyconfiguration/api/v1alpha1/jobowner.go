@@ -8,10 +8,9 @@ package v1alpha1
 // JobOwner is what created a Job, as far as the Job states it: its controller, or what its labels
 // and annotations name.
 type JobOwnerApplyConfiguration struct {
-	// kind of the owner, such as CronJob, JobSet, SequentialJob, Workflow, HelmRelease or, for a
-	// queue of Kueue, LocalQueue.
+	// kind of the owner, such as CronJob.
 	Kind *string `json:"kind,omitempty"`
-	// name of the owner, in the namespace of the Job.
+	// name of the owner.
 	Name *string `json:"name,omitempty"`
 }
 

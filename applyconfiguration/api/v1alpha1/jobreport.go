@@ -11,8 +11,7 @@ import (
 // JobReportApplyConfiguration represents a declarative configuration of the JobReport type for use
 // with apply.
 //
-// JobReport lists the stale Jobs of its namespace and the reason for each. It has no spec. The
-// operator writes one JobReport, named jobs, in each namespace that it is configured to scan.
+// JobReport lists the stale Jobs of its namespace. The operator writes one, named jobs.
 type JobReportApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

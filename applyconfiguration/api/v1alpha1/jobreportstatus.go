@@ -13,17 +13,15 @@ import (
 // JobReportStatus is the result of the last scans. It has at most 64 KiB.
 type JobReportStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// summary counts all Jobs, including those that findings omits.
+	// summary counts all Jobs.
 	Summary *JobSummaryApplyConfiguration `json:"summary,omitempty"`
-	// findings about the most important Jobs that are not healthy, up to the operator's flag --report-top, sorted by
-	// name.
+	// findings about the most important Jobs, up to the flag --report-top, by name.
 	Findings []JobFindingApplyConfiguration `json:"findings,omitempty"`
-	// omitted is the number of Jobs that are not healthy and not listed in findings.
+	// omitted is the number of other unhealthy Jobs.
 	Omitted *int32 `json:"omitted,omitempty"`
-	// groups counts the findings of owners that have several for the same reason, the 20 most important groups.
+	// groups of findings with the same owner and reason, the 20 most important.
 	Groups []JobFindingGroupApplyConfiguration `json:"groups,omitempty"`
-	// lastScanTime is the start of the scan after which the report was last written, about once an hour without
-	// changes.
+	// lastScanTime is the start of the last recorded scan.
 	LastScanTime *v1.Time `json:"lastScanTime,omitempty"`
 }
 

@@ -9,15 +9,15 @@ package v1alpha1
 type JobSummaryApplyConfiguration struct {
 	// total number of Jobs.
 	Total *int32 `json:"total,omitempty"`
-	// healthy is the number of Jobs that no rule matches.
+	// healthy Jobs, which match no rule.
 	Healthy *int32 `json:"healthy,omitempty"`
-	// suspicious is the number of Jobs that somebody should examine.
+	// suspicious Jobs, to be examined.
 	Suspicious *int32 `json:"suspicious,omitempty"`
-	// zombie is the number of Jobs that make no progress without intervention, or are useless for a long time.
+	// zombie Jobs, which make no progress or are useless.
 	Zombie *int32 `json:"zombie,omitempty"`
-	// ignored is the number of Jobs that an annotation exempts from a rule.
+	// ignored Jobs, exempt by an annotation.
 	Ignored *int32 `json:"ignored,omitempty"`
-	// byReason counts the Jobs that are not healthy by the reason of their finding.
+	// byReason counts unhealthy Jobs by reason.
 	ByReason map[string]int32 `json:"byReason,omitempty"`
 }
 

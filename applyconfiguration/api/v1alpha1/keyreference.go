@@ -8,7 +8,7 @@ package v1alpha1
 // KeyReference refers to a key of a Secret or ConfigMap of the same namespace.
 type KeyReferenceApplyConfiguration struct {
 	LocalReferenceApplyConfiguration `json:""`
-	// key in the object. The field that has the reference names the default.
+	// key in the object.
 	Key *string `json:"key,omitempty"`
 }
 

@@ -13,9 +13,9 @@ import (
 type LLMSettingsApplyConfiguration struct {
 	// model is the name of the model.
 	Model *string `json:"model,omitempty"`
-	// temperature of the model, from 0 to 2.
+	// temperature of the model, 0 to 2.
 	Temperature *apiv1alpha1.Number `json:"temperature,omitempty"`
-	// maxTokens is the maximum number of tokens in an answer of the model.
+	// maxTokens of an answer, 1 to 10000000.
 	MaxTokens *int32 `json:"maxTokens,omitempty"`
 }
 

@@ -11,9 +11,9 @@ import (
 //
 // MCPServers are tool servers that speak the Model Context Protocol.
 type MCPServersApplyConfiguration struct {
-	// custom servers by name, at most 32, in a format that the runner defines.
+	// custom servers by name, in the runner's format.
 	Custom map[string]v1.JSON `json:"custom,omitempty"`
-	// disabled are the names of the runner's built-in servers to disable, at most 64.
+	// disabled built-in servers of the runner.
 	Disabled []string `json:"disabled,omitempty"`
 }
 

@@ -13,11 +13,11 @@ import (
 type MissedTimeApplyConfiguration struct {
 	// time that was missed.
 	Time *v1.Time `json:"time,omitempty"`
-	// reason why: Suspended, TooLate, Superseded, ScheduleChanged, Refused or OutcomeUnknown.
+	// reason, such as TooLate.
 	Reason *string `json:"reason,omitempty"`
 	// message explains the reason.
 	Message *string `json:"message,omitempty"`
-	// generation is the metadata.generation of the Schedule when it was missed.
+	// generation of the Schedule then.
 	Generation *int64 `json:"generation,omitempty"`
 }
 

@@ -7,9 +7,9 @@ package v1alpha1
 //
 // ObjectMetadata has labels and annotations for objects that the operator creates.
 type ObjectMetadataApplyConfiguration struct {
-	// labels of the objects. Keys of Yardmaster and of Kubernetes are reserved.
+	// labels without reserved keys.
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of the objects. Keys of Yardmaster and of Kubernetes are reserved.
+	// annotations without reserved keys.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

@@ -11,10 +11,9 @@ import (
 //
 // ObservedStatus is what the status of every kind begins with.
 type ObservedStatusApplyConfiguration struct {
-	// conditions of the object: Ready, Reconciling and Stalled, which kstatus reads, and those of its kind.
+	// conditions such as Ready.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before the first
-	// reconciliation.
+	// observedGeneration that the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 

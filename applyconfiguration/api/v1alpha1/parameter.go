@@ -5,12 +5,11 @@ package v1alpha1
 // ParameterApplyConfiguration represents a declarative configuration of the Parameter type for use
 // with apply.
 //
-// Parameter is an environment variable of every step.
+// Parameter is a variable.
 type ParameterApplyConfiguration struct {
-	// name of the variable: at most 63 letters, digits and _, not beginning with a digit, STEP_ or
-	// SEQUENCE_.
+	// name without the prefix STEP_ or SEQUENCE_.
 	Name *string `json:"name,omitempty"`
-	// value of the variable, at most 1024 characters. $(NAME) in it is not replaced. Defaults to "".
+	// value, taken literally. Defaults to empty.
 	Value *string `json:"value,omitempty"`
 }
 

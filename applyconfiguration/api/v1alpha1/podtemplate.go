@@ -16,8 +16,8 @@ import (
 // PodTemplate is a Pod template with defaults.
 type PodTemplateApplyConfiguration struct {
 	v1.PodTemplateSpecApplyConfiguration `json:""`
-	// securityProfile fills in fields of the Pods that are not set. Restricted: what the Pod Security Standard
-	// "restricted" requires, and runAsUser, runAsGroup and fsGroup 65532. Unset fills in nothing.
+	// securityProfile Restricted fills in the Pod Security Standard restricted, and user and groups 65532. Unset means
+	// nothing.
 	SecurityProfile *apiv1alpha1.SecurityProfile `json:"securityProfile,omitempty"`
 }
 

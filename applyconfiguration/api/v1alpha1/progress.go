@@ -7,15 +7,15 @@ package v1alpha1
 //
 // Progress describes how far a run has progressed. Indices start at 0 and count the steps of the run.
 type ProgressApplyConfiguration struct {
-	// currentIndex is the index of the active or next step.
+	// currentIndex of the active or next step, from 0.
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
-	// currentStep is the name of the step at currentIndex.
+	// currentStep at currentIndex.
 	CurrentStep *string `json:"currentStep,omitempty"`
-	// completedIndices are the indices of the steps that succeeded.
+	// completedIndices of succeeded steps.
 	CompletedIndices []int32 `json:"completedIndices,omitempty"`
-	// failedIndex is the index of the first step whose failure fails the run.
+	// failedIndex of the step that failed the run.
 	FailedIndex *int32 `json:"failedIndex,omitempty"`
-	// failureReason is why the run failed, in CamelCase.
+	// failureReason of the run.
 	FailureReason *string `json:"failureReason,omitempty"`
 }
 

@@ -7,8 +7,7 @@ package v1alpha1
 //
 // Rerun requests another run of an object whose run has ended.
 type RerunApplyConfiguration struct {
-	// id of this request, any text. The next run starts when the run has ended and the id differs from status.rerunID.
-	// An id that is set at creation requests nothing.
+	// id of the request. A new one starts a run once the current run has ended.
 	ID *string `json:"id,omitempty"`
 }
 

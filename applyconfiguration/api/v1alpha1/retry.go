@@ -11,13 +11,13 @@ import (
 //
 // Retry defines how often and when something that failed is tried again.
 type RetryApplyConfiguration struct {
-	// limit is the number of retries, the first attempt not included, 0 to 1000.
+	// limit of retries, 0 to 1000.
 	Limit *int32 `json:"limit,omitempty"`
-	// backoff is the time before the first retry, 0s to 24h.
+	// backoff before the first retry, 0s to 24h.
 	Backoff *DurationApplyConfiguration `json:"backoff,omitempty"`
-	// maxBackoff is the longest time before a retry, 0s to 24h.
+	// maxBackoff is the longest backoff, 0s to 24h.
 	MaxBackoff *DurationApplyConfiguration `json:"maxBackoff,omitempty"`
-	// factor by which the time grows with each retry, 1 to 10, for example 1.5. Defaults to 2.
+	// factor of each further backoff, 1 to 10. Defaults to 2.
 	Factor *apiv1alpha1.Number `json:"factor,omitempty"`
 }
 

@@ -11,13 +11,13 @@ import (
 //
 // RunStatus is about the current run of an object that can run again.
 type RunStatusApplyConfiguration struct {
-	// run is the number of the current run: 1, increased by each rerun.
+	// run number, from 1.
 	Run *int32 `json:"run,omitempty"`
-	// rerunID is the last spec.rerun.id that started a run, or that was set at creation.
+	// rerunID of the current run.
 	RerunID *string `json:"rerunID,omitempty"`
-	// startTime is when the run started. Resuming a SequentialJob sets it again.
+	// startTime of the run or its resumption.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime is when the run completed or failed.
+	// completionTime of the run.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 }
 

@@ -12,13 +12,13 @@ import (
 // with apply.
 //
 // Schedule starts a SequentialJob or an AgenticSession, or sends a message to a Queue, at the times of a cron
-// expression, as a CronJob starts Jobs.
+// expression.
 type ScheduleApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what to start, and when.
 	Spec *ScheduleSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is the observed state of the schedule.
+	// status is the observed state.
 	Status *ScheduleStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -13,13 +13,13 @@ import (
 type ScheduledMessageApplyConfiguration struct {
 	// queueRef is the Queue.
 	QueueRef *LocalReferenceApplyConfiguration `json:"queueRef,omitempty"`
-	// payload is any value. It is sent as JSON. Defaults to an empty payload.
+	// payload is any JSON value. Defaults to empty.
 	Payload *v1.JSON `json:"payload,omitempty"`
-	// kind of the message, which selects its handler.
+	// kind selects the handler.
 	Kind *string `json:"kind,omitempty"`
-	// priority of the Queue. Defaults to the priority named default.
+	// priority of the Queue. Defaults to default.
 	Priority *string `json:"priority,omitempty"`
-	// timeout of each attempt, 1s to 24h. Defaults to that of the Queue.
+	// timeout of an attempt, 1s to 24h. Defaults to the Queue's.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
 	// headers of the message.
 	Headers map[string]string `json:"headers,omitempty"`

@@ -10,15 +10,15 @@ import (
 // ScheduledRunApplyConfiguration represents a declarative configuration of the ScheduledRun type for use
 // with apply.
 //
-// ScheduledRun is a run that is being created or has not finished, or a message that is being sent.
+// ScheduledRun is a run or a message.
 type ScheduledRunApplyConfiguration struct {
 	// name of the run, or ID of the message.
 	Name *string `json:"name,omitempty"`
-	// uid of the run. Absent while it is being created.
+	// uid of the run.
 	UID *types.UID `json:"uid,omitempty"`
-	// scheduledTime of the run. Absent if it was triggered.
+	// scheduledTime, unless triggered.
 	ScheduledTime *v1.Time `json:"scheduledTime,omitempty"`
-	// since is when the message was first sent. Absent while it is known not to be in its queue.
+	// since is when the message was first sent.
 	Since *v1.Time `json:"since,omitempty"`
 }
 

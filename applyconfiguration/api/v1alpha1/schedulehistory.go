@@ -9,7 +9,7 @@ package v1alpha1
 type ScheduleHistoryApplyConfiguration struct {
 	// successful runs that are kept. Defaults to 3.
 	Successful *int32 `json:"successful,omitempty"`
-	// failed is the number of other finished runs that are kept. Defaults to 1.
+	// failed or other runs that are kept. Defaults to 1.
 	Failed *int32 `json:"failed,omitempty"`
 }
 

@@ -12,30 +12,24 @@ import (
 // ScheduleSpec is what to start, and when.
 type ScheduleSpecApplyConfiguration struct {
 	CronApplyConfiguration `json:""`
-	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts another run;
-	// Forbid waits until no run is active; Replace deletes the active runs first. Defaults to Allow.
+	// concurrencyPolicy while a run is active. Allow starts another, Forbid waits, Replace deletes the active runs.
+	// Defaults to Allow.
 	ConcurrencyPolicy *apiv1alpha1.ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
-	// startingDeadlineSeconds is how late a run may start, jitter included. Defaults to no limit, and to 60 with
-	// catchUp: None.
+	// startingDeadlineSeconds is how late a run may start, with jitter. Defaults to no limit, with catchUp None to 60.
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// suspend keeps further runs from starting. Times that come meanwhile are missed. Defaults to false.
+	// suspend prevents runs. Times meanwhile are missed. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
-	// catchUp defines which times still run if several are due: None runs a time only if it is at most a minute
-	// late; Latest runs the last; All runs all, at most the last 100. Defaults to Latest.
+	// catchUp is which due times run: None (at most a minute late), Latest, or All (the last 100). Defaults to Latest.
 	CatchUp *apiv1alpha1.ScheduleCatchUp `json:"catchUp,omitempty"`
-	// jitter delays each run by a random time that is less than this. A run always starts before the next time is
-	// due. Defaults to 0s.
+	// jitter is the longest random delay, 0s to 24h. Defaults to 0s.
 	Jitter *DurationApplyConfiguration `json:"jitter,omitempty"`
-	// history is how many finished runs are kept.
+	// history of finished runs.
 	History *ScheduleHistoryApplyConfiguration `json:"history,omitempty"`
-	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the environment variable
-	// SCHEDULED_TIME.
+	// sequentialJob of each run, with the variable SCHEDULED_TIME.
 	SequentialJob *ScheduleTemplateApplyConfiguration `json:"sequentialJob,omitempty"`
-	// agenticSession is the AgenticSession of each run. It has the time as the environment variable SCHEDULED_TIME.
-	// Its owner is the user who last changed this field.
+	// agenticSession of each run, with the variable SCHEDULED_TIME. Its owner is the user who last changed it.
 	AgenticSession *ScheduleTemplateApplyConfiguration `json:"agenticSession,omitempty"`
-	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, and an ID that is
-	// derived from it.
+	// message to a Queue, with the header Scheduled-Time.
 	Message *ScheduledMessageApplyConfiguration `json:"message,omitempty"`
 }
 

@@ -13,28 +13,27 @@ import (
 // ScheduleStatus is the observed state of a Schedule.
 type ScheduleStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// timetable is what due times are computed from until a change of the spec takes effect.
+	// timetable in effect.
 	Timetable *ScheduleTimetableApplyConfiguration `json:"timetable,omitempty"`
-	// suspended is true from the observation of spec.suspend until the times that came meanwhile are counted as
-	// missed.
+	// suspended is true until missed times are counted.
 	Suspended *bool `json:"suspended,omitempty"`
-	// lastScheduleTime is the last time that was started or missed. It only moves forward.
+	// lastScheduleTime that was started or missed.
 	LastScheduleTime *v1.Time `json:"lastScheduleTime,omitempty"`
-	// nextScheduleTime is the next time, without jitter.
+	// nextScheduleTime, without jitter.
 	NextScheduleTime *v1.Time `json:"nextScheduleTime,omitempty"`
-	// lastSuccessfulTime is when a run last succeeded.
+	// lastSuccessfulTime of a run.
 	LastSuccessfulTime *v1.Time `json:"lastSuccessfulTime,omitempty"`
-	// pending is the run that is being created, or the message that is being sent.
+	// pending run or message.
 	Pending *ScheduledRunApplyConfiguration `json:"pending,omitempty"`
-	// active is the number of runs that have not finished.
+	// active is the number of unfinished runs.
 	Active *int32 `json:"active,omitempty"`
-	// activeRuns are the oldest runs that have not finished, at most 50.
+	// activeRuns are the oldest unfinished runs.
 	ActiveRuns []ScheduledRunApplyConfiguration `json:"activeRuns,omitempty"`
-	// runs is the number of times that were started.
+	// runs is the number of started times.
 	Runs *int64 `json:"runs,omitempty"`
-	// missed is the number of times that were missed.
+	// missed is the number of missed times.
 	Missed *int64 `json:"missed,omitempty"`
-	// lastMissed is the last time that was missed.
+	// lastMissed is the last missed time.
 	LastMissed *MissedTimeApplyConfiguration `json:"lastMissed,omitempty"`
 }
 

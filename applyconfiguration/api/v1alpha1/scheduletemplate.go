@@ -13,7 +13,7 @@ import (
 type ScheduleTemplateApplyConfiguration struct {
 	// metadata of each run.
 	Metadata *ObjectMetadataApplyConfiguration `json:"metadata,omitempty"`
-	// spec of each run. Admission tries it in a dry run. ttlSecondsAfterFinished must be at least 60.
+	// spec of each run. ttlSecondsAfterFinished is at least 60.
 	Spec *runtime.RawExtension `json:"spec,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // ScheduleTimetable is what due times are computed from.
 type ScheduleTimetableApplyConfiguration struct {
 	CronApplyConfiguration `json:""`
-	// since is when it took effect. Earlier times are not due.
+	// since is when it took effect.
 	Since *v1.Time `json:"since,omitempty"`
 }
 

@@ -5,13 +5,13 @@ package v1alpha1
 // SecretMountApplyConfiguration represents a declarative configuration of the SecretMount type for use
 // with apply.
 //
-// SecretMount is a Secret that is mounted as files into the runner.
+// SecretMount is a Secret that is mounted as files.
 type SecretMountApplyConfiguration struct {
 	// secretName is the name of the Secret.
 	SecretName *string `json:"secretName,omitempty"`
-	// mountPath is a directory directly below /secrets. Default: /secrets/<secretName>.
+	// mountPath directly below /secrets. Defaults to /secrets/<secretName>.
 	MountPath *string `json:"mountPath,omitempty"`
-	// optional lets the session start without the Secret. Default: false.
+	// optional lets the session start without it. Defaults to false.
 	Optional *bool `json:"optional,omitempty"`
 }
 

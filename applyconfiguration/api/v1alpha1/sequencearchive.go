@@ -8,7 +8,7 @@ package v1alpha1
 // SequenceArchive is where the logs of steps are kept.
 type SequenceArchiveApplyConfiguration struct {
 	ArchiveApplyConfiguration `json:""`
-	// serviceAccountName of the Job that reads the logs. It needs get and list for pods, and get for pods/log.
+	// serviceAccountName that can get and list pods, and get pods/log.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 

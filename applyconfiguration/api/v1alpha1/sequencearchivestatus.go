@@ -16,7 +16,7 @@ type SequenceArchiveStatusApplyConfiguration struct {
 	JobAttemptApplyConfiguration `json:""`
 	// state of the archive.
 	State *apiv1alpha1.ArchiveState `json:"state,omitempty"`
-	// location of the logs: a directory in the claim, or a URL that begins with s3://.
+	// location in the claim, or an s3:// URL.
 	Location *string `json:"location,omitempty"`
 }
 

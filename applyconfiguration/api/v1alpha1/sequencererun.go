@@ -8,10 +8,9 @@ package v1alpha1
 // SequenceRerun requests another run of a SequentialJob.
 type SequenceRerunApplyConfiguration struct {
 	RerunApplyConfiguration `json:""`
-	// from is the first step of the rerun: Failed for the first that failed, Start, or the name of a step
-	// without finally. Steps before it keep their outcome. Defaults to Failed.
+	// from is Failed (the first failed step), Start, or a step. Earlier steps keep their outcome. Defaults to Failed.
 	From *string `json:"from,omitempty"`
-	// parameters replace values of spec.parameters in this rerun.
+	// parameters that replace values of the spec.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
 }
 

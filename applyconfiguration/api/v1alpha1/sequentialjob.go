@@ -11,13 +11,13 @@ import (
 // SequentialJobApplyConfiguration represents a declarative configuration of the SequentialJob type for use
 // with apply.
 //
-// SequentialJob runs containers strictly one after another, each as a Kubernetes Job.
+// SequentialJob runs containers one after another, each as a Job.
 type SequentialJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is the desired sequence.
+	// spec of the sequence.
 	Spec *SequentialJobSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is the observed state of the sequence.
+	// status is the observed state.
 	Status *SequentialJobStatusApplyConfiguration `json:"status,omitempty"`
 }
 

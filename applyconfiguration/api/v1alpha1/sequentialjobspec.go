@@ -11,43 +11,34 @@ import (
 //
 // SequentialJobSpec is the desired sequence.
 type SequentialJobSpecApplyConfiguration struct {
-	// containers are the steps, 1 to 110, run in this order: Kubernetes containers, each with an optional object `step`
-	// with the options of its Job. Their names have at most 30 characters. Started steps are immutable until the run has
-	// finished.
+	// containers are the steps in order, with names of at most 30 characters. Started steps are immutable.
 	Containers []StepApplyConfiguration `json:"containers,omitempty"`
-	// template is the Pod template of all steps. It can have one container, named `step`, with defaults for all
-	// steps.
+	// template of the Pods. Its container step has defaults for all steps.
 	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
-	// jobMetadata is metadata of the Jobs of all steps, for example the label of a Kueue queue. The annotations
-	// yardmaster.dev/report-ignore and yardmaster.dev/report-running-too-long are allowed.
+	// jobMetadata of the Jobs, such as the label of a queue.
 	JobMetadata *ObjectMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
-	// suspend keeps further steps from starting while it is true. Defaults to false.
+	// suspend prevents further steps. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
-	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish; Immediate stops its Pods,
-	// and runs the step again when the run is resumed. Defaults to AfterCurrent.
+	// suspendPolicy for a running step. AfterCurrent lets it finish, Immediate repeats it later. Defaults to
+	// AfterCurrent.
 	SuspendPolicy *apiv1alpha1.SuspendPolicy `json:"suspendPolicy,omitempty"`
-	// parameters are environment variables of every step, with literal values. A change applies to the next run.
+	// parameters are environment variables of every step.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
-	// activeDeadlineSeconds limits the run, in seconds from its start or, as in batch/v1, its resumption. Steps
-	// with finally still run. Unset means no limit.
+	// activeDeadlineSeconds of the run without finally steps. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is deleted. Unset means
-	// never.
+	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// workspace is a volume that is created for this SequentialJob and mounted in every step. It is immutable,
-	// except onLost.
+	// workspace is a volume in every step. Immutable, except onLost.
 	Workspace *WorkspaceApplyConfiguration `json:"workspace,omitempty"`
-	// rerun starts another run of a finished SequentialJob when its id changes.
+	// rerun requests another run.
 	Rerun *SequenceRerunApplyConfiguration `json:"rerun,omitempty"`
-	// onLostJob is what happens to a step whose Job, or its Pods, were deleted before the outcome was seen. Fail
-	// fails the step; Rerun runs it again. Defaults to Fail.
+	// onLostJob is Fail or Rerun, for a step whose Job was deleted before it ended. Defaults to Fail.
 	OnLostJob *apiv1alpha1.LostJobPolicy `json:"onLostJob,omitempty"`
-	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. Unset keeps all.
+	// jobHistoryLimit is how many ended Jobs are kept. Unset means all.
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
-	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket.
+	// archive for the logs of ended runs.
 	Archive *SequenceArchiveApplyConfiguration `json:"archive,omitempty"`
-	// managedBy names the controller that reconciles this object. Defaults to
-	// yardmaster.dev/sequentialjob-controller, this operator. It is immutable.
+	// managedBy is the controller. Immutable. Defaults to this operator.
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
 

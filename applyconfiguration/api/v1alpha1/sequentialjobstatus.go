@@ -17,22 +17,22 @@ type SequentialJobStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
 	// phase summarizes the conditions.
 	Phase *apiv1alpha1.SequentialJobPhase `json:"phase,omitempty"`
-	// reason is why the run failed or what blocks its active step, in CamelCase.
+	// reason of the failure or of the blocked step.
 	Reason                      *string `json:"reason,omitempty"`
 	RunStatusApplyConfiguration `json:""`
-	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds.
+	// deadlineExceededTime of the run.
 	DeadlineExceededTime *v1.Time `json:"deadlineExceededTime,omitempty"`
-	// workspace is the claim of spec.workspace.
+	// workspace is the claim.
 	Workspace *ClaimStatusApplyConfiguration `json:"workspace,omitempty"`
-	// parameters are the parameters of the current run.
+	// parameters of the current run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
-	// archive is about the logs of the last run that was archived.
+	// archive of the last archived run.
 	Archive *SequenceArchiveStatusApplyConfiguration `json:"archive,omitempty"`
-	// state counts the steps of the run by state.
+	// state counts steps by state.
 	State *StepCountsApplyConfiguration `json:"state,omitempty"`
-	// progress is how far the run has progressed.
+	// progress of the run.
 	Progress *ProgressApplyConfiguration `json:"progress,omitempty"`
-	// steps of the run in order.
+	// steps of the run, in order.
 	Steps []StepStatusApplyConfiguration `json:"steps,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1alpha1
 //
 // SessionAllowed is what sessions may use. Anything else is denied.
 type SessionAllowedApplyConfiguration struct {
-	// images are up to 64 further images that a session may set, as complete references. Patterns are not supported.
+	// images that sessions may set. Patterns are not supported.
 	Images []string `json:"images,omitempty"`
-	// secrets are up to 256 Secrets for secretMounts and, if keys are listed, envFrom.
+	// secrets for secretMounts and, if keys are listed, envFrom.
 	Secrets []SessionSourceApplyConfiguration `json:"secrets,omitempty"`
-	// configMaps are up to 256 ConfigMaps for envFrom, with their keys.
+	// configMaps for envFrom, with their keys.
 	ConfigMaps []SessionSourceApplyConfiguration `json:"configMaps,omitempty"`
 }
 

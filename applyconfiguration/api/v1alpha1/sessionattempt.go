@@ -11,52 +11,49 @@ import (
 // SessionAttemptApplyConfiguration represents a declarative configuration of the SessionAttempt type for use
 // with apply.
 //
-// SessionAttempt is an attempt of a run. Each attempt has its own Job.
+// SessionAttempt is an attempt of a run.
 type SessionAttemptApplyConfiguration struct {
-	// run is the number of the attempt's run.
+	// run of the attempt.
 	Run *int32 `json:"run,omitempty"`
-	// attempt is the number of the attempt within the run, from 1.
+	// attempt number, from 1.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// jobName is the name of the Job. It is recorded before the Job is created. An attempt without it was withdrawn.
+	// jobName of the attempt. Unset if it was withdrawn.
 	JobName *string `json:"jobName,omitempty"`
-	// jobUID is recorded when the Job was first observed.
+	// jobUID of the attempt.
 	JobUID *types.UID `json:"jobUID,omitempty"`
-	// runner is the name of the SessionRunner.
+	// runner is the SessionRunner.
 	Runner *string `json:"runner,omitempty"`
-	// inputsRef is the Secret with the inputs of the runner.
+	// inputsRef is the Secret with the inputs.
 	InputsRef *LocalReferenceApplyConfiguration `json:"inputsRef,omitempty"`
-	// limits of the SessionRunner when the attempt was created.
+	// limits of the SessionRunner at creation.
 	Limits *SessionAttemptLimitsApplyConfiguration `json:"limits,omitempty"`
-	// startTime is when the Job started.
+	// startTime of the Job.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// activeSince is when the runner's container started: time counts towards timeout from then on. It is removed
-	// while the Job is suspended.
+	// activeSince is when timeout began to count. Unset while suspended.
 	ActiveSince *v1.Time `json:"activeSince,omitempty"`
-	// runnerStartTime is when the runner started, or became ready if the session is interactive.
+	// runnerStartTime is when the runner started, or was ready.
 	RunnerStartTime *v1.Time `json:"runnerStartTime,omitempty"`
-	// lastActivityTime is when the operator last observed that the runner renewed its Lease, to the minute.
+	// lastActivityTime is when a renewal of the Lease was seen.
 	LastActivityTime *v1.Time `json:"lastActivityTime,omitempty"`
-	// leaseRenewTime is the renewTime of the Lease then. Only its change counts, because the runner can set it to
-	// any time.
+	// leaseRenewTime is renewTime of the Lease.
 	LeaseRenewTime *v1.MicroTime `json:"leaseRenewTime,omitempty"`
-	// egressTokenExpires is when the token for the egress proxy expires.
+	// egressTokenExpires is when the egress token expires.
 	EgressTokenExpires *v1.Time `json:"egressTokenExpires,omitempty"`
-	// stopTime is when the deletion of the Job was requested.
+	// stopTime is when deletion was requested.
 	StopTime *v1.Time `json:"stopTime,omitempty"`
-	// finishTime is when the attempt ended.
+	// finishTime of the attempt.
 	FinishTime *v1.Time `json:"finishTime,omitempty"`
-	// exitCode of the runner, if known.
+	// exitCode of the runner.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// outcome of an ended attempt.
 	Outcome *apiv1alpha1.RunOutcome `json:"outcome,omitempty"`
 	// reason for the outcome, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
-	// message is a description for people.
+	// message for people.
 	Message *string `json:"message,omitempty"`
-	// costUSD is the highest cost in US dollars that the runner reported, recorded at most once a minute, and at
-	// once if it reaches maxCostUSD.
+	// costUSD that was reported, in US dollars.
 	CostUSD *apiv1alpha1.Number `json:"costUSD,omitempty"`
-	// costRecordTime is when costUSD was recorded.
+	// costRecordTime of costUSD.
 	CostRecordTime *v1.Time `json:"costRecordTime,omitempty"`
 }
 

@@ -11,11 +11,11 @@ import (
 //
 // SessionAttemptLimits are what an attempt keeps of its SessionRunner.
 type SessionAttemptLimitsApplyConfiguration struct {
-	// timeout is how long the session may run.
+	// timeout of the session.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
-	// maxCostUSD is how many US dollars the session may cost.
+	// maxCostUSD of the session.
 	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
-	// activityLease is whether the runner has a Lease.
+	// activityLease is whether it has a Lease.
 	ActivityLease *bool `json:"activityLease,omitempty"`
 }
 

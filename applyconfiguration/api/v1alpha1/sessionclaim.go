@@ -11,10 +11,9 @@ import (
 //
 // SessionClaim is the claim of a session's workspace.
 type SessionClaimApplyConfiguration struct {
-	// claimRef is the PersistentVolumeClaim.
+	// claimRef is the claim.
 	ClaimRef *LocalReferenceApplyConfiguration `json:"claimRef,omitempty"`
-	// uid of the claim, recorded before a runner uses it: a claim with another UID does not contain the
-	// session's files.
+	// uid of the claim.
 	UID *types.UID `json:"uid,omitempty"`
 }
 

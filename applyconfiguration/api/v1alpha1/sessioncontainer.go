@@ -11,9 +11,9 @@ import (
 //
 // SessionContainer has the settings of a container that the operator adds to the Pods of sessions.
 type SessionContainerApplyConfiguration struct {
-	// image of the container, with session-runner. Defaults to the SessionRunner's image.
+	// image with session-runner. Defaults to the SessionRunner's.
 	Image *string `json:"image,omitempty"`
-	// resources of the container. Each defaults to that of a sidecar.
+	// resources of the container. Defaults to those of a sidecar.
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 }
 

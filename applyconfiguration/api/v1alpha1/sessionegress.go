@@ -11,19 +11,16 @@ import (
 // SessionEgressApplyConfiguration represents a declarative configuration of the SessionEgress type for use
 // with apply.
 //
-// SessionEgress is a rule that allows connections to a peer at ports, or to hosts.
+// SessionEgress allows connections to a peer at ports, or to hosts.
 type SessionEgressApplyConfiguration struct {
-	// to is a peer as in a NetworkPolicy: an ipBlock, or the Pods of podSelector and namespaceSelector.
+	// to is a peer as in a NetworkPolicy: an ipBlock, or podSelector and namespaceSelector.
 	To *v1.NetworkPolicyPeerApplyConfiguration `json:"to,omitempty"`
-	// profile is PublicOnly: all public addresses, without private, shared, link-local, metadata and
-	// other special ones, and without the networks of the operator's flag --cluster-cidrs.
+	// profile PublicOnly means public addresses outside the flag --cluster-cidrs.
 	Profile *apiv1alpha1.EgressProfile `json:"profile,omitempty"`
-	// hosts are up to 64 hosts, such as api.example.com, git.example.com:8443 or *.example.com, which the
-	// Pods reach over TLS through a proxy in their namespace. The proxy resolves names, and connects only to
-	// public addresses and to the networks of the operator's flag --egress-proxy-networks. If all rules have
-	// hosts, the Pods cannot use DNS. A SessionRunner has at most 256 hosts.
+	// hosts that Pods reach over TLS through a proxy, such as api.example.com, git.example.com:8443 or *.example.com,
+	// at public addresses or those of the flag --egress-proxy-networks.
 	Hosts []apiv1alpha1.EgressHost `json:"hosts,omitempty"`
-	// ports that are allowed, from 1 to 16, as numbers. Required, except with hosts.
+	// ports as numbers. Required, except with hosts.
 	Ports []networkingv1.NetworkPolicyPort `json:"ports,omitempty"`
 }
 

@@ -9,7 +9,7 @@ package v1alpha1
 type SessionForgeApplyConfiguration struct {
 	// type of the API: GitHub or GitLab.
 	Type *string `json:"type,omitempty"`
-	// apiURL is the URL of the API. Defaults to that of the repository's host.
+	// apiURL of the forge. Defaults to that of the repository's host.
 	APIURL *string `json:"apiURL,omitempty"`
 }
 

@@ -12,11 +12,9 @@ import (
 // SessionGit is the container that clones and pushes the repositories of a session. Its image also has git.
 type SessionGitApplyConfiguration struct {
 	SessionContainerApplyConfiguration `json:""`
-	// secretRef is the Secret with the credentials: username and password, where the password may be a token, or
-	// ssh-privatekey and known_hosts. Only this container mounts it.
+	// secretRef is a Secret with username and password, which may be a token, or ssh-privatekey and known_hosts.
 	SecretRef *LocalReferenceApplyConfiguration `json:"secretRef,omitempty"`
-	// hosts are up to 16 hosts that get the credentials, such as github.com or git.example.com:8443. Repositories of other
-	// hosts are cloned without credentials.
+	// hosts that get the credentials, such as github.com or git.example.com:8443.
 	Hosts []string `json:"hosts,omitempty"`
 	// forge opens a pull request for each pushed repository.
 	Forge *SessionForgeApplyConfiguration `json:"forge,omitempty"`

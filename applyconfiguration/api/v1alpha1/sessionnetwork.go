@@ -12,19 +12,15 @@ import (
 //
 // SessionNetwork is the network access of the Pods.
 type SessionNetworkApplyConfiguration struct {
-	// isolation is Required or Preferred. With Required, a session does not start while another
-	// NetworkPolicy of the namespace allows its Pods more than egress and ingressFrom do, and its agent does
-	// not start unless the network enforces NetworkPolicies. With Preferred it starts, and its condition
-	// NetworkRestricted is False. Defaults to Required.
+	// isolation Required starts sessions only if NetworkPolicies are enforced and no other one allows their Pods more,
+	// Preferred in any case, with NetworkRestricted False. Defaults to Required.
 	Isolation *apiv1alpha1.NetworkIsolation `json:"isolation,omitempty"`
-	// egress are up to 64 rules for peers that Pods may connect to, besides the cluster's DNS. They cannot use
-	// DNS if all rules have hosts.
-	// Addresses at which clouds serve credentials are allowed only by an ipBlock within them.
+	// egress rules of the Pods. DNS is allowed too, unless all have hosts. Addresses at which clouds serve credentials
+	// need an ipBlock within them.
 	Egress []SessionEgressApplyConfiguration `json:"egress,omitempty"`
-	// ingressFrom are up to 16 peers that may connect to an interactive session's port, as in a
-	// NetworkPolicy.
+	// ingressFrom are peers that may connect to interactive sessions, as in a NetworkPolicy.
 	IngressFrom []v1.NetworkPolicyPeerApplyConfiguration `json:"ingressFrom,omitempty"`
-	// port on which the runner of an interactive session listens, from 1024. Defaults to 8080.
+	// port of interactive sessions, 1024 to 65535. Defaults to 8080.
 	Port *int32 `json:"port,omitempty"`
 }
 

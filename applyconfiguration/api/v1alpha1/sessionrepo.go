@@ -11,15 +11,15 @@ import (
 //
 // SessionRepo is a git repository.
 type SessionRepoApplyConfiguration struct {
-	// url of the repository, as https://, ssh:// or git@host:path, without credentials.
+	// url is https://, ssh:// or git@host:path, without credentials.
 	URL *apiv1alpha1.GitURL `json:"url,omitempty"`
-	// branch to check out. Default: main.
+	// branch to check out. Defaults to main.
 	Branch *apiv1alpha1.GitBranch `json:"branch,omitempty"`
-	// name of the repository's directory in the workspace. Default: the last part of the URL.
+	// name of the directory in the workspace. Defaults to the last part of the URL.
 	Name *string `json:"name,omitempty"`
-	// autoPush requests that the runner pushes the agent's changes. Default: false.
+	// autoPush requests to push the changes. Defaults to false.
 	AutoPush *bool `json:"autoPush,omitempty"`
-	// depth is the number of commits of each branch to clone. Default: all.
+	// depth is how many commits of each branch to clone. Unset means all.
 	Depth *int32 `json:"depth,omitempty"`
 }
 

@@ -5,15 +5,15 @@ package v1alpha1
 // SessionRepositoryResultApplyConfiguration represents a declarative configuration of the SessionRepositoryResult type for use
 // with apply.
 //
-// SessionRepositoryResult is what became of a repository, as the runner reports it.
+// SessionRepositoryResult is what became of a repository.
 type SessionRepositoryResultApplyConfiguration struct {
-	// name of the repository's directory in the workspace.
+	// name of the directory.
 	Name *string `json:"name,omitempty"`
-	// branch to which the commits were pushed, or that is checked out.
+	// branch that was pushed, or is checked out.
 	Branch *string `json:"branch,omitempty"`
 	// commit that is checked out.
 	Commit *string `json:"commit,omitempty"`
-	// pushed means that the commit was pushed to the branch.
+	// pushed means that the commit was pushed.
 	Pushed *bool `json:"pushed,omitempty"`
 	// pullRequestURL is the URL of the pull request.
 	PullRequestURL *string `json:"pullRequestURL,omitempty"`

@@ -11,20 +11,19 @@ import (
 //
 // SessionResult is the result that a runner writes as its termination message.
 type SessionResultApplyConfiguration struct {
-	// run is the number of the attempt's run.
+	// run of the attempt.
 	Run *int32 `json:"run,omitempty"`
-	// attempt is the number of the attempt within the run.
+	// attempt number, from 1.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// summary of the work, at most 4096 characters.
+	// summary of the work.
 	Summary *string `json:"summary,omitempty"`
-	// usage is an object with the runner's own counts, such as tokens.
+	// usage as the runner counts it, such as tokens.
 	Usage *v1.JSON `json:"usage,omitempty"`
-	// sdkSessionID is the runner's identifier of its conversation, which the next attempt gets. It stays when a later
-	// result has none.
+	// sdkSessionID of the conversation, for the next attempt.
 	SDKSessionID *string `json:"sdkSessionID,omitempty"`
-	// repositories are what became of the session's repositories, at most 16.
+	// repositories are what became of repos.
 	Repositories []SessionRepositoryResultApplyConfiguration `json:"repositories,omitempty"`
-	// transcript is where the transcript of the attempt is archived.
+	// transcript of the attempt.
 	Transcript *SessionTranscriptApplyConfiguration `json:"transcript,omitempty"`
 }
 

@@ -7,10 +7,9 @@ package v1alpha1
 //
 // SessionRetry defines which failed runs are retried.
 type SessionRetryApplyConfiguration struct {
-	// limit is how often a run is retried after its runner failed, at most 5. Default: 0.
+	// limit is how often a run is retried after its runner failed, 0 to 5. Defaults to 0.
 	Limit *int32 `json:"limit,omitempty"`
-	// onDisruption retries a run whose Pod was evicted, preempted or lost, up to five times.
-	// These retries do not count towards limit. Default: false.
+	// onDisruption also retries up to five evictions or losses of the Pod. Defaults to false.
 	OnDisruption *bool `json:"onDisruption,omitempty"`
 }
 

@@ -11,15 +11,13 @@ import (
 // SessionRunnerApplyConfiguration represents a declarative configuration of the SessionRunner type for use
 // with apply.
 //
-// SessionRunner defines the image, the limits and the network access of AgenticSessions in its
-// namespace. Administrators of the namespace create SessionRunners; session authors can only
-// choose among what they allow.
+// SessionRunner defines the image, limits and network access of AgenticSessions in its namespace.
 type SessionRunnerApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is the environment that sessions run in, and its limits.
+	// spec is the environment of sessions, and its limits.
 	Spec *SessionRunnerSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is whether sessions can use the SessionRunner, and what the operator provides for them.
+	// status is the observed state.
 	Status *SessionRunnerStatusApplyConfiguration `json:"status,omitempty"`
 }
 

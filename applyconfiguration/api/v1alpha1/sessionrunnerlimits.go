@@ -13,22 +13,17 @@ import (
 //
 // SessionRunnerLimits limit the sessions of a SessionRunner.
 type SessionRunnerLimitsApplyConfiguration struct {
-	// timeout is how long a session may run, over all its runs, at least 1s. It limits the session's timeout. Unset
-	// means no limit.
+	// timeout is how long a session may run, over all its runs, at least 1s. Unset means no limit.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
-	// maxCostUSD is how many US dollars a session may cost, over all its runs, from 0.000001 to
-	// 1000000000, as reported by its runner. A session can only lower it. Unset means no limit.
+	// maxCostUSD is the reported cost of a session in US dollars, 0.000001 to 1000000000. Unset means no limit.
 	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
-	// maxSessions is how many sessions may run at a time. Further ones wait, in the order of their
-	// creation. A lower value stops no session. Unset means no limit.
+	// maxSessions is how many sessions may run at a time. Others wait. Unset means no limit.
 	MaxSessions *int32 `json:"maxSessions,omitempty"`
-	// maxSessionsPerUser is how many sessions of one user may run at a time. Sessions without a user
-	// count as those of one user. Unset means no limit.
+	// maxSessionsPerUser is how many sessions of a user may run at a time. Unset means no limit.
 	MaxSessionsPerUser *int32 `json:"maxSessionsPerUser,omitempty"`
-	// maxResources are the maximum limits that a session may set for the runner. For a resource that is not
-	// listed, the maximum is the limit of the runner in the template.
+	// maxResources that a session may set. Others are limited as in the template.
 	MaxResources *v1.ResourceList `json:"maxResources,omitempty"`
-	// maxWorkspaceSize is the maximum size of a session's workspace. Defaults to 10Gi.
+	// maxWorkspaceSize of a session. Defaults to 10Gi.
 	MaxWorkspaceSize *resource.Quantity `json:"maxWorkspaceSize,omitempty"`
 }
 

@@ -17,34 +17,30 @@ import (
 type SessionRunnerSpecApplyConfiguration struct {
 	// image of the container runner.
 	Image *string `json:"image,omitempty"`
-	// template is a Pod template of which only these fields exist: labels and annotations, the container named runner
-	// without its image, sidecars as initContainers with restartPolicy Always, volumes, imagePullSecrets,
-	// runtimeClassName, runAsUser and runAsGroup, serviceAccountName, hostUsers, nodeSelector, tolerations and
-	// priorityClassName. Volumes are mounted read-only. The volume workspace exists without being listed, for sidecars.
-	// The token of the ServiceAccount is not mounted.
+	// template is a Pod template with only these fields: labels, annotations, the container runner without its image,
+	// sidecars as initContainers with restartPolicy Always, volumes (read-only), imagePullSecrets, runtimeClassName,
+	// runAsUser, runAsGroup, serviceAccountName, hostUsers, nodeSelector, tolerations and priorityClassName.
 	Template *v1.PodTemplateSpecApplyConfiguration `json:"template,omitempty"`
-	// jobMetadata is metadata of the Jobs, for example the label of a Kueue queue.
+	// jobMetadata of the Jobs, such as the label of a Kueue queue.
 	JobMetadata *ObjectMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
-	// caBundle is a key of a ConfigMap with the certificate authorities that all containers trust, in PEM form. The
-	// key defaults to ca.crt. Unset means those of the images.
+	// caBundle is a ConfigMap with certificate authorities in PEM form. Its key defaults to ca.crt. Unset means those
+	// of the images.
 	CABundle *KeyReferenceApplyConfiguration `json:"caBundle,omitempty"`
-	// allowed are the images and sources that sessions may use.
+	// allowed is what sessions may use.
 	Allowed *SessionAllowedApplyConfiguration `json:"allowed,omitempty"`
 	// limits of the sessions.
 	Limits *SessionRunnerLimitsApplyConfiguration `json:"limits,omitempty"`
-	// network is the network access of the Pods.
+	// network access of the Pods.
 	Network *SessionNetworkApplyConfiguration `json:"network,omitempty"`
 	// workspace is how persistent workspaces are created.
 	Workspace *SessionRunnerWorkspaceApplyConfiguration `json:"workspace,omitempty"`
-	// git clones the repositories of sessions and pushes their commits, in a container that alone has the credentials.
-	// The runner must support it, as session-runner does. Unset means that the runner clones and pushes itself.
+	// git clones and pushes in a container that alone has the credentials. The runner must support it, as
+	// session-runner does. Unset means that the runner does both.
 	Git *SessionGitApplyConfiguration `json:"git,omitempty"`
-	// archive keeps the transcripts of attempts after their sessions are deleted, in a container that alone has access to
-	// them. The runner must support it, as session-runner does.
+	// archive for transcripts. The runner must support it, as session-runner does. Unset means none.
 	Archive *SessionArchiveApplyConfiguration `json:"archive,omitempty"`
-	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
-	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
-	// Its Pods may connect to the API server. Defaults to false.
+	// activityLease gives the runner a Lease for activity and cost, as inactivityTimeout and stopOnRunFinished require,
+	// and access to the API server. Defaults to false.
 	ActivityLease *bool `json:"activityLease,omitempty"`
 }
 

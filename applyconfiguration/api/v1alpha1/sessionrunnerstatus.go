@@ -12,7 +12,7 @@ import (
 // SessionRunnerStatus is whether sessions can use a SessionRunner, and what the operator provides for them.
 type SessionRunnerStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
-	// egressProxyAddress is the address and port of the proxy through which sessions reach hosts.
+	// egressProxyAddress of the proxy for hosts.
 	EgressProxyAddress *string `json:"egressProxyAddress,omitempty"`
 }
 

@@ -11,11 +11,9 @@ import (
 //
 // SessionRunnerWorkspace is how persistent workspaces are created.
 type SessionRunnerWorkspaceApplyConfiguration struct {
-	// storageClassName of new claims. A session cannot use another one. Defaults to the cluster's default class.
+	// storageClassName of new claims. Defaults to that of the cluster.
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. The storage must
-	// support it. In all of them, the operator lets only one Pod of a session use a workspace at a time;
-	// ReadWriteOncePod also excludes other Pods. Defaults to ReadWriteOnce.
+	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. Defaults to ReadWriteOnce.
 	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 

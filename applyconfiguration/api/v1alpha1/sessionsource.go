@@ -5,10 +5,10 @@ package v1alpha1
 // SessionSourceApplyConfiguration represents a declarative configuration of the SessionSource type for use
 // with apply.
 //
-// SessionSource is a Secret or a ConfigMap that sessions may use.
+// SessionSource is a Secret or a ConfigMap.
 type SessionSourceApplyConfiguration struct {
 	LocalReferenceApplyConfiguration `json:""`
-	// keys are up to 64 keys that sessions may use. Unset means all keys of a Secret, only as files.
+	// keys that sessions may use. Unset means all of a Secret, only as files.
 	Keys []string `json:"keys,omitempty"`
 }
 

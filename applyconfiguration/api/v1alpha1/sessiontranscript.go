@@ -7,11 +7,11 @@ package v1alpha1
 //
 // SessionTranscript is where a transcript is archived, as the runner reports it.
 type SessionTranscriptApplyConfiguration struct {
-	// location is the path in the claim, or the URL s3://bucket/name.
+	// location is the path in the claim, or an s3:// URL.
 	Location *string `json:"location,omitempty"`
-	// truncated means that the end of the transcript was omitted because it was too long.
+	// truncated means that the end is omitted.
 	Truncated *bool `json:"truncated,omitempty"`
-	// error is why the transcript is not archived.
+	// error is why it is not archived.
 	Error *string `json:"error,omitempty"`
 }
 

@@ -12,20 +12,16 @@ import (
 //
 // SessionWorkspace is the directory that the agent works in.
 type SessionWorkspaceApplyConfiguration struct {
-	// persistence of the workspace. Persistent: a PersistentVolumeClaim that all attempts and
-	// runs of the session use. Ephemeral: an empty directory for each Pod. Default: Persistent.
+	// persistence is Persistent, a PersistentVolumeClaim for all runs, or Ephemeral, a directory for each Pod. Defaults
+	// to Persistent.
 	Persistence *apiv1alpha1.WorkspacePersistence `json:"persistence,omitempty"`
-	// size of the workspace, at most limits.maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
-	// maxWorkspaceSize if that is less.
+	// size, at most limits.maxWorkspaceSize of the SessionRunner. Defaults to 10Gi or that maximum.
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the workspace. Only the SessionRunner's is allowed. Default: the
-	// SessionRunner's.
+	// storageClassName, which can only be the SessionRunner's. Defaults to that.
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// retain keeps a persistent workspace when the session is deleted. Default: false.
+	// retain keeps the workspace of a deleted session. Defaults to false.
 	Retain *bool `json:"retain,omitempty"`
-	// onLost is what a run does whose persistent workspace was deleted or replaced after an earlier
-	// attempt used it. Fail: the run fails with the reason WorkspaceLost. StartEmpty: it starts with an
-	// empty workspace. Default: Fail.
+	// onLost is what happens if the workspace is lost: Fail fails the run, StartEmpty continues. Defaults to Fail.
 	OnLost *apiv1alpha1.WorkspaceLossPolicy `json:"onLost,omitempty"`
 }
 

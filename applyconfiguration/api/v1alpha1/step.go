@@ -10,12 +10,12 @@ import (
 // StepApplyConfiguration represents a declarative configuration of the Step type for use
 // with apply.
 //
-// Step is one step of a sequence: a container, and the options of its Job.
+// Step is a container and its Job.
 type StepApplyConfiguration struct {
 	// name of the step and of its container, unique in the SequentialJob: a DNS label of at most 30 characters.
 	Name                           *string `json:"name,omitempty"`
 	v1.ContainerApplyConfiguration `json:""`
-	// step has the options of the step's Job.
+	// step has options of the Job.
 	Step *StepOptionsApplyConfiguration `json:"step,omitempty"`
 }
 

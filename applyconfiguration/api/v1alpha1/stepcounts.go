@@ -7,11 +7,11 @@ package v1alpha1
 //
 // StepCounts counts steps by state.
 type StepCountsApplyConfiguration struct {
-	// active steps: those that have started and not ended; 0 or 1.
+	// active steps, 0 or 1.
 	Active *int32 `json:"active,omitempty"`
 	// succeeded steps.
 	Succeeded *int32 `json:"succeeded,omitempty"`
-	// failed steps, including those with onFailure: Continue.
+	// failed steps.
 	Failed *int32 `json:"failed,omitempty"`
 }
 

@@ -14,52 +14,39 @@ import (
 //
 // StepOptions are the options of a step's Job.
 type StepOptionsApplyConfiguration struct {
-	// backoffLimit is the number of failed Pods that are replaced before the step fails. Defaults to 0; with
-	// backoffLimitPerIndex, to no limit.
+	// backoffLimit is how many failed Pods are replaced. Defaults to 0.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds limits the step in seconds, including retries of its Pods. Unset means no limit.
+	// activeDeadlineSeconds of the step. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// startDeadlineSeconds is the time in seconds in which a Pod must start a container after the Job has started.
-	// Otherwise the step fails. Unset means no limit.
+	// startDeadlineSeconds until a container must have started. Unset means no limit.
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
-	// retry creates a new Job after the step's Job failed for a reason that may pass. limit is required, 1 to 100;
-	// backoff defaults to 10s, maxBackoff to 10m.
+	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m.
 	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
-	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced. It requires completionMode:
-	// Indexed and restartPolicy: Never.
+	// backoffLimitPerIndex is backoffLimit for each index.
 	BackoffLimitPerIndex *int32 `json:"backoffLimitPerIndex,omitempty"`
-	// maxFailedIndexes is the number of failed indexes after which the step stops all others and fails. It requires
-	// backoffLimitPerIndex. Unset means no limit.
+	// maxFailedIndexes until the step fails. Unset means no limit.
 	MaxFailedIndexes *int32 `json:"maxFailedIndexes,omitempty"`
-	// successPolicy is that of the Job. It requires completionMode: Indexed. Unset means that all indexes have to
-	// succeed.
+	// successPolicy, in completionMode Indexed. Unset means all indexes.
 	SuccessPolicy *v1.SuccessPolicyApplyConfiguration `json:"successPolicy,omitempty"`
-	// requireApproval makes each run wait for an approval before the step: `kubectl yardmaster seq approve`.
-	// Defaults to false.
+	// requireApproval waits for `kubectl yardmaster seq approve`. Defaults to false.
 	RequireApproval *bool `json:"requireApproval,omitempty"`
-	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is skipped. It can
-	// read steps, parameters and sequence. Unset means that the step runs.
+	// when is a CEL expression with steps, parameters and sequence. False skips the step.
 	When *string `json:"when,omitempty"`
-	// podTemplate is a strategic merge patch of spec.template for this step. It cannot have containers: the fields
-	// of the step itself are those of its container.
+	// podTemplate is a strategic merge patch of template.
 	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`
-	// podFailurePolicy is that of the Job. It requires restartPolicy: Never. Defaults to a policy that ignores
-	// failures caused by a disruption.
+	// podFailurePolicy of the Job. Defaults to ignoring disruptions.
 	PodFailurePolicy *v1.PodFailurePolicyApplyConfiguration `json:"podFailurePolicy,omitempty"`
-	// finally steps run after all others, whatever their outcome. At most 10 steps, the last of the list, can be
-	// finally. Defaults to false.
+	// finally runs the step last, whatever the outcome. Defaults to false.
 	Finally *bool `json:"finally,omitempty"`
-	// onFailure is what the step's failure does to the run. Stop skips the later steps without finally and fails the
-	// run; Continue starts the next step. Defaults to Stop.
+	// onFailure is Stop, which fails the run, or Continue. Defaults to Stop.
 	OnFailure *apiv1alpha1.FailureAction `json:"onFailure,omitempty"`
-	// parallelism is the number of Pods that run at the same time. Defaults to 1.
+	// parallelism of the Pods. Defaults to 1.
 	Parallelism *int32 `json:"parallelism,omitempty"`
-	// completions is the number of Pods that must succeed. Defaults to 1.
+	// completions is how many Pods must succeed. Defaults to 1.
 	Completions *int32 `json:"completions,omitempty"`
-	// completionMode is that of the Job. Defaults to NonIndexed.
+	// completionMode of the Job. Defaults to NonIndexed.
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
-	// outputs records the step's termination message, UTF-8 text of less than 4096 bytes, and passes it to later
-	// steps as STEP_<NAME>_OUTPUT. Defaults to false.
+	// outputs passes the termination message to later steps as STEP_<NAME>_OUTPUT. Defaults to false.
 	Outputs *bool `json:"outputs,omitempty"`
 }
 

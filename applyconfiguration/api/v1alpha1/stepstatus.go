@@ -11,7 +11,7 @@ import (
 // StepStatusApplyConfiguration represents a declarative configuration of the StepStatus type for use
 // with apply.
 //
-// StepStatus is the observed state of one step in the current run.
+// StepStatus is the state of a step.
 type StepStatusApplyConfiguration struct {
 	// name of the step.
 	Name *string `json:"name,omitempty"`
@@ -19,21 +19,21 @@ type StepStatusApplyConfiguration struct {
 	Phase *apiv1alpha1.StepPhase `json:"phase,omitempty"`
 	// The current attempt; of a step that kept its outcome, the last attempt of an earlier run.
 	JobAttemptApplyConfiguration `json:""`
-	// tolerated is true if the step failed and the run continues because of onFailure: Continue.
+	// tolerated failure.
 	Tolerated *bool `json:"tolerated,omitempty"`
-	// failedAttempts is the number of attempts in this run that failed and were followed by another one.
+	// failedAttempts that were retried.
 	FailedAttempts *int32 `json:"failedAttempts,omitempty"`
-	// nextAttemptTime is when the next attempt starts.
+	// nextAttemptTime of a retry.
 	NextAttemptTime *v1.Time `json:"nextAttemptTime,omitempty"`
-	// failedPods is the number of Pods of the attempt that failed. exitCode is that of the last.
+	// failedPods of the attempt.
 	FailedPods *int32 `json:"failedPods,omitempty"`
-	// specHash is a hash of the step that was started.
+	// specHash of the step.
 	SpecHash *string `json:"specHash,omitempty"`
-	// templateHash is a hash of the Pod template that the step was started with.
+	// templateHash of the Pod template.
 	TemplateHash *string `json:"templateHash,omitempty"`
-	// approvedBy is the user who approved the start of the step.
+	// approvedBy is the user who approved.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
-	// output is the termination message of a step with outputs: true.
+	// output of the step.
 	Output *string `json:"output,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1alpha1
 //
 // UserContext is the user that a session belongs to.
 type UserContextApplyConfiguration struct {
-	// userId is the user's name in the API server's authentication.
+	// userId is the user's name in Kubernetes.
 	UserID *string `json:"userId,omitempty"`
-	// displayName is a name of the user for people, at most 256 characters.
+	// displayName of the user.
 	DisplayName *string `json:"displayName,omitempty"`
-	// groups of the user in the API server's authentication.
+	// groups of the user in Kubernetes.
 	Groups []string `json:"groups,omitempty"`
 }
 

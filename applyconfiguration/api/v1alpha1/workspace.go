@@ -16,7 +16,7 @@ type WorkspaceApplyConfiguration struct {
 	WorkspaceClaimApplyConfiguration `json:""`
 	// accessMode of the claim. Defaults to ReadWriteOnce.
 	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
-	// mountPath is the path of the volume in every step. Defaults to /workspace.
+	// mountPath in every step. Defaults to /workspace.
 	MountPath *string `json:"mountPath,omitempty"`
 }
 

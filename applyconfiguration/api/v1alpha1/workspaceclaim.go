@@ -14,12 +14,11 @@ import (
 type WorkspaceClaimApplyConfiguration struct {
 	// size of the volume.
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Defaults to the cluster's default class.
+	// storageClassName of the claim. Defaults to the cluster's.
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// retention is what happens to the claim when the object is deleted. Defaults to Delete.
+	// retention of the claim: Delete or Retain. Defaults to Delete.
 	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
-	// onLost is what happens when the claim was deleted or replaced after it was used. Fail fails the run; Recreate
-	// goes on with an empty workspace. Defaults to Fail.
+	// onLost is Fail or Recreate, which runs all steps again, if the claim is lost. Defaults to Fail.
 	OnLost *apiv1alpha1.LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 
