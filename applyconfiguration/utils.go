@@ -196,8 +196,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionAttemptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionAttemptLimits"):
 		return &apiv1alpha1.SessionAttemptLimitsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionClaim"):
-		return &apiv1alpha1.SessionClaimApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionContainer"):
 		return &apiv1alpha1.SessionContainerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionEgress"):
@@ -208,14 +206,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionGitApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionNetwork"):
 		return &apiv1alpha1.SessionNetworkApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionReference"):
-		return &apiv1alpha1.SessionReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepo"):
 		return &apiv1alpha1.SessionRepoApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepositoryResult"):
 		return &apiv1alpha1.SessionRepositoryResultApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionRerun"):
-		return &apiv1alpha1.SessionRerunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionResult"):
 		return &apiv1alpha1.SessionResultApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRetry"):

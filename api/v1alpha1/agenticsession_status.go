@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // AgenticSessionStatus is the observed state of the session, and of its last attempts.
@@ -11,18 +10,12 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.startTime) || has(self.startTime)",message="startTime cannot be removed"
 type AgenticSessionStatus struct {
 	ObservedStatus `json:",inline"`
+	RunStatus      `json:",inline"`
 
 	// phase summarizes the state.
 	// +optional
 	Phase SessionPhase `json:"phase,omitempty"`
 
-	// run number, from 1.
-	// +optional
-	Run int32 `json:"run,omitempty"`
-	// rerunID that was last observed.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	RerunID string `json:"rerunID,omitempty"`
 	// retries after failures of the runner.
 	// +optional
 	Retries int32 `json:"retries,omitempty"`
@@ -45,12 +38,6 @@ type AgenticSessionStatus struct {
 	// queuedSince is since when other sessions or a queue delay the start.
 	// +optional
 	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
-	// startTime of the first runner.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime is when the session ended.
-	// +optional
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 	// stoppedReason is User, Inactivity, RunFinished or BudgetExceeded.
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
@@ -67,23 +54,13 @@ type AgenticSessionStatus struct {
 
 	// workspace is the claim.
 	// +optional
-	Workspace SessionClaim `json:"workspace,omitzero"`
+	Workspace ClaimStatus `json:"workspace,omitzero"`
 }
 
 // SessionAttempt is an attempt of a run.
 type SessionAttempt struct {
-	// run of the attempt.
-	// +optional
-	Run int32 `json:"run,omitempty"`
-	// attempt number, from 1.
-	// +optional
-	Attempt int32 `json:"attempt,omitempty"`
-	// jobName of the attempt. Unset if it was withdrawn.
-	// +optional
-	JobName string `json:"jobName,omitempty"`
-	// jobUID of the attempt.
-	// +optional
-	JobUID types.UID `json:"jobUID,omitempty"`
+	JobAttempt `json:",inline"`
+
 	// runner is the SessionRunner.
 	// +optional
 	Runner string `json:"runner,omitempty"`
@@ -94,9 +71,6 @@ type SessionAttempt struct {
 	// +optional
 	Limits SessionAttemptLimits `json:"limits,omitzero"`
 
-	// startTime of the Job.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// activeSince is when timeout began to count. Unset while suspended.
 	// +optional
 	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
@@ -115,23 +89,9 @@ type SessionAttempt struct {
 	// stopTime is when deletion was requested.
 	// +optional
 	StopTime *metav1.Time `json:"stopTime,omitempty"`
-	// finishTime of the attempt.
-	// +optional
-	FinishTime *metav1.Time `json:"finishTime,omitempty"`
-
-	// exitCode of the runner.
-	// +optional
-	ExitCode *int32 `json:"exitCode,omitempty"`
 	// outcome of an ended attempt.
 	// +optional
 	Outcome RunOutcome `json:"outcome,omitempty"`
-	// reason for the outcome, in CamelCase.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message for people.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Message string `json:"message,omitempty"`
 	// costUSD that was reported, in US dollars.
 	// +optional
 	CostUSD *Number `json:"costUSD,omitempty"`
@@ -153,24 +113,10 @@ type SessionAttemptLimits struct {
 	ActivityLease bool `json:"activityLease,omitempty"`
 }
 
-// SessionClaim is the claim of a session's workspace.
-type SessionClaim struct {
-	// claimRef is the claim.
-	// +optional
-	ClaimRef LocalReference `json:"claimRef,omitzero"`
-	// uid of the claim.
-	// +optional
-	UID types.UID `json:"uid,omitempty"`
-}
-
 // SessionResult is the result that a runner writes as its termination message.
 type SessionResult struct {
-	// run of the attempt.
-	// +optional
-	Run int32 `json:"run,omitempty"`
-	// attempt number, from 1.
-	// +optional
-	Attempt int32 `json:"attempt,omitempty"`
+	AttemptNumber `json:",inline"`
+
 	// summary of the work.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096

@@ -168,7 +168,7 @@ type AgenticSessionSpec struct {
 
 	// rerun requests another run.
 	// +optional
-	Rerun *SessionRerun `json:"rerun,omitempty"`
+	Rerun *Rerun `json:"rerun,omitempty"`
 
 	// retry of failed runs. Unset means none.
 	// +optional
@@ -197,7 +197,7 @@ type AgenticSessionSpec struct {
 
 	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
 	// +optional
-	ContinueFrom *SessionReference `json:"continueFrom,omitempty"`
+	ContinueFrom *LocalReference `json:"continueFrom,omitempty"`
 
 	// activeWorkflow is a git repository with instructions for the agent.
 	// +optional
@@ -321,15 +321,6 @@ type SecretMount struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// SessionRerun requests another run of a session.
-type SessionRerun struct {
-	// id of the request. A new one starts a run once the current run has ended.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	ID string `json:"id"`
-}
-
 // SessionRetry defines which failed runs are retried.
 type SessionRetry struct {
 	// limit is how often a run is retried after its runner failed, 0 to 5. Defaults to 0.
@@ -371,15 +362,6 @@ type SessionWorkspace struct {
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost WorkspaceLossPolicy `json:"onLost,omitempty"`
-}
-
-// SessionReference is a reference to a session in the same namespace.
-type SessionReference struct {
-	// name of the AgenticSession.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=52
-	Name string `json:"name"`
 }
 
 // ActiveWorkflow is a git repository with instructions for the agent.

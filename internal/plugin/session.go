@@ -107,7 +107,7 @@ func newRestartSessionCommand(env *environment) *cobra.Command {
 			s.Spec.Suspend = false
 			if needsNewRun(before) {
 				if !agenticsession.IsRerunRequested(s, &s.Status) {
-					s.Spec.Rerun = &v1alpha1.SessionRerun{ID: newRequestID(env.now())}
+					s.Spec.Rerun = &v1alpha1.Rerun{ID: newRequestID(env.now())}
 				}
 				message = fmt.Sprintf("starts run %d", s.Status.Run+1)
 			}

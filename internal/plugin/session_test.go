@@ -23,7 +23,7 @@ import (
 func agenticSession(name string, phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1", Generation: 1}}
 	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", Timeout: new(int32(600))}
-	s.Status = v1alpha1.AgenticSessionStatus{Phase: phase, ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: 1}, Run: 1, Attempt: v1alpha1.SessionAttempt{Run: 1, Attempt: 1}}
+	s.Status = v1alpha1.AgenticSessionStatus{Phase: phase, ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: 1}, RunStatus: v1alpha1.RunStatus{Run: 1}, Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}}}}
 	for _, change := range changes {
 		change(s)
 	}
@@ -34,16 +34,16 @@ func stopByUser(s *v1alpha1.AgenticSession) {
 	s.Spec.Suspend, s.Status.StoppedReason = true, v1alpha1.StopUser
 }
 
-func requestRun(s *v1alpha1.AgenticSession) { s.Spec.Rerun = &v1alpha1.SessionRerun{ID: "2"} }
+func requestRun(s *v1alpha1.AgenticSession) { s.Spec.Rerun = &v1alpha1.Rerun{ID: "2"} }
 
 func stopForInactivity(s *v1alpha1.AgenticSession) { s.Status.StoppedReason = v1alpha1.StopInactivity }
 
 func addResult(s *v1alpha1.AgenticSession) {
 	s.Status.TotalCostUSD = new(v1alpha1.Number("0.12"))
 	s.Status.Result = &v1alpha1.SessionResult{
-		Run: 1, Attempt: 1, Summary: "Tidied up.", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"tokens":7}`)},
+		AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Summary: "Tidied up.", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"tokens":7}`)},
 	}
-	s.Status.Attempts = []v1alpha1.SessionAttempt{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunCompleted, CostUSD: s.Status.TotalCostUSD}}
+	s.Status.Attempts = []v1alpha1.SessionAttempt{{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}}, Outcome: v1alpha1.RunCompleted, CostUSD: s.Status.TotalCostUSD}}
 }
 
 func TestSessionList(t *testing.T) {

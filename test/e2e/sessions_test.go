@@ -364,7 +364,7 @@ func testSessionFinished(t *testing.T) {
 func testSessionContinued(t *testing.T) {
 	first := createSession(t, echoRunner, "/write notes Next: tests.", setPersistentWorkspace)
 	second := createSession(t, shellRunner, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
+		spec.ContinueFrom = &v1alpha1.LocalReference{Name: first.s.Name}
 		spec.Prompt = "cd $AGENTIC_WORKSPACE; " + spec.Prompt
 	})
 	second.waitForPhase(v1alpha1.SessionCompleted)
@@ -426,7 +426,7 @@ func testSessionOwner(t *testing.T) {
 	first.waitForPhase(v1alpha1.SessionCompleted)
 
 	taken := draft("/write notes Written by Joe.", &v1alpha1.UserContext{UserID: jane})
-	taken.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
+	taken.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: first.s.Name}
 	requireNoError(t, joes.Create(t.Context(), taken))
 	second := trackSession(t, taken)
 	second.waitUntil("to be refused the workspace", func(status *v1alpha1.AgenticSessionStatus) bool {

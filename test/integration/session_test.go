@@ -348,7 +348,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
 	})
 	second := createSessionIn(t, ns, "second", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
+		s.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: "first"}
 	})
 	first.waitForPod()
 	poll.Until(t, "the second session to wait", func() bool {
@@ -379,7 +379,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 	const children = 8
 	for i := range children { // all wait for the end of the first session
 		createSessionIn(t, ns, fmt.Sprintf("child-%d", i), func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-			s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
+			s.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: "first"}
 		})
 	}
 	first.exitRunner(0, "")

@@ -25,7 +25,7 @@ func setPersistentWorkspace(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunne
 // continuing returns a change with which a session continues another one.
 func continuing(name string) func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 	return func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: name}
+		s.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: name}
 	}
 }
 

@@ -171,11 +171,11 @@ func createSession(t *testing.T, ns, name, text string, interactive bool) *v1alp
 	}
 	return create(t, s, func(s *v1alpha1.AgenticSession) {
 		s.Status = v1alpha1.AgenticSessionStatus{
-			Phase: v1alpha1.SessionRunning, Run: 1, StartTime: ago(15 * time.Minute), ActiveDuration: v1alpha1.Duration{Duration: metav1.Duration{Duration: 8 * time.Minute}},
-			Attempt:      v1alpha1.SessionAttempt{Run: 1, Attempt: 2, JobName: name + "-r1-a2", StartTime: ago(6 * time.Minute), ActiveSince: ago(5 * time.Minute), CostUSD: new(v1alpha1.Number("0.31"))},
+			Phase: v1alpha1.SessionRunning, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(15 * time.Minute)}, ActiveDuration: v1alpha1.Duration{Duration: metav1.Duration{Duration: 8 * time.Minute}},
+			Attempt:      v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: name + "-r1-a2", StartTime: ago(6 * time.Minute)}, ActiveSince: ago(5 * time.Minute), CostUSD: new(v1alpha1.Number("0.31"))},
 			TotalCostUSD: new(v1alpha1.Number("0.84")),
-			Attempts:     []v1alpha1.SessionAttempt{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunRetried, Reason: "ExitedWithError", Message: text, StartTime: ago(15 * time.Minute), FinishTime: ago(7 * time.Minute), CostUSD: new(v1alpha1.Number("0.53"))}},
-			Result: &v1alpha1.SessionResult{Run: 1, Attempt: 1, Summary: text, Repositories: []v1alpha1.SessionRepositoryResult{
+			Attempts:     []v1alpha1.SessionAttempt{{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Reason: "ExitedWithError", Message: text, StartTime: ago(15 * time.Minute), FinishTime: ago(7 * time.Minute)}, Outcome: v1alpha1.RunRetried, CostUSD: new(v1alpha1.Number("0.53"))}},
+			Result: &v1alpha1.SessionResult{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Summary: text, Repositories: []v1alpha1.SessionRepositoryResult{
 				{Name: "shop", Branch: "fix-tests", Commit: "4f1c9a7e22b08d51", Pushed: true, PullRequestURL: "https://git.example/team/shop/pull/17"},
 				{Name: "docs", Branch: text, Error: text, PullRequestURL: text},
 			}},

@@ -50,7 +50,7 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// rerun requests another run.
-	Rerun *SessionRerunApplyConfiguration `json:"rerun,omitempty"`
+	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
 	// retry of failed runs. Unset means none.
 	Retry *SessionRetryApplyConfiguration `json:"retry,omitempty"`
 	// runner is the name of the SessionRunner. Defaults to default.
@@ -62,7 +62,7 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// workspace is the directory of the agent. Unset means an empty one for each Pod. Immutable, except onLost.
 	Workspace *SessionWorkspaceApplyConfiguration `json:"workspace,omitempty"`
 	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
-	ContinueFrom *SessionReferenceApplyConfiguration `json:"continueFrom,omitempty"`
+	ContinueFrom *LocalReferenceApplyConfiguration `json:"continueFrom,omitempty"`
 	// activeWorkflow is a git repository with instructions for the agent.
 	ActiveWorkflow *ActiveWorkflowApplyConfiguration `json:"activeWorkflow,omitempty"`
 	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON.
@@ -222,7 +222,7 @@ func (b *AgenticSessionSpecApplyConfiguration) WithSuspend(value bool) *AgenticS
 // WithRerun sets the Rerun field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Rerun field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithRerun(value *SessionRerunApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+func (b *AgenticSessionSpecApplyConfiguration) WithRerun(value *RerunApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
 	b.Rerun = value
 	return b
 }
@@ -270,7 +270,7 @@ func (b *AgenticSessionSpecApplyConfiguration) WithWorkspace(value *SessionWorks
 // WithContinueFrom sets the ContinueFrom field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ContinueFrom field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithContinueFrom(value *SessionReferenceApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+func (b *AgenticSessionSpecApplyConfiguration) WithContinueFrom(value *LocalReferenceApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
 	b.ContinueFrom = value
 	return b
 }

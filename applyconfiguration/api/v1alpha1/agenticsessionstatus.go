@@ -14,12 +14,9 @@ import (
 // AgenticSessionStatus is the observed state of the session, and of its last attempts.
 type AgenticSessionStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
+	RunStatusApplyConfiguration      `json:""`
 	// phase summarizes the state.
 	Phase *apiv1alpha1.SessionPhase `json:"phase,omitempty"`
-	// run number, from 1.
-	Run *int32 `json:"run,omitempty"`
-	// rerunID that was last observed.
-	RerunID *string `json:"rerunID,omitempty"`
 	// retries after failures of the runner.
 	Retries *int32 `json:"retries,omitempty"`
 	// disruptions after which the run was retried.
@@ -32,10 +29,6 @@ type AgenticSessionStatusApplyConfiguration struct {
 	WaitingSince *v1.Time `json:"waitingSince,omitempty"`
 	// queuedSince is since when other sessions or a queue delay the start.
 	QueuedSince *v1.Time `json:"queuedSince,omitempty"`
-	// startTime of the first runner.
-	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime is when the session ended.
-	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// stoppedReason is User, Inactivity, RunFinished or BudgetExceeded.
 	StoppedReason *apiv1alpha1.StopReason `json:"stoppedReason,omitempty"`
 	// activeDuration of the ended attempts.
@@ -45,7 +38,7 @@ type AgenticSessionStatusApplyConfiguration struct {
 	// totalCostUSD of all attempts, in US dollars.
 	TotalCostUSD *apiv1alpha1.Number `json:"totalCostUSD,omitempty"`
 	// workspace is the claim.
-	Workspace *SessionClaimApplyConfiguration `json:"workspace,omitempty"`
+	Workspace *ClaimStatusApplyConfiguration `json:"workspace,omitempty"`
 }
 
 // AgenticSessionStatusApplyConfiguration constructs a declarative configuration of the AgenticSessionStatus type for use with
@@ -75,19 +68,11 @@ func (b *AgenticSessionStatusApplyConfiguration) WithObservedGeneration(value in
 	return b
 }
 
-// WithPhase sets the Phase field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Phase field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithPhase(value apiv1alpha1.SessionPhase) *AgenticSessionStatusApplyConfiguration {
-	b.Phase = &value
-	return b
-}
-
 // WithRun sets the Run field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *AgenticSessionStatusApplyConfiguration) WithRun(value int32) *AgenticSessionStatusApplyConfiguration {
-	b.Run = &value
+	b.RunStatusApplyConfiguration.Run = &value
 	return b
 }
 
@@ -95,7 +80,31 @@ func (b *AgenticSessionStatusApplyConfiguration) WithRun(value int32) *AgenticSe
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the RerunID field is set to the value of the last call.
 func (b *AgenticSessionStatusApplyConfiguration) WithRerunID(value string) *AgenticSessionStatusApplyConfiguration {
-	b.RerunID = &value
+	b.RunStatusApplyConfiguration.RerunID = &value
+	return b
+}
+
+// WithStartTime sets the StartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTime field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
+	b.RunStatusApplyConfiguration.StartTime = &value
+	return b
+}
+
+// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CompletionTime field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithCompletionTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
+	b.RunStatusApplyConfiguration.CompletionTime = &value
+	return b
+}
+
+// WithPhase sets the Phase field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Phase field is set to the value of the last call.
+func (b *AgenticSessionStatusApplyConfiguration) WithPhase(value apiv1alpha1.SessionPhase) *AgenticSessionStatusApplyConfiguration {
+	b.Phase = &value
 	return b
 }
 
@@ -152,22 +161,6 @@ func (b *AgenticSessionStatusApplyConfiguration) WithQueuedSince(value v1.Time) 
 	return b
 }
 
-// WithStartTime sets the StartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StartTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.StartTime = &value
-	return b
-}
-
-// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CompletionTime field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithCompletionTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.CompletionTime = &value
-	return b
-}
-
 // WithStoppedReason sets the StoppedReason field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StoppedReason field is set to the value of the last call.
@@ -203,7 +196,7 @@ func (b *AgenticSessionStatusApplyConfiguration) WithTotalCostUSD(value apiv1alp
 // WithWorkspace sets the Workspace field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Workspace field is set to the value of the last call.
-func (b *AgenticSessionStatusApplyConfiguration) WithWorkspace(value *SessionClaimApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
+func (b *AgenticSessionStatusApplyConfiguration) WithWorkspace(value *ClaimStatusApplyConfiguration) *AgenticSessionStatusApplyConfiguration {
 	b.Workspace = value
 	return b
 }

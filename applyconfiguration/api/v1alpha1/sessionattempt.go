@@ -13,22 +13,13 @@ import (
 //
 // SessionAttempt is an attempt of a run.
 type SessionAttemptApplyConfiguration struct {
-	// run of the attempt.
-	Run *int32 `json:"run,omitempty"`
-	// attempt number, from 1.
-	Attempt *int32 `json:"attempt,omitempty"`
-	// jobName of the attempt. Unset if it was withdrawn.
-	JobName *string `json:"jobName,omitempty"`
-	// jobUID of the attempt.
-	JobUID *types.UID `json:"jobUID,omitempty"`
+	JobAttemptApplyConfiguration `json:""`
 	// runner is the SessionRunner.
 	Runner *string `json:"runner,omitempty"`
 	// inputsRef is the Secret with the inputs.
 	InputsRef *LocalReferenceApplyConfiguration `json:"inputsRef,omitempty"`
 	// limits of the SessionRunner at creation.
 	Limits *SessionAttemptLimitsApplyConfiguration `json:"limits,omitempty"`
-	// startTime of the Job.
-	StartTime *v1.Time `json:"startTime,omitempty"`
 	// activeSince is when timeout began to count. Unset while suspended.
 	ActiveSince *v1.Time `json:"activeSince,omitempty"`
 	// runnerStartTime is when the runner started, or was ready.
@@ -41,16 +32,8 @@ type SessionAttemptApplyConfiguration struct {
 	EgressTokenExpires *v1.Time `json:"egressTokenExpires,omitempty"`
 	// stopTime is when deletion was requested.
 	StopTime *v1.Time `json:"stopTime,omitempty"`
-	// finishTime of the attempt.
-	FinishTime *v1.Time `json:"finishTime,omitempty"`
-	// exitCode of the runner.
-	ExitCode *int32 `json:"exitCode,omitempty"`
 	// outcome of an ended attempt.
 	Outcome *apiv1alpha1.RunOutcome `json:"outcome,omitempty"`
-	// reason for the outcome, in CamelCase.
-	Reason *string `json:"reason,omitempty"`
-	// message for people.
-	Message *string `json:"message,omitempty"`
 	// costUSD that was reported, in US dollars.
 	CostUSD *apiv1alpha1.Number `json:"costUSD,omitempty"`
 	// costRecordTime of costUSD.
@@ -67,7 +50,7 @@ func SessionAttempt() *SessionAttemptApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithRun(value int32) *SessionAttemptApplyConfiguration {
-	b.Run = &value
+	b.AttemptNumberApplyConfiguration.Run = &value
 	return b
 }
 
@@ -75,7 +58,7 @@ func (b *SessionAttemptApplyConfiguration) WithRun(value int32) *SessionAttemptA
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Attempt field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithAttempt(value int32) *SessionAttemptApplyConfiguration {
-	b.Attempt = &value
+	b.AttemptNumberApplyConfiguration.Attempt = &value
 	return b
 }
 
@@ -83,7 +66,7 @@ func (b *SessionAttemptApplyConfiguration) WithAttempt(value int32) *SessionAtte
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the JobName field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithJobName(value string) *SessionAttemptApplyConfiguration {
-	b.JobName = &value
+	b.JobAttemptApplyConfiguration.JobName = &value
 	return b
 }
 
@@ -91,7 +74,47 @@ func (b *SessionAttemptApplyConfiguration) WithJobName(value string) *SessionAtt
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the JobUID field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithJobUID(value types.UID) *SessionAttemptApplyConfiguration {
-	b.JobUID = &value
+	b.JobAttemptApplyConfiguration.JobUID = &value
+	return b
+}
+
+// WithStartTime sets the StartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTime field is set to the value of the last call.
+func (b *SessionAttemptApplyConfiguration) WithStartTime(value v1.Time) *SessionAttemptApplyConfiguration {
+	b.JobAttemptApplyConfiguration.StartTime = &value
+	return b
+}
+
+// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FinishTime field is set to the value of the last call.
+func (b *SessionAttemptApplyConfiguration) WithFinishTime(value v1.Time) *SessionAttemptApplyConfiguration {
+	b.JobAttemptApplyConfiguration.FinishTime = &value
+	return b
+}
+
+// WithExitCode sets the ExitCode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExitCode field is set to the value of the last call.
+func (b *SessionAttemptApplyConfiguration) WithExitCode(value int32) *SessionAttemptApplyConfiguration {
+	b.JobAttemptApplyConfiguration.ExitCode = &value
+	return b
+}
+
+// WithReason sets the Reason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reason field is set to the value of the last call.
+func (b *SessionAttemptApplyConfiguration) WithReason(value string) *SessionAttemptApplyConfiguration {
+	b.JobAttemptApplyConfiguration.Reason = &value
+	return b
+}
+
+// WithMessage sets the Message field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Message field is set to the value of the last call.
+func (b *SessionAttemptApplyConfiguration) WithMessage(value string) *SessionAttemptApplyConfiguration {
+	b.JobAttemptApplyConfiguration.Message = &value
 	return b
 }
 
@@ -116,14 +139,6 @@ func (b *SessionAttemptApplyConfiguration) WithInputsRef(value *LocalReferenceAp
 // If called multiple times, the Limits field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithLimits(value *SessionAttemptLimitsApplyConfiguration) *SessionAttemptApplyConfiguration {
 	b.Limits = value
-	return b
-}
-
-// WithStartTime sets the StartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StartTime field is set to the value of the last call.
-func (b *SessionAttemptApplyConfiguration) WithStartTime(value v1.Time) *SessionAttemptApplyConfiguration {
-	b.StartTime = &value
 	return b
 }
 
@@ -175,43 +190,11 @@ func (b *SessionAttemptApplyConfiguration) WithStopTime(value v1.Time) *SessionA
 	return b
 }
 
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *SessionAttemptApplyConfiguration) WithFinishTime(value v1.Time) *SessionAttemptApplyConfiguration {
-	b.FinishTime = &value
-	return b
-}
-
-// WithExitCode sets the ExitCode field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExitCode field is set to the value of the last call.
-func (b *SessionAttemptApplyConfiguration) WithExitCode(value int32) *SessionAttemptApplyConfiguration {
-	b.ExitCode = &value
-	return b
-}
-
 // WithOutcome sets the Outcome field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Outcome field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithOutcome(value apiv1alpha1.RunOutcome) *SessionAttemptApplyConfiguration {
 	b.Outcome = &value
-	return b
-}
-
-// WithReason sets the Reason field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reason field is set to the value of the last call.
-func (b *SessionAttemptApplyConfiguration) WithReason(value string) *SessionAttemptApplyConfiguration {
-	b.Reason = &value
-	return b
-}
-
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
-func (b *SessionAttemptApplyConfiguration) WithMessage(value string) *SessionAttemptApplyConfiguration {
-	b.Message = &value
 	return b
 }
 

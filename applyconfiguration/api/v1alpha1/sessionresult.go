@@ -11,10 +11,7 @@ import (
 //
 // SessionResult is the result that a runner writes as its termination message.
 type SessionResultApplyConfiguration struct {
-	// run of the attempt.
-	Run *int32 `json:"run,omitempty"`
-	// attempt number, from 1.
-	Attempt *int32 `json:"attempt,omitempty"`
+	AttemptNumberApplyConfiguration `json:""`
 	// summary of the work.
 	Summary *string `json:"summary,omitempty"`
 	// usage as the runner counts it, such as tokens.
@@ -37,7 +34,7 @@ func SessionResult() *SessionResultApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Run field is set to the value of the last call.
 func (b *SessionResultApplyConfiguration) WithRun(value int32) *SessionResultApplyConfiguration {
-	b.Run = &value
+	b.AttemptNumberApplyConfiguration.Run = &value
 	return b
 }
 
@@ -45,7 +42,7 @@ func (b *SessionResultApplyConfiguration) WithRun(value int32) *SessionResultApp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Attempt field is set to the value of the last call.
 func (b *SessionResultApplyConfiguration) WithAttempt(value int32) *SessionResultApplyConfiguration {
-	b.Attempt = &value
+	b.AttemptNumberApplyConfiguration.Attempt = &value
 	return b
 }
 

@@ -21,7 +21,7 @@ func newParentSession() *v1alpha1.AgenticSession {
 func newContinuingScenario(t *testing.T) *scenario {
 	t.Helper()
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.ContinueFrom = &v1alpha1.SessionReference{Name: "before"}
+		spec.ContinueFrom = &v1alpha1.LocalReference{Name: "before"}
 		spec.UserContext = &v1alpha1.UserContext{UserID: "ann"}
 	})
 	s.Parent = newParentSession()

@@ -64,7 +64,7 @@ func newEvaluation(observation Observation) *evaluation {
 	e.status.QueuedSince = nil // unless it waits again
 	e.status.ObservedGeneration = observation.Session.Generation
 	if e.status.Run == 0 {
-		e.status.Run, e.status.RerunID = 1, ptr.Deref(e.spec.Rerun, v1alpha1.SessionRerun{}).ID
+		e.status.Run, e.status.RerunID = 1, ptr.Deref(e.spec.Rerun, v1alpha1.Rerun{}).ID
 	}
 	settings, state := acceptance(observation.Session, observation.Runner)
 	e.settings = settings

@@ -290,7 +290,7 @@ func suspend(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = true }
 func resume(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = false }
 
 func requestNextRun(spec *v1alpha1.AgenticSessionSpec) {
-	spec.Rerun = &v1alpha1.SessionRerun{ID: ptr.Deref(spec.Rerun, v1alpha1.SessionRerun{}).ID + "+"}
+	spec.Rerun = &v1alpha1.Rerun{ID: ptr.Deref(spec.Rerun, v1alpha1.Rerun{}).ID + "+"}
 }
 
 func withRetryLimit(limit int32) func(spec *v1alpha1.AgenticSessionSpec) {

@@ -151,7 +151,7 @@ func (w *workspaceSimulation) createSession(name string) {
 			setStartEmpty(spec)
 		}
 	} else {
-		spec.ContinueFrom = &v1alpha1.SessionReference{Name: "parent"}
+		spec.ContinueFrom = &v1alpha1.LocalReference{Name: "parent"}
 	}
 	w.sessions[name] = s
 	w.logf("%s is created", s.UID)

@@ -209,7 +209,10 @@ func (e *evaluation) openAttempt() {
 		inputs = cmp.Or(inputs, e.status.Attempts[count-1].InputsRef)
 	}
 	e.status.Attempt = v1alpha1.SessionAttempt{
-		Run: e.status.Run, Attempt: number, JobName: jobName(e.observation.Session.Name, e.status.Run, number),
+		JobAttempt: v1alpha1.JobAttempt{
+			AttemptNumber: v1alpha1.AttemptNumber{Run: e.status.Run, Attempt: number},
+			JobName:       jobName(e.observation.Session.Name, e.status.Run, number),
+		},
 		Runner: e.spec.Runner, InputsRef: inputs,
 	}
 	if e.status.Workspace.ClaimRef.Name == "" && e.settings.persistent {

@@ -93,9 +93,12 @@ func (e *evaluation) closeAttempt(v verdict) {
 		v.outcome = v1alpha1.RunRetried
 	}
 	s.Attempts = append(s.Attempts, v1alpha1.SessionAttempt{
-		Run: s.Run, Attempt: AttemptNumber(s), JobName: s.Attempt.JobName, InputsRef: s.Attempt.InputsRef,
-		StartTime: s.Attempt.StartTime, FinishTime: &end, ExitCode: v.exitCode, Outcome: v.outcome,
-		Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes), CostUSD: cost,
+		JobAttempt: v1alpha1.JobAttempt{
+			AttemptNumber: v1alpha1.AttemptNumber{Run: s.Run, Attempt: AttemptNumber(s)}, JobName: s.Attempt.JobName,
+			StartTime: s.Attempt.StartTime, FinishTime: &end, ExitCode: v.exitCode,
+			Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes),
+		},
+		InputsRef: s.Attempt.InputsRef, Outcome: v.outcome, CostUSD: cost,
 	})
 	s.Attempts = slices.Delete(s.Attempts, 0, max(len(s.Attempts)-maxRecordedRuns, 0))
 	s.Attempt, s.WaitingSince = v1alpha1.SessionAttempt{}, nil

@@ -39,7 +39,7 @@ func (r *reviewer) validator() *specValidator[*v1alpha1.AgenticSession] {
 
 func TestOnlyTheOwnerAndAdministratorsChangeASession(t *testing.T) {
 	change := func(s *v1alpha1.AgenticSession) {
-		s.Spec.Rerun, s.Spec.MCPServers = &v1alpha1.SessionRerun{ID: "2"}, &v1alpha1.MCPServers{Disabled: []string{"web"}}
+		s.Spec.Rerun, s.Spec.MCPServers = &v1alpha1.Rerun{ID: "2"}, &v1alpha1.MCPServers{Disabled: []string{"web"}}
 	}
 	withoutOwner := func(s *v1alpha1.AgenticSession) { s.Spec.UserContext = nil }
 	const isForbidden = `agenticsessions.yardmaster.dev "fix" is forbidden: user `
@@ -102,7 +102,7 @@ func TestOnlyTheOwnerAndAdministratorsChangeASession(t *testing.T) {
 // An authorizer can decide by every attribute of a user.
 func TestAReviewContainsTheWholeUser(t *testing.T) {
 	after := agenticSession()
-	after.Spec.Rerun = &v1alpha1.SessionRerun{ID: "2"}
+	after.Spec.Rerun = &v1alpha1.Rerun{ID: "2"}
 	r := reviewer{allowed: true}
 	_, err := r.validator().ValidateUpdate(byUser(t, authenticationv1.UserInfo{
 		Username: "bob", UID: "7", Groups: []string{"dev", "ops"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}},

@@ -153,7 +153,7 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	running := agenticSession()
 	running.Status.Run = 1
 	rerun := running.DeepCopy()
-	rerun.Spec.Rerun = &v1alpha1.SessionRerun{ID: "2"}
+	rerun.Spec.Rerun = &v1alpha1.Rerun{ID: "2"}
 	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), running, rerun)
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.rerun: ") {
 		t.Errorf("warnings %q", warnings)

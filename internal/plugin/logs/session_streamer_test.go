@@ -21,7 +21,7 @@ func sessionWithJob(job string, finished ...string) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "talk", Namespace: "a", UID: "u"}}
 	s.Status.Attempt.JobName = job
 	for _, job := range finished {
-		s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{JobName: job})
+		s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{JobName: job}})
 	}
 	return s
 }

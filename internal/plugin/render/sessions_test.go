@@ -24,11 +24,10 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy", Namespace: "data", CreationTimestamp: *at(-120)}}
 	s.Spec.Runner, s.Spec.Timeout = "default", new(int32(1800))
 	s.Status = v1alpha1.AgenticSessionStatus{
-		Phase: v1alpha1.SessionRunning, Run: 1, ActiveDuration: seconds(40), TotalCostUSD: new(v1alpha1.Number("0.12")),
-		Attempt: v1alpha1.SessionAttempt{Run: 1, Attempt: 2, JobName: "tidy-r1-a2", StartTime: at(-10), ActiveSince: at(-10)},
+		Phase: v1alpha1.SessionRunning, RunStatus: v1alpha1.RunStatus{Run: 1}, ActiveDuration: seconds(40), TotalCostUSD: new(v1alpha1.Number("0.12")),
+		Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", StartTime: at(-10)}, ActiveSince: at(-10)},
 		Attempts: []v1alpha1.SessionAttempt{{
-			Run: 1, Attempt: 1, JobName: "tidy-r1-a1", StartTime: at(-60), FinishTime: at(-20), Outcome: v1alpha1.RunRetried, Reason: v1alpha1.ReasonExitedWithError,
-			Message: "the runner exited\nwith code 3", CostUSD: new(v1alpha1.Number("0.12")),
+			JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, JobName: "tidy-r1-a1", StartTime: at(-60), FinishTime: at(-20), Reason: v1alpha1.ReasonExitedWithError, Message: "the runner exited\nwith code 3"}, Outcome: v1alpha1.RunRetried, CostUSD: new(v1alpha1.Number("0.12")),
 		}},
 		ObservedStatus: v1alpha1.ObservedStatus{
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunning}},
@@ -45,15 +44,14 @@ func completeAttempt(s *v1alpha1.AgenticSession) {
 	s.Status.Phase, s.Status.Attempt, s.Status.ActiveDuration = v1alpha1.SessionCompleted, v1alpha1.SessionAttempt{}, seconds(52)
 	s.Status.Conditions[0].Reason = string(v1alpha1.SessionCompleted)
 	s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{
-		Run: 1, Attempt: 2, JobName: "tidy-r1-a2", Outcome: v1alpha1.RunCompleted, Reason: string(v1alpha1.RunCompleted),
-		StartTime: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, FinishTime: &metav1.Time{Time: startTime.Add(2 * time.Second)},
+		JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", Reason: string(v1alpha1.RunCompleted), StartTime: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, FinishTime: &metav1.Time{Time: startTime.Add(2 * time.Second)}}, Outcome: v1alpha1.RunCompleted,
 	})
-	s.Status.Result = &v1alpha1.SessionResult{Run: 1, Attempt: 2, Summary: "Removed\n3 functions."}
+	s.Status.Result = &v1alpha1.SessionResult{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, Summary: "Removed\n3 functions."}
 }
 
 // waitForRunner makes the session wait for its SessionRunner.
 func waitForRunner(s *v1alpha1.AgenticSession) {
-	s.Status = v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionPending, Run: 1}
+	s.Status = v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionPending, RunStatus: v1alpha1.RunStatus{Run: 1}}
 	s.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunnerNotFound, Message: "SessionRunner default does not exist",
 	}}

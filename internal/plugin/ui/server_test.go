@@ -212,7 +212,7 @@ func TestOnlyNamesOfPodsAreDrained(t *testing.T) {
 func newInteractiveSession(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
 	return &v1alpha1.AgenticSession{
 		ObjectMeta: metav1.ObjectMeta{Name: "pair", Namespace: "a"}, Spec: v1alpha1.AgenticSessionSpec{Interactive: true},
-		Status: v1alpha1.AgenticSessionStatus{Phase: phase, Run: 1},
+		Status: v1alpha1.AgenticSessionStatus{Phase: phase, RunStatus: v1alpha1.RunStatus{Run: 1}},
 	}
 }
 

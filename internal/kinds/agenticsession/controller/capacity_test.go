@@ -224,8 +224,8 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
 	ended := func(outcome v1alpha1.RunOutcome, reason v1alpha1.StopReason, suspend bool, rerun string) *v1alpha1.AgenticSession {
 		s := &v1alpha1.AgenticSession{}
-		s.Spec.Runner, s.Spec.Suspend, s.Spec.Rerun = "default", suspend, &v1alpha1.SessionRerun{ID: rerun}
-		s.Status.Run, s.Status.RerunID, s.Status.StoppedReason, s.Status.Attempts = 1, "1", reason, []v1alpha1.SessionAttempt{{Run: 1, Outcome: outcome}}
+		s.Spec.Runner, s.Spec.Suspend, s.Spec.Rerun = "default", suspend, &v1alpha1.Rerun{ID: rerun}
+		s.Status.Run, s.Status.RerunID, s.Status.StoppedReason, s.Status.Attempts = 1, "1", reason, []v1alpha1.SessionAttempt{{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, Outcome: outcome}}
 		return s
 	}
 	running := ended(v1alpha1.RunCompleted, "", false, "1")

@@ -75,7 +75,7 @@ func TestAddedCostIsCountedOnce(t *testing.T) {
 	s := newTestSession("1")
 	s.Namespace, s.Spec.Runner = "counted", "default"
 	status := func(total v1alpha1.Number) *v1alpha1.AgenticSessionStatus {
-		return &v1alpha1.AgenticSessionStatus{TotalCostUSD: &total, Attempt: v1alpha1.SessionAttempt{JobUID: "job"}}
+		return &v1alpha1.AgenticSessionStatus{TotalCostUSD: &total, Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{JobUID: "job"}}}
 	}
 	before := &v1alpha1.AgenticSessionStatus{}
 	for _, after := range []*v1alpha1.AgenticSessionStatus{status("0.5"), status("0.5"), status("2"), status("2.25")} {
