@@ -52,7 +52,7 @@ func TestTheChartAcceptsTheFlagsOfTheProgramsAndNoOthers(t *testing.T) {
 	compareFlags(t, "gateway.flags", schema.Properties.Gateway.Properties.Flags.PropertyNames.Enum, usage.String())
 }
 
-var usageFlag = regexp.MustCompile(`(?m)^  -([a-z0-9-]+)`)
+var usageFlag = regexp.MustCompile(`(?m)^ {2}-([a-z0-9-]+)`)
 
 func compareFlags(t *testing.T, value string, accepted []string, usage string) {
 	t.Helper()

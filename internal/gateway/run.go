@@ -62,7 +62,7 @@ const (
 
 // ParseFlags reads the flags in args, and other flags from the environment, which has the form of os.Environ: --max-body-bytes from
 // YARDMASTER_MAX_BODY_BYTES.
-func ParseFlags(args []string, environment []string, output io.Writer) (Options, error) {
+func ParseFlags(args, environment []string, output io.Writer) (Options, error) {
 	o := Options{}
 	f := flag.NewFlagSet("yardmaster gateway", flag.ContinueOnError)
 	f.SetOutput(output)
@@ -99,7 +99,7 @@ func ParseFlags(args []string, environment []string, output io.Writer) (Options,
 }
 
 // Main runs the program until SIGTERM or SIGINT, and then until its requests have ended.
-func Main(args []string, environment []string, output io.Writer) error {
+func Main(args, environment []string, output io.Writer) error {
 	o, err := ParseFlags(args, environment, output)
 	if err != nil {
 		return err

@@ -41,12 +41,16 @@ func TestOfALargeObjectTheCacheKeepsFewFields(t *testing.T) {
 			map[string]string{"a": "b"}, map[string]string{"note": "n", corev1.LastAppliedConfigAnnotation: text}, map[string]string{"note": "n"}, false,
 		},
 		"a large object": {
-			map[string]string{"a": text}, map[string]string{"note": "n", v1alpha1.AnnotationApproval: "{}"},
-			map[string]string{v1alpha1.AnnotationApproval: "{}", annotationTrimmed: ""}, true,
+			map[string]string{"a": text},
+			map[string]string{"note": "n", v1alpha1.AnnotationApproval: "{}"},
+			map[string]string{v1alpha1.AnnotationApproval: "{}", annotationTrimmed: ""},
+			true,
 		},
 		"large annotations": {
-			map[string]string{"a": "b"}, map[string]string{"note": text, v1alpha1.AnnotationApproval: text},
-			map[string]string{v1alpha1.AnnotationApproval: text[:maxAnnotationBytes], annotationTrimmed: ""}, true,
+			map[string]string{"a": "b"},
+			map[string]string{"note": text, v1alpha1.AnnotationApproval: text},
+			map[string]string{v1alpha1.AnnotationApproval: text[:maxAnnotationBytes], annotationTrimmed: ""},
+			true,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

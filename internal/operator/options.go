@@ -122,7 +122,7 @@ var ErrVersionRequested = errors.New("version requested")
 
 // ParseFlags reads the flags in args. Other flags are read from the environment, which has the form of
 // os.Environ: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
-func ParseFlags(args []string, environment []string, output io.Writer) (Options, error) {
+func ParseFlags(args, environment []string, output io.Writer) (Options, error) {
 	p := newFlagParser(output)
 	if err := p.flags.Parse(args); err != nil {
 		return Options{}, err

@@ -61,14 +61,27 @@ func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string
 func (env *queueEnv) patchPool(pool, patch string) {
 	env.t.Helper()
 	object := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: pool, Namespace: env.namespace}}
-	requireNoError(env.t, cluster.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+	requireNoError(env.t, strict().Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
+
+// changePool changes the spec of a pool.
+func (env *queueEnv) changePool(pool string, change func(*v1alpha1.WorkerPoolSpec)) {
+	env.t.Helper()
+	object := &v1alpha1.WorkerPool{}
+	requireNoError(env.t, cluster.Get(env.t.Context(), types.NamespacedName{Namespace: env.namespace, Name: pool}, object))
+	before := object.DeepCopy()
+	change(&object.Spec)
+	requireNoError(env.t, cluster.Patch(env.t.Context(), object, client.MergeFrom(before)))
+}
+
+// strict returns a client for which an unknown field in a patch is an error.
+func strict() client.Client { return client.WithFieldValidation(cluster, metav1.FieldValidationStrict) }
 
 // patchQueue applies a JSON merge patch to the Queue orders.
 func (env *queueEnv) patchQueue(patch string) {
 	env.t.Helper()
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
-	requireNoError(env.t, cluster.Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
+	requireNoError(env.t, strict().Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // resizePool changes the number of workers, and waits until exactly that number runs.
@@ -180,7 +193,10 @@ func testCanaryRollout(t *testing.T) {
 	env.sendBatch(jobBatch{queue: "mail", run: "job", endless: true, rate: 20, takes: 20 * time.Millisecond})
 	good := env.getPool().Status.CurrentRevision
 
-	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
+	env.changePool("orders", func(spec *v1alpha1.WorkerPoolSpec) {
+		worker := &spec.Template.Spec.Containers[0]
+		spec.Version, worker.Env = "bad", append(worker.Env, corev1.EnvVar{Name: "BROKEN", Value: "yes"})
+	})
 	poll.Until(env.t, "the defective revision to be abandoned", func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonAnalysisFailed
@@ -192,7 +208,10 @@ func testCanaryRollout(t *testing.T) {
 		t.Errorf("revision %s serves, want %s", pool.Status.CurrentRevision, good)
 	}
 
-	env.patchPool("orders", `{"spec":{"version":"2","env":null}}`)
+	env.changePool("orders", func(spec *v1alpha1.WorkerPoolSpec) {
+		worker := &spec.Template.Spec.Containers[0]
+		spec.Version, worker.Env = "2", worker.Env[:len(worker.Env)-1]
+	})
 	for step := 1; step <= 2; step++ {
 		stepMessage := fmt.Sprintf("step %d of 2", step)
 		poll.Until(env.t, "the rollout to report "+stepMessage, func() bool {

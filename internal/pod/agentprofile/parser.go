@@ -37,6 +37,7 @@ type Parser interface {
 // writesResults is embedded in the parsers of agents that write a result, or of which only the end shows that they finished.
 type writesResults struct{}
 
+// Finished implements Parser.
 func (writesResults) Finished() bool { return false }
 
 var parsers = map[ParserName]func() Parser{

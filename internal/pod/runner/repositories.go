@@ -227,32 +227,31 @@ func (r *repositories) commit(ctx context.Context, directory, summary string) er
 // stage adds all changes to the index. It adds the files of repositories that the agent created inside: git would add a link to a
 // commit that exists nowhere else.
 func (r *repositories) stage(ctx context.Context, directory string) error {
-	hidden := filepath.Join(directory, ".git", "nested")
-	for moved := 0; ; {
+	hidden, nested := filepath.Join(directory, ".git", "nested"), []string(nil)
+	aside := func(i int) string { return filepath.Join(hidden, strconv.Itoa(i)) }
+	defer func() { // for the next attempt in this workspace
+		for i, repository := range nested {
+			if err := os.Rename(aside(i), repository); err != nil {
+				r.logf("Restoring the nested repository %s: %s", filepath.Dir(repository), err)
+			}
+		}
+	}()
+	for isComplete := false; !isComplete; { // a repository inside can have others inside
 		untracked, err := r.git(ctx, directory, "ls-files", "-z", "--others", "--exclude-standard")
 		if err != nil {
 			return err
 		}
-		before := moved
+		isComplete = true
 		for name := range strings.SplitSeq(untracked, "\x00") {
 			if !strings.HasSuffix(name, "/") {
 				continue
 			}
 			repository := filepath.Join(directory, name, ".git")
-			aside := filepath.Join(hidden, strconv.Itoa(moved))
-			if err := errors.Join(os.MkdirAll(hidden, directoryMode), os.Rename(repository, aside)); err != nil {
+			if err := errors.Join(os.MkdirAll(hidden, directoryMode), os.Rename(repository, aside(len(nested)))); err != nil {
 				return fmt.Errorf("moving a nested repository aside: %w", err)
 			}
-			moved++
-			defer func() { // for the next attempt in this workspace
-				if err := os.Rename(aside, repository); err != nil {
-					r.logf("Restoring the nested repository %s: %s", name, err)
-				}
-			}()
+			nested, isComplete = append(nested, repository), false
 			r.logf("%s is a nested repository: its files are committed, and its own commits are not", name)
-		}
-		if moved == before {
-			break
 		}
 	}
 	_, err := r.git(ctx, directory, "add", "--all")

@@ -136,7 +136,8 @@ func (r *Reconciler) findMissing(ctx context.Context, runner *v1alpha1.SessionRu
 	var missing []sessionrunner.Reference
 	for _, reference := range sessionrunner.References(runner) {
 		key := referenceKey{runner.Namespace, reference.Kind, reference.Name}
-		exists, known := r.exists.Get(key)
+		value, known := r.exists.Get(key)
+		exists, _ := value.(bool)
 		if !known {
 			found, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind(reference.Kind), runner.Namespace, reference.Name)
 			if err != nil && !apierrors.IsForbidden(err) {
@@ -145,12 +146,12 @@ func (r *Reconciler) findMissing(ctx context.Context, runner *v1alpha1.SessionRu
 			exists = found != nil || err != nil
 			// The entry expires before the next requeued reconciliation, which then reads the object.
 			lifetime := refusedInterval
-			if exists == true {
+			if exists {
 				lifetime = keyInterval
 			}
 			r.exists.Add(key, exists, lifetime-time.Second)
 		}
-		if exists == false {
+		if !exists {
 			missing = append(missing, reference)
 		}
 	}
