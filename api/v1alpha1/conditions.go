@@ -26,7 +26,7 @@ const (
 	ConditionSpecAccepted = "SpecAccepted"
 	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next Job of a SequentialJob, which waits.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession or the deletion of a Queue from going on. Its message
+	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession or the deletion of a Queue from continuing. Its message
 	// says what blocks it and what to do.
 	ConditionBlocked = "Blocked"
 

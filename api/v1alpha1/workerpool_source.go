@@ -103,7 +103,7 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
 
-	// inFlightQuery returns the number of messages in flight. Unset means that the workers are asked.
+	// inFlightQuery returns the number of messages in flight. Unset means the numbers that the workers report.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	InFlightQuery string `json:"inFlightQuery,omitempty"`

@@ -11,7 +11,7 @@ type PrometheusSourceApplyConfiguration struct {
 	BrokerAccessApplyConfiguration `json:""`
 	// query returns the number of waiting messages.
 	Query *string `json:"query,omitempty"`
-	// inFlightQuery returns the number of messages in flight. Unset means that the workers are asked.
+	// inFlightQuery returns the number of messages in flight. Unset means the numbers that the workers report.
 	InFlightQuery *string `json:"inFlightQuery,omitempty"`
 	// arrivalsQuery returns a counter of received messages. Unset means scaling by backlog only.
 	ArrivalsQuery *string `json:"arrivalsQuery,omitempty"`
