@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,7 +77,7 @@ func TestTheTableOfConditionsIsUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(generated) != string(tracked) {
+	if !bytes.Equal(generated, tracked) {
 		t.Error("docs/reference/conditions.md is out of date: run make manifests")
 	}
 }
