@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-func TestPluginListsPausesAndResumesQueues(t *testing.T) {
+func TestPluginListsSuspendsAndResumesQueues(t *testing.T) {
 	t.Parallel()
 	y := newQueueEnv(t)
 	y.createQueue("mail", "")
@@ -24,7 +24,7 @@ func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 	}
 	list := p.runPlugin(t, y.ns, "queue", "list")
 	list.wantExitCode(0)
-	wantTexts(t, list.out.String(), "NAME   STATUS   BACKLOG", "mail   Paused   0", "NATS")
+	wantTexts(t, list.out.String(), "NAME   STATUS      BACKLOG", "mail   Suspended   0", "NATS")
 	p.runPlugin(t, y.ns, "queue", "resume", "mail").wantExitCode(0)
 	y.waitUntilReady("mail")
 	if y.consumerInfo("mail").Paused {
