@@ -43,6 +43,12 @@ func TestMain(m *testing.M) {
 // installAndRunOperator installs the CRDs and runs the operator. Its webhook is registered by address, as the API server
 // cannot reach it through a Service.
 func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() error, err error) {
+	// A field that does not exist is an error, or a test could change nothing by the name of a field that was renamed.
+	strict, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme(), FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		return nil, err
+	}
+	c.WithWatch = strict
 	cluster, config = c, c.Config
 	log, err := os.Create(testenv.Artifact("operator.log"))
 	if err != nil {
