@@ -32,7 +32,7 @@ func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 	args := []string{"archive", "--directory=" + archivePath}
 	mounts := []corev1.VolumeMount{
 		{Name: archiveVolume, MountPath: archivePath},
-		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(b.newSidecars(inputs)) + len(b.newGitContainers(inputs))), MountPath: tempPath},
+		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs))), MountPath: tempPath},
 	}
 	if s3 := archive.S3; s3 != nil {
 		args = append(args, decision.BucketFlags(s3, archiveCredentialsPath)...)
@@ -42,7 +42,7 @@ func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 		mounts = append(mounts, corev1.VolumeMount{Name: archiveClaimVolume, MountPath: archiveClaimPath})
 	}
 	return []corev1.Container{{
-		Name: ArchiveContainer, Image: cmp.Or(archive.Image, spec.Image), ImagePullPolicy: templateOf(spec).Spec.Containers[0].ImagePullPolicy,
+		Name: ArchiveContainer, Image: cmp.Or(archive.Image, spec.Image), ImagePullPolicy: b.settings.container().ImagePullPolicy,
 		Command: []string{"session-runner"}, Args: args,
 		Env: append([]corev1.EnvVar{
 			{Name: tempVariable, Value: tempPath},

@@ -112,7 +112,7 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 		args = append(args, "--report-only=true")
 	}
 	return []corev1.Container{{
-		Name: checkContainer, Image: b.check.Image, ImagePullPolicy: templateOf(&runner.Spec).Spec.Containers[0].ImagePullPolicy, Args: args,
+		Name: checkContainer, Image: b.check.Image, ImagePullPolicy: b.settings.container().ImagePullPolicy, Args: args,
 		Resources:              sidecarDefaults,
 		TerminationMessagePath: resultPath, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}}

@@ -38,7 +38,7 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 	mounts := []corev1.VolumeMount{
 		{Name: inputsVolume, MountPath: inputsPath, ReadOnly: true},
 		{Name: gitVolume, MountPath: gitPath},
-		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(b.newSidecars(inputs))), MountPath: tempPath},
+		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers)), MountPath: tempPath},
 	}
 	if git.SecretRef != nil {
 		args = append(args, "--credentials="+gitCredentialsPath, "--hosts="+strings.Join(git.Hosts, ","))
@@ -48,7 +48,7 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 		args = append(args, "--forge="+forge.Type, "--forge-url="+decision.LiteralValue(forge.APIURL))
 	}
 	return []corev1.Container{{
-		Name: GitContainer, Image: cmp.Or(git.Image, spec.Image), ImagePullPolicy: templateOf(spec).Spec.Containers[0].ImagePullPolicy,
+		Name: GitContainer, Image: cmp.Or(git.Image, spec.Image), ImagePullPolicy: b.settings.container().ImagePullPolicy,
 		Command: []string{"session-runner"}, Args: args,
 		Env: append([]corev1.EnvVar{
 			{Name: v1alpha1.SessionEnvPrefix + "SESSION", Value: b.session.Name},

@@ -55,7 +55,7 @@ var operatorVariables = []string{homeVariable, tempVariable}
 // newPodTemplate returns the template of the attempt's Pod. Every part is built here: users cannot supply a part as a
 // whole.
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
-	s, from := b.session, &templateOf(&b.settings.runner.Spec).Spec
+	s, from := b.session, b.settings.template.Spec.DeepCopy()
 	pod := corev1.PodSpec{
 		ServiceAccountName:            cmp.Or(from.ServiceAccountName, sharedName(s.Name)),
 		AutomountServiceAccountToken:  new(false),
@@ -110,7 +110,7 @@ func hardenContainers(containers []corev1.Container) {
 
 func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	spec := &b.settings.runner.Spec
-	from := &templateOf(spec).Spec.Containers[0]
+	from := b.settings.container().DeepCopy()
 	c := corev1.Container{
 		Name: v1alpha1.RunnerContainer, Image: b.settings.image, ImagePullPolicy: from.ImagePullPolicy,
 		Command: from.Command, Args: from.Args,
@@ -176,7 +176,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	others := len(b.newCheckContainers()) + len(b.newSidecars(inputs)) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
+	others := len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
 	// The kubelet divides the length of a Pod's results equally among all its containers.
 	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
 	set("SDK_SESSION_ID", ptr.Deref(b.status.Result, v1alpha1.SessionResult{}).SDKSessionID)
@@ -197,7 +197,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	for i := range env {
 		setNames[env[i].Name] = true
 	}
-	for _, variable := range templateOf(&b.settings.runner.Spec).Spec.Containers[0].Env {
+	for _, variable := range b.settings.container().DeepCopy().Env {
 		if !setNames[variable.Name] {
 			setNames[variable.Name] = true
 			env = append(env, variable)
@@ -296,7 +296,7 @@ func leaseTokenVolume() corev1.Volume {
 // newSidecars returns the SessionRunner's sidecars as native sidecars, which start before the runner and end after it.
 func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
 	var containers []corev1.Container
-	for i, c := range templateOf(&b.settings.runner.Spec).Spec.InitContainers {
+	for i, c := range b.settings.template.Spec.DeepCopy().InitContainers {
 		c.Resources = fillResources(c.Resources, sidecarDefaults)
 		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		c.StartupProbe = restrictProbe(c.StartupProbe)

@@ -32,7 +32,7 @@ func podLabels(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) map[s
 
 // applyPodOptions sets what a SessionRunner's template says about the Pod and all its containers.
 func (b *objectBuilder) applyPodOptions(template *corev1.PodTemplateSpec) {
-	spec, from, pod := &b.settings.runner.Spec, templateOf(&b.settings.runner.Spec), &template.Spec
+	spec, from, pod := &b.settings.runner.Spec, b.settings.template.DeepCopy(), &template.Spec
 	template.Labels, template.Annotations = podLabels(b.session, b.settings.runner), from.Annotations
 	pod.HostUsers, pod.NodeSelector, pod.PriorityClassName, pod.Tolerations = from.Spec.HostUsers, from.Spec.NodeSelector, from.Spec.PriorityClassName, from.Spec.Tolerations
 	for i := range pod.InitContainers {

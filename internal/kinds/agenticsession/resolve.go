@@ -20,7 +20,9 @@ var defaultWorkspaceSize = resource.MustParse("10Gi")
 
 // runnerSettings are the settings of a session, within the limits of its SessionRunner.
 type runnerSettings struct {
-	runner    *v1alpha1.SessionRunner
+	runner *v1alpha1.SessionRunner
+	// template has the fields of the SessionRunner's template that exist: see templateOf.
+	template  *corev1.PodTemplateSpec
 	image     string
 	resources corev1.ResourceRequirements
 	// persistent means that the workspace is a PersistentVolumeClaim.
@@ -31,6 +33,9 @@ type runnerSettings struct {
 	// envFrom are the variables of the session's envFrom, sorted by name.
 	envFrom []corev1.EnvVar
 }
+
+// container returns the runner's container in the template.
+func (r *runnerSettings) container() *corev1.Container { return &r.template.Spec.Containers[0] }
 
 // acceptance returns the settings of a session, nil if it is not accepted, and its condition SpecAccepted.
 func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, decision.State) {
@@ -71,7 +76,7 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 // resolveSettings returns the settings of a session, and an error for each field that exceeds the limits of its
 // SessionRunner.
 func resolveSettings(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, field.ErrorList) {
-	settings := &runnerSettings{runner: runner}
+	settings := &runnerSettings{runner: runner, template: templateOf(&runner.Spec)}
 	var errs field.ErrorList
 	for _, check := range runnerChecks {
 		errs = append(errs, check(settings, s)...)
@@ -140,7 +145,7 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 // checkVariablesAllowed rejects variables that the SessionRunner sets, or that would change its command.
 func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
-	for _, variable := range templateOf(&r.runner.Spec).Spec.Containers[0].Env {
+	for _, variable := range r.container().Env {
 		if _, set := s.Spec.EnvironmentVariables[variable.Name]; set {
 			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(variable.Name), "SessionRunner "+r.runner.Name+" sets this variable"))
 		}
@@ -173,7 +178,7 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 // isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by the value
 // of a variable that a session sets. In a shell script, such as `echo $(date)`, the value would be executed.
 func (r *runnerSettings) isExpandedInCommand(name string) bool {
-	runner := &templateOf(&r.runner.Spec).Spec.Containers[0]
+	runner := r.container()
 	if slices.ContainsFunc(runner.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
 		return false // a session cannot change a variable of its SessionRunner
 	}

@@ -80,7 +80,7 @@ func fillResources(r, defaults corev1.ResourceRequirements) corev1.ResourceRequi
 func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.ErrorList {
 	runner := r.runner
 	var errs field.ErrorList
-	defaults := fillResources(templateOf(&runner.Spec).Spec.Containers[0].Resources, capResources(runnerDefaults, runner.Spec.Limits.MaxResources))
+	defaults := fillResources(r.container().Resources, capResources(runnerDefaults, runner.Spec.Limits.MaxResources))
 	r.resources = defaults
 	if s.Spec.Resources == nil {
 		return errs
