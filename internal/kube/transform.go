@@ -69,7 +69,7 @@ func isTrimmed(object client.Object) bool {
 }
 
 // SizeOf returns the number of bytes of the names and values in a map.
-func SizeOf(values map[string]string) int {
+func SizeOf[V ~string](values map[string]V) int {
 	size := 0
 	for key, value := range values {
 		size += len(key) + len(value)

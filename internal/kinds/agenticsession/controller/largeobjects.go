@@ -13,10 +13,7 @@ var TrimSession = kube.TrimLarge(isLarge, func(s *v1alpha1.AgenticSession) {
 
 // isLarge reports whether a session is too large for the cache. The other fields are short.
 func isLarge(s *v1alpha1.AgenticSession) bool {
-	size := len(s.Spec.Prompt)
-	for name, value := range s.Spec.EnvironmentVariables {
-		size += len(name) + len(value)
-	}
+	size := len(s.Spec.Prompt) + kube.SizeOf(s.Spec.EnvironmentVariables)
 	if servers := s.Spec.MCPServers; servers != nil {
 		for name, server := range servers.Custom {
 			size += len(name) + len(server.Raw)
