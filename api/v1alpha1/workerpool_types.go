@@ -108,10 +108,6 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:default=Managed
 	NetworkPolicy PoolNetworkPolicy `json:"networkPolicy,omitempty"`
 
-	// podMonitor of the workers, in clusters with that kind.
-	// +optional
-	PodMonitor *PodMonitor `json:"podMonitor,omitempty"`
-
 	// concurrency is how many messages a worker handles at a time, 1 to 10000. Defaults to 10.
 	// +optional
 	// +kubebuilder:default=10
@@ -315,21 +311,6 @@ type Sidecar struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.startsWith('YARDMASTER_'))",message="names that begin with YARDMASTER_ are reserved"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 }
-
-// PodMonitor configures the PodMonitor of a pool.
-type PodMonitor struct {
-	// labels by which a Prometheus selects it, such as release: prometheus.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))",message="labels must have valid keys and values"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('yardmaster.dev/') && !k.startsWith('app.kubernetes.io/'))",message="labels under yardmaster.dev/ and app.kubernetes.io/ are reserved"
-	Labels map[string]MetadataLabelValue `json:"labels,omitempty"`
-}
-
-// MetadataLabelValue is the value of a label.
-//
-// +kubebuilder:validation:MaxLength=63
-type MetadataLabelValue string
 
 // PoolNetworkPolicy is who creates the NetworkPolicy that protects the workers' admin port.
 //

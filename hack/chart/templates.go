@@ -39,6 +39,7 @@ var templates = slices.Concat(
 		},
 		{name: "certificate", sources: []string{"components/cert-manager/certificate.yaml"}, when: "$.Values.certManager.enabled", change: changeCertificate},
 		{name: "service_monitor", sources: []string{"components/prometheus/service_monitor.yaml"}, when: "$.Values.monitoring.serviceMonitor", change: addMonitorLabels},
+		{name: "pod_monitor", sources: []string{"components/prometheus/pod_monitor.yaml"}, when: "$.Values.monitoring.podMonitor", change: addMonitorLabels},
 		{name: "alerts_jobreport", sources: []string{"components/jobreport-alerts/rules.yaml"}, when: "$.Values.monitoring.jobReportAlerts", change: addMonitorLabels},
 		{name: "alerts_queue", sources: []string{"components/queue-alerts/rules.yaml"}, when: "$.Values.monitoring.queueAlerts", change: addMonitorLabels},
 	},

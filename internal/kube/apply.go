@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,7 +64,7 @@ func (c *Clients) CreateOwned(
 	return isNew, refusal, err
 }
 
-// ReadMetadata reads the metadata of an object; nil if the object or its kind does not exist.
+// ReadMetadata reads the metadata of an object; nil if the object does not exist.
 func ReadMetadata(
 	ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, namespace, name string,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -73,13 +72,10 @@ func ReadMetadata(
 	found.SetGroupVersionKind(kind)
 	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
 	switch {
-	case IsNotFoundOrNoKind(err):
+	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
 	}
 	return found, nil
 }
-
-// IsNotFoundOrNoKind reports whether an error says that an object or its kind does not exist.
-func IsNotFoundOrNoKind(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

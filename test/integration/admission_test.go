@@ -162,7 +162,6 @@ var manifests = map[string]string{
 	"statefulsets.apps":                      `{"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 0, "serviceName": "a", "selector": {"matchLabels": {"a": "a"}}, "template": {"metadata": {"labels": {"a": "a"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}}`,
 	"jobs.batch":                             `{"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}}`,
 	"leases.coordination.k8s.io":             `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}`,
-	"podmonitors.monitoring.coreos.com":      `{"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor", "spec": {"selector": {}, "podMetricsEndpoints": []}}`,
 	"networkpolicies.networking.k8s.io":      `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {"podSelector": {}}}`,
 	"poddisruptionbudgets.policy":            `{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 1}}`,
 	"roles.rbac.authorization.k8s.io":        `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["a"], "verbs": ["get"]}]}`,
@@ -223,7 +222,6 @@ func (o *restrictedOperator) attempt(verb string, object *unstructured.Unstructu
 // Every write that the page of permissions lists is attempted: on the operator's own object, on one of
 // somebody else, and on one that looks like its own in kube-system.
 func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
-	createPodMonitorKind(t)
 	o := newRestrictedOperator(t)
 	page := permissionsPage(t)
 	for _, permission := range permissions.Union(page.Columns(permissions.WatchedNamespaces, watchingControllers...)) {

@@ -422,14 +422,6 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`template: {metadata: {labels: {yardmaster.dev/pool: mine}}}`),
 			want: "spec.template.metadata: Invalid value: labels and annotations under yardmaster.dev/ are reserved",
 		},
-		"a reserved label of the PodMonitor": {
-			spec: with(`podMonitor: {labels: {yardmaster.dev/pool: a}}`),
-			want: "spec.podMonitor.labels: Invalid value: labels under yardmaster.dev/ and app.kubernetes.io/ are reserved",
-		},
-		"an invalid label of the PodMonitor": {
-			spec: with(`podMonitor: {labels: {release: "a b"}}`),
-			want: "spec.podMonitor.labels: Invalid value: labels must have valid keys and values",
-		},
 		"a version that is not a label value": {
 			spec: with(`version: "1.0 beta"`),
 			want: `spec.version: Invalid value: "1.0 beta": spec.version in body should match '^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'`,

@@ -11,12 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
@@ -150,64 +147,4 @@ func writesOnlyStatusOfAnUnchangedPool(t *testing.T) {
 	if what := writes.Load(); what != nil {
 		t.Errorf("unexpected write: %s", *what)
 	}
-}
-
-// podMonitorCRD replaces the CustomResourceDefinition of the Prometheus operator.
-const podMonitorCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: podmonitors.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  scope: Namespaced
-  names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor, listKind: PodMonitorList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-`
-
-// createPodMonitorKind creates the kind until the end of the test. The result removes it earlier.
-func createPodMonitorKind(t *testing.T) (remove func()) {
-	t.Helper()
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(podMonitorCRD), &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	remove = func() {
-		if err := client.IgnoreNotFound(cluster.Delete(background, crd)); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(remove)
-	if err := cluster.Create(t.Context(), crd.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	return remove
-}
-
-func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
-	c := newPoolWithTwoWorkers(t)
-	remove := createPodMonitorKind(t)
-	monitor := &unstructured.Unstructured{}
-	monitor.SetGroupVersionKind(workerpool.PodMonitorKind)
-	monitor.SetNamespace(c.ns)
-	monitor.SetName("mailers-workers")
-	right := func() bool {
-		labels, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
-		return err == nil && labels[workerpool.LabelWorkerPool] == "mailers"
-	}
-	c.waitFor("a PodMonitor to be created", func() bool {
-		return cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor) == nil && right()
-	})
-	c.patchObject(monitor, `{"spec":{"selector":{"matchLabels":{"yardmaster.dev/workerpool":"others"}}}}`)
-	c.waitForObject("the PodMonitor to be restored", monitor, right)
-
-	remove()
-	c.waitFor("the kind to be removed", func() bool {
-		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor))
-	})
-	c.patchPool("mailers", `{"spec":{"autoscaling":{"minReplicas":3,"maxReplicas":3}}}`)
-	c.waitForPool("mailers", "scaled to three without PodMonitors", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 }

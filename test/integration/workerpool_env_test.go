@@ -107,7 +107,7 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 		c.t.Fatal(err)
 	}
 	o := workerpoolcontroller.Options{
-		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources, PodMonitors: 200 * time.Millisecond,
+		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources,
 		AdminSecret: client.ObjectKeyFromObject(adminSecret), OperatorNamespace: "yardmaster-system",
 	}
 	if err := workerpoolcontroller.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {

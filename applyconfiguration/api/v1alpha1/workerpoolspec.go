@@ -28,8 +28,6 @@ type WorkerPoolSpecApplyConfiguration struct {
 	// networkPolicy is Managed, which closes the admin port of the workers to all Pods but the operator's, or None.
 	// Defaults to Managed.
 	NetworkPolicy *apiv1alpha1.PoolNetworkPolicy `json:"networkPolicy,omitempty"`
-	// podMonitor of the workers, in clusters with that kind.
-	PodMonitor *PodMonitorApplyConfiguration `json:"podMonitor,omitempty"`
 	// concurrency is how many messages a worker handles at a time, 1 to 10000. Defaults to 10.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 	// maxInFlight is how many messages a worker holds, 1 to 100000. Unset means concurrency and what it starts within
@@ -118,14 +116,6 @@ func (b *WorkerPoolSpecApplyConfiguration) WithSidecar(value *SidecarApplyConfig
 // If called multiple times, the NetworkPolicy field is set to the value of the last call.
 func (b *WorkerPoolSpecApplyConfiguration) WithNetworkPolicy(value apiv1alpha1.PoolNetworkPolicy) *WorkerPoolSpecApplyConfiguration {
 	b.NetworkPolicy = &value
-	return b
-}
-
-// WithPodMonitor sets the PodMonitor field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodMonitor field is set to the value of the last call.
-func (b *WorkerPoolSpecApplyConfiguration) WithPodMonitor(value *PodMonitorApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
-	b.PodMonitor = value
 	return b
 }
 

@@ -101,7 +101,7 @@ func combinations(visit func(values map[string]any)) {
 	choose = func(remaining []string) {
 		if len(remaining) == 0 {
 			values := map[string]any{"crds": map[string]any{"install": false}, "monitoring": map[string]any{
-				"serviceMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
+				"serviceMonitor": true, "podMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
 			}, "gateway": map[string]any{"enabled": true}}
 			for path, value := range chosen {
 				_ = unstructured.SetNestedField(values, value, strings.Split(path, ".")...)

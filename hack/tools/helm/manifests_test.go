@@ -63,7 +63,7 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 				"namespaces": []any{"*"}, "certManager": map[string]any{"enabled": true}, "creatorPolicy": map[string]any{"enabled": true},
 				"networkPolicy": map[string]any{"apiServerCIDRs": []any{"192.0.2.0/24"}},
 				"monitoring": map[string]any{
-					"serviceMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
+					"serviceMonitor": true, "podMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
 				},
 				"report": map[string]any{"openReports": true, "namespaces": []any{"team-c"}},
 				"broker": map[string]any{"urlSecret": "yardmaster-broker"}, "gateway": map[string]any{"enabled": true},

@@ -1,13 +1,16 @@
 package workerpool
 
 import (
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
@@ -158,37 +161,34 @@ func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
 	}
 }
 
-func TestAPodMonitorHasTheLabelsOfItsPool(t *testing.T) {
-	s := newTestPool(1)
-	s.Operator.PodMonitors = true
-	s.Pool.Spec.PodMonitor = &v1alpha1.PodMonitor{Labels: map[string]v1alpha1.MetadataLabelValue{"release": "prometheus"}}
-	for _, object := range Decide(s.Observation).SharedObjects {
-		isMonitor := object.GetObjectKind().GroupVersionKind() == PodMonitorKind
-		if value, found := object.GetLabels()["release"]; found != isMonitor || found && value != "prometheus" {
-			t.Errorf("%T has the label %q", object, value)
-		}
-		if object.GetLabels()[LabelWorkerPool] != "mail" {
-			t.Errorf("%T has no label of the pool", object)
+func TestThePodMonitorSelectsTheWorkersOfEveryPoolAndTheirMetricsPort(t *testing.T) {
+	content, err := os.ReadFile("../../../config/components/prometheus/pod_monitor.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var monitor struct {
+		Spec struct {
+			NamespaceSelector   struct{ Any bool }
+			Selector            metav1.LabelSelector
+			PodMetricsEndpoints []struct{ Port string }
 		}
 	}
-}
-
-func TestAPodMonitorScrapesThePortAtWhichTheUpdatedRevisionServesMetrics(t *testing.T) {
+	if err := yaml.Unmarshal(content, &monitor); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := newTestPool(1)
-	s.Operator.PodMonitors = true
-	s.withCurrentRevision(1)
 	s.Operator.Admin = adminAccess("a")
-	for version, want := range map[string]string{"": "admin", "2": "worker-metrics"} {
-		s.Pool.Spec.Version = version
-		for _, object := range Decide(s.Observation).SharedObjects {
-			monitor, is := object.(*unstructured.Unstructured)
-			if !is {
-				continue
-			}
-			endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
-			if err != nil || len(endpoints) != 1 || endpoints[0].(map[string]any)["port"] != want {
-				t.Errorf("version %q: endpoints %v, want port %s; %v", version, endpoints, want, err)
-			}
+	template := builtDeployment(t, s).Spec.Template
+	if !monitor.Spec.NamespaceSelector.Any || !selector.Matches(labels.Set(template.Labels)) || selector.Matches(labels.Set{"app": "a"}) {
+		t.Errorf("%+v does not select only workers, in any namespace", monitor.Spec)
+	}
+	for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
+		if !slices.ContainsFunc(consumerOf(&template.Spec).Ports, func(p corev1.ContainerPort) bool { return p.Name == endpoint.Port }) {
+			t.Errorf("workers have no port %s", endpoint.Port)
 		}
 	}
 }

@@ -12,10 +12,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -23,9 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
-
-// PodMonitorKind is the kind PodMonitor of the Prometheus operator.
-var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 
 // workloadBuilder builds the objects of a pool.
 type workloadBuilder struct {
@@ -93,13 +88,6 @@ func (b *workloadBuilder) sharedObjects(updated *revisionState, networkPolicies 
 	if b.operator.Namespace != "" {
 		objects = append(objects, b.buildNetworkPolicy(TemplateOf(updated.workload).Labels, networkPolicies))
 	}
-	if b.operator.PodMonitors {
-		port := metricsPortName
-		if updated.PreStopSecret == "" {
-			port = adminPortName
-		}
-		objects = append(objects, b.buildPodMonitor(port))
-	}
 	return objects
 }
 
@@ -119,29 +107,6 @@ func (b *workloadBuilder) buildConfigMap() decision.Object {
 		ObjectMeta: b.sharedMetadata(),
 		Data:       data,
 	}
-}
-
-func (b *workloadBuilder) buildPodMonitor(port string) decision.Object {
-	selector := map[string]any{}
-	for key, value := range WorkerSelector(b.pool.Name) {
-		selector[key] = value
-	}
-	monitor := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"selector":            map[string]any{"matchLabels": selector},
-		"podMetricsEndpoints": []any{map[string]any{"port": port, "path": "/metrics"}},
-	}}}
-	monitor.SetGroupVersionKind(PodMonitorKind)
-	meta := b.sharedMetadata()
-	monitor.SetName(meta.Name)
-	monitor.SetNamespace(meta.Namespace)
-	if spec := b.pool.Spec.PodMonitor; spec != nil {
-		for key, value := range spec.Labels {
-			meta.Labels[key] = string(value)
-		}
-	}
-	monitor.SetLabels(meta.Labels)
-	monitor.SetOwnerReferences(meta.OwnerReferences)
-	return monitor
 }
 
 // buildWorkload returns the Deployment or StatefulSet of the updated revision.

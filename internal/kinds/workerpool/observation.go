@@ -72,8 +72,6 @@ type MountedSecret struct {
 type OperatorSettings struct {
 	// Image of the operator, which contains the runtime for drain mode Sidecar. If it is empty, this mode is refused.
 	Image string
-	// PodMonitors is true if the cluster has the kind PodMonitor.
-	PodMonitors bool
 	// Namespace of the operator; empty if unknown, for example outside a cluster.
 	Namespace string
 	// Admin has the keys with which workers authenticate the operator and the kubelet; nil without a key.

@@ -263,11 +263,7 @@ func (r *Reconciler) applyObject(
 	hash, kind := workerpool.HashJSON(desired.Object), desired.GetKind()
 	isOwn := func(object metav1.Object) bool { return metav1.IsControlledBy(object, wp) }
 	refusal, err := r.ApplyOwned(ctx, desired, found, isOwn, "WorkerPool", fieldOwner)
-	switch {
-	case kube.IsNotFoundOrNoKind(err) && desired.GroupVersionKind() == workerpool.PodMonitorKind:
-		r.podMonitors.Store(false) // the CRD was deleted
-		return nil, nil            //nolint:nilnil // no refusal
-	case refusal != nil || err != nil:
+	if refusal != nil || err != nil {
 		return refusal, ignoreTerminating(err)
 	}
 	r.memory.Update(wp, func(memory *poolMemory) {

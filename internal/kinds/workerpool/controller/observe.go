@@ -51,7 +51,7 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Obs
 		Observation: workerpool.Observation{
 			Pool: wp.DeepCopy(),
 			Operator: workerpool.OperatorSettings{
-				Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace,
+				Image: r.options.Image, Namespace: r.options.OperatorNamespace,
 				OmitObjectNames: metric.ObjectNamesOmitted(),
 			},
 			Memory:  scaling.RestoreMemory(&wp.Status),

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,8 +57,6 @@ type Options struct {
 	// OperatorNamespace has the operator's Pods, which NetworkPolicies of pools allow. If it is empty, pools get no
 	// NetworkPolicy.
 	OperatorNamespace string
-	// PodMonitors is the time between two checks for the kind PodMonitor; 0 means two minutes.
-	PodMonitors time.Duration
 }
 
 // Reconciler reconciles WorkerPools.
@@ -70,8 +67,6 @@ type Reconciler struct {
 	workers *workerclient.Client
 	keys    *adminkeys.Store
 	options Options
-	// podMonitors is true while the cluster has the kind PodMonitor.
-	podMonitors atomic.Bool
 
 	peers *bulkhead.Observer[*peerObservation]
 
@@ -86,9 +81,6 @@ type Reconciler struct {
 func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.Address == nil {
 		o.Address = podAddress
-	}
-	if o.PodMonitors == 0 {
-		o.PodMonitors = 2 * time.Minute
 	}
 	clients := kube.NewClients(mgr, "workerpool-controller")
 	return &Reconciler{
@@ -117,7 +109,6 @@ func podAddress(worker *corev1.Pod) string {
 // +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

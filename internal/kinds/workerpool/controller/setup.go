@@ -12,15 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -53,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	spec := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	shared := []builder.OwnsOption{builder.OnlyMetadata, builder.WithPredicates(externalChange)}
-	c, err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("workerpool").
 		For(&v1alpha1.WorkerPool{}, builder.WithPredicates(changed)).
 		Owns(&appsv1.Deployment{}).
@@ -70,14 +67,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(r.forwardNotifications)).
 		WatchesRawSource(source.Func(r.peers.EnqueueTo)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
-		Build(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.WorkerPool, Observed, workerpool.Decision]{
+		Complete(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.WorkerPool, Observed, workerpool.Decision]{
 			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.WorkerPool { return &v1alpha1.WorkerPool{} },
 			Finalizer: v1alpha1.WorkerPoolFinalizer,
 		}))
-	if err != nil {
-		return err
-	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.detectPodMonitors(ctx, mgr, c) }))
 }
 
 func indexedByPool() []client.Object {
@@ -159,32 +152,4 @@ func indexedQueueNames(object client.Object) []string {
 // reconciled a thousand times when the operator starts.
 func (r *Reconciler) queueToPools(ctx context.Context, object client.Object) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
-}
-
-// detectPodMonitors checks periodically whether the cluster has the kind PodMonitor, because the Prometheus operator
-// may be installed later. A watch would need the permission to watch all CustomResourceDefinitions. Pools with workers
-// are reconciled often enough to get their PodMonitor soon after.
-func (r *Reconciler) detectPodMonitors(ctx context.Context, mgr ctrl.Manager, c controller.Controller) error {
-	watched := false
-	err := wait.PollUntilContextCancel(ctx, r.options.PodMonitors, true, func(ctx context.Context) (done bool, _ error) {
-		_, err := mgr.GetRESTMapper().RESTMapping(workerpool.PodMonitorKind.GroupKind(), workerpool.PodMonitorKind.Version)
-		switch {
-		case err == nil && !watched:
-			watched = true
-			r.podMonitors.Store(true)
-			monitor := &metav1.PartialObjectMetadata{}
-			monitor.SetGroupVersionKind(workerpool.PodMonitorKind)
-			owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.WorkerPool{}, handler.OnlyControllerOwner())
-			return false, c.Watch(source.Kind[client.Object](mgr.GetCache(), monitor, owner, externalChange))
-		case err == nil:
-			r.podMonitors.Store(true)
-		case !meta.IsNoMatchError(err):
-			ctrl.LoggerFrom(ctx).Error(err, "Could not check whether the cluster has PodMonitors")
-		}
-		return false, nil
-	})
-	if wait.Interrupted(err) {
-		return nil
-	}
-	return err
 }
