@@ -28,11 +28,9 @@ const (
 
 	// AnnotationRun is the number of the run that a Job belongs to.
 	AnnotationRun = Prefix + "run"
-	// AnnotationGeneration, AnnotationSpecHash and AnnotationTemplateHash identify the spec that
-	// a Job was created from.
-	AnnotationGeneration   = Prefix + "generation"
-	AnnotationSpecHash     = Prefix + "spec-hash"
-	AnnotationTemplateHash = Prefix + "template-hash"
+	// AnnotationGeneration and AnnotationSpecHash identify the spec that a Job was created from.
+	AnnotationGeneration = Prefix + "generation"
+	AnnotationSpecHash   = Prefix + "spec-hash"
 	// AnnotationStepOptions is the JSON of the step's options at the time its Job was created: a
 	// later change of the spec does not affect a step that has started.
 	AnnotationStepOptions = Prefix + "step-options"

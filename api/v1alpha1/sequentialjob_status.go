@@ -134,9 +134,6 @@ type StepStatus struct {
 	// specHash of the step.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
-	// templateHash of the Pod template.
-	// +optional
-	TemplateHash string `json:"templateHash,omitempty"`
 	// approvedBy is the user who approved.
 	// +optional
 	ApprovedBy string `json:"approvedBy,omitempty"`

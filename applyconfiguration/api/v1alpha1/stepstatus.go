@@ -29,8 +29,6 @@ type StepStatusApplyConfiguration struct {
 	FailedPods *int32 `json:"failedPods,omitempty"`
 	// specHash of the step.
 	SpecHash *string `json:"specHash,omitempty"`
-	// templateHash of the Pod template.
-	TemplateHash *string `json:"templateHash,omitempty"`
 	// approvedBy is the user who approved.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
 	// output of the step.
@@ -168,14 +166,6 @@ func (b *StepStatusApplyConfiguration) WithFailedPods(value int32) *StepStatusAp
 // If called multiple times, the SpecHash field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithSpecHash(value string) *StepStatusApplyConfiguration {
 	b.SpecHash = &value
-	return b
-}
-
-// WithTemplateHash sets the TemplateHash field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TemplateHash field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithTemplateHash(value string) *StepStatusApplyConfiguration {
-	b.TemplateHash = &value
 	return b
 }
 

@@ -244,7 +244,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	step.JobUID = job.UID
 	if specHash, found := job.Annotations[v1alpha1.AnnotationSpecHash]; found {
-		step.SpecHash, step.TemplateHash = specHash, job.Annotations[v1alpha1.AnnotationTemplateHash]
+		step.SpecHash = specHash
 	}
 	started := ptr.Deref(job.Status.StartTime, job.CreationTimestamp)
 	step.StartTime = started.DeepCopy()

@@ -199,7 +199,6 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 		},
 		FailedAttempts: failedAttempts,
 		SpecHash:       stepHash(stepSpec),
-		TemplateHash:   contentHash(podTemplate(e.current(), stepSpec)),
 		ApprovedBy:     approvedBy,
 	}
 	e.startedStep = step.Name

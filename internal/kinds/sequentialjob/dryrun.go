@@ -155,8 +155,7 @@ func userLabels(labels map[string]string) map[string]string {
 func userAnnotations(annotations map[string]string) map[string]string {
 	annotations = maps.Clone(annotations)
 	for _, key := range []string{
-		v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationSpecHash,
-		v1alpha1.AnnotationTemplateHash, v1alpha1.AnnotationStepOptions,
+		v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationSpecHash, v1alpha1.AnnotationStepOptions,
 	} {
 		delete(annotations, key)
 	}

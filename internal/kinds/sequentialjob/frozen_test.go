@@ -190,24 +190,6 @@ func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 	}
 }
 
-func TestTemplateHashIdentifiesTheTemplateOfAStep(t *testing.T) {
-	s := startAtSecondStep(t)
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}}
-	})
-	s.reconcile()
-	if got := s.sj.Status.Conditions; !meta.IsStatusConditionTrue(got, v1alpha1.ConditionSpecAccepted) {
-		t.Errorf("a new template for pending steps is refused: %+v", got)
-	}
-	s.succeedStep("test")
-	for _, step := range []string{"build", "test", "ship"} {
-		job := s.newestJob(step)
-		if got, want := s.stepStatus(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != contentHash(job.Spec.Template) {
-			t.Errorf("step %s: the status has %s, its Job %s, the Job's template %s", step, got, want, contentHash(job.Spec.Template))
-		}
-	}
-}
-
 func TestStartedStepKeepsItsOptions(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook

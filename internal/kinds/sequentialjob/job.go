@@ -37,7 +37,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Name:            jobName(sj, run, step.Name, attempt),
 			Namespace:       sj.Namespace,
 			Labels:          jobLabels(sj, step.Name),
-			Annotations:     jobAnnotations(sj, step, run, contentHash(template)),
+			Annotations:     jobAnnotations(sj, step, run),
 			OwnerReferences: decision.ControllerReferences("SequentialJob", sj),
 		},
 		Spec: batchv1.JobSpec{
@@ -140,7 +140,7 @@ func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	return labels
 }
 
-func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, templateHash string) map[string]string {
+func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32) map[string]string {
 	annotations := map[string]string{}
 	if sj.Spec.JobMetadata != nil {
 		maps.Copy(annotations, sj.Spec.JobMetadata.Annotations)
@@ -148,7 +148,6 @@ func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, 
 	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
 	annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
 	annotations[v1alpha1.AnnotationSpecHash] = stepHash(step)
-	annotations[v1alpha1.AnnotationTemplateHash] = templateHash
 	if step.Step != nil {
 		options := step.Step.DeepCopy()
 		options.PodTemplate = nil                          // the Job's template has it

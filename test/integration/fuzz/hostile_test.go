@@ -11,7 +11,7 @@ import (
 // reservedKeys are the labels and annotations with which the operator marks objects and users
 // control it.
 var reservedKeys = []string{
-	"sequentialjob-uid", "sequentialjob", "step", "run", "generation", "spec-hash", "template-hash", "step-options", "suspended",
+	"sequentialjob-uid", "sequentialjob", "step", "run", "generation", "spec-hash", "step-options", "suspended",
 	"dead-letters", "abandon", "supersedes", "session", "session-uid", "attempt", "run-finished", "workerpool", "revision",
 	"rollout-history", "image", "draining", "idle", "removable",
 }
