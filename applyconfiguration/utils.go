@@ -16,8 +16,6 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=yardmaster.dev, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("ActiveWorkflow"):
-		return &apiv1alpha1.ActiveWorkflowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AgenticSession"):
 		return &apiv1alpha1.AgenticSessionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AgenticSessionSpec"):
@@ -56,6 +54,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.FallbackApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FieldSource"):
 		return &apiv1alpha1.FieldSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GitSource"):
+		return &apiv1alpha1.GitSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobAttempt"):
 		return &apiv1alpha1.JobAttemptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobFinding"):
@@ -74,8 +74,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.JobSummaryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("KeyReference"):
 		return &apiv1alpha1.KeyReferenceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("LLMSettings"):
-		return &apiv1alpha1.LLMSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LocalReference"):
 		return &apiv1alpha1.LocalReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MCPServers"):
@@ -150,6 +148,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RolloutAnalysisApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStep"):
 		return &apiv1alpha1.RolloutStepApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RunLimits"):
+		return &apiv1alpha1.RunLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RunStatus"):
 		return &apiv1alpha1.RunStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScaleDecision"):
@@ -186,6 +186,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SequentialJobSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJobStatus"):
 		return &apiv1alpha1.SequentialJobStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionAgent"):
+		return &apiv1alpha1.SessionAgentApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionAllowed"):
 		return &apiv1alpha1.SessionAllowedApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchive"):
@@ -202,6 +204,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionForgeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionGit"):
 		return &apiv1alpha1.SessionGitApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionLimits"):
+		return &apiv1alpha1.SessionLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionNetwork"):
 		return &apiv1alpha1.SessionNetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepo"):
@@ -226,8 +230,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionTranscript"):
 		return &apiv1alpha1.SessionTranscriptApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkspace"):
-		return &apiv1alpha1.SessionWorkspaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkflow"):
+		return &apiv1alpha1.SessionWorkflowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Sidecar"):
 		return &apiv1alpha1.SidecarApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Source"):

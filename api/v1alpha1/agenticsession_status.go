@@ -102,12 +102,8 @@ type SessionAttempt struct {
 
 // SessionAttemptLimits are what an attempt keeps of its SessionRunner.
 type SessionAttemptLimits struct {
-	// timeout of the session.
-	// +optional
-	Timeout *Duration `json:"timeout,omitempty"`
-	// maxCostUSD of the session.
-	// +optional
-	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+	RunLimits `json:",inline"`
+
 	// activityLease is whether it has a Lease.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`

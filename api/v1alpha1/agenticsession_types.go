@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -32,7 +31,7 @@ const VerbAdminister = "administer"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].reason`
 // +kubebuilder:printcolumn:name="Cost",type=number,JSONPath=`.status.totalCostUSD`
 // +kubebuilder:printcolumn:name="Runner",type=string,priority=1,JSONPath=`.spec.runner`
-// +kubebuilder:printcolumn:name="User",type=string,priority=1,JSONPath=`.spec.userContext.userId`
+// +kubebuilder:printcolumn:name="User",type=string,priority=1,JSONPath=`.spec.userContext.userID`
 // +kubebuilder:printcolumn:name="Job",type=string,priority=1,JSONPath=`.status.attempt.jobName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type AgenticSession struct {
@@ -60,19 +59,24 @@ type AgenticSessionList struct {
 	Items           []AgenticSession `json:"items"`
 }
 
-// AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
-// session's next Job, except that suspend, timeout, maxCostUSD, inactivityTimeout,
-// startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
+// AgenticSessionSpec is the desired session. A change applies to the session's next Job, except that suspend, limits,
+// stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.prompt) || (has(self.interactive) && self.interactive) || has(self.activeWorkflow)",message="prompt is required, unless the session is interactive or has an activeWorkflow",fieldPath=".prompt",reason="FieldValueRequired"
+// +kubebuilder:validation:XValidation:rule="has(self.prompt) || (has(self.interactive) && self.interactive) || self.?agent.?workflow.hasValue()",message="prompt is required, unless the session is interactive or has an agent.workflow",fieldPath=".prompt",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt is immutable",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.userContext) == has(oldSelf.userContext) && (!has(self.userContext) || self.userContext == oldSelf.userContext)",message="userContext is immutable",fieldPath=".userContext"
-// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || (has(self.workspace.persistence) == has(oldSelf.workspace.persistence) && (!has(self.workspace.persistence) || self.workspace.persistence == oldSelf.workspace.persistence) && has(self.workspace.size) == has(oldSelf.workspace.size) && (!has(self.workspace.size) || self.workspace.size == oldSelf.workspace.size) && has(self.workspace.storageClassName) == has(oldSelf.workspace.storageClassName) && (!has(self.workspace.storageClassName) || self.workspace.storageClassName == oldSelf.workspace.storageClassName) && has(self.workspace.retain) == has(oldSelf.workspace.retain) && (!has(self.workspace.retain) || self.workspace.retain == oldSelf.workspace.retain)))",message="workspace is immutable, except onLost",fieldPath=".workspace"
+// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace)",message="workspace is immutable, except onLost",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.continueFrom) == has(oldSelf.continueFrom) && (!has(self.continueFrom) || self.continueFrom == oldSelf.continueFrom)",message="continueFrom is immutable",fieldPath=".continueFrom"
 // +kubebuilder:validation:XValidation:rule="!(has(self.continueFrom) && has(self.workspace))",message="with continueFrom the session uses the other session's workspace: do not set workspace",fieldPath=".workspace"
-// +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || !has(self.timeout) || self.timeout == 0 || self.inactivityTimeout <= self.timeout",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
 type AgenticSessionSpec struct {
-	// prompt for the agent, at most 64 KiB. Required unless interactive or activeWorkflow is set. Immutable.
+	// runner is the name of the SessionRunner. Defaults to default.
+	// +optional
+	// +kubebuilder:default=default
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Runner string `json:"runner,omitempty"`
+
+	// prompt for the agent, at most 64 KiB. Required unless interactive or agent.workflow is set. Immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -103,9 +107,19 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="names of repos must be unique"
 	Repos []SessionRepo `json:"repos,omitempty"`
 
-	// llmSettings are passed to the runner.
+	// workspace is a claim for the directory of the agent, which all runs use. Its size is at most
+	// limits.maxWorkspaceSize of the SessionRunner, and defaults to 10Gi or that maximum. Its storageClassName can only be
+	// the SessionRunner's. Unset means an empty directory for each Pod. Immutable, except onLost.
 	// +optional
-	LLMSettings *LLMSettings `json:"llmSettings,omitempty"`
+	Workspace *WorkspaceClaim `json:"workspace,omitempty"`
+
+	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
+	// +optional
+	ContinueFrom *LocalReference `json:"continueFrom,omitempty"`
+
+	// agent has settings of the agent, for the runner.
+	// +optional
+	Agent SessionAgent `json:"agent,omitzero"`
 
 	// environmentVariables of the runner, 256 KiB in total. Those of the SessionRunner, PATH, HOME, TMPDIR, and the
 	// prefixes AGENTIC_, YARDMASTER_, KUBERNETES_ and LD_ are reserved.
@@ -124,62 +138,9 @@ type AgenticSessionSpec struct {
 	// secretMounts are files with the keys in allowed.secrets of the SessionRunner.
 	// +optional
 	// +listType=map
-	// +listMapKey=secretName
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
-
-	// timeout of all runs in seconds, 0 to 604800. 0 means limits.timeout of the SessionRunner. Defaults to 14400.
-	// +optional
-	// +kubebuilder:default=14400
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=604800
-	Timeout *int32 `json:"timeout,omitempty"`
-
-	// maxCostUSD is the reported cost of all runs in US dollars at which the session stops, 0.000001 to 1000000000.
-	// Defaults to the SessionRunner's, the maximum.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
-	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
-
-	// inactivityTimeout is the number of idle seconds until the session stops, 0 to 2592000. It requires activityLease.
-	// Defaults to 0: never.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=2592000
-	InactivityTimeout *int32 `json:"inactivityTimeout,omitempty"`
-
-	// startupTimeout is how many seconds something missing or wrong may delay the start, 0 to 604800. 0 means no limit.
-	// Defaults to 600.
-	// +optional
-	// +kubebuilder:default=600
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=604800
-	StartupTimeout *int32 `json:"startupTimeout,omitempty"`
-
-	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=2147483647
-	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-
-	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
-	// +optional
-	Suspend bool `json:"suspend,omitempty"`
-
-	// rerun requests another run.
-	// +optional
-	Rerun *Rerun `json:"rerun,omitempty"`
-
-	// retry of failed runs. Unset means none.
-	// +optional
-	Retry *SessionRetry `json:"retry,omitempty"`
-
-	// runner is the name of the SessionRunner. Defaults to default.
-	// +optional
-	// +kubebuilder:default=default
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Runner string `json:"runner,omitempty"`
 
 	// image of the runner, one of allowed.images. Defaults to the SessionRunner's.
 	// +optional
@@ -191,26 +152,95 @@ type AgenticSessionSpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// workspace is the directory of the agent. Unset means an empty one for each Pod. Immutable, except onLost.
+	// limits of the time and the cost of the session.
 	// +optional
-	Workspace *SessionWorkspace `json:"workspace,omitempty"`
+	Limits SessionLimits `json:"limits,omitzero"`
 
-	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
+	// retry of failed runs. Unset means none.
 	// +optional
-	ContinueFrom *LocalReference `json:"continueFrom,omitempty"`
-
-	// activeWorkflow is a git repository with instructions for the agent.
-	// +optional
-	ActiveWorkflow *ActiveWorkflow `json:"activeWorkflow,omitempty"`
-
-	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON.
-	// +optional
-	MCPServers *MCPServers `json:"mcpServers,omitempty"`
+	Retry *SessionRetry `json:"retry,omitempty"`
 
 	// stopOnRunFinished stops an interactive session that reports the end of its run. It requires activityLease.
 	// Defaults to false.
 	// +optional
 	StopOnRunFinished bool `json:"stopOnRunFinished,omitempty"`
+
+	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// rerun requests another run.
+	// +optional
+	Rerun *Rerun `json:"rerun,omitempty"`
+
+	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// RunLimits limit the time and the cost of a session.
+type RunLimits struct {
+	// timeout is how long a session may run, over all its runs. 0s means no limit.
+	// +optional
+	Timeout *Duration `json:"timeout,omitempty"`
+
+	// maxCostUSD is the reported cost of all runs in US dollars at which a session stops, 0.000001 to 1000000000. Unset
+	// means no limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
+	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+}
+
+// SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout is 0s to 168h, and defaults to
+// 4h.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) <= duration('168h')",message="timeout must be a duration from 0s to 168h",fieldPath=".timeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || duration(self.?timeout.orValue('4h')) == duration('0s') || duration(self.inactivityTimeout) <= duration(self.?timeout.orValue('4h'))",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
+type SessionLimits struct {
+	RunLimits `json:",inline"`
+
+	// inactivityTimeout is how long a session may be idle until it stops, 0s to 720h. It requires activityLease. Defaults
+	// to 0s: never.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="inactivityTimeout must be a duration from 0s to 720h"
+	InactivityTimeout *Duration `json:"inactivityTimeout,omitempty"`
+
+	// startupTimeout is how long something missing or wrong may delay the start, 0s to 168h. 0s means no limit. Defaults
+	// to 10m.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="startupTimeout must be a duration from 0s to 168h"
+	StartupTimeout *Duration `json:"startupTimeout,omitempty"`
+}
+
+// SessionAgent has settings of the agent, for the runner.
+type SessionAgent struct {
+	// model is the name of the model.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Model string `json:"model,omitempty"`
+
+	// temperature of the model, 0 to 2.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2
+	Temperature *Number `json:"temperature,omitempty"`
+
+	// maxTokens of an answer, 1 to 10000000.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000000
+	MaxTokens *int32 `json:"maxTokens,omitempty"`
+
+	// workflow is a git repository with instructions for the agent.
+	// +optional
+	Workflow *SessionWorkflow `json:"workflow,omitempty"`
+
+	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON.
+	// +optional
+	MCPServers MCPServers `json:"mcpServers,omitzero"`
 }
 
 // EnvironmentValue is the value of a variable.
@@ -220,15 +250,10 @@ type EnvironmentValue string
 
 // UserContext is the user that a session belongs to.
 type UserContext struct {
-	// userId is the user's name in Kubernetes.
+	// userID is the user's name in Kubernetes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	UserID string `json:"userId,omitempty"`
-
-	// displayName of the user.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	DisplayName string `json:"displayName,omitempty"`
+	UserID string `json:"userID,omitempty"`
 
 	// groups of the user in Kubernetes.
 	// +optional
@@ -238,8 +263,8 @@ type UserContext struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// SessionRepo is a git repository.
-type SessionRepo struct {
+// GitSource is a branch of a git repository.
+type GitSource struct {
 	// url is https://, ssh:// or git@host:path, without credentials.
 	// +required
 	URL GitURL `json:"url"`
@@ -248,6 +273,11 @@ type SessionRepo struct {
 	// +optional
 	// +kubebuilder:default=main
 	Branch GitBranch `json:"branch,omitempty"`
+}
+
+// SessionRepo is a git repository to work on.
+type SessionRepo struct {
+	GitSource `json:",inline"`
 
 	// name of the directory in the workspace. Defaults to the last part of the URL.
 	// +optional
@@ -280,37 +310,11 @@ type GitURL string
 // +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9._/+@#-]*$`
 type GitBranch string
 
-// LLMSettings are settings of the language model, for the runner.
-type LLMSettings struct {
-	// model is the name of the model.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	Model string `json:"model,omitempty"`
-
-	// temperature of the model, 0 to 2.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=2
-	Temperature *Number `json:"temperature,omitempty"`
-
-	// maxTokens of an answer, 1 to 10000000.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=10000000
-	MaxTokens *int32 `json:"maxTokens,omitempty"`
-}
-
 // SecretMount is a Secret that is mounted as files.
 type SecretMount struct {
-	// secretName is the name of the Secret.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	SecretName string `json:"secretName"`
+	LocalReference `json:",inline"`
 
-	// mountPath directly below /secrets. Defaults to /secrets/<secretName>.
+	// mountPath directly below /secrets. Defaults to /secrets/<name>.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$`
@@ -321,59 +325,20 @@ type SecretMount struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// SessionRetry defines which failed runs are retried.
+// SessionRetry defines which failed runs are retried, and when.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.limit) || self.limit <= 5",message="limit must be from 0 to 5",fieldPath=".limit"
 type SessionRetry struct {
-	// limit is how often a run is retried after its runner failed, 0 to 5. Defaults to 0.
-	// +optional
-	// +kubebuilder:default=0
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=5
-	Limit int32 `json:"limit"`
+	Retry `json:",inline"`
 
 	// onDisruption also retries up to five evictions or losses of the Pod. Defaults to false.
 	// +optional
 	OnDisruption bool `json:"onDisruption,omitempty"`
 }
 
-// SessionWorkspace is the directory that the agent works in.
-type SessionWorkspace struct {
-	// persistence is Persistent, a PersistentVolumeClaim for all runs, or Ephemeral, a directory for each Pod. Defaults
-	// to Persistent.
-	// +optional
-	// +kubebuilder:default=Persistent
-	Persistence WorkspacePersistence `json:"persistence,omitempty"`
-
-	// size, at most limits.maxWorkspaceSize of the SessionRunner. Defaults to 10Gi or that maximum.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
-	Size *resource.Quantity `json:"size,omitempty"`
-
-	// storageClassName, which can only be the SessionRunner's. Defaults to that.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	StorageClassName *string `json:"storageClassName,omitempty"`
-
-	// retain keeps the workspace of a deleted session. Defaults to false.
-	// +optional
-	Retain bool `json:"retain,omitempty"`
-
-	// onLost is what happens if the workspace is lost: Fail fails the run, StartEmpty continues. Defaults to Fail.
-	// +optional
-	// +kubebuilder:default=Fail
-	OnLost WorkspaceLossPolicy `json:"onLost,omitempty"`
-}
-
-// ActiveWorkflow is a git repository with instructions for the agent.
-type ActiveWorkflow struct {
-	// gitUrl is https://, ssh:// or git@host:path, without credentials.
-	// +required
-	GitURL GitURL `json:"gitUrl"`
-
-	// branch to check out. Defaults to main.
-	// +optional
-	// +kubebuilder:default=main
-	Branch GitBranch `json:"branch,omitempty"`
+// SessionWorkflow is a git repository with instructions for the agent.
+type SessionWorkflow struct {
+	GitSource `json:",inline"`
 
 	// path of the instructions.
 	// +optional
@@ -396,23 +361,3 @@ type MCPServers struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Disabled []string `json:"disabled,omitempty"`
 }
-
-// WorkspacePersistence is whether a workspace is kept after its Pod ends.
-// +kubebuilder:validation:Enum=Persistent;Ephemeral
-type WorkspacePersistence string
-
-// The kinds of persistence.
-const (
-	WorkspacePersistent WorkspacePersistence = "Persistent"
-	WorkspaceEphemeral  WorkspacePersistence = "Ephemeral"
-)
-
-// WorkspaceLossPolicy is what a run does whose workspace was lost.
-// +kubebuilder:validation:Enum=Fail;StartEmpty
-type WorkspaceLossPolicy string
-
-// The policies for a lost workspace.
-const (
-	WorkspaceLossFail       WorkspaceLossPolicy = "Fail"
-	WorkspaceLossStartEmpty WorkspaceLossPolicy = "StartEmpty"
-)

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +21,9 @@ import (
 type Duration struct {
 	metav1.Duration `json:",inline"`
 }
+
+// NewDuration returns a pointer to a Duration.
+func NewDuration(d time.Duration) *Duration { return &Duration{metav1.Duration{Duration: d}} }
 
 // ObservedStatus is what the status of every kind begins with.
 type ObservedStatus struct {
@@ -157,13 +162,15 @@ type JobAttempt struct {
 	Message string `json:"message,omitempty"`
 }
 
-// WorkspaceClaim is a PersistentVolumeClaim that is created for an object.
+// WorkspaceClaim is a PersistentVolumeClaim that is created for an object. Immutable, except onLost.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size) && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName) && self.retention == oldSelf.retention",message="workspace is immutable, except onLost"
 type WorkspaceClaim struct {
 	// size of the volume.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Defaults to the cluster's.
+	// storageClassName of the claim. Defaults to the SessionRunner's, or the cluster's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -172,11 +179,32 @@ type WorkspaceClaim struct {
 	// +optional
 	// +kubebuilder:default=Delete
 	Retention WorkspaceRetention `json:"retention,omitempty"`
-	// onLost is Fail or Recreate, which runs all steps again, if the claim is lost. Defaults to Fail.
+	// onLost is what happens if the claim is lost: Fail, or Recreate, which begins again with an empty one. Defaults to
+	// Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
 }
+
+// LostWorkspacePolicy is what happens to a run whose workspace was deleted or replaced.
+// +kubebuilder:validation:Enum=Fail;Recreate
+type LostWorkspacePolicy string
+
+// The lost-workspace policies.
+const (
+	LostWorkspaceFail     LostWorkspacePolicy = "Fail"
+	LostWorkspaceRecreate LostWorkspacePolicy = "Recreate"
+)
+
+// WorkspaceRetention is what happens to a workspace when its owner is deleted.
+// +kubebuilder:validation:Enum=Delete;Retain
+type WorkspaceRetention string
+
+// The workspace retentions.
+const (
+	WorkspaceDelete WorkspaceRetention = "Delete"
+	WorkspaceRetain WorkspaceRetention = "Retain"
+)
 
 // ClaimStatus is the claim of a workspace.
 type ClaimStatus struct {

@@ -110,7 +110,7 @@ type SequentialJobSpec struct {
 
 	// workspace is a volume in every step. Immutable, except onLost.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size) && self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath && self.retention == oldSelf.retention && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="workspace is immutable, except onLost"
+	// +kubebuilder:validation:XValidation:rule="self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath",message="workspace is immutable, except onLost"
 	Workspace *Workspace `json:"workspace,omitempty"`
 
 	// rerun requests another run.
@@ -380,24 +380,4 @@ type LostJobPolicy string
 const (
 	LostJobFail  LostJobPolicy = "Fail"
 	LostJobRerun LostJobPolicy = "Rerun"
-)
-
-// LostWorkspacePolicy is what happens to a run whose workspace was deleted or replaced.
-// +kubebuilder:validation:Enum=Fail;Recreate
-type LostWorkspacePolicy string
-
-// The lost-workspace policies.
-const (
-	LostWorkspaceFail     LostWorkspacePolicy = "Fail"
-	LostWorkspaceRecreate LostWorkspacePolicy = "Recreate"
-)
-
-// WorkspaceRetention is what happens to a workspace when its SequentialJob is deleted.
-// +kubebuilder:validation:Enum=Delete;Retain
-type WorkspaceRetention string
-
-// The workspace retentions.
-const (
-	WorkspaceDelete WorkspaceRetention = "Delete"
-	WorkspaceRetain WorkspaceRetention = "Retain"
 )

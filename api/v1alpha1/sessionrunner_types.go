@@ -181,19 +181,12 @@ type SessionSource struct {
 	Keys []string `json:"keys,omitempty"`
 }
 
-// SessionRunnerLimits limit the sessions of a SessionRunner.
+// SessionRunnerLimits limit the sessions of a SessionRunner, whatever their own limits are. timeout is at least 1s.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) >= duration('1s')",message="timeout must be a duration of at least 1s",fieldPath=".timeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxSessions) || !has(self.maxSessionsPerUser) || self.maxSessionsPerUser <= self.maxSessions",message="maxSessionsPerUser must not be greater than maxSessions",fieldPath=".maxSessionsPerUser"
 type SessionRunnerLimits struct {
-	// timeout is how long a session may run, over all its runs, at least 1s. Unset means no limit.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="timeout must be a duration of at least 1s"
-	Timeout *Duration `json:"timeout,omitempty"`
-
-	// maxCostUSD is the reported cost of a session in US dollars, 0.000001 to 1000000000. Unset means no limit.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
-	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+	RunLimits `json:",inline"`
 
 	// maxSessions is how many sessions may run at a time. Others wait. Unset means no limit.
 	// +optional

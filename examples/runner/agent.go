@@ -35,7 +35,7 @@ func (a *agent) closeWorkspace() { a.workspace.closeRoot() }
 
 // runSession executes the prompt. An interactive session then serves messages until it ends.
 func (a *agent) runSession(ctx context.Context) error {
-	if model := a.session.LLMSettings.Model; model != "" {
+	if model := a.session.Agent.Model; model != "" {
 		log.Print("Would ask the model ", model)
 	}
 	for _, repo := range a.session.Repos {

@@ -39,8 +39,8 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 		return path
 	}
 	inputs, err := json.Marshal(sessions.RunnerInputs{
-		Name: "demo", Namespace: "a", LLMSettings: &v1alpha1.LLMSettings{Model: "small"},
-		Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"}},
+		Name: "demo", Namespace: "a", Agent: v1alpha1.SessionAgent{Model: "small"},
+		Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git", Branch: "main"}}, Directory: "shop"}},
 	})
 	if err != nil {
 		t.Fatal(err)

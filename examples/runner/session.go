@@ -26,9 +26,9 @@ type session struct {
 		Branch    string `json:"branch"`
 		Directory string `json:"directory"`
 	} `json:"repos"`
-	LLMSettings struct {
+	Agent struct {
 		Model string `json:"model"`
-	} `json:"llmSettings"`
+	} `json:"agent"`
 }
 
 // readSession reads all inputs at the start, so that a runner with missing inputs fails at once.

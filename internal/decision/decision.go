@@ -4,6 +4,7 @@ package decision
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -243,6 +244,19 @@ func DurationOr(given *v1alpha1.Duration, otherwise time.Duration) time.Duration
 	}
 	return given.Duration.Duration
 }
+
+// RetryBackoff returns the time before the next attempt, after a number of earlier retries: as for the Pods of a Job,
+// unless the retry has other values. A backoff that is longer than the default of maxBackoff is obeyed.
+func RetryBackoff(retry *v1alpha1.Retry, earlier int32) time.Duration {
+	first := DurationOr(retry.Backoff, defaultBackoff)
+	longest := DurationOr(retry.MaxBackoff, max(first, defaultMaxBackoff))
+	return time.Duration(min(float64(first)*math.Pow(RetryFactor(retry), float64(earlier)), float64(longest)))
+}
+
+const (
+	defaultBackoff    = 10 * time.Second
+	defaultMaxBackoff = 10 * time.Minute
+)
 
 // The default of a retry's factor, and its bounds, which the CustomResourceDefinitions check.
 const defaultFactor, minFactor, maxFactor = 2, 1, 10

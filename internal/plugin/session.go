@@ -139,7 +139,7 @@ func needsNewRun(s *v1alpha1.AgenticSession) bool {
 // checkRestartable returns an error if the session would not start again.
 func checkRestartable(s *v1alpha1.AgenticSession) error {
 	status := &s.Status
-	timeout := s.Spec.Timeout
+	timeout := agenticsession.TimeoutOf(&s.Spec)
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		return errors.New("it is being deleted")
@@ -147,8 +147,9 @@ func checkRestartable(s *v1alpha1.AgenticSession) error {
 		return fmt.Errorf("it is %s", render.SessionPhase(s))
 	case !s.Spec.Suspend && agenticsession.IsRerunRequested(s, status):
 		return fmt.Errorf("run %d is already requested", status.Run+1)
-	case timeout != nil && *timeout > 0 && status.ActiveDuration.Seconds() >= float64(*timeout):
-		return fmt.Errorf("it has used %.0f of %d seconds; raise spec.timeout first", status.ActiveDuration.Seconds(), *timeout)
+	case timeout > 0 && status.ActiveDuration.Duration.Duration >= timeout:
+		return fmt.Errorf("it has used %s of %s; raise spec.limits.timeout first",
+			render.FormatRounded(status.ActiveDuration.Duration.Duration), render.FormatRounded(timeout))
 	default:
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 // agenticSession returns a session in namespace a, in its first run.
 func agenticSession(name string, phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1", Generation: 1}}
-	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", Timeout: new(int32(600))}
+	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", Limits: v1alpha1.SessionLimits{RunLimits: v1alpha1.RunLimits{Timeout: v1alpha1.NewDuration(10 * time.Minute)}}}
 	s.Status = v1alpha1.AgenticSessionStatus{Phase: phase, ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: 1}, RunStatus: v1alpha1.RunStatus{Run: 1}, Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}}}}
 	for _, change := range changes {
 		change(s)
@@ -151,9 +151,9 @@ func TestRestartSession(t *testing.T) {
 		"a running session is not restarted":                                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
 		"a session without a status is not restarted":                                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
 		"a session whose next run is requested is not restarted":                                   {ended(requestRun), 0, "", refused + "run 2 is already requested\n"},
-		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveDuration.Duration.Duration = 10 * time.Minute }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
+		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveDuration.Duration.Duration = 10 * time.Minute }), 0, "", refused + "it has used 10m0s of 10m0s; raise spec.limits.timeout first\n"},
 		"a session without a time limit starts its next run": {ended(func(s *v1alpha1.AgenticSession) {
-			s.Status.ActiveDuration.Duration.Duration, s.Spec.Timeout = 10*time.Minute, new(int32(0))
+			s.Status.ActiveDuration.Duration.Duration, s.Spec.Limits.Timeout = 10*time.Minute, v1alpha1.NewDuration(0)
 		}), 2, tidy + "starts run 2\n", ""},
 		"a session that is being deleted is not restarted": {ended(func(s *v1alpha1.AgenticSession) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.NewTime(testTime)), []string{"a/b"}

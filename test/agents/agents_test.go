@@ -137,7 +137,7 @@ func newAttempt(t *testing.T, a agentCase, turns ...modelserver.Turn) *attempt {
 	t.Cleanup(server.Close)
 	return &attempt{
 		t: t, agent: a, server: server, workspace: t.TempDir(), home: t.TempDir(), directory: t.TempDir(), variables: map[string]string{},
-		inputs: &sessions.RunnerInputs{Name: "demo", Namespace: "a", LLMSettings: &v1alpha1.LLMSettings{Model: a.model}},
+		inputs: &sessions.RunnerInputs{Name: "demo", Namespace: "a", Agent: v1alpha1.SessionAgent{Model: a.model}},
 	}
 }
 
@@ -394,7 +394,7 @@ func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
 		t.Cleanup(server.Close)
 		s := newAttempt(t, a)
 		s.inputs.Repos = []sessions.RunnerRepo{{
-			SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main", AutoPush: true}, Directory: "shop",
+			SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main"}, AutoPush: true}, Directory: "shop",
 		}}
 		volume, credentials := t.TempDir(), t.TempDir()
 		if err := os.WriteFile(credentials+"/password", []byte(password), 0o600); err != nil {

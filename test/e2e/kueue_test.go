@@ -413,7 +413,7 @@ func testQueuedSession(t *testing.T) {
 	release := occupyQuota(t, sessionsNamespace, queue)
 	const timeout = 45 * time.Second
 	s := createSession(t, runner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Timeout, spec.StartupTimeout = new(int32(timeout.Seconds())), new(int32(timeout.Seconds()))
+		spec.Limits.Timeout, spec.Limits.StartupTimeout = v1alpha1.NewDuration(timeout), v1alpha1.NewDuration(timeout)
 	})
 	s.waitUntilQueued(queue)
 	wantWorkloads(t, s.s, 1)
@@ -457,7 +457,7 @@ func testPreemptedSession(t *testing.T) {
 	const timeout = 3600
 	s := createSession(t, runner, loggedScript, func(spec *v1alpha1.AgenticSessionSpec) {
 		setPersistentWorkspace(spec)
-		spec.Timeout = new(int32(timeout))
+		spec.Limits.Timeout = v1alpha1.NewDuration(timeout * time.Second)
 	})
 	s.waitForPhase(v1alpha1.SessionRunning)
 	first := s.currentPod()

@@ -220,7 +220,7 @@ func testAgenticSessionPermission(t *testing.T) {
 	image := newSession("own-image", echoRunner)
 	image.Spec.Image = busyboxImage
 	secret := newSession("own-secret", "limited")
-	secret.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: secretName}}
+	secret.Spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: secretName}}}
 	for _, refused := range []*v1alpha1.AgenticSession{image, secret} {
 		u.create(refused)
 		s := trackSession(t, refused)

@@ -71,9 +71,9 @@ metadata: {name: {{.Name}}}
 spec:
   runner: {{.Name}}
   prompt: Write the file that is missing.
-  llmSettings: {model: claude-sonnet-4-5}
+  agent: {model: claude-sonnet-4-5}
   repos: [{url: "{{.CloneURL}}", autoPush: true, depth: 1}]
-  workspace: {persistence: Persistent}
+  workspace: {}
 `))
 
 // agentTest is an agent with a git server, a stub of a forge, and a model server in a Pod.

@@ -24,7 +24,7 @@ func (s *sessionTest) runPlugin(code int, args ...string) string {
 
 func testPluginFollowsASession(t *testing.T) {
 	s := createSession(t, echoRunner, "Fix the test.\n/cost 0.12\n/fail 3 1\nThe test is fixed.", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(1))}}
 	})
 	// The command starts before the first Pod exists and follows the second one too.
 	log := withoutRunnerNotes(s.runPlugin(0, "logs", "-f"))

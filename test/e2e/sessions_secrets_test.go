@@ -33,7 +33,7 @@ func testSessionSecrets(t *testing.T) {
 		requireNoError(t, err)
 	}
 	s := createSession(t, tokenRunner, accessScript, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "listed"}}
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "listed"}}}
 		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: "MODEL_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "listed"}}}}
 	})
 	s.waitForPhase(v1alpha1.SessionCompleted)

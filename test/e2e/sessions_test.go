@@ -91,9 +91,9 @@ func testSessionConfined(t *testing.T) {
 // setAllFeatures sets every field that adds an object or a part of the Pod.
 func setAllFeatures(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Interactive = true
-	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
+	spec.Workspace = &v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("100Mi"))}
 	spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"LANGUAGE": "en"}
-	spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "none", Optional: true}}
+	spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "none"}, Optional: true}}
 }
 
 func testSessionRestricted(t *testing.T) {
@@ -149,7 +149,7 @@ func (s *sessionTest) waitForLogLine(line string) {
 }
 
 func setPersistentWorkspace(spec *v1alpha1.AgenticSessionSpec) {
-	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
+	spec.Workspace = &v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("100Mi"))}
 }
 
 func testSessionRestarted(t *testing.T) {
@@ -192,7 +192,7 @@ func testSessionEvicted(t *testing.T) {
 func testSessionTimeout(t *testing.T) {
 	// A run takes 50 s. If each run had the timeout for itself, both would complete, however slow the machine is.
 	const timeout, early = 75 * time.Second, 2 * time.Second
-	s := createSession(t, echoRunner, "/sleep 50s", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
+	s := createSession(t, echoRunner, "/sleep 50s", func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = v1alpha1.NewDuration(timeout) })
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.patchSpec(`{"rerun": {"id": "2"}}`)
 	s.waitUntil("to run again", func(status *v1alpha1.AgenticSessionStatus) bool { return status.Phase != v1alpha1.SessionCompleted })
@@ -212,7 +212,9 @@ func testSessionTimeout(t *testing.T) {
 }
 
 func testSessionIdle(t *testing.T) {
-	setInactivityTimeout := func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(20)) }
+	setInactivityTimeout := func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Limits.InactivityTimeout = v1alpha1.NewDuration(20 * time.Second)
+	}
 	idle := createSession(t, interactiveRunner, "/idle 1h", setInactivityTimeout)
 	busy := createSession(t, interactiveRunner, "/sleep 45s", setInactivityTimeout)
 	idle.waitForPhase(v1alpha1.SessionStopped)
@@ -253,7 +255,7 @@ func testSessionOutOfMemory(t *testing.T) {
 
 func testSessionMissingImage(t *testing.T) {
 	s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Image, spec.StartupTimeout = unavailableImage, new(int32(60))
+		spec.Image, spec.Limits.StartupTimeout = unavailableImage, v1alpha1.NewDuration(time.Minute)
 	})
 	s.waitUntil("to report its image", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
@@ -277,11 +279,11 @@ func testSessionMisconfigured(t *testing.T) {
 			spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "no-such"}}}}
 		},
 		"check the Pod's events for a missing Secret or volume": func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "no-such"}}
+			spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "no-such"}}}
 		},
 	} {
 		s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.StartupTimeout = new(int32(60)) // a busy node needs time to prepare a Pod
+			spec.Limits.StartupTimeout = v1alpha1.NewDuration(60 * time.Second) // a busy node needs time to prepare a Pod
 			change(spec)
 		})
 		wantMessages[s] = want
@@ -297,7 +299,7 @@ func testSessionMisconfigured(t *testing.T) {
 
 func testSessionRetried(t *testing.T) {
 	s := createSession(t, echoRunner, "/cost 0.25\n/fail 3 1\nDone.", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(1))}}
 	})
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Retried ExitedWithError 3", "1/2 Completed 0")
@@ -410,10 +412,10 @@ func testSessionOwner(t *testing.T) {
 		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echoRunner, prompt, claimed
 		return s
 	}
-	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
+	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe, Groups: []string{"system:masters"}})
 	setPersistentWorkspace(&s.Spec)
 	requireNoError(t, janes.Create(t.Context(), s))
-	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"developers", "system:authenticated"}}
+	want := &v1alpha1.UserContext{UserID: jane, Groups: []string{"developers", "system:authenticated"}}
 	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
 		t.Errorf("userContext (-want +got):\n%s", diff)
 	}

@@ -153,7 +153,7 @@ func (w *sharedWorkspace) continueParent(script string) *sessionTest {
 	w.t.Helper()
 	return createSession(w.t, shellRunner, script, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.ContinueFrom = &v1alpha1.LocalReference{Name: w.parent.s.Name}
-		spec.Retry = &v1alpha1.SessionRetry{Limit: 1, OnDisruption: true}
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(1))}, OnDisruption: true}
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 func newReviewSchedule(ns, name string) *v1alpha1.Schedule {
 	return newScheduleOf(ns, name, func(spec *v1alpha1.ScheduleSpec) {
 		spec.SequentialJob = nil
-		spec.AgenticSession = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"prompt": "review", "userContext": {"userId": "root"}}`)}}
+		spec.AgenticSession = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"prompt": "review", "userContext": {"userID": "root"}}`)}}
 	})
 }
 
@@ -61,7 +61,7 @@ func testTemplateOwners(t *testing.T, s *v1alpha1.Schedule) {
 	wantOwner(t, s, "ann")
 	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"prompt": "delete all", "userContext": null}}}}`)
 	wantOwner(t, s, "bob")
-	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": {"userId": "ann"}}}}}`)
+	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": {"userID": "ann"}}}}}`)
 	wantOwner(t, s, "bob")
 }
 
@@ -95,7 +95,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 	if err := cluster.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userId": "root"}})
+	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
 	if err := clientOf(t, "ann", 0).Create(t.Context(), session); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 		"by-the-operator": {"system:serviceaccount:default:yardmaster", "root"},
 		"by-a-tenant":     {"system:serviceaccount:default:default", "system:serviceaccount:default:default"},
 	} {
-		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userId": "root"}})
+		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 		session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
 		if err := clientOf(t, test.user, 0).Create(t.Context(), session); err != nil {
 			t.Fatal(err)

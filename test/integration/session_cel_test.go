@@ -16,20 +16,20 @@ func TestAgenticSessionRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "AgenticSession", map[string]invalidSpec{
 		"a cost of 0": {
-			spec: `{prompt: a, maxCostUSD: 0}`,
-			want: "spec.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
+			spec: `{prompt: a, limits: {maxCostUSD: 0}}`,
+			want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
 		},
 		"a cost of -1": {
-			spec: `{prompt: a, maxCostUSD: -1}`,
-			want: "spec.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
+			spec: `{prompt: a, limits: {maxCostUSD: -1}}`,
+			want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
 		},
 		"a cost of 1000000001": {
-			spec: `{prompt: a, maxCostUSD: 1000000001}`,
-			want: "spec.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
+			spec: `{prompt: a, limits: {maxCostUSD: 1000000001}}`,
+			want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
 		},
 		"a cost as text": {
-			spec: `{prompt: a, maxCostUSD: "2"}`,
-			want: `spec.maxCostUSD: Invalid value: "string": spec.maxCostUSD in body must be of type number: "string"`,
+			spec: `{prompt: a, limits: {maxCostUSD: "2"}}`,
+			want: `spec.limits.maxCostUSD: Invalid value: "string": spec.limits.maxCostUSD in body must be of type number: "string"`,
 		},
 		"a name longer than 52 characters": {
 			name: strings.Repeat("a", 53), spec: `{prompt: a}`,
@@ -45,7 +45,7 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"no prompt": {
 			spec: `{}`,
-			want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an activeWorkflow",
+			want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an agent.workflow",
 		},
 		"an empty prompt": {
 			spec: `{prompt: ""}`,
@@ -64,7 +64,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.prompt: Invalid value: prompt is immutable",
 		},
 		"a changed userContext": {
-			spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userId: mallory}}`,
+			spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userID: mallory}}`,
 			want: "spec.userContext: Invalid value: userContext is immutable",
 		},
 		"interactive changed to false": {
@@ -120,20 +120,20 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: `spec.repos[0].name: Invalid value: "../x": spec.repos[0].name in body should match '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'`,
 		},
 		"a temperature above 2": {
-			spec: `{prompt: a, llmSettings: {temperature: 2.1}}`,
-			want: "spec.llmSettings.temperature: Invalid value: 2.1: spec.llmSettings.temperature in body should be less than or equal to 2",
+			spec: `{prompt: a, agent: {temperature: 2.1}}`,
+			want: "spec.agent.temperature: Invalid value: 2.1: spec.agent.temperature in body should be less than or equal to 2",
 		},
 		"a temperature below 0": {
-			spec: `{prompt: a, llmSettings: {temperature: -0.1}}`,
-			want: "spec.llmSettings.temperature: Invalid value: -0.1: spec.llmSettings.temperature in body should be greater than or equal to 0",
+			spec: `{prompt: a, agent: {temperature: -0.1}}`,
+			want: "spec.agent.temperature: Invalid value: -0.1: spec.agent.temperature in body should be greater than or equal to 0",
 		},
 		"a temperature that is a string": {
-			spec: `{prompt: a, llmSettings: {temperature: "0.7"}}`,
-			want: `spec.llmSettings.temperature: Invalid value: "string": spec.llmSettings.temperature in body must be of type number: "string"`,
+			spec: `{prompt: a, agent: {temperature: "0.7"}}`,
+			want: `spec.agent.temperature: Invalid value: "string": spec.agent.temperature in body must be of type number: "string"`,
 		},
 		"maxTokens of 0": {
-			spec: `{prompt: a, llmSettings: {maxTokens: 0}}`,
-			want: "spec.llmSettings.maxTokens: Invalid value: 0: spec.llmSettings.maxTokens in body should be greater than or equal to 1",
+			spec: `{prompt: a, agent: {maxTokens: 0}}`,
+			want: "spec.agent.maxTokens: Invalid value: 0: spec.agent.maxTokens in body should be greater than or equal to 1",
 		},
 		"an environment variable with a dash": {
 			spec: `{prompt: a, environmentVariables: {A-B: c}}`,
@@ -152,40 +152,48 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
 		},
 		"a Secret mounted twice": {
-			spec: `{prompt: a, secretMounts: [{secretName: a}, {secretName: a, mountPath: /secrets/b}]}`,
-			want: `spec.secretMounts[1]: Duplicate value: {"secretName":"a"}`,
+			spec: `{prompt: a, secretMounts: [{name: a}, {name: a, mountPath: /secrets/b}]}`,
+			want: `spec.secretMounts[1]: Duplicate value: {"name":"a"}`,
 		},
 		"a Secret whose name is a path": {
-			spec: `{prompt: a, secretMounts: [{secretName: ../b, mountPath: /secrets/b}]}`,
-			want: `spec.secretMounts[0].secretName: Invalid value: "../b": spec.secretMounts[0].secretName in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+			spec: `{prompt: a, secretMounts: [{name: ../b, mountPath: /secrets/b}]}`,
+			want: `spec.secretMounts[0].name: Invalid value: "../b": spec.secretMounts[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
 		},
 		"a Secret mounted outside /secrets": {
-			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /usr/bin}]}`,
+			spec: `{prompt: a, secretMounts: [{name: a, mountPath: /usr/bin}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/usr/bin": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
 		"a Secret mount path with ..": {
-			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /secrets/../etc}]}`,
+			spec: `{prompt: a, secretMounts: [{name: a, mountPath: /secrets/../etc}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/secrets/../etc": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
 		"a negative timeout": {
-			spec: `{prompt: a, timeout: -1}`,
-			want: "spec.timeout: Invalid value: -1: spec.timeout in body should be greater than or equal to 0",
+			spec: `{prompt: a, limits: {timeout: -1s}}`,
+			want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 168h`,
+		},
+		"a timeout in seconds": {
+			spec: `{prompt: a, limits: {timeout: 300}}`,
+			want: `spec.limits.timeout: Invalid value: "integer": spec.limits.timeout in body must be of type string: "integer"`,
 		},
 		"a timeout above one week": {
-			spec: `{prompt: a, timeout: 604801}`,
-			want: "spec.timeout: Invalid value: 604801: spec.timeout in body should be less than or equal to 604800",
+			spec: `{prompt: a, limits: {timeout: 169h}}`,
+			want: `spec.limits.timeout: Invalid value: timeout must be a duration from 0s to 168h`,
 		},
 		"a negative inactivityTimeout": {
-			spec: `{prompt: a, inactivityTimeout: -1}`,
-			want: "spec.inactivityTimeout: Invalid value: -1: spec.inactivityTimeout in body should be greater than or equal to 0",
-		},
-		"inactivityTimeout above timeout": {
-			spec: `{prompt: a, timeout: 60, inactivityTimeout: 61}`,
-			want: "spec.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
+			spec: `{prompt: a, limits: {inactivityTimeout: -1s}}`,
+			want: `spec.limits.inactivityTimeout: Invalid value: "-1s": inactivityTimeout must be a duration from 0s to 720h`,
 		},
 		"a negative startupTimeout": {
-			spec: `{prompt: a, startupTimeout: -1}`,
-			want: "spec.startupTimeout: Invalid value: -1: spec.startupTimeout in body should be greater than or equal to 0",
+			spec: `{prompt: a, limits: {startupTimeout: -1s}}`,
+			want: `spec.limits.startupTimeout: Invalid value: "-1s": startupTimeout must be a duration from 0s to 168h`,
+		},
+		"inactivityTimeout above timeout": {
+			spec: `{prompt: a, limits: {timeout: 1m, inactivityTimeout: 61s}}`,
+			want: "spec.limits.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
+		},
+		"inactivityTimeout above the default of timeout": {
+			spec: `{prompt: a, limits: {inactivityTimeout: 5h}}`,
+			want: "spec.limits.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
 		},
 		"a negative ttlSecondsAfterFinished": {
 			spec: `{prompt: a, ttlSecondsAfterFinished: -1}`,
@@ -197,11 +205,7 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"more than 5 retries": {
 			spec: `{prompt: a, retry: {limit: 6}}`,
-			want: "spec.retry.limit: Invalid value: 6: spec.retry.limit in body should be less than or equal to 5",
-		},
-		"an unknown workspace persistence": {
-			spec: `{prompt: a, workspace: {persistence: Sometimes}}`,
-			want: `spec.workspace.persistence: Unsupported value: "Sometimes": supported values: "Persistent", "Ephemeral"`,
+			want: "spec.retry.limit: Invalid value: limit must be from 0 to 5",
 		},
 		"a workspace size of 0": {
 			spec: `{prompt: a, workspace: {size: "0"}}`,
@@ -217,7 +221,7 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"an unknown onLost": {
 			spec: `{prompt: a, workspace: {onLost: Ignore}}`,
-			want: `spec.workspace.onLost: Unsupported value: "Ignore": supported values: "Fail", "StartEmpty"`,
+			want: `spec.workspace.onLost: Unsupported value: "Ignore": supported values: "Fail", "Recreate"`,
 		},
 		"workspace and continueFrom": {
 			spec: `{prompt: a, workspace: {}, continueFrom: {name: b}}`,
@@ -228,16 +232,16 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.continueFrom: Invalid value: continueFrom is immutable",
 		},
 		"a workflow without a URL": {
-			spec: `{activeWorkflow: {branch: main}}`,
-			want: "spec.activeWorkflow.gitUrl: Required value",
+			spec: `{agent: {workflow: {branch: main}}}`,
+			want: "spec.agent.workflow.url: Required value",
 		},
 		"a workflow with an http URL": {
-			spec: `{activeWorkflow: {gitUrl: "http://a/b"}}`,
-			want: `spec.activeWorkflow.gitUrl: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
+			spec: `{agent: {workflow: {url: "http://a/b"}}}`,
+			want: `spec.agent.workflow.url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
 		},
 		"a workflow path outside the repository": {
-			spec: `{activeWorkflow: {gitUrl: "https://a/b", path: a/../../b}}`,
-			want: `spec.activeWorkflow.path: Invalid value: "a/../../b": path must stay within the repository`,
+			spec: `{agent: {workflow: {url: "https://a/b", path: a/../../b}}}`,
+			want: `spec.agent.workflow.path: Invalid value: "a/../../b": path must stay within the repository`,
 		},
 		"an unknown field": {
 			spec: `{prompt: a, securityContext: {privileged: true}}`,
@@ -403,13 +407,15 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 	for name, spec := range map[string]string{
 		"longest-prompt": `{prompt: "` + strings.Repeat("é", 32768) + `"}`,
 		"interactive":    `{interactive: true}`,
-		"workflow":       `{activeWorkflow: {gitUrl: "https://a/b", path: c/d}}`,
-		"no-timeout":     `{prompt: a, timeout: 0, inactivityTimeout: 2592000}`,
-		"all-fields": `{displayName: d, userContext: {userId: u, displayName: U, groups: [g]}, interactive: true, prompt: a,
+		"workflow":       `{agent: {workflow: {url: "https://a/b", path: c/d}}}`,
+		"no-timeout":     `{prompt: a, limits: {timeout: 0s, inactivityTimeout: 720h}}`,
+		"all-fields": `{runner: default, prompt: a, displayName: d, userContext: {userID: u, groups: [g]}, interactive: true,
 			repos: [{url: "https://a/b.git", branch: feature/x, autoPush: true}, {url: "git@a.b:c/d.git", name: e}, {url: "ssh://git@a:22/f"}],
-			llmSettings: {model: m, temperature: 0.7, maxTokens: 4000}, environmentVariables: {RUNNER_TYPE: x},
-			mcpServers: {custom: {a: {type: http, url: "http://b", headers: {c: d}}}, disabled: [e]},
-			activeWorkflow: {gitUrl: "https://a/w", branch: main, path: ""}, timeout: 300, inactivityTimeout: 60, stopOnRunFinished: true}`,
+			workspace: {size: 1Gi, retention: Retain, onLost: Recreate}, environmentVariables: {RUNNER_TYPE: x},
+			agent: {model: m, temperature: 0.7, maxTokens: 4000, workflow: {url: "https://a/w", branch: main, path: ""},
+				mcpServers: {custom: {a: {type: http, url: "http://b", headers: {c: d}}}, disabled: [e]}},
+			limits: {timeout: 5m, maxCostUSD: 2, inactivityTimeout: 60s, startupTimeout: 0s},
+			retry: {limit: 5, backoff: 1m, maxBackoff: 1h, factor: 3, onDisruption: true}, stopOnRunFinished: true}`,
 		strings.Repeat("a", 52): `{prompt: a}`,
 	} {
 		object := newManifest(t, "AgenticSession", name, spec)
@@ -426,18 +432,23 @@ func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
 	ns := namespace(t)
 	strict := strictClient(t, &warningList{})
 	for spec, want := range map[string]string{
-		`{prompt: Explain the tests, interactive: true, displayName: Tests, timeout: 300, inactivityTimeout: 300,
-			repos: [{url: "https://git.example/shop.git", branch: main, autoPush: true}], llmSettings: {model: small, temperature: 0.7, maxTokens: 4000},
-			activeWorkflow: {gitUrl: "https://git.example/flows.git", branch: main, path: review}, environmentVariables: {LEVEL: debug}}`: "",
-		`{displayName: Chat}`:                   "prompt is required",
-		`{initialPrompt: a}`:                    "unknown field \"spec.initialPrompt\"",
-		`{prompt: a, model: small}`:             "unknown field \"spec.model\"",
-		`{prompt: a, runnerType: small}`:        "unknown field \"spec.runnerType\"",
-		`{prompt: a, autoPushOnComplete: true}`: "unknown field \"spec.autoPushOnComplete\"",
-		`{prompt: a, repos: [{input: {url: "https://git.example/shop.git", branch: main}}]}`:                                       "unknown field \"spec.repos[0].input\"",
+		`{prompt: Explain the tests, interactive: true, displayName: Tests, stopOnRunFinished: true,
+			repos: [{url: "https://git.example/shop.git", branch: main, autoPush: true}], environmentVariables: {LEVEL: debug}}`: "",
+		`{prompt: a, userContext: {userId: jane}}`:                                           "unknown field \"spec.userContext.userId\"",
+		`{prompt: a, timeout: 300}`:                                                          "unknown field \"spec.timeout\"",
+		`{prompt: a, inactivityTimeout: 300}`:                                                "unknown field \"spec.inactivityTimeout\"",
+		`{prompt: a, llmSettings: {model: small}}`:                                           "unknown field \"spec.llmSettings\"",
+		`{prompt: a, mcpServers: {disabled: [web]}}`:                                         "unknown field \"spec.mcpServers\"",
+		`{prompt: a, activeWorkflow: {gitUrl: "https://git.example/flows.git"}}`:             "unknown field \"spec.activeWorkflow\"",
+		`{displayName: Chat}`:                                                                "prompt is required",
+		`{initialPrompt: a}`:                                                                 "unknown field \"spec.initialPrompt\"",
+		`{prompt: a, model: small}`:                                                          "unknown field \"spec.model\"",
+		`{prompt: a, runnerType: small}`:                                                     "unknown field \"spec.runnerType\"",
+		`{prompt: a, autoPushOnComplete: true}`:                                              "unknown field \"spec.autoPushOnComplete\"",
+		`{prompt: a, repos: [{input: {url: "https://git.example/shop.git", branch: main}}]}`: "unknown field \"spec.repos[0].input\"",
 		`{prompt: a, repos: [{url: "https://git.example/a.git", output: {url: "https://git.example/b.git"}}]}`:                     "unknown field \"spec.repos[0].output\"",
 		`{prompt: a, repos: [{url: "https://git.example/a.git", branch: main}, {url: "https://git.example/a.git", branch: next}]}`: "Duplicate value",
-		`{prompt: a, timeout: 300, inactivityTimeout: 3600}`:                                                                       "inactivityTimeout must not be greater than timeout",
+		`{prompt: a, limits: {timeout: 5m, inactivityTimeout: 1h}}`:                                                                "inactivityTimeout must not be greater than timeout",
 	} {
 		object := newManifest(t, "AgenticSession", "demo", spec)
 		object.SetNamespace(ns)
@@ -466,11 +477,11 @@ func TestAgenticSessionDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"prompt": "a", "interactive": false, "timeout": int64(14400), "startupTimeout": int64(600),
+		"prompt": "a", "interactive": false,
 		"runner":    "default",
 		"repos":     []any{map[string]any{"url": "https://a/b", "branch": "main"}},
-		"workspace": map[string]any{"persistence": "Persistent", "onLost": "Fail"},
-		"retry":     map[string]any{"limit": int64(0)},
+		"workspace": map[string]any{"retention": "Delete", "onLost": "Fail"},
+		"retry":     map[string]any{},
 	}
 	if diff := cmp.Diff(want, spec); diff != "" {
 		t.Errorf("the defaults differ (-want, +got):\n%s", diff)
@@ -484,14 +495,14 @@ func TestTemperatureKeepsItsPrecision(t *testing.T) {
 	temperature := v1alpha1.Number("0.7")
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: ns}}
 	session.Spec.Prompt = "a"
-	session.Spec.LLMSettings = &v1alpha1.LLMSettings{Temperature: &temperature}
+	session.Spec.Agent = v1alpha1.SessionAgent{Temperature: &temperature}
 	if err := cluster.Create(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), session); err != nil {
 		t.Fatal(err)
 	}
-	if got := *session.Spec.LLMSettings.Temperature; got != temperature {
+	if got := *session.Spec.Agent.Temperature; got != temperature {
 		t.Errorf("it is %s, want %s", got, temperature)
 	}
 }

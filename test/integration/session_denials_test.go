@@ -226,7 +226,7 @@ func (d randomSource) randomSession() *v1alpha1.AgenticSession {
 	s.Spec.Prompt = oneOf(d, "do it", "$(PATH) \x01 {{.}}", strings.Repeat("long ", 5000))
 	s.Spec.Interactive = d.isCommon()
 	if d.isCommon() {
-		s.Spec.Repos = []v1alpha1.SessionRepo{{URL: oneOf[v1alpha1.GitURL](d, "https://git.example/a/b.git", "git@git.example:a/b", "ssh://git@git.example/a")}}
+		s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: oneOf[v1alpha1.GitURL](d, "https://git.example/a/b.git", "git@git.example:a/b", "ssh://git@git.example/a")}}}
 	}
 	if d.isCommon() {
 		s.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"X": "$(A)", oneOf(d, "Y", "Z", "_", "A"): "\n"}
@@ -235,10 +235,10 @@ func (d randomSource) randomSession() *v1alpha1.AgenticSession {
 		s.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: oneOf(d, "token", "token", "token", "fix-inputs-0123456789")}}}}
 	}
 	if d.isCommon() {
-		s.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "token", MountPath: oneOf(d, "", "/secrets/a")}, {SecretName: "other"}}
+		s.Spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "token"}, MountPath: oneOf(d, "", "/secrets/a")}, {LocalReference: v1alpha1.LocalReference{Name: "other"}}}
 	}
 	if d.isRare() {
-		s.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "token", MountPath: oneOf(d, "/secrets/a", "/secrets/..", "/proc")}, {SecretName: "other", MountPath: "/secrets/a"}}
+		s.Spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "token"}, MountPath: oneOf(d, "/secrets/a", "/secrets/..", "/proc")}, {LocalReference: v1alpha1.LocalReference{Name: "other"}, MountPath: "/secrets/a"}}
 	}
 	if d.isRare() {
 		s.Spec.Image = oneOf(d, "other:1", "evil:1")
@@ -247,8 +247,8 @@ func (d randomSource) randomSession() *v1alpha1.AgenticSession {
 		s.Spec.Resources = new(d.randomResources())
 	}
 	if d.isCommon() {
-		s.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: oneOf(d, nil, new(resource.MustParse("1Gi")), new(resource.MustParse("10Gi"))), Retain: d.isRare()}
+		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{Size: oneOf(d, nil, new(resource.MustParse("1Gi")), new(resource.MustParse("10Gi"))), Retention: oneOf(d, v1alpha1.WorkspaceDelete, v1alpha1.WorkspaceRetain)}
 	}
-	s.Spec.Timeout = oneOf(d, nil, new(int32(0)), new(int32(time.Hour/time.Second)))
+	s.Spec.Limits.Timeout = oneOf(d, nil, v1alpha1.NewDuration(0), v1alpha1.NewDuration(time.Hour))
 	return s
 }

@@ -80,12 +80,11 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 	t.Parallel()
 	for title, row := range map[string]struct{ patch, want string }{
-		"another owner":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": "bob"}]`, "userContext is immutable"},
-		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userId"}]`, "userContext is immutable"},
-		"an empty name":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": ""}]`, "userContext is immutable"},
+		"another owner":              {`[{"op": "replace", "path": "/spec/userContext/userID", "value": "bob"}]`, "userContext is immutable"},
+		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userID"}]`, "userContext is immutable"},
+		"an empty name":              {`[{"op": "replace", "path": "/spec/userContext/userID", "value": ""}]`, "userContext is immutable"},
 		"an empty userContext":       {`[{"op": "replace", "path": "/spec/userContext", "value": {}}]`, "userContext is immutable"},
 		"other groups":               {`[{"op": "add", "path": "/spec/userContext/groups", "value": ["system:masters"]}]`, "userContext is immutable"},
-		"another display name":       {`[{"op": "add", "path": "/spec/userContext/displayName", "value": "Bob"}]`, "userContext is immutable"},
 		"a removed userContext":      {`[{"op": "remove", "path": "/spec/userContext"}]`, ""},
 		"a userContext that is null": {`[{"op": "replace", "path": "/spec/userContext", "value": null}]`, ""},
 	} {
@@ -100,7 +99,7 @@ func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 			}
 			// Without the webhooks, nothing restores a removed owner, so removing it is refused.
 			ns := namespaceWithoutWebhook(t)
-			spec := map[string]any{"prompt": "a", "userContext": map[string]any{"userId": "ann"}}
+			spec := map[string]any{"prompt": "a", "userContext": map[string]any{"userID": "ann"}}
 			if err := cluster.Create(t.Context(), sessionWithSpec(ns, "fix", spec)); err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +199,7 @@ func newIsolationTest(t *testing.T) *isolationTest {
 	mustCreate(t, runner)
 	for _, name := range []string{annsOldSession, annsSession} {
 		if err := ann.Create(t.Context(), sessionWithSpec(i.ns, name, map[string]any{
-			"prompt": "a", "workspace": map[string]any{"retain": true}, "environmentVariables": map[string]any{"A": "b"},
+			"prompt": "a", "workspace": map[string]any{"retention": "Retain"}, "environmentVariables": map[string]any{"A": "b"},
 		})); err != nil {
 			t.Fatal(err)
 		}
@@ -250,17 +249,17 @@ const (
 var attacksOnSessions = map[string]attack{
 	"rerun her session":                     {change(`{"rerun": {"id": "2"}}`), "spec.rerun: " + belongsToAnn},
 	"stop her session":                      {change(`{"suspend": true}`), "spec.suspend: " + belongsToAnn},
-	"add a Secret to her session":           {change(`{"secretMounts": [{"secretName": "shared"}]}`), "spec.secretMounts: " + belongsToAnn},
+	"add a Secret to her session":           {change(`{"secretMounts": [{"name": "shared"}]}`), "spec.secretMounts: " + belongsToAnn},
 	"add variables of a Secret":             {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), "spec.envFrom: " + belongsToAnn},
 	"add a variable to her session":         {change(`{"environmentVariables": {"A": "evil"}}`), "spec.environmentVariables: " + belongsToAnn},
-	"add a tool server to her session":      {change(`{"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}`), "spec.mcpServers: " + belongsToAnn},
-	"replace the instructions of the agent": {change(`{"activeWorkflow": {"gitUrl": "https://evil.example/a"}}`), "spec.activeWorkflow: " + belongsToAnn},
+	"add a tool server to her session":      {change(`{"agent": {"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}}`), "spec.agent: " + belongsToAnn},
+	"replace the instructions of the agent": {change(`{"agent": {"workflow": {"url": "https://evil.example/a"}}}`), "spec.agent: " + belongsToAnn},
 	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), "spec.repos: " + belongsToAnn},
 	"run another SessionRunner in her workspace": {
 		change(`{"runner": "other", "rerun": {"id": "2"}}`), "spec.rerun, spec.runner: " + belongsToAnn,
 	},
 	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), "spec.ttlSecondsAfterFinished: " + belongsToAnn},
-	"take over her session":           {change(`{"userContext": {"userId": "bob"}}`), "userContext is immutable"},
+	"take over her session":           {change(`{"userContext": {"userID": "bob"}}`), "userContext is immutable"},
 	"remove her name and rerun":       {change(`{"userContext": null, "rerun": {"id": "2"}}`), "spec.rerun: " + belongsToAnn},
 	"apply a manifest of her session by force": {func(i *isolationTest, _ string) error {
 		manifest := sessionWithSpec(i.ns, annsSession, map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}})
@@ -272,30 +271,30 @@ var attacksOnSessions = map[string]attack{
 		if err := i.bob.Get(i.Context(), client.ObjectKey{Namespace: i.ns, Name: annsSession}, stored); err != nil {
 			i.Fatal(err)
 		}
-		stored.Object["spec"] = map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}, "workspace": map[string]any{"retain": true}}
+		stored.Object["spec"] = map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}, "workspace": map[string]any{"retention": "Retain"}}
 		return i.bob.Update(i.Context(), stored)
 	}, belongsToAnn},
 	"write the status of her session": {func(i *isolationTest, _ string) error {
 		return i.bob.Status().Patch(i.Context(), sessionWithSpec(i.ns, annsSession, nil), client.RawPatch(mergePatch, []byte(`{"status": {"phase": "Pending"}}`)))
 	}, "forbidden"},
 	"continue her session":              {newSession(`{prompt: a, continueFrom: {name: anns}}`), ownedByOtherUser},
-	"continue her session in her name":  {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userId: ann}}`), ownedByOtherUser},
-	"continue her session with a group": {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userId: ann, groups: ["system:masters"]}}`), ownedByOtherUser},
-	"read the inputs of her session":    {newSessionWithInputs(`{prompt: a, secretMounts: [{secretName: %s}]}`), "the inputs Secret of a session is only for its runner"},
+	"continue her session in her name":  {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userID: ann}}`), ownedByOtherUser},
+	"continue her session with a group": {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userID: ann, groups: ["system:masters"]}}`), ownedByOtherUser},
+	"read the inputs of her session":    {newSessionWithInputs(`{prompt: a, secretMounts: [{name: %s}]}`), "the inputs Secret of a session is only for its runner"},
 	"read her inputs as variables":      {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
 	"continue a session with the name of her deleted one": {func(i *isolationTest, name string) error {
 		again := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: annsOldSession}}
 		if err := i.bob.Delete(i.Context(), again.getSession()); err != nil {
 			i.Fatal(err)
 		}
-		if err := i.create(annsOldSession, `{prompt: a, workspace: {}, startupTimeout: 1}`); err != nil {
+		if err := i.create(annsOldSession, `{prompt: a, workspace: {}, limits: {startupTimeout: 1s}}`); err != nil {
 			i.Fatal(err)
 		}
 		again.waitForPhase(v1alpha1.SessionFailed) // NameTaken
 		return i.create(name, `{prompt: a, continueFrom: {name: `+annsOldSession+`}}`)
 	}, "PersistentVolumeClaim anns-old-workspace does not belong to the continued session"},
 	"continue a session that was refused her workspace": {func(i *isolationTest, name string) error {
-		if err := i.create("refused", `{prompt: a, continueFrom: {name: anns}, startupTimeout: 1}`); err != nil {
+		if err := i.create("refused", `{prompt: a, continueFrom: {name: anns}, limits: {startupTimeout: 1s}}`); err != nil {
 			i.Fatal(err)
 		}
 		(&sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: "refused"}}).waitForPhase(v1alpha1.SessionFailed)
@@ -325,10 +324,10 @@ var attacksOnSessions = map[string]attack{
 
 // attacksOnSecrets with sessions of bob.
 var attacksOnSecrets = map[string]attack{
-	"mount her Secret":                           {newSession(`{prompt: a, secretMounts: [{secretName: anns-token}]}`), "does not allow Secret anns-token"},
-	"mount her Secret if it exists":              {newSession(`{prompt: a, secretMounts: [{secretName: anns-token, optional: true}]}`), "does not allow Secret anns-token"},
+	"mount her Secret":                           {newSession(`{prompt: a, secretMounts: [{name: anns-token}]}`), "does not allow Secret anns-token"},
+	"mount her Secret if it exists":              {newSession(`{prompt: a, secretMounts: [{name: anns-token, optional: true}]}`), "does not allow Secret anns-token"},
 	"use her Secret as variables":                {newSession(`{prompt: a, envFrom: [{secretRef: {name: anns-token}}]}`), "does not allow Secret anns-token"},
-	"mount the token of a ServiceAccount":        {newSession(`{prompt: a, secretMounts: [{secretName: anns-account-token}]}`), "does not allow Secret anns-account-token"},
+	"mount the token of a ServiceAccount":        {newSession(`{prompt: a, secretMounts: [{name: anns-account-token}]}`), "does not allow Secret anns-account-token"},
 	"use the token of a ServiceAccount":          {newSession(`{prompt: a, envFrom: [{secretRef: {name: anns-account-token}}]}`), "does not allow Secret anns-account-token"},
 	"use a Secret that is allowed only as files": {newSession(`{prompt: a, envFrom: [{secretRef: {name: files}}]}`), "lists no keys of Secret files"},
 	"use a ConfigMap that is not allowed":        {newSession(`{prompt: a, envFrom: [{configMapRef: {name: kube-root-ca.crt}}]}`), "does not allow ConfigMap kube-root-ca.crt"},

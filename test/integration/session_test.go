@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -203,7 +204,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", AutoPush: true}}
+		s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true}}
 		r.Spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
 	})
 	s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the credentials
@@ -223,7 +224,7 @@ func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
 		"a.ndjson":                  {Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}},
 	} {
 		s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-			s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", Depth: new(int32(1))}}
+			s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, Depth: new(int32(1))}}
 			r.Spec.Archive = archive
 		})
 		s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the archive
@@ -239,7 +240,7 @@ func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
 func TestSessionStopsAndResumes(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
 	})
 	s.waitForPod()
 	s.waitForPhase(v1alpha1.SessionCreating)
@@ -345,7 +346,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
 	})
 	second := createSessionIn(t, ns, "second", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: "first"}
@@ -374,7 +375,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
 	})
 	const children = 8
 	for i := range children { // all wait for the end of the first session
@@ -412,7 +413,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Interactive, s.Spec.Workspace, r.Spec.ActivityLease = true, &v1alpha1.SessionWorkspace{}, true
+		s.Spec.Interactive, s.Spec.Workspace, r.Spec.ActivityLease = true, &v1alpha1.WorkspaceClaim{}, true
 	})
 	s.waitForPod()
 	object := s.waitForPhase(v1alpha1.SessionCreating)
@@ -446,7 +447,9 @@ func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
 // The time in which a Pod waits does not count, and more time is given to a session that runs.
 func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Timeout = new(int32(600)) })
+	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.Limits.Timeout = v1alpha1.NewDuration(10 * time.Minute)
+	})
 	waitForDeadline := func(seconds int64) {
 		t.Helper()
 		poll.Until(t, fmt.Sprintf("a deadline %d seconds after the start of the runner", seconds), func() bool {
@@ -459,9 +462,9 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 	}
 	s.startRunner()
 	waitForDeadline(600)
-	s.patchSpec(`{"timeout": 900}`)
+	s.patchSpec(`{"limits": {"timeout": "15m"}}`)
 	waitForDeadline(900)
-	s.patchSpec(`{"timeout": 1}`)
+	s.patchSpec(`{"limits": {"timeout": "1s"}}`)
 	if failed := s.waitForPhase(v1alpha1.SessionFailed); failed.Status.Attempts[0].Reason != v1alpha1.ReasonDeadlineExceeded {
 		t.Errorf("failed with %s", failed.Status.Attempts[0].Reason)
 	}
@@ -470,7 +473,7 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 func TestIdleSessionIsStopped(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(10)), true
+		s.Spec.Limits.InactivityTimeout, r.Spec.ActivityLease = v1alpha1.NewDuration(10*time.Second), true
 	})
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)
@@ -501,7 +504,7 @@ func (s *sessionTest) reportCost(annotation string) {
 func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.MaxCostUSD, s.Spec.Retry = new(v1alpha1.Number("1.5")), &v1alpha1.SessionRetry{Limit: 5, OnDisruption: true}
+		s.Spec.Limits.MaxCostUSD, s.Spec.Retry = new(v1alpha1.Number("1.5")), &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(5))}, OnDisruption: true}
 		r.Spec.Limits.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("2")), true
 	})
 	s.startRunner()
@@ -523,7 +526,7 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	if run := s.getSession().Status.Attempts[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
 		t.Errorf("%+v", run)
 	}
-	s.patchSpec(`{"rerun": {"id": "3"}, "maxCostUSD": 2}`)
+	s.patchSpec(`{"rerun": {"id": "3"}, "limits": {"maxCostUSD": 2}}`)
 	s.waitForPhase(v1alpha1.SessionCreating)
 }
 

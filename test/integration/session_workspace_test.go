@@ -19,7 +19,7 @@ import (
 )
 
 func setPersistentWorkspace(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-	s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+	s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
 }
 
 // continuing returns a change with which a session continues another one.
@@ -191,7 +191,7 @@ func TestSessionWithoutItsWorkspaceFailsUnlessItAcceptsAnEmptyOne(t *testing.T) 
 	if run := failed.Status.Attempts[len(failed.Status.Attempts)-1]; run.Reason != v1alpha1.ReasonWorkspaceLost {
 		t.Errorf("%+v", run)
 	}
-	s.patchSpec(`{"workspace": {"onLost": "StartEmpty"}, "rerun": {"id": "2"}}`)
+	s.patchSpec(`{"workspace": {"onLost": "Recreate"}, "rerun": {"id": "2"}}`)
 	s.waitForPod()
 	poll.Until(t, "another claim to be recorded", func() bool {
 		claim := s.claim("fix-workspace")

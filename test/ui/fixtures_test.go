@@ -165,8 +165,8 @@ func createSession(t *testing.T, ns, name, text string, interactive bool) *v1alp
 	s := &v1alpha1.AgenticSession{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: v1alpha1.AgenticSessionSpec{
-			Prompt: text, DisplayName: text, Timeout: new(int32(1800)), MaxCostUSD: new(v1alpha1.Number("2.50")),
-			Repos: []v1alpha1.SessionRepo{{URL: "https://git.example/team/shop.git", Branch: "main"}}, Interactive: interactive,
+			Prompt: text, DisplayName: text, Limits: v1alpha1.SessionLimits{RunLimits: v1alpha1.RunLimits{Timeout: v1alpha1.NewDuration(30 * time.Minute), MaxCostUSD: new(v1alpha1.Number("2.50"))}},
+			Repos: []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/team/shop.git", Branch: "main"}}}, Interactive: interactive,
 		},
 	}
 	return create(t, s, func(s *v1alpha1.AgenticSession) {

@@ -10,11 +10,12 @@ import (
 // AgenticSessionSpecApplyConfiguration represents a declarative configuration of the AgenticSessionSpec type for use
 // with apply.
 //
-// AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
-// session's next Job, except that suspend, timeout, maxCostUSD, inactivityTimeout,
-// startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
+// AgenticSessionSpec is the desired session. A change applies to the session's next Job, except that suspend, limits,
+// stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 type AgenticSessionSpecApplyConfiguration struct {
-	// prompt for the agent, at most 64 KiB. Required unless interactive or activeWorkflow is set. Immutable.
+	// runner is the name of the SessionRunner. Defaults to default.
+	Runner *string `json:"runner,omitempty"`
+	// prompt for the agent, at most 64 KiB. Required unless interactive or agent.workflow is set. Immutable.
 	Prompt *string `json:"prompt,omitempty"`
 	// displayName of the session.
 	DisplayName *string `json:"displayName,omitempty"`
@@ -25,8 +26,14 @@ type AgenticSessionSpecApplyConfiguration struct {
 	Interactive *bool `json:"interactive,omitempty"`
 	// repos are git repositories to clone, with unique URLs and names.
 	Repos []SessionRepoApplyConfiguration `json:"repos,omitempty"`
-	// llmSettings are passed to the runner.
-	LLMSettings *LLMSettingsApplyConfiguration `json:"llmSettings,omitempty"`
+	// workspace is a claim for the directory of the agent, which all runs use. Its size is at most
+	// limits.maxWorkspaceSize of the SessionRunner, and defaults to 10Gi or that maximum. Its storageClassName can only be
+	// the SessionRunner's. Unset means an empty directory for each Pod. Immutable, except onLost.
+	Workspace *WorkspaceClaimApplyConfiguration `json:"workspace,omitempty"`
+	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
+	ContinueFrom *LocalReferenceApplyConfiguration `json:"continueFrom,omitempty"`
+	// agent has settings of the agent, for the runner.
+	Agent *SessionAgentApplyConfiguration `json:"agent,omitempty"`
 	// environmentVariables of the runner, 256 KiB in total. Those of the SessionRunner, PATH, HOME, TMPDIR, and the
 	// prefixes AGENTIC_, YARDMASTER_, KUBERNETES_ and LD_ are reserved.
 	EnvironmentVariables map[string]apiv1alpha1.EnvironmentValue `json:"environmentVariables,omitempty"`
@@ -34,48 +41,37 @@ type AgenticSessionSpecApplyConfiguration struct {
 	EnvFrom []v1.EnvFromSourceApplyConfiguration `json:"envFrom,omitempty"`
 	// secretMounts are files with the keys in allowed.secrets of the SessionRunner.
 	SecretMounts []SecretMountApplyConfiguration `json:"secretMounts,omitempty"`
-	// timeout of all runs in seconds, 0 to 604800. 0 means limits.timeout of the SessionRunner. Defaults to 14400.
-	Timeout *int32 `json:"timeout,omitempty"`
-	// maxCostUSD is the reported cost of all runs in US dollars at which the session stops, 0.000001 to 1000000000.
-	// Defaults to the SessionRunner's, the maximum.
-	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
-	// inactivityTimeout is the number of idle seconds until the session stops, 0 to 2592000. It requires activityLease.
-	// Defaults to 0: never.
-	InactivityTimeout *int32 `json:"inactivityTimeout,omitempty"`
-	// startupTimeout is how many seconds something missing or wrong may delay the start, 0 to 604800. 0 means no limit.
-	// Defaults to 600.
-	StartupTimeout *int32 `json:"startupTimeout,omitempty"`
-	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
-	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
-	Suspend *bool `json:"suspend,omitempty"`
-	// rerun requests another run.
-	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
-	// retry of failed runs. Unset means none.
-	Retry *SessionRetryApplyConfiguration `json:"retry,omitempty"`
-	// runner is the name of the SessionRunner. Defaults to default.
-	Runner *string `json:"runner,omitempty"`
 	// image of the runner, one of allowed.images. Defaults to the SessionRunner's.
 	Image *string `json:"image,omitempty"`
 	// resources of the runner, within limits.maxResources. Defaults to those of the SessionRunner.
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
-	// workspace is the directory of the agent. Unset means an empty one for each Pod. Immutable, except onLost.
-	Workspace *SessionWorkspaceApplyConfiguration `json:"workspace,omitempty"`
-	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
-	ContinueFrom *LocalReferenceApplyConfiguration `json:"continueFrom,omitempty"`
-	// activeWorkflow is a git repository with instructions for the agent.
-	ActiveWorkflow *ActiveWorkflowApplyConfiguration `json:"activeWorkflow,omitempty"`
-	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON.
-	MCPServers *MCPServersApplyConfiguration `json:"mcpServers,omitempty"`
+	// limits of the time and the cost of the session.
+	Limits *SessionLimitsApplyConfiguration `json:"limits,omitempty"`
+	// retry of failed runs. Unset means none.
+	Retry *SessionRetryApplyConfiguration `json:"retry,omitempty"`
 	// stopOnRunFinished stops an interactive session that reports the end of its run. It requires activityLease.
 	// Defaults to false.
 	StopOnRunFinished *bool `json:"stopOnRunFinished,omitempty"`
+	// suspend stops the session and keeps its workspace. False resumes it. Defaults to false.
+	Suspend *bool `json:"suspend,omitempty"`
+	// rerun requests another run.
+	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
+	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
 // AgenticSessionSpecApplyConfiguration constructs a declarative configuration of the AgenticSessionSpec type for use with
 // apply.
 func AgenticSessionSpec() *AgenticSessionSpecApplyConfiguration {
 	return &AgenticSessionSpecApplyConfiguration{}
+}
+
+// WithRunner sets the Runner field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Runner field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithRunner(value string) *AgenticSessionSpecApplyConfiguration {
+	b.Runner = &value
+	return b
 }
 
 // WithPrompt sets the Prompt field in the declarative configuration to the given value
@@ -123,11 +119,27 @@ func (b *AgenticSessionSpecApplyConfiguration) WithRepos(values ...*SessionRepoA
 	return b
 }
 
-// WithLLMSettings sets the LLMSettings field in the declarative configuration to the given value
+// WithWorkspace sets the Workspace field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LLMSettings field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithLLMSettings(value *LLMSettingsApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.LLMSettings = value
+// If called multiple times, the Workspace field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithWorkspace(value *WorkspaceClaimApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.Workspace = value
+	return b
+}
+
+// WithContinueFrom sets the ContinueFrom field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ContinueFrom field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithContinueFrom(value *LocalReferenceApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.ContinueFrom = value
+	return b
+}
+
+// WithAgent sets the Agent field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Agent field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithAgent(value *SessionAgentApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.Agent = value
 	return b
 }
 
@@ -171,43 +183,43 @@ func (b *AgenticSessionSpecApplyConfiguration) WithSecretMounts(values ...*Secre
 	return b
 }
 
-// WithTimeout sets the Timeout field in the declarative configuration to the given value
+// WithImage sets the Image field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Timeout field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithTimeout(value int32) *AgenticSessionSpecApplyConfiguration {
-	b.Timeout = &value
+// If called multiple times, the Image field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithImage(value string) *AgenticSessionSpecApplyConfiguration {
+	b.Image = &value
 	return b
 }
 
-// WithMaxCostUSD sets the MaxCostUSD field in the declarative configuration to the given value
+// WithResources sets the Resources field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MaxCostUSD field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Number) *AgenticSessionSpecApplyConfiguration {
-	b.MaxCostUSD = &value
+// If called multiple times, the Resources field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.Resources = value
 	return b
 }
 
-// WithInactivityTimeout sets the InactivityTimeout field in the declarative configuration to the given value
+// WithLimits sets the Limits field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the InactivityTimeout field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithInactivityTimeout(value int32) *AgenticSessionSpecApplyConfiguration {
-	b.InactivityTimeout = &value
+// If called multiple times, the Limits field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithLimits(value *SessionLimitsApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.Limits = value
 	return b
 }
 
-// WithStartupTimeout sets the StartupTimeout field in the declarative configuration to the given value
+// WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StartupTimeout field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithStartupTimeout(value int32) *AgenticSessionSpecApplyConfiguration {
-	b.StartupTimeout = &value
+// If called multiple times, the Retry field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithRetry(value *SessionRetryApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
+	b.Retry = value
 	return b
 }
 
-// WithTTLSecondsAfterFinished sets the TTLSecondsAfterFinished field in the declarative configuration to the given value
+// WithStopOnRunFinished sets the StopOnRunFinished field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TTLSecondsAfterFinished field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithTTLSecondsAfterFinished(value int32) *AgenticSessionSpecApplyConfiguration {
-	b.TTLSecondsAfterFinished = &value
+// If called multiple times, the StopOnRunFinished field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithStopOnRunFinished(value bool) *AgenticSessionSpecApplyConfiguration {
+	b.StopOnRunFinished = &value
 	return b
 }
 
@@ -227,74 +239,10 @@ func (b *AgenticSessionSpecApplyConfiguration) WithRerun(value *RerunApplyConfig
 	return b
 }
 
-// WithRetry sets the Retry field in the declarative configuration to the given value
+// WithTTLSecondsAfterFinished sets the TTLSecondsAfterFinished field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Retry field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithRetry(value *SessionRetryApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.Retry = value
-	return b
-}
-
-// WithRunner sets the Runner field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Runner field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithRunner(value string) *AgenticSessionSpecApplyConfiguration {
-	b.Runner = &value
-	return b
-}
-
-// WithImage sets the Image field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Image field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithImage(value string) *AgenticSessionSpecApplyConfiguration {
-	b.Image = &value
-	return b
-}
-
-// WithResources sets the Resources field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.Resources = value
-	return b
-}
-
-// WithWorkspace sets the Workspace field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Workspace field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithWorkspace(value *SessionWorkspaceApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.Workspace = value
-	return b
-}
-
-// WithContinueFrom sets the ContinueFrom field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ContinueFrom field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithContinueFrom(value *LocalReferenceApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.ContinueFrom = value
-	return b
-}
-
-// WithActiveWorkflow sets the ActiveWorkflow field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ActiveWorkflow field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithActiveWorkflow(value *ActiveWorkflowApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.ActiveWorkflow = value
-	return b
-}
-
-// WithMCPServers sets the MCPServers field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MCPServers field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithMCPServers(value *MCPServersApplyConfiguration) *AgenticSessionSpecApplyConfiguration {
-	b.MCPServers = value
-	return b
-}
-
-// WithStopOnRunFinished sets the StopOnRunFinished field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StopOnRunFinished field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithStopOnRunFinished(value bool) *AgenticSessionSpecApplyConfiguration {
-	b.StopOnRunFinished = &value
+// If called multiple times, the TTLSecondsAfterFinished field is set to the value of the last call.
+func (b *AgenticSessionSpecApplyConfiguration) WithTTLSecondsAfterFinished(value int32) *AgenticSessionSpecApplyConfiguration {
+	b.TTLSecondsAfterFinished = &value
 	return b
 }

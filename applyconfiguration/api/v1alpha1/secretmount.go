@@ -7,9 +7,8 @@ package v1alpha1
 //
 // SecretMount is a Secret that is mounted as files.
 type SecretMountApplyConfiguration struct {
-	// secretName is the name of the Secret.
-	SecretName *string `json:"secretName,omitempty"`
-	// mountPath directly below /secrets. Defaults to /secrets/<secretName>.
+	LocalReferenceApplyConfiguration `json:""`
+	// mountPath directly below /secrets. Defaults to /secrets/<name>.
 	MountPath *string `json:"mountPath,omitempty"`
 	// optional lets the session start without it. Defaults to false.
 	Optional *bool `json:"optional,omitempty"`
@@ -21,11 +20,11 @@ func SecretMount() *SecretMountApplyConfiguration {
 	return &SecretMountApplyConfiguration{}
 }
 
-// WithSecretName sets the SecretName field in the declarative configuration to the given value
+// WithName sets the Name field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SecretName field is set to the value of the last call.
-func (b *SecretMountApplyConfiguration) WithSecretName(value string) *SecretMountApplyConfiguration {
-	b.SecretName = &value
+// If called multiple times, the Name field is set to the value of the last call.
+func (b *SecretMountApplyConfiguration) WithName(value string) *SecretMountApplyConfiguration {
+	b.LocalReferenceApplyConfiguration.Name = &value
 	return b
 }
 

@@ -11,10 +11,7 @@ import (
 //
 // SessionAttemptLimits are what an attempt keeps of its SessionRunner.
 type SessionAttemptLimitsApplyConfiguration struct {
-	// timeout of the session.
-	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
-	// maxCostUSD of the session.
-	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
+	RunLimitsApplyConfiguration `json:""`
 	// activityLease is whether it has a Lease.
 	ActivityLease *bool `json:"activityLease,omitempty"`
 }
@@ -29,7 +26,7 @@ func SessionAttemptLimits() *SessionAttemptLimitsApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
 func (b *SessionAttemptLimitsApplyConfiguration) WithTimeout(value *DurationApplyConfiguration) *SessionAttemptLimitsApplyConfiguration {
-	b.Timeout = value
+	b.RunLimitsApplyConfiguration.Timeout = value
 	return b
 }
 
@@ -37,7 +34,7 @@ func (b *SessionAttemptLimitsApplyConfiguration) WithTimeout(value *DurationAppl
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxCostUSD field is set to the value of the last call.
 func (b *SessionAttemptLimitsApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Number) *SessionAttemptLimitsApplyConfiguration {
-	b.MaxCostUSD = &value
+	b.RunLimitsApplyConfiguration.MaxCostUSD = &value
 	return b
 }
 

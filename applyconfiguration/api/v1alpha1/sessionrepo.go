@@ -9,12 +9,9 @@ import (
 // SessionRepoApplyConfiguration represents a declarative configuration of the SessionRepo type for use
 // with apply.
 //
-// SessionRepo is a git repository.
+// SessionRepo is a git repository to work on.
 type SessionRepoApplyConfiguration struct {
-	// url is https://, ssh:// or git@host:path, without credentials.
-	URL *apiv1alpha1.GitURL `json:"url,omitempty"`
-	// branch to check out. Defaults to main.
-	Branch *apiv1alpha1.GitBranch `json:"branch,omitempty"`
+	GitSourceApplyConfiguration `json:""`
 	// name of the directory in the workspace. Defaults to the last part of the URL.
 	Name *string `json:"name,omitempty"`
 	// autoPush requests to push the changes. Defaults to false.
@@ -33,7 +30,7 @@ func SessionRepo() *SessionRepoApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URL field is set to the value of the last call.
 func (b *SessionRepoApplyConfiguration) WithURL(value apiv1alpha1.GitURL) *SessionRepoApplyConfiguration {
-	b.URL = &value
+	b.GitSourceApplyConfiguration.URL = &value
 	return b
 }
 
@@ -41,7 +38,7 @@ func (b *SessionRepoApplyConfiguration) WithURL(value apiv1alpha1.GitURL) *Sessi
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Branch field is set to the value of the last call.
 func (b *SessionRepoApplyConfiguration) WithBranch(value apiv1alpha1.GitBranch) *SessionRepoApplyConfiguration {
-	b.Branch = &value
+	b.GitSourceApplyConfiguration.Branch = &value
 	return b
 }
 

@@ -2,13 +2,16 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
 // SessionRetryApplyConfiguration represents a declarative configuration of the SessionRetry type for use
 // with apply.
 //
-// SessionRetry defines which failed runs are retried.
+// SessionRetry defines which failed runs are retried, and when.
 type SessionRetryApplyConfiguration struct {
-	// limit is how often a run is retried after its runner failed, 0 to 5. Defaults to 0.
-	Limit *int32 `json:"limit,omitempty"`
+	RetryApplyConfiguration `json:""`
 	// onDisruption also retries up to five evictions or losses of the Pod. Defaults to false.
 	OnDisruption *bool `json:"onDisruption,omitempty"`
 }
@@ -23,7 +26,31 @@ func SessionRetry() *SessionRetryApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Limit field is set to the value of the last call.
 func (b *SessionRetryApplyConfiguration) WithLimit(value int32) *SessionRetryApplyConfiguration {
-	b.Limit = &value
+	b.RetryApplyConfiguration.Limit = &value
+	return b
+}
+
+// WithBackoff sets the Backoff field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Backoff field is set to the value of the last call.
+func (b *SessionRetryApplyConfiguration) WithBackoff(value *DurationApplyConfiguration) *SessionRetryApplyConfiguration {
+	b.RetryApplyConfiguration.Backoff = value
+	return b
+}
+
+// WithMaxBackoff sets the MaxBackoff field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxBackoff field is set to the value of the last call.
+func (b *SessionRetryApplyConfiguration) WithMaxBackoff(value *DurationApplyConfiguration) *SessionRetryApplyConfiguration {
+	b.RetryApplyConfiguration.MaxBackoff = value
+	return b
+}
+
+// WithFactor sets the Factor field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Factor field is set to the value of the last call.
+func (b *SessionRetryApplyConfiguration) WithFactor(value apiv1alpha1.Number) *SessionRetryApplyConfiguration {
+	b.RetryApplyConfiguration.Factor = &value
 	return b
 }
 

@@ -11,12 +11,9 @@ import (
 // SessionRunnerLimitsApplyConfiguration represents a declarative configuration of the SessionRunnerLimits type for use
 // with apply.
 //
-// SessionRunnerLimits limit the sessions of a SessionRunner.
+// SessionRunnerLimits limit the sessions of a SessionRunner, whatever their own limits are. timeout is at least 1s.
 type SessionRunnerLimitsApplyConfiguration struct {
-	// timeout is how long a session may run, over all its runs, at least 1s. Unset means no limit.
-	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
-	// maxCostUSD is the reported cost of a session in US dollars, 0.000001 to 1000000000. Unset means no limit.
-	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
+	RunLimitsApplyConfiguration `json:""`
 	// maxSessions is how many sessions may run at a time. Others wait. Unset means no limit.
 	MaxSessions *int32 `json:"maxSessions,omitempty"`
 	// maxSessionsPerUser is how many sessions of a user may run at a time. Unset means no limit.
@@ -37,7 +34,7 @@ func SessionRunnerLimits() *SessionRunnerLimitsApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
 func (b *SessionRunnerLimitsApplyConfiguration) WithTimeout(value *DurationApplyConfiguration) *SessionRunnerLimitsApplyConfiguration {
-	b.Timeout = value
+	b.RunLimitsApplyConfiguration.Timeout = value
 	return b
 }
 
@@ -45,7 +42,7 @@ func (b *SessionRunnerLimitsApplyConfiguration) WithTimeout(value *DurationApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxCostUSD field is set to the value of the last call.
 func (b *SessionRunnerLimitsApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Number) *SessionRunnerLimitsApplyConfiguration {
-	b.MaxCostUSD = &value
+	b.RunLimitsApplyConfiguration.MaxCostUSD = &value
 	return b
 }
 

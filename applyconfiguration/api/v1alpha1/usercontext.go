@@ -7,10 +7,8 @@ package v1alpha1
 //
 // UserContext is the user that a session belongs to.
 type UserContextApplyConfiguration struct {
-	// userId is the user's name in Kubernetes.
-	UserID *string `json:"userId,omitempty"`
-	// displayName of the user.
-	DisplayName *string `json:"displayName,omitempty"`
+	// userID is the user's name in Kubernetes.
+	UserID *string `json:"userID,omitempty"`
 	// groups of the user in Kubernetes.
 	Groups []string `json:"groups,omitempty"`
 }
@@ -26,14 +24,6 @@ func UserContext() *UserContextApplyConfiguration {
 // If called multiple times, the UserID field is set to the value of the last call.
 func (b *UserContextApplyConfiguration) WithUserID(value string) *UserContextApplyConfiguration {
 	b.UserID = &value
-	return b
-}
-
-// WithDisplayName sets the DisplayName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the DisplayName field is set to the value of the last call.
-func (b *UserContextApplyConfiguration) WithDisplayName(value string) *UserContextApplyConfiguration {
-	b.DisplayName = &value
 	return b
 }
 

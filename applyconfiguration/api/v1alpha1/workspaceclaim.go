@@ -10,15 +10,16 @@ import (
 // WorkspaceClaimApplyConfiguration represents a declarative configuration of the WorkspaceClaim type for use
 // with apply.
 //
-// WorkspaceClaim is a PersistentVolumeClaim that is created for an object.
+// WorkspaceClaim is a PersistentVolumeClaim that is created for an object. Immutable, except onLost.
 type WorkspaceClaimApplyConfiguration struct {
 	// size of the volume.
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Defaults to the cluster's.
+	// storageClassName of the claim. Defaults to the SessionRunner's, or the cluster's.
 	StorageClassName *string `json:"storageClassName,omitempty"`
 	// retention of the claim: Delete or Retain. Defaults to Delete.
 	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
-	// onLost is Fail or Recreate, which runs all steps again, if the claim is lost. Defaults to Fail.
+	// onLost is what happens if the claim is lost: Fail, or Recreate, which begins again with an empty one. Defaults to
+	// Fail.
 	OnLost *apiv1alpha1.LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 

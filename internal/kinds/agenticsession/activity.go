@@ -4,7 +4,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -61,7 +60,7 @@ func (e *evaluation) followActivity() (idleSince time.Time) {
 
 // addActivityReport reports a runner whose activity is not known: it is not stopped for inactivity.
 func (e *evaluation) addActivityReport() {
-	if ptr.Deref(e.spec.InactivityTimeout, 0) == 0 {
+	if decision.DurationOr(e.spec.Limits.InactivityTimeout, 0) == 0 {
 		return
 	}
 	state := decision.True(v1alpha1.ReasonReporting, "")
@@ -76,7 +75,7 @@ func (e *evaluation) addActivityReport() {
 }
 
 func (e *evaluation) isIdleTooLong(idleSince time.Time) bool {
-	limit := time.Duration(ptr.Deref(e.spec.InactivityTimeout, 0)) * time.Second
+	limit := decision.DurationOr(e.spec.Limits.InactivityTimeout, 0)
 	if limit == 0 {
 		return false
 	}

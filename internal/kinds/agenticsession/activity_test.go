@@ -13,7 +13,7 @@ import (
 // newIdleScenario returns a session with an inactivityTimeout of 10 minutes whose runner just started.
 func newIdleScenario(t *testing.T) *scenario {
 	t.Helper()
-	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(600)) })
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(600) })
 	s.Runner.Spec.ActivityLease = true
 	s.startAttempt().Activity = &Activity{CreationTime: s.Now}
 	s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
@@ -165,6 +165,6 @@ func TestAttemptWithoutALeaseHasNoInactivityLimit(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	s.wantPhase(v1alpha1.SessionRunning, "")
 	s.Runner.Spec.ActivityLease = true
-	s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(60)) })
+	s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(60) })
 	s.renew(s.Now).advanceClock(time.Hour).wantPhase(v1alpha1.SessionRunning, "")
 }

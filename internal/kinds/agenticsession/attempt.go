@@ -196,9 +196,9 @@ func (e *evaluation) failStuckStart() {
 	if problem == nil {
 		problem = podSandboxProblem(e.pod)
 	}
-	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	limit := startupTimeoutOf(e.spec)
 	begin := startupBegin(&e.status, e.job, e.pod)
-	if problem == nil || limit == 0 || !e.timer.HasReached(begin.Add(time.Duration(limit)*time.Second)) {
+	if problem == nil || limit == 0 || !e.timer.HasReached(begin.Add(limit)) {
 		return
 	}
 	e.deleteJob(e.job)

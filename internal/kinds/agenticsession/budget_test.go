@@ -30,21 +30,21 @@ func seconds(number int) *v1alpha1.Duration {
 
 func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 	tests := map[string]struct {
-		timeout *int32
+		timeout *v1alpha1.Duration
 		most    *v1alpha1.Duration
 		want    int64
 	}{
 		"the default is 4 hours":                             {nil, nil, 14400},
-		"timeout":                                            {new(int32(60)), nil, 60},
-		"timeout 0 means no deadline":                        {new(int32(0)), nil, -1},
-		"a lower limit of the SessionRunner applies":         {new(int32(60)), seconds(30), 30},
-		"a higher limit of the SessionRunner does not apply": {new(int32(60)), seconds(90), 60},
-		"timeout 0 is limited by the SessionRunner":          {new(int32(0)), seconds(30), 30},
+		"timeout":                                            {seconds(60), nil, 60},
+		"timeout 0 means no deadline":                        {seconds(0), nil, -1},
+		"a lower limit of the SessionRunner applies":         {seconds(60), seconds(30), 30},
+		"a higher limit of the SessionRunner does not apply": {seconds(60), seconds(90), 60},
+		"timeout 0 is limited by the SessionRunner":          {seconds(0), seconds(30), 30},
 		"the default is limited by the SessionRunner":        {nil, seconds(30), 30},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = test.timeout })
+			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = test.timeout })
 			s.Runner.Spec.Limits.Timeout = test.most
 			s.startAttempt().advanceClock(20 * time.Minute)
 			if got := s.secondsLeft(); got != test.want && test.want >= 0 {

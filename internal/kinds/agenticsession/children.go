@@ -90,7 +90,7 @@ func (b *objectBuilder) newClaim() decision.Object {
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: b.settings.workspaceSize}},
 		},
 	}
-	if s.Spec.Workspace != nil && s.Spec.Workspace.Retain {
+	if s.Spec.Workspace != nil && s.Spec.Workspace.Retention == v1alpha1.WorkspaceRetain {
 		claim.OwnerReferences = nil
 	}
 	return claim
@@ -153,14 +153,12 @@ type RunnerInputs struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	// The other fields are copies from the session's spec.
-	DisplayName       string                   `json:"displayName,omitempty"`
-	UserContext       *v1alpha1.UserContext    `json:"userContext,omitempty"`
-	Interactive       bool                     `json:"interactive"`
-	Repos             []RunnerRepo             `json:"repos,omitempty"`
-	LLMSettings       *v1alpha1.LLMSettings    `json:"llmSettings,omitempty"`
-	ActiveWorkflow    *v1alpha1.ActiveWorkflow `json:"activeWorkflow,omitempty"`
-	MCPServers        *v1alpha1.MCPServers     `json:"mcpServers,omitempty"`
-	StopOnRunFinished bool                     `json:"stopOnRunFinished,omitempty"`
+	DisplayName       string                `json:"displayName,omitempty"`
+	UserContext       *v1alpha1.UserContext `json:"userContext,omitempty"`
+	Interactive       bool                  `json:"interactive"`
+	Repos             []RunnerRepo          `json:"repos,omitempty"`
+	Agent             v1alpha1.SessionAgent `json:"agent,omitzero"`
+	StopOnRunFinished bool                  `json:"stopOnRunFinished,omitempty"`
 }
 
 // RunnerRepo is a repository and the directory to clone it into.
@@ -196,8 +194,7 @@ func (b *objectBuilder) marshalSessionFile() []byte {
 	in := RunnerInputs{
 		Name: b.session.Name, Namespace: b.session.Namespace,
 		DisplayName: spec.DisplayName, UserContext: spec.UserContext, Interactive: spec.Interactive,
-		LLMSettings: spec.LLMSettings, ActiveWorkflow: spec.ActiveWorkflow, MCPServers: spec.MCPServers,
-		StopOnRunFinished: spec.StopOnRunFinished,
+		Agent: spec.Agent, StopOnRunFinished: spec.StopOnRunFinished,
 	}
 	for i := range spec.Repos {
 		in.Repos = append(in.Repos, RunnerRepo{spec.Repos[i], repoDirectory(&spec.Repos[i])})

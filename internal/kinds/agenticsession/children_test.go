@@ -34,11 +34,11 @@ func objectKinds(objects []decision.Object) []string {
 func newFullScenario(t *testing.T) *scenario {
 	t.Helper()
 	s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistent}
+		spec.Workspace = &v1alpha1.WorkspaceClaim{}
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2", "RUNNER_TYPE": "x"}
-		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}, {SecretName: "key", MountPath: "/secrets/ssh"}}
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}, {LocalReference: v1alpha1.LocalReference{Name: "key"}, MountPath: "/secrets/ssh"}}
 		spec.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
-		spec.Repos = []v1alpha1.SessionRepo{{URL: "git@a.b:c/d.git", Branch: "main"}}
+		spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "git@a.b:c/d.git", Branch: "main"}}}
 	})
 	s.Runner.Spec.ActivityLease = true
 	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("git"), testbuilder.Source("key", "id_ed25519")}
@@ -81,7 +81,7 @@ func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 
 func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 	s := newFullScenario(t)
-	s.Session.Spec.Workspace.Retain = true
+	s.Session.Spec.Workspace.Retention = v1alpha1.WorkspaceRetain
 	claim := s.decideAndRecord().ApplyObjects[4]
 	if len(claim.GetOwnerReferences()) > 0 || !decision.WasCreatedFor(s.Session, claim, LabelSessionUID) {
 		t.Errorf("%+v", claim)

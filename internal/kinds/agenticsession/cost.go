@@ -96,7 +96,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 			limit = &costLimit{micros, owner}
 		}
 	}
-	lower(o.Session.Spec.MaxCostUSD, "the session")
+	lower(o.Session.Spec.Limits.MaxCostUSD, "the session")
 	most := status.Attempt.Limits.MaxCostUSD
 	if most == nil && o.Runner != nil {
 		most = o.Runner.Spec.Limits.MaxCostUSD

@@ -13,7 +13,7 @@ import (
 )
 
 func withMaxCost(dollars v1alpha1.Number) func(spec *v1alpha1.AgenticSessionSpec) {
-	return func(spec *v1alpha1.AgenticSessionSpec) { spec.MaxCostUSD = &dollars }
+	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.MaxCostUSD = &dollars }
 }
 
 // newCostScenario returns a session whose runner has a Lease and just started.
@@ -64,7 +64,7 @@ func TestSessionIsStoppedWhenItsReportedCostReachesTheLimit(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, withRetryLimit(5))
 			if test.spec != "" {
-				s.Session.Spec.MaxCostUSD = &test.spec
+				s.Session.Spec.Limits.MaxCostUSD = &test.spec
 			}
 			if test.runner != "" {
 				s.Runner.Spec.Limits.MaxCostUSD = &test.runner
@@ -238,7 +238,7 @@ func TestFuzzedCostNeverExceedsTheLimitByMoreThanTheLastReport(t *testing.T) {
 	exceeded := 0
 	for seed := range uint64(300) {
 		r := &costRun{rng: rand.New(rand.NewPCG(seed, 1)), limit: 1_000_000}
-		r.scenario = newScenario(t, withRetryLimit(5), withMaxCost("1"), func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(0)) })
+		r.scenario = newScenario(t, withRetryLimit(5), withMaxCost("1"), func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(0) })
 		r.Runner.Spec.ActivityLease = true
 		for range 80 {
 			r.step()

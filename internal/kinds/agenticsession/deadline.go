@@ -6,9 +6,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 const (
@@ -18,7 +18,20 @@ const (
 	startupAllowance = time.Hour
 	// maxDeadlineSeconds (10 years) fits into a time.Duration.
 	maxDeadlineSeconds = 10 * 365 * 24 * 60 * 60
+
+	defaultTimeout        = 4 * time.Hour
+	defaultStartupTimeout = 10 * time.Minute
 )
+
+// TimeoutOf returns how long a session may run; 0 means no limit. A fraction of a second counts as a second.
+func TimeoutOf(spec *v1alpha1.AgenticSessionSpec) time.Duration {
+	timeout := decision.DurationOr(spec.Limits.Timeout, defaultTimeout)
+	return (timeout + time.Second - 1).Truncate(time.Second)
+}
+
+func startupTimeoutOf(spec *v1alpha1.AgenticSessionSpec) time.Duration {
+	return decision.DurationOr(spec.Limits.StartupTimeout, defaultStartupTimeout)
+}
 
 // JobDeadline is the activeDeadlineSeconds of a Job; nil for none.
 type JobDeadline struct {
@@ -29,7 +42,7 @@ type JobDeadline struct {
 // remainingSeconds returns how long the session may still run; false if its time is not limited. An open attempt keeps
 // the limit that its SessionRunner had when it was created.
 func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
-	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
+	allowed := int64(TimeoutOf(&o.Session.Spec).Seconds())
 	limit := status.Attempt.Limits.Timeout
 	if limit == nil && o.Runner != nil {
 		limit = o.Runner.Spec.Limits.Timeout

@@ -60,7 +60,7 @@ func TestTimeoutOfARunningSessionCanBeChanged(t *testing.T) {
 	s := newScenario(t, withTimeout(100)).startAttempt().advanceClock(10 * time.Second).startRunner()
 	s.decideAndRecord()
 	for _, change := range []struct {
-		timeout int32
+		timeout int
 		want    int64
 	}{{200, 210}, {50, 60}, {0, -1}, {7200, 7210}} {
 		s.updateSpec(withTimeout(change.timeout)).wantPhase(v1alpha1.SessionRunning, "")

@@ -11,7 +11,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -103,7 +102,7 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	if b.check == nil || !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {
 		return nil
 	}
-	timeout := time.Duration(ptr.Deref(b.session.Spec.StartupTimeout, defaultStartupTimeoutSeconds)) * time.Second
+	timeout := startupTimeoutOf(&b.session.Spec)
 	args := []string{"network-check", "--result-file=" + resultPath, "--timeout=" + cmp.Or(timeout, unlimitedCheck).String()}
 	for _, address := range b.check.Addresses {
 		args = append(args, "--address="+address.String())

@@ -187,10 +187,10 @@ func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T
 }
 
 func TestStartupTimeoutLimitsTheCheck(t *testing.T) {
-	for seconds, want := range map[int32]string{0: "--timeout=168h0m0s", 90: "--timeout=1m30s"} {
-		s := newCheckedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.StartupTimeout = &seconds }).startChecked()
+	for timeout, want := range map[time.Duration]string{0: "--timeout=168h0m0s", 90 * time.Second: "--timeout=1m30s"} {
+		s := newCheckedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = v1alpha1.NewDuration(timeout) }).startChecked()
 		if args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, want) {
-			t.Errorf("startupTimeout %s: arguments are %q, want %s", time.Duration(seconds)*time.Second, args, want)
+			t.Errorf("startupTimeout %s: arguments are %q, want %s", timeout, args, want)
 		}
 	}
 }

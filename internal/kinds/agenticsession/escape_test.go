@@ -51,7 +51,7 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	image := func(image string) func(spec *v1alpha1.AgenticSessionSpec) {
 		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Image = image }
 	}
-	workspace := func(w v1alpha1.SessionWorkspace) func(spec *v1alpha1.AgenticSessionSpec) {
+	workspace := func(w v1alpha1.WorkspaceClaim) func(spec *v1alpha1.AgenticSessionSpec) {
 		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Workspace = &w }
 	}
 	mount := func(mounts ...v1alpha1.SecretMount) func(spec *v1alpha1.AgenticSessionSpec) {
@@ -101,21 +101,18 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		"a variable with a name that is too long":  {from(corev1.EnvFromSource{Prefix: strings.Repeat("A", 255), SecretRef: secret("model")}), "spec.envFrom[0]"},
 		"a ConfigMap that is not allowed":          {from(corev1.EnvFromSource{ConfigMapRef: configMap("other")}), "spec.envFrom[0].configMapRef.name"},
 		"a ConfigMap whose name is a path":         {from(corev1.EnvFromSource{ConfigMapRef: configMap("a/b")}), "spec.envFrom[0].configMapRef.name"},
-		"a mounted Secret that is not allowed":     {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
-		"the inputs of another session":            {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},
+		"a mounted Secret that is not allowed":     {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "db"}}), "spec.secretMounts[0].name"},
+		"the inputs of another session":            {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "other-inputs-0123456789"}}), "spec.secretMounts[0].name"},
 		"the inputs of another session in envFrom": {from(corev1.EnvFromSource{SecretRef: secret("other-inputs-0123456789")}), "spec.envFrom[0].secretRef.name"},
-		"a mount over /usr/bin":                    {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/usr/bin"}), "spec.secretMounts[0].mountPath"},
-		"a mount over the inputs":                  {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: inputsPath}), "spec.secretMounts[0].mountPath"},
-		"a mount over the token":                   {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: tokenPath}), "spec.secretMounts[0].mountPath"},
-		"a mount path with dots":                   {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets/.."}), "spec.secretMounts[0].mountPath"},
-		"a mount over /secrets":                    {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets"}), "spec.secretMounts[0].mountPath"},
-		"a workspace above the maximum":            {workspace(v1alpha1.SessionWorkspace{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size"},
-		"an ephemeral workspace above the maximum": {
-			workspace(v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspaceEphemeral, Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size",
-		},
-		"another storage class":                   {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("fast")}), "spec.workspace.storageClassName"},
-		"an empty storage class":                  {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("")}), "spec.workspace.storageClassName"},
-		"inactivityTimeout without activityLease": {func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(1)) }, "spec.inactivityTimeout"},
+		"a mount over /usr/bin":                    {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: "/usr/bin"}), "spec.secretMounts[0].mountPath"},
+		"a mount over the inputs":                  {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: inputsPath}), "spec.secretMounts[0].mountPath"},
+		"a mount over the token":                   {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: tokenPath}), "spec.secretMounts[0].mountPath"},
+		"a mount path with dots":                   {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: "/secrets/.."}), "spec.secretMounts[0].mountPath"},
+		"a mount over /secrets":                    {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: "/secrets"}), "spec.secretMounts[0].mountPath"},
+		"a workspace above the maximum":            {workspace(v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size"},
+		"another storage class":                    {workspace(v1alpha1.WorkspaceClaim{StorageClassName: new("fast")}), "spec.workspace.storageClassName"},
+		"an empty storage class":                   {workspace(v1alpha1.WorkspaceClaim{StorageClassName: new("")}), "spec.workspace.storageClassName"},
+		"inactivityTimeout without activityLease":  {func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(1) }, "spec.limits.inactivityTimeout"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -147,10 +144,10 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
 		spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
-		spec.Workspace = &v1alpha1.SessionWorkspace{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
-		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
+		spec.Workspace = &v1alpha1.WorkspaceClaim{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}}
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": "x"}
-		spec.Timeout = new(int32(0))
+		spec.Limits.Timeout = seconds(0)
 	})
 	s.Runner = newStrictRunner()
 	job := s.startAttempt().newestJob()

@@ -22,7 +22,7 @@ const (
 
 // usesGit reports whether the Pod has the GitContainer.
 func (b *objectBuilder) usesGit() bool {
-	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.ActiveWorkflow != nil)
+	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.Agent.Workflow != nil)
 }
 
 // newGitContainers returns the container that clones and pushes: a native sidecar, which ends after the runner. Only

@@ -15,7 +15,7 @@ import (
 func newGitScenario(t *testing.T) *scenario {
 	t.Helper()
 	s := newFullScenario(t)
-	s.Session.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/team/shop.git", Branch: "main", AutoPush: true}}
+	s.Session.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/team/shop.git", Branch: "main"}, AutoPush: true}}
 	s.Runner.Spec.Git = &v1alpha1.SessionGit{
 		SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitLab", APIURL: "https://git.example/api"},
 	}
@@ -79,7 +79,7 @@ func TestOnlyTheGitContainerMountsTheCredentials(t *testing.T) {
 
 func TestASessionWithoutRepositoriesHasNoGitContainer(t *testing.T) {
 	s := newGitScenario(t)
-	s.Session.Spec.Repos, s.Session.Spec.ActiveWorkflow = nil, nil
+	s.Session.Spec.Repos, s.Session.Spec.Agent.Workflow = nil, nil
 	decision := s.decideAndRecord()
 	if decision.CreateJob == nil {
 		t.Fatalf("%+v", decision.Status.Conditions)

@@ -234,7 +234,7 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	for i := range s.Spec.SecretMounts {
 		mount := &s.Spec.SecretMounts[i]
 		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.SecretName),
+			SecretName: mount.Name, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.Name),
 		}}})
 	}
 	volumes = append(append(volumes, b.newGitVolumes()...), b.newArchiveVolumes()...)
@@ -336,5 +336,5 @@ func secretMountPath(mount *v1alpha1.SecretMount) string {
 	if mount.MountPath != "" {
 		return mount.MountPath
 	}
-	return secretsPath + "/" + mount.SecretName
+	return secretsPath + "/" + mount.Name
 }

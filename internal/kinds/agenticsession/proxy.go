@@ -138,8 +138,8 @@ func (r *runnerSettings) checkProxyUse(s *v1alpha1.AgenticSession) field.ErrorLi
 	for i := range s.Spec.Repos {
 		check(s.Spec.Repos[i].URL, at.Child("repos").Index(i).Child("url"))
 	}
-	if workflow := s.Spec.ActiveWorkflow; workflow != nil {
-		check(workflow.GitURL, at.Child("activeWorkflow", "gitUrl"))
+	if workflow := s.Spec.Agent.Workflow; workflow != nil {
+		check(workflow.URL, at.Child("agent", "workflow", "url"))
 	}
 	return errs
 }

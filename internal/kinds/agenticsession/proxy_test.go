@@ -124,7 +124,7 @@ func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
 }
 
 func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
-	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
+	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(3600) })
 	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "team-a"}}
 	s.startAttempt()
 	if expires := s.Session.Status.Attempt.EgressTokenExpires; expires.Sub(s.Now) < 300*24*time.Hour {
@@ -133,7 +133,7 @@ func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
 }
 
 func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
-	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
+	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(3600) })
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("gateway", "x")}
 	decision := s.decideAndRecord()
 	var inputs *corev1.Secret
@@ -195,7 +195,9 @@ func TestSessionWithoutHostsGetsNoProxy(t *testing.T) {
 
 func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
 	repo := func(url v1alpha1.GitURL) func(spec *v1alpha1.AgenticSessionSpec) {
-		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Repos = []v1alpha1.SessionRepo{{URL: url}} }
+		return func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: url}}}
+		}
 	}
 	for title, test := range map[string]struct {
 		spec   func(spec *v1alpha1.AgenticSessionSpec)
@@ -209,8 +211,8 @@ func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
 			spec.Network.Egress = append(spec.Network.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: testbuilder.Ports(22)})
 		}},
 		"an SSH workflow": {spec: func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.ActiveWorkflow = &v1alpha1.ActiveWorkflow{GitURL: "git@github.com:a/b"}
-		}, want: "spec.activeWorkflow.gitUrl: Forbidden"},
+			spec.Agent.Workflow = &v1alpha1.SessionWorkflow{GitSource: v1alpha1.GitSource{URL: "git@github.com:a/b"}}
+		}, want: "spec.agent.workflow.url: Forbidden"},
 		"another proxy of the session": {spec: func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"https_proxy": "http://evil"}
 		}, want: "spec.environmentVariables[https_proxy]: Forbidden"},

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -120,13 +119,12 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 		r.workspaceSize = maxSize
 	}
 	r.accessMode = cmp.Or(r.runner.Spec.Workspace.AccessMode, corev1.ReadWriteOnce)
-	r.persistent = s.Spec.ContinueFrom != nil
+	r.persistent = s.Spec.ContinueFrom != nil || s.Spec.Workspace != nil
 	workspace, at := s.Spec.Workspace, field.NewPath("spec", "workspace")
 	if workspace == nil {
 		return nil
 	}
 	var errs field.ErrorList
-	r.persistent = workspace.Persistence != v1alpha1.WorkspaceEphemeral
 	if workspace.Size != nil {
 		r.workspaceSize = *workspace.Size
 		if r.workspaceSize.Sign() <= 0 {
@@ -166,8 +164,8 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 	}
 	var errs field.ErrorList
 	at, detail := field.NewPath("spec"), "SessionRunner "+r.runner.Name+" has no activityLease, so activity cannot be measured"
-	if ptr.Deref(s.Spec.InactivityTimeout, 0) > 0 {
-		errs = append(errs, field.Forbidden(at.Child("inactivityTimeout"), detail))
+	if decision.DurationOr(s.Spec.Limits.InactivityTimeout, 0) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("limits", "inactivityTimeout"), detail))
 	}
 	if s.Spec.Interactive && s.Spec.StopOnRunFinished {
 		errs = append(errs, field.Forbidden(at.Child("stopOnRunFinished"), detail))

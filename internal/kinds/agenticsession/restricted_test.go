@@ -182,7 +182,7 @@ func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{f.pickOne("PATH", "LD_PRELOAD", "AGENTIC_X"): "x"}
 	}
 	if f.randomBool() {
-		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: f.pickOne("a", "b.c"), MountPath: f.pickOne("", "/secrets/x")}}
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: f.pickOne("a", "b.c")}, MountPath: f.pickOne("", "/secrets/x")}}
 	}
 	if f.randomBool() {
 		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: f.pickOne("", "X_"), SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
@@ -192,13 +192,13 @@ func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Resources = &resources
 	}
 	if f.randomBool() {
-		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistence(f.pickOne("Persistent", "Ephemeral")), Retain: f.randomBool()}
+		spec.Workspace = &v1alpha1.WorkspaceClaim{Retention: v1alpha1.WorkspaceRetention(f.pickOne("", "Delete", "Retain"))}
 		if f.rng.IntN(4) == 0 {
 			size := f.randomQuantity()
 			spec.Workspace.Size = &size
 		}
 	}
-	spec.Repos = []v1alpha1.SessionRepo{{URL: "https://a/b", AutoPush: f.randomBool()}}
+	spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://a/b"}, AutoPush: f.randomBool()}}
 }
 
 func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {

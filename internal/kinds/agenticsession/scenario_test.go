@@ -294,11 +294,13 @@ func requestNextRun(spec *v1alpha1.AgenticSessionSpec) {
 }
 
 func withRetryLimit(limit int32) func(spec *v1alpha1.AgenticSessionSpec) {
-	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{Limit: limit} }
+	return func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: &limit}}
+	}
 }
 
-func withTimeout(seconds int32) func(spec *v1alpha1.AgenticSessionSpec) {
-	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = &seconds }
+func withTimeout(timeout int) func(spec *v1alpha1.AgenticSessionSpec) {
+	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(timeout) }
 }
 
 func setInteractive(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true }

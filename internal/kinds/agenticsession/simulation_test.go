@@ -158,16 +158,16 @@ func newSimulation(seed uint64) *simulation {
 	w.session = &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "session", Generation: 1}}
 	spec := &w.session.Spec
 	spec.Prompt = "x"
-	spec.Timeout, spec.StartupTimeout = new(int32(simulatedTimeoutSeconds)), new(int32(120))
+	spec.Limits.Timeout, spec.Limits.StartupTimeout = seconds(simulatedTimeoutSeconds), seconds(120)
 	spec.Interactive = w.randomChance(30)
 	if w.randomChance(50) {
-		spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(4)), OnDisruption: w.randomChance(50)}
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(w.rng.IntN(4)))}, OnDisruption: w.randomChance(50)}
 	}
 	if w.randomChance(50) {
-		spec.InactivityTimeout = new(int32(simulatedInactivitySeconds))
+		spec.Limits.InactivityTimeout = seconds(simulatedInactivitySeconds)
 	}
 	if w.randomChance(50) {
-		spec.MaxCostUSD = new(v1alpha1.Number("1"))
+		spec.Limits.MaxCostUSD = new(v1alpha1.Number("1"))
 	}
 	w.hasQueue = w.randomChance(40)
 	w.lease = simulatedLease{isHostile: w.randomChance(30), reported: map[string]int64{}, observedCosts: map[string]int64{}}

@@ -232,7 +232,7 @@ func (w *workspaceSimulation) reserve(s *v1alpha1.AgenticSession, reservation *W
 		w.logf("%s is reserved for %s", w.claim.UID, pod)
 	}
 	before := w.usedUIDs[s.UID]
-	if mayChange := s.Spec.Workspace != nil && s.Spec.Workspace.OnLost == v1alpha1.WorkspaceLossStartEmpty; before != "" && before != reservation.Claim.UID && !mayChange {
+	if mayChange := s.Spec.Workspace != nil && s.Spec.Workspace.OnLost == v1alpha1.LostWorkspaceRecreate; before != "" && before != reservation.Claim.UID && !mayChange {
 		w.violate("%s used %s and now %s", s.UID, before, reservation.Claim.UID)
 	}
 	w.usedUIDs[s.UID] = reservation.Claim.UID

@@ -143,8 +143,8 @@ func (w *workspaceSimulation) createSession(name string) {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: w.newUID(name), Generation: 1, ResourceVersion: "1"}}
 	spec := &s.Spec
 	spec.Prompt = "x"
-	spec.Timeout, spec.StartupTimeout = new(int32(0)), new(int32(300))
-	spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(3)), OnDisruption: w.chance(70)}
+	spec.Limits.Timeout, spec.Limits.StartupTimeout = seconds(0), seconds(300)
+	spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(w.rng.IntN(3)))}, OnDisruption: w.chance(70)}
 	if name == "parent" {
 		setPersistent(spec)
 		if w.chance(50) {

@@ -25,9 +25,9 @@ func findSource(allowed []v1alpha1.SessionSource, name string) *v1alpha1.Session
 func (r *runnerSettings) checkSecretMounts(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
 	for i := range s.Spec.SecretMounts {
-		name := s.Spec.SecretMounts[i].SecretName
+		name := s.Spec.SecretMounts[i].Name
 		if findSource(r.runner.Spec.Allowed.Secrets, name) == nil {
-			at := field.NewPath("spec", "secretMounts").Index(i).Child("secretName")
+			at := field.NewPath("spec", "secretMounts").Index(i).Child("name")
 			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name+": add it to allowed.secrets of the SessionRunner"))
 		}
 	}

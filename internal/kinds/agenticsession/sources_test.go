@@ -57,7 +57,7 @@ func TestEnvFromSetsOneVariableForEachAllowedKey(t *testing.T) {
 
 func TestSecretMountsContainOnlyAllowedKeys(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}, {SecretName: "model", Optional: true}}
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}, {LocalReference: v1alpha1.LocalReference{Name: "model"}, Optional: true}}
 	})
 	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("git"), testbuilder.Source("model", "token", "ca.crt")}
 	items := map[string][]corev1.KeyToPath{}
@@ -83,7 +83,7 @@ func TestARefusedSourceSaysWhatToAdd(t *testing.T) {
 	}{
 		"a Secret as files": {
 			change: func(spec *v1alpha1.AgenticSessionSpec) {
-				spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
+				spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}}
 			},
 			want: "SessionRunner default does not allow Secret git: add it to allowed.secrets of the SessionRunner",
 		},

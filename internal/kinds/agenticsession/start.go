@@ -18,18 +18,9 @@ import (
 )
 
 const (
-	// firstRetryDelay is the delay before the first retry of a run. It doubles up to maxRetryDoublings times.
-	firstRetryDelay   = 10 * time.Second
-	maxRetryDoublings = 4
 	// Limits of the interval after which a refused object is tried again: see retryInterval.
 	minRetryInterval = time.Second
 	maxRetryInterval = time.Minute
-)
-
-// Defaults of fields that the API server does not default, as in an object of an older CRD.
-const (
-	defaultTimeoutSeconds        = 14400
-	defaultStartupTimeoutSeconds = 600
 )
 
 // obstacle keeps a session from creating a Job.
@@ -58,7 +49,7 @@ func (e *evaluation) startAttempt() *Question {
 	if e.waitForDependencies() {
 		return nil
 	}
-	if delay, end := retryDelay(&e.status); !e.timer.HasReached(end) {
+	if delay, end := retryDelay(e.spec.Retry, &e.status); !e.timer.HasReached(end) {
 		e.waitFor(v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), false)
 		return nil
 	}
@@ -169,12 +160,15 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 
 // retryDelay returns the delay between the last attempt of a run and its retry, and when the delay ends; zero if the
 // run is not retried.
-func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
+func retryDelay(retry *v1alpha1.SessionRetry, status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
 	last := lastRun(status)
 	if last == nil || last.Outcome != v1alpha1.RunRetried || last.FinishTime == nil {
 		return 0, time.Time{}
 	}
-	delay = firstRetryDelay << min(max(status.Retries+status.Disruptions-1, 0), maxRetryDoublings)
+	if retry == nil { // it was removed after the attempt ended
+		retry = &v1alpha1.SessionRetry{}
+	}
+	delay = decision.RetryBackoff(&retry.Retry, max(status.Retries+status.Disruptions-1, 0))
 	return delay, last.FinishTime.Add(delay)
 }
 
@@ -195,8 +189,8 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 	if e.status.WaitingSince == nil {
 		e.status.WaitingSince = &e.now
 	}
-	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
-	if limit > 0 && e.timer.HasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
+	limit := startupTimeoutOf(e.spec)
+	if limit > 0 && e.timer.HasReached(e.status.WaitingSince.Add(limit)) {
 		e.failRun(e.obstacle.Problem)
 	}
 }

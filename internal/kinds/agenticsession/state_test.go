@@ -146,7 +146,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonImagePull)
 	})
 	t.Run("Creating waits without a limit with startupTimeout 0", func(t *testing.T) {
-		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.StartupTimeout = new(int32(0)) }).startAttempt().setWaitingReason("ErrImagePull")
+		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = seconds(0) }).startAttempt().setWaitingReason("ErrImagePull")
 		s.advanceClock(240*time.Hour).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
 	})
 	t.Run("Running becomes Pending when a retry is left", func(t *testing.T) {
@@ -154,11 +154,22 @@ func TestPhaseTransitions(t *testing.T) {
 		s.decideAndRecord()
 		s.exitRunner(1, "").wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
 		s.wantEvent(v1alpha1.EventRetrying)
-		s.advanceClock(firstRetryDelay).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
+		s.advanceClock(10*time.Second).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 		if name := s.Session.Status.Attempt.JobName; name != "fix-r1-a2" {
 			t.Errorf("Job %s, want fix-r1-a2", name)
 		}
 		s.exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
+	})
+	t.Run("A retry waits for retry.backoff", func(t *testing.T) {
+		s := newScenario(t, withRetryLimit(2), func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.Retry.Backoff, spec.Retry.Factor = seconds(60), new(v1alpha1.Number("3"))
+		})
+		for _, delay := range []time.Duration{time.Minute, 3 * time.Minute} {
+			s.startAttempt().exitRunner(1, "").decideAndRecord()
+			s.advanceClock(delay-time.Second).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
+			s.advanceClock(time.Second)
+		}
+		s.startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
 	t.Run("Creating becomes Pending after a disruption with onDisruption", func(t *testing.T) {
 		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} }).startAttempt()
@@ -194,7 +205,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.wantEvent(v1alpha1.EventStopped)
 	})
 	t.Run("Running becomes Stopping after inactivityTimeout, and stays Stopped", func(t *testing.T) {
-		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(60)) })
+		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(60) })
 		s.Runner.Spec.ActivityLease = true
 		s.startAttempt().startRunner()
 		s.wantPhase(v1alpha1.SessionRunning, "")

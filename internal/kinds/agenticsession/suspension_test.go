@@ -250,7 +250,7 @@ func TestSuspendedSessionWithoutTimeLeftFails(t *testing.T) {
 }
 
 func TestIdleTimeStartsAgainWhenTheJobIsResumed(t *testing.T) {
-	s := newQueuedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(60)) })
+	s := newQueuedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(60) })
 	s.decideAndRecord()
 	s.admit().startRunner()
 	s.Activity = &Activity{RenewTime: s.Now, ObservedTime: s.Now, CreationTime: testStartTime}

@@ -38,8 +38,8 @@ func Validate(s *v1alpha1.AgenticSession) field.ErrorList {
 	if spec.Resources != nil {
 		errs = append(errs, validateResources(spec.Resources, at.Child("resources"))...)
 	}
-	if raw, err := json.Marshal(spec.MCPServers); err != nil || len(raw) > maxMCPServersBytes { // it was decoded from JSON
-		errs = append(errs, field.TooLong(at.Child("mcpServers"), "", maxMCPServersBytes))
+	if raw, err := json.Marshal(spec.Agent.MCPServers); err != nil || len(raw) > maxMCPServersBytes { // it was decoded from JSON
+		errs = append(errs, field.TooLong(at.Child("agent", "mcpServers"), "", maxMCPServersBytes))
 	}
 	return errs
 }
@@ -97,7 +97,7 @@ func validateSecretMounts(mounts []v1alpha1.SecretMount, at *field.Path) field.E
 	seen := map[string]bool{}
 	for i := range mounts {
 		mount := &mounts[i]
-		errs = append(errs, validateSecretName(mount.SecretName, at.Index(i).Child("secretName"))...)
+		errs = append(errs, validateSecretName(mount.Name, at.Index(i).Child("name"))...)
 		directory := secretMountPath(mount)
 		if path.Dir(directory) != secretsPath || path.Clean(directory) != directory {
 			errs = append(errs, field.Invalid(at.Index(i).Child("mountPath"), directory, "must be a directory in "+secretsPath))

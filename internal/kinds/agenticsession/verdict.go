@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -17,6 +18,8 @@ import (
 const (
 	maxRecordedRuns    = 10
 	maxRunMessageBytes = 256
+	// maxRetries is how often a failed run is retried at most, as in the CustomResourceDefinition.
+	maxRetries = 5
 	// maxDisruptions is how often a disrupted run is retried.
 	maxDisruptions = 5
 )
@@ -115,7 +118,7 @@ func takeRetry(status *v1alpha1.AgenticSessionStatus, retry *v1alpha1.SessionRet
 	if retry == nil {
 		return false
 	}
-	count, limit := &status.Retries, retry.Limit
+	count, limit := &status.Retries, min(ptr.Deref(retry.Limit, 0), maxRetries)
 	switch reason {
 	case v1alpha1.ReasonExitedWithError, v1alpha1.ReasonOOMKilled:
 	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost, v1alpha1.ReasonPodDeleted:

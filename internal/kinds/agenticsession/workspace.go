@@ -163,7 +163,7 @@ func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetad
 		what = "is being deleted"
 	}
 	lost := decision.Problem{Reason: v1alpha1.ReasonWorkspaceLost, Message: "PersistentVolumeClaim " + name + " with the workspace of earlier attempts " + what}
-	startsEmpty := e.spec.ContinueFrom == nil && e.spec.Workspace != nil && e.spec.Workspace.OnLost == v1alpha1.WorkspaceLossStartEmpty
+	startsEmpty := e.spec.ContinueFrom == nil && e.spec.Workspace != nil && e.spec.Workspace.OnLost == v1alpha1.LostWorkspaceRecreate
 	switch {
 	case !startsEmpty:
 		e.failRun(lost)

@@ -15,12 +15,12 @@ import (
 )
 
 func setPersistent(spec *v1alpha1.AgenticSessionSpec) {
-	spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistent}
+	spec.Workspace = &v1alpha1.WorkspaceClaim{}
 }
 
 func setStartEmpty(spec *v1alpha1.AgenticSessionSpec) {
 	setPersistent(spec)
-	spec.Workspace.OnLost = v1alpha1.WorkspaceLossStartEmpty
+	spec.Workspace.OnLost = v1alpha1.LostWorkspaceRecreate
 }
 
 // newPodThatMounts returns a Pod that runs and mounts a claim.

@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -11,12 +10,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-)
-
-// The defaults of step.retry, as for the Pods of a Job.
-const (
-	defaultBackoff    = 10 * time.Second
-	defaultMaxBackoff = 10 * time.Minute
 )
 
 // retriedReasons are the failures of a Job after which another Job may succeed. After other failures, another Job would
@@ -40,18 +33,12 @@ func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) s
 	if retry == nil || step.FailedAttempts >= ptr.Deref(retry.Limit, 0) {
 		return verdict
 	}
-	next := metav1.NewTime(e.now.Add(retryBackoff(retry, step.FailedAttempts)))
+	next := metav1.NewTime(e.now.Add(decision.RetryBackoff(retry, step.FailedAttempts)))
 	if deadline, found := runDeadline(e.spec, &e.status); found && !stepSpec.Options().Finally && !next.Time.Before(deadline) {
 		return verdict
 	}
 	verdict.phase, verdict.tolerated, verdict.nextAttempt = v1alpha1.StepRetrying, false, &next
 	return verdict
-}
-
-// retryBackoff returns the delay before the next attempt, after a number of earlier retries.
-func retryBackoff(retry *v1alpha1.Retry, failed int32) time.Duration {
-	backoff := float64(decision.DurationOr(retry.Backoff, defaultBackoff)) * math.Pow(decision.RetryFactor(retry), float64(failed))
-	return time.Duration(min(backoff, float64(decision.DurationOr(retry.MaxBackoff, defaultMaxBackoff))))
 }
 
 // retryingStep returns the step that waits for its next attempt after a failure, or nil.

@@ -64,27 +64,6 @@ func TestStepFailsAfterItsLastAttempt(t *testing.T) {
 	s.wantSteps("build: Failed, BackoffLimitExceeded", "test: Skipped, PreviousStepFailed", "clean: Starting")
 }
 
-func TestBackoffGrowsUpToItsLimit(t *testing.T) {
-	for _, test := range []struct {
-		retry  v1alpha1.Retry
-		failed int32
-		want   time.Duration
-	}{
-		{v1alpha1.Retry{}, 0, 10 * time.Second},
-		{v1alpha1.Retry{}, 3, 80 * time.Second},
-		{v1alpha1.Retry{}, 99, 10 * time.Minute},
-		{v1alpha1.Retry{Backoff: duration(24 * time.Hour), MaxBackoff: duration(24 * time.Hour)}, 99, 24 * time.Hour},
-		{v1alpha1.Retry{Backoff: duration(time.Minute), MaxBackoff: duration(30 * time.Second)}, 0, 30 * time.Second},
-		{v1alpha1.Retry{Factor: new(v1alpha1.Number("1.5"))}, 2, 22500 * time.Millisecond},
-		{v1alpha1.Retry{Factor: new(v1alpha1.Number("1"))}, 99, 10 * time.Second},
-		{v1alpha1.Retry{Factor: new(v1alpha1.Number("10"))}, 99, 10 * time.Minute},
-	} {
-		if got := retryBackoff(&test.retry, test.failed); got != test.want {
-			t.Errorf("%+v after %d failures: %s, want %s", test.retry, test.failed, got, test.want)
-		}
-	}
-}
-
 func TestOnlyFailuresThatMayPassAreRetried(t *testing.T) {
 	for reason, want := range map[string]v1alpha1.StepPhase{
 		batchv1.JobReasonBackoffLimitExceeded:     v1alpha1.StepRetrying,

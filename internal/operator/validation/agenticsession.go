@@ -39,8 +39,8 @@ type sessionCreatorHandler struct {
 	operator *operatorUser
 }
 
-// Handle sets userContext to the requesting user when a session is created. It overwrites the given values, except displayName. An
-// update without userContext keeps the stored value. A session that the operator creates for a Schedule belongs to the user in the
+// Handle sets userContext to the requesting user when a session is created, whatever is given. An update without userContext keeps
+// the stored value. A session that the operator creates for a Schedule belongs to the user in the
 // Schedule's template.
 func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	given, found, err := readUserContext(request.Object.Raw)
@@ -52,7 +52,7 @@ func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Req
 	case request.Operation == admissionv1.Create && given != nil && isOfSchedule(request.Object.Raw) && h.operator.is(ctx, request.UserInfo.Username):
 		return admission.Allowed("")
 	case request.Operation == admissionv1.Create:
-		return setUserContext(creatorContext(&request.UserInfo, given))
+		return setUserContext(creatorContext(&request.UserInfo))
 	case request.Operation != admissionv1.Update || given != nil:
 		return admission.Allowed("")
 	}
@@ -88,16 +88,9 @@ func setUserContext(userContext any) admission.Response {
 	return admission.Patched("", jsonpatch.NewOperation("add", "/spec/userContext", userContext))
 }
 
-// creatorContext returns the userContext of the requesting user, with the given displayName.
-func creatorContext(user *authenticationv1.UserInfo, given json.RawMessage) *v1alpha1.UserContext {
-	creator := &v1alpha1.UserContext{UserID: user.Username, Groups: user.Groups[:min(len(user.Groups), maxUserGroups)]}
-	var claimed struct {
-		DisplayName string `json:"displayName"`
-	}
-	if given != nil && utiljson.Unmarshal(given, &claimed) == nil { // the API server reports invalid values
-		creator.DisplayName = claimed.DisplayName
-	}
-	return creator
+// creatorContext returns the userContext of the requesting user.
+func creatorContext(user *authenticationv1.UserInfo) *v1alpha1.UserContext {
+	return &v1alpha1.UserContext{UserID: user.Username, Groups: user.Groups[:min(len(user.Groups), maxUserGroups)]}
 }
 
 // agenticSessionValidator validates sessions. It only warns of refusals by the SessionRunner, which may change before the session

@@ -39,7 +39,7 @@ func (r *reviewer) validator() *specValidator[*v1alpha1.AgenticSession] {
 
 func TestOnlyTheOwnerAndAdministratorsChangeASession(t *testing.T) {
 	change := func(s *v1alpha1.AgenticSession) {
-		s.Spec.Rerun, s.Spec.MCPServers = &v1alpha1.Rerun{ID: "2"}, &v1alpha1.MCPServers{Disabled: []string{"web"}}
+		s.Spec.Rerun, s.Spec.Agent.MCPServers = &v1alpha1.Rerun{ID: "2"}, v1alpha1.MCPServers{Disabled: []string{"web"}}
 	}
 	withoutOwner := func(s *v1alpha1.AgenticSession) { s.Spec.UserContext = nil }
 	const isForbidden = `agenticsessions.yardmaster.dev "fix" is forbidden: user `
@@ -52,12 +52,12 @@ func TestOnlyTheOwnerAndAdministratorsChangeASession(t *testing.T) {
 		wantReviews    int
 	}{
 		"the owner": {user: "ann", change: change},
-		"another user": {user: "bob", change: change, wantReviews: 1, want: isForbidden + `"bob" cannot change spec.mcpServers, spec.rerun: ` +
+		"another user": {user: "bob", change: change, wantReviews: 1, want: isForbidden + `"bob" cannot change spec.agent, spec.rerun: ` +
 			`the session belongs to user "ann", so only this user and those with the verb "administer" on agenticsessions.yardmaster.dev ` +
 			`can change the spec; create a session of your own`},
 		"another user who removes a field": {
-			user: "bob", before: change, change: func(s *v1alpha1.AgenticSession) { s.Spec.MCPServers = nil }, wantReviews: 1,
-			want: isForbidden + `"bob" cannot change spec.mcpServers: `,
+			user: "bob", before: change, change: func(s *v1alpha1.AgenticSession) { s.Spec.Agent.MCPServers = v1alpha1.MCPServers{} }, wantReviews: 1,
+			want: isForbidden + `"bob" cannot change spec.agent: `,
 		},
 		"another user who claims to be the owner": {
 			user: "bob", change: func(s *v1alpha1.AgenticSession) { s.Spec.UserContext = &v1alpha1.UserContext{UserID: "bob"} }, wantReviews: 1,
@@ -66,7 +66,7 @@ func TestOnlyTheOwnerAndAdministratorsChangeASession(t *testing.T) {
 		"a user whose name begins with the owner's": {user: "ann2", change: change, wantReviews: 1, want: isForbidden + `"ann2"`},
 		"an administrator":                          {user: "root", change: change, allowed: true, wantReviews: 1},
 		"a session without an owner": {user: "bob", before: withoutOwner, change: change, wantReviews: 1, want: isForbidden + `"bob" cannot change ` +
-			`spec.mcpServers, spec.rerun: the session has no owner, because it was created without the webhook, so only users with the verb "administer"`},
+			`spec.agent, spec.rerun: the session has no owner, because it was created without the webhook, so only users with the verb "administer"`},
 		"a user without a name and a session without an owner": {user: "", before: withoutOwner, change: change, wantReviews: 1, want: isForbidden},
 		"an administrator and a session without an owner":      {user: "root", before: withoutOwner, change: change, allowed: true, wantReviews: 1},
 		"a review that fails": {

@@ -81,8 +81,8 @@ func TestSessionRecordsItsCreator(t *testing.T) {
 	}{
 		"a new session without a user": {admissionv1.Create, nil, nil, &v1alpha1.UserContext{UserID: "ann", Groups: []string{"dev"}}},
 		"a new session that claims another user": {
-			admissionv1.Create, nil, &v1alpha1.UserContext{UserID: "root", DisplayName: "Ann", Groups: []string{"system:masters"}},
-			&v1alpha1.UserContext{UserID: "ann", DisplayName: "Ann", Groups: []string{"dev"}},
+			admissionv1.Create, nil, &v1alpha1.UserContext{UserID: "root", Groups: []string{"system:masters"}},
+			&v1alpha1.UserContext{UserID: "ann", Groups: []string{"dev"}},
 		},
 		"an update by another user keeps the creator":        {admissionv1.Update, bob, nil, bob},
 		"an update of a session created without the webhook": {admissionv1.Update, nil, nil, nil},
@@ -166,12 +166,12 @@ func TestSessionOfAnyShapeIsLeftToTheAPIServer(t *testing.T) {
 		object      string
 		wantPatches int
 	}{
-		"no spec":                         {`{"metadata":{"name":"fix"}}`, 0},
-		"a spec that is null":             {`{"spec":null}`, 0},
-		"a spec that is a list":           {`{"spec":[]}`, 0},
-		"a userContext that is a list":    {`{"spec":{"userContext":[]}}`, 1},
-		"a display name that is a number": {`{"spec":{"userContext":{"displayName":1}}}`, 1},
-		"a field that differs in case":    {`{"spec":{"UserContext":{"displayName":"Ann"}}}`, 1},
+		"no spec":                      {`{"metadata":{"name":"fix"}}`, 0},
+		"a spec that is null":          {`{"spec":null}`, 0},
+		"a spec that is a list":        {`{"spec":[]}`, 0},
+		"a userContext that is a list": {`{"spec":{"userContext":[]}}`, 1},
+		"a name that is a number":      {`{"spec":{"userContext":{"userID":1}}}`, 1},
+		"a field that differs in case": {`{"spec":{"UserContext":{"userID":"bob"}}}`, 1},
 	} {
 		t.Run(title, func(t *testing.T) {
 			response := sessionCreatorHandler{}.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{

@@ -2,7 +2,6 @@ package validation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -89,7 +88,7 @@ func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admissi
 // It decodes only the template: the API server has not validated the object yet.
 type scheduleOwnerHandler struct{}
 
-// Handle sets userContext of the template to the requesting user, except displayName, if the template is new or differs from the
+// Handle sets userContext of the template to the requesting user if the template is new or differs from the
 // stored template. Otherwise it keeps the stored value.
 func (scheduleOwnerHandler) Handle(_ context.Context, request admission.Request) admission.Response {
 	template, err := readSessionTemplate(request.Object.Raw)
@@ -115,11 +114,7 @@ func (scheduleOwnerHandler) Handle(_ context.Context, request admission.Request)
 		}
 		return setTemplateContext(storedContext)
 	}
-	raw, err := json.Marshal(given)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	return setTemplateContext(creatorContext(&request.UserInfo, raw))
+	return setTemplateContext(creatorContext(&request.UserInfo))
 }
 
 const userContextField = "userContext"

@@ -65,8 +65,8 @@ func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 		used += max(0, now.Sub(start.Time))
 	}
 	text := FormatRounded(used.Round(time.Second))
-	if timeout := session.Spec.Timeout; timeout != nil && *timeout > 0 {
-		text += "/" + FormatRounded(time.Duration(*timeout)*time.Second)
+	if timeout := agenticsession.TimeoutOf(&session.Spec); timeout > 0 {
+		text += "/" + FormatRounded(timeout)
 	}
 	return text
 }

@@ -22,7 +22,7 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 		return &metav1.Time{Time: startTime.Add(time.Duration(seconds) * time.Second)}
 	}
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy", Namespace: "data", CreationTimestamp: *at(-120)}}
-	s.Spec.Runner, s.Spec.Timeout = "default", new(int32(1800))
+	s.Spec.Runner, s.Spec.Limits.Timeout = "default", v1alpha1.NewDuration(30*time.Minute)
 	s.Status = v1alpha1.AgenticSessionStatus{
 		Phase: v1alpha1.SessionRunning, RunStatus: v1alpha1.RunStatus{Run: 1}, ActiveDuration: seconds(40), TotalCostUSD: new(v1alpha1.Number("0.12")),
 		Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", StartTime: at(-10)}, ActiveSince: at(-10)},
@@ -64,14 +64,14 @@ func TestSessionTable(t *testing.T) {
 	}{
 		"without a status": {
 			&v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy"}},
-			"tidy   Pending   -        -     -         0s     -",
+			"tidy   Pending   -        -     -         0s/4h0m0s   -",
 		},
 		"running": {
 			runningSession(),
 			"tidy   Running   -        1     2         50s/30m0s   $0.12   default   2m",
 		},
 		"without a time limit": {
-			runningSession(func(s *v1alpha1.AgenticSession) { s.Spec.Timeout = new(int32(0)) }),
+			runningSession(func(s *v1alpha1.AgenticSession) { s.Spec.Limits.Timeout = v1alpha1.NewDuration(0) }),
 			"tidy   Running   -        1     2         50s    $0.12   default   2m",
 		},
 		"stopped, with the reason": {

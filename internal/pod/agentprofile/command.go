@@ -140,9 +140,9 @@ func (x *expander) group(templates []string) []string {
 func (x *expander) unused(in *Inputs) []string {
 	var unused []string
 	for _, setting := range []struct{ name, placeholder, value string }{
-		{"llmSettings.model", "model", in.Model},
-		{"llmSettings.maxTokens", "maxTokens", in.MaxTokens},
-		{"llmSettings.temperature", "temperature", in.Temperature},
+		{"agent.model", "model", in.Model},
+		{"agent.maxTokens", "maxTokens", in.MaxTokens},
+		{"agent.temperature", "temperature", in.Temperature},
 		{"the system prompt", "systemPrompt", in.SystemPrompt},
 	} {
 		if setting.value != "" && !x.used[setting.placeholder] {
@@ -150,7 +150,7 @@ func (x *expander) unused(in *Inputs) []string {
 		}
 	}
 	if len(in.Servers) > 0 && !x.used["mcpServers"] {
-		unused = append(unused, "mcpServers")
+		unused = append(unused, "agent.mcpServers")
 	}
 	return unused
 }

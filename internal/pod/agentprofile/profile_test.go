@@ -134,7 +134,7 @@ func TestSettingsWithoutEffectAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"llmSettings.model", "llmSettings.maxTokens", "llmSettings.temperature", "the system prompt", "mcpServers"}
+	want := []string{"agent.model", "agent.maxTokens", "agent.temperature", "the system prompt", "agent.mcpServers"}
 	if diff := cmp.Diff(want, got.Unused); diff != "" {
 		t.Errorf("unused (-want +got):\n%s", diff)
 	}

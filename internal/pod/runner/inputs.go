@@ -33,19 +33,19 @@ type inputs struct {
 
 // sessionFile is the part of session.json that this runner uses.
 type sessionFile struct {
-	Repos       []sessiongit.Repository `json:"repos"`
-	LLMSettings struct {
+	Repos []sessiongit.Repository `json:"repos"`
+	Agent struct {
 		Model       string      `json:"model"`
 		Temperature json.Number `json:"temperature"`
 		MaxTokens   json.Number `json:"maxTokens"`
-	} `json:"llmSettings"`
-	ActiveWorkflow *struct {
-		Path string `json:"path"`
-	} `json:"activeWorkflow"`
-	MCPServers struct {
-		Custom   map[string]agentprofile.MCPServer `json:"custom"`
-		Disabled []string                          `json:"disabled"`
-	} `json:"mcpServers"`
+		Workflow    *struct {
+			Path string `json:"path"`
+		} `json:"workflow"`
+		MCPServers struct {
+			Custom   map[string]agentprofile.MCPServer `json:"custom"`
+			Disabled []string                          `json:"disabled"`
+		} `json:"mcpServers"`
+	} `json:"agent"`
 	StopOnRunFinished bool `json:"stopOnRunFinished"`
 }
 

@@ -57,7 +57,7 @@ func newGitSession(t *testing.T, arguments ...string) *gitSession {
 	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &lockedBuffer{}}
 	writeTestFile(t, filepath.Join(s.credentials, "password"), gitPassword+"\n")
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main", AutoPush: true}, Directory: "shop",
+		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main"}, AutoPush: true}, Directory: "shop",
 	}}})
 	s.startContainer(append([]string{"--credentials", s.credentials, "--hosts", server.Host}, arguments...)...)
 	return s
@@ -245,7 +245,7 @@ func TestOtherHostsGetNoCredentials(t *testing.T) {
 func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 	s := newGitSession(t)
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, Directory: "shop",
+		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}}, Directory: "shop",
 	}}})
 	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
@@ -477,7 +477,7 @@ func (s *gitSession) shell(script string) {
 func TestMissingBranchIsReported(t *testing.T) {
 	s := newGitSession(t)
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "release"}, Directory: "shop",
+		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "release"}}, Directory: "shop",
 	}}})
 	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
 	if code, _ := s.run("events", edit); code == exitSuccess {
@@ -503,7 +503,7 @@ func TestOnlyAsManyCommitsAsTheDepthAreClonedAndWorkIsPushed(t *testing.T) {
 		}
 	}
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main", AutoPush: true, Depth: new(int32(2))}, Directory: "shop",
+		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, AutoPush: true, Depth: new(int32(2))}, Directory: "shop",
 	}}})
 	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
 	count := filepath.Join(t.TempDir(), "count")

@@ -29,7 +29,7 @@ type server struct {
 
 // serve executes the prompt, if there is one, and then serves messages until ctx ends.
 func (s *session) serve(ctx context.Context) (int, error) {
-	if s.inputs.prompt != "" || s.inputs.file.ActiveWorkflow != nil {
+	if s.inputs.prompt != "" || s.inputs.file.Agent.Workflow != nil {
 		prompt, err := s.firstPrompt()
 		if err != nil {
 			return exitInvalid, err

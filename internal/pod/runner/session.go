@@ -74,7 +74,7 @@ func (s *session) execute(ctx context.Context) (int, error) {
 // firstPrompt returns the session's prompt, or a request to continue if the agent resumes its own interrupted conversation.
 func (s *session) firstPrompt() (string, error) {
 	prompt := s.inputs.prompt
-	if workflow := s.inputs.file.ActiveWorkflow; prompt == "" && workflow != nil {
+	if workflow := s.inputs.file.Agent.Workflow; prompt == "" && workflow != nil {
 		prompt = "Follow the instructions in " + filepath.Join(s.inputs.workspace, stateDirectory, "workflow", workflow.Path) + "."
 	}
 	if prompt == "" {
@@ -119,12 +119,12 @@ func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 	if conversation == "" && s.inputs.sdkSessionID != "" && len(s.earlier) == 0 {
 		s.events.report("The conversation %s is not in the workspace; starting a new one", s.inputs.sdkSessionID)
 	}
-	llm := &s.inputs.file.LLMSettings
+	llm := &s.inputs.file.Agent
 	command, err := s.profile.NewCommand(&agentprofile.Inputs{
 		Prompt: prompt, SystemPrompt: s.systemPrompt, Model: llm.Model, MaxTokens: llm.MaxTokens.String(), Temperature: llm.Temperature.String(),
 		Conversation: conversation, State: s.stateDirectory(), Config: filepath.Join(s.inputs.home, stateDirectory),
 		WorkingDirectory: s.inputs.workingDirectory(), PermissionMode: s.options.permissionMode,
-		Servers: s.inputs.file.MCPServers.Custom, Disabled: s.inputs.file.MCPServers.Disabled, Arguments: s.options.arguments,
+		Servers: s.inputs.file.Agent.MCPServers.Custom, Disabled: s.inputs.file.Agent.MCPServers.Disabled, Arguments: s.options.arguments,
 	})
 	if err != nil {
 		return exitInvalid, err

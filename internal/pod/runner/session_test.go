@@ -314,7 +314,7 @@ func TestMalformedStateIsReportedAndNotUsed(t *testing.T) {
 
 func TestTheOnlyRepositoryIsTheWorkingDirectory(t *testing.T) {
 	s := newTestSession(t, "p").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{
-		{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"},
+		{SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git", Branch: "main"}}, Directory: "shop"},
 	}})
 	directory := filepath.Join(s.environment["AGENTIC_WORKSPACE"], "shop")
 	if err := os.Mkdir(directory, 0o700); err != nil {

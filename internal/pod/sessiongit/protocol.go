@@ -53,7 +53,7 @@ type Push struct {
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-// WorkflowDirectory is the name of the clone of a session's activeWorkflow.
+// WorkflowDirectory is the name of the clone of a session's agent.workflow.
 const WorkflowDirectory = ".workflow"
 
 // BranchOf returns the branch to which the commits of a session are pushed.

@@ -82,18 +82,20 @@ func (s *settings) readSession(path string) error {
 		return err
 	}
 	var in struct {
-		Repos          []Repository `json:"repos"`
-		ActiveWorkflow *struct {
-			GitURL string `json:"gitUrl"`
-			Branch string `json:"branch"`
-		} `json:"activeWorkflow"`
+		Repos []Repository `json:"repos"`
+		Agent struct {
+			Workflow *struct {
+				URL    string `json:"url"`
+				Branch string `json:"branch"`
+			} `json:"workflow"`
+		} `json:"agent"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
 	s.repositories = in.Repos
-	if w := in.ActiveWorkflow; w != nil {
-		s.repositories = append(s.repositories, Repository{URL: w.GitURL, Branch: w.Branch, Directory: WorkflowDirectory})
+	if w := in.Agent.Workflow; w != nil {
+		s.repositories = append(s.repositories, Repository{URL: w.URL, Branch: w.Branch, Directory: WorkflowDirectory})
 	}
 	for i := range s.repositories {
 		r := &s.repositories[i]

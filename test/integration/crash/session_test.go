@@ -79,7 +79,7 @@ type deletableSession struct {
 func createDeletableSession(t *testing.T, ns string, i int) deletableSession {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: ns}}
-	s.Spec.Prompt, s.Spec.Interactive, s.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
+	s.Spec.Prompt, s.Spec.Interactive, s.Spec.Workspace = "do it", true, &v1alpha1.WorkspaceClaim{}
 	if err := cluster.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}

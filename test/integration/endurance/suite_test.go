@@ -46,6 +46,6 @@ func (s *sessionsTest) create(object client.Object) {
 // newSession returns a new session with all optional features.
 func (s *sessionsTest) newSession(i int) *v1alpha1.AgenticSession {
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: s.namespace}}
-	session.Spec.Prompt, session.Spec.Interactive, session.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
+	session.Spec.Prompt, session.Spec.Interactive, session.Spec.Workspace = "do it", true, &v1alpha1.WorkspaceClaim{}
 	return session
 }

@@ -48,7 +48,7 @@ func (env *restoreTest) createObjects() *backupObjects {
 		queue: env.NewQueue("kept"), purged: env.NewQueue("purged"), unnamed: env.NewQueue("unnamed"),
 		pool: env.newPool(), policy: &v1alpha1.Policy{ObjectMeta: env.ObjectMeta("all")},
 	}
-	o.session.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: resource.NewQuantity(1<<20, resource.BinarySI)}
+	o.session.Spec.Workspace = &v1alpha1.WorkspaceClaim{Size: resource.NewQuantity(1<<20, resource.BinarySI)}
 	o.purged.Spec.DeletionPolicy, o.unnamed.Spec.Name = v1alpha1.DeletionPurge, ""
 	o.policy.Spec.Defaults = &v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(policyRetryLimit))}}}
 	for _, object := range []client.Object{o.completed, o.queue, o.purged, o.unnamed, o.pool, o.policy} {

@@ -40,7 +40,7 @@ func newTestLease(cost string) *coordinationv1.Lease {
 func TestCostIsReconciledAtOnceOnlyIfItReachesTheLimit(t *testing.T) {
 	r, queue := newRenewals(testclock.NewFakePassiveClock(time.Unix(0, 0))), &recordingQueue{}
 	s := newTestSession("1")
-	s.Namespace, s.Name, s.Spec.MaxCostUSD = "ns", "fix", new(v1alpha1.Number("2"))
+	s.Namespace, s.Name, s.Spec.Limits.MaxCostUSD = "ns", "fix", new(v1alpha1.Number("2"))
 	s.Status.TotalCostUSD, s.Status.Attempt.CostUSD = new(v1alpha1.Number("1.5")), new(v1alpha1.Number("0.5"))
 	r.setRemainingCost(&agenticsession.Observation{Session: s})
 	before := newTestLease("")

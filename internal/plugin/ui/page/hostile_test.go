@@ -57,7 +57,7 @@ func hostilePages(text string) map[string]g.Node {
 		},
 	}
 	session := &v1alpha1.AgenticSession{
-		ObjectMeta: meta, Spec: v1alpha1.AgenticSessionSpec{Prompt: text, DisplayName: text, Runner: text, Repos: []v1alpha1.SessionRepo{{URL: v1alpha1.GitURL(text), Branch: v1alpha1.GitBranch(text)}}, MaxCostUSD: new(v1alpha1.Number(text))},
+		ObjectMeta: meta, Spec: v1alpha1.AgenticSessionSpec{Prompt: text, DisplayName: text, Runner: text, Repos: []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(text), Branch: v1alpha1.GitBranch(text)}}}, Limits: v1alpha1.SessionLimits{RunLimits: v1alpha1.RunLimits{MaxCostUSD: new(v1alpha1.Number(text))}}},
 		Status: v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionFailed, RunStatus: v1alpha1.RunStatus{Run: 1}, StoppedReason: v1alpha1.StopReason(text), ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, TotalCostUSD: new(v1alpha1.Number(text)),
 			Attempts: []v1alpha1.SessionAttempt{{Outcome: v1alpha1.RunOutcome(text), JobAttempt: v1alpha1.JobAttempt{Reason: text, Message: text}, CostUSD: new(v1alpha1.Number(text))}},

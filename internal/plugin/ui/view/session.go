@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
@@ -137,16 +138,16 @@ func timeBudget(s *v1alpha1.AgenticSession, now time.Time) Budget {
 		used += max(0, now.Sub(start.Time)).Truncate(time.Second)
 	}
 	b := Budget{Name: "Time", Used: render.FormatRounded(used), Limit: "no limit"}
-	if limit := s.Spec.Timeout; limit != nil && *limit > 0 {
-		b.Limit = render.FormatRounded(time.Duration(*limit) * time.Second)
-		b.Share = share(used.Seconds(), float64(*limit))
+	if limit := agenticsession.TimeoutOf(&s.Spec); limit > 0 {
+		b.Limit = render.FormatRounded(limit)
+		b.Share = share(used.Seconds(), limit.Seconds())
 	}
 	return b
 }
 
 func costBudget(s *v1alpha1.AgenticSession) Budget {
 	b := Budget{Name: "Cost", Used: dollars(s.Status.TotalCostUSD), Limit: "no limit"}
-	limit := s.Spec.MaxCostUSD
+	limit := s.Spec.Limits.MaxCostUSD
 	if limit == nil {
 		limit = s.Status.Attempt.Limits.MaxCostUSD
 	}
