@@ -53,6 +53,7 @@ export GORACE := atexit_sleep_ms=0
 BUILD := go build -tags grpcnotrace -ldflags '-s -w -X github.com/yardmaster/yardmaster/internal/version.release=$(VERSION)'
 KUBECTL ?= $(shell command -v kubectl || echo $(BIN)/localcluster kubectl --name $(CLUSTER_NAME) --)
 KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
+comma := ,
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Packages that share nothing between goroutines: the race detector would find nothing in ten times the time.
@@ -189,8 +190,9 @@ install: kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions.
 uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions AND ALL OBJECTS of these kinds.
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
-deploy: install overlay ## Deploy the operator (IMG and what follows it above).
+deploy: install overlay plugin ## Deploy the operator (IMG and what follows it above).
 	kustomize build dist/overlay | $(APPLY)
+	$(if $(filter cert-manager,$(subst $(comma), ,$(COMPONENTS))),,hack/webhook-ca $(OPERATOR_NAMESPACE) $(KUBECTL))
 	hack/prune-permissions dist/overlay $(KUBECTL)
 
 undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResourceDefinitions and objects.

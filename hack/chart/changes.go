@@ -44,13 +44,8 @@ func changeDeployment(o *object) {
 	// An item of a list cannot be a block, so the last variable has the others after it.
 	container["env"] = append(variables, o.newBlock(`include "yardmaster.env" $`))
 
-	mounts, _ := container["volumeMounts"].([]any)
-	certificates, _ := mounts[0].(map[string]any)
-	o.addBlock(certificates, "with $.Values.certManager.enabled }}\nreadOnly: true\n{{ end")
-	volume := o.item("certs", in("volumes")...)
-	delete(volume, "emptyDir")
-	o.addBlock(volume, "if $.Values.certManager.enabled }}\nsecret:\n  secretName: yardmaster-webhook-certs\n{{ else }}\n"+
-		"emptyDir:\n  medium: Memory\n  sizeLimit: 1Mi\n{{ end")
+	certificates, _ := o.item("certs", in("volumes")...)["secret"].(map[string]any)
+	certificates["secretName"] = o.expression(`$.Values.certManager.enabled | ternary "yardmaster-webhook-certs" "yardmaster-webhook-ca"`)
 }
 
 func changeGateway(o *object) {
@@ -110,14 +105,15 @@ func changeWebhooks(o *object) {
 		prefix = "mutate"
 		o.when = "and (not $.Values.creatorPolicy.enabled) (" + recordsUsers + ")"
 	}
-	o.SetAnnotations(nil)
-	o.setBlock(`include "yardmaster.webhookAnnotations" $`, "metadata", "annotations")
+	o.setBlockIf(`include "yardmaster.webhookAnnotations" $ | fromYaml`, "annotations", "metadata")
 	for _, webhook := range o.items("webhooks") {
 		name, _ := webhook["name"].(string)
 		limitToWatchedNamespaces(o, webhook)
 		configuration, _ := webhook["clientConfig"].(map[string]any)
 		service, _ := configuration["service"].(map[string]any)
 		o.addBlock(service, "with $.Values.certManager.enabled }}\npath: /"+prefix+"/"+name+"\n{{ end")
+		o.addBlock(service, "with include \"yardmaster.webhookCA\" $ | fromJson }}\npath: /{{ .path }}/"+prefix+"/"+name+"\n{{ end")
+		o.addBlock(configuration, "with include \"yardmaster.webhookCA\" $ | fromJson }}\ncaBundle: {{ .certificate }}\n{{ end")
 		webhook[conditionKey+o.token(isEnabled(controllerOf(name)))] = ""
 	}
 }

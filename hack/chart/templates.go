@@ -22,16 +22,14 @@ var templates = slices.Concat(
 		{name: "service_account", sources: []string{"rbac/operator/service_account.yaml"}, change: changeServiceAccount},
 		{name: "rbac", sources: []string{
 			"rbac/operator/leader_election.yaml", "rbac/operator/metrics.yaml", "rbac/operator/api_server.yaml",
-			"rbac/operator/worker_admin.yaml", "rbac/operator/own_pod.yaml",
+			"rbac/operator/worker_admin.yaml", "rbac/operator/own_pod.yaml", "rbac/operator/identity.yaml",
 		}},
-		{name: "rbac_certificates", sources: []string{"rbac/operator/certificates.yaml"}, when: "not $.Values.certManager.enabled"},
 		{name: "rbac_broker", sources: []string{"components/default-broker/role.yaml"}, when: "$.Values.broker.urlSecret", change: changeBrokerRole},
 		{name: "rbac_users", sources: []string{
 			"rbac/users/jobreport.yaml", "rbac/users/queue.yaml", "rbac/users/schedule.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
 		}},
 		{name: "admission", sources: []string{"admission/policies.yaml"}},
 		{name: "webhook", sources: []string{"webhook/service.yaml"}},
-		{name: "webhook_secret", sources: []string{"webhook/secret.yaml"}, when: "not $.Values.certManager.enabled"},
 		{name: "webhook_configurations", sources: []string{"webhook/webhooks.yaml"}, change: changeWebhooks},
 		{
 			name: "creator_policy", sources: []string{"components/admission-policy/policy.yaml"},

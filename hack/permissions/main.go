@@ -87,20 +87,18 @@ var otherSections = []section{{
 	},
 }, {
 	title: "All namespaces",
-	text: "In all namespaces and for objects without a namespace, in every installation.\n" +
-		"`certificates`: not with `COMPONENTS=cert-manager`.",
+	text:  "In all namespaces and for objects without a namespace, in every installation.",
 	columns: []column{
 		{"metrics", clusterRole, "config/rbac/operator/metrics.yaml"},
 		{"API server", clusterRole, "config/rbac/operator/api_server.yaml"},
-		{"certificates", clusterRole, "config/rbac/operator/certificates.yaml"},
+		{"identity", clusterRole, "config/rbac/operator/identity.yaml"},
 		finalizerColumn("queue"), finalizerColumn("sequentialjob"), finalizerColumn("workerpool"),
 	},
 }, {
 	title: "The operator's namespace",
-	text:  "`certificates`: not with `COMPONENTS=cert-manager`. `broker`: with `COMPONENTS=default-broker`.",
+	text:  "`broker`: with `COMPONENTS=default-broker`.",
 	columns: []column{
 		{"leader election", role, "config/rbac/operator/leader_election.yaml"},
-		{"certificates", role, "config/rbac/operator/certificates.yaml"},
 		{"workers", role, "config/rbac/operator/worker_admin.yaml"},
 		{"own Pod", role, "config/rbac/operator/own_pod.yaml"},
 		{"broker", role, "config/components/default-broker/role.yaml"},

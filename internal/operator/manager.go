@@ -2,10 +2,8 @@ package operator
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,7 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
-	"github.com/yardmaster/yardmaster/internal/operator/certs"
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 )
 
@@ -94,18 +91,18 @@ func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options
 		LeaderElectionReleaseOnCancel: true,
 	}
 	if o.Webhook.Enabled {
+		host := fmt.Sprintf("%s.%s.svc", o.Webhook.Service, o.OperatorNamespace)
 		options.WebhookServer = webhook.New(webhook.Options{
 			Port:         o.Webhook.Port,
 			Directory:    o.Webhook.CertDir,
+			Hosts:        []string{host, host + ".cluster.local"},
 			ClientCAFile: o.Webhook.ClientCAFile,
-			// Another tool issues the certificate, and probably no path.
-			PathOptional: o.Webhook.CertManagement == CertManagementExternal,
 		})
 	}
 	return options, nil
 }
 
-// setupWebhooks registers the webhooks, and adds their certificate and readiness checks.
+// setupWebhooks registers the webhooks, and adds their readiness check.
 func setupWebhooks(mgr ctrl.Manager, o Options, checks map[string]healthz.Checker) error {
 	for _, c := range o.Controllers {
 		if c.Webhook == nil {
@@ -116,19 +113,5 @@ func setupWebhooks(mgr ctrl.Manager, o Options, checks map[string]healthz.Checke
 		}
 	}
 	checks["webhook"] = mgr.GetWebhookServer().StartedChecker()
-	if o.Webhook.CertManagement == CertManagementExternal {
-		return nil
-	}
-	ready, err := certs.Rotation{
-		Secret:    types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.Webhook.Secret},
-		Service:   o.Webhook.Service,
-		Webhooks:  o.Webhook.Configuration,
-		Mutating:  o.Webhook.Mutating && slices.ContainsFunc(o.Controllers, mutates),
-		Directory: o.Webhook.CertDir,
-	}.SetupWithManager(mgr)
-	if err != nil {
-		return err
-	}
-	checks["certificate"] = ready
 	return nil
 }

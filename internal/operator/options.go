@@ -91,30 +91,17 @@ type MetricsOptions struct {
 	OmitObjectNames bool
 }
 
-// CertManagement selects who issues the webhook's certificate.
-type CertManagement string
-
-const (
-	// CertManagementSelf means that the operator issues and rotates the certificate.
-	CertManagementSelf CertManagement = "self"
-	// CertManagementExternal means that another tool, such as cert-manager, provides the certificate in the directory.
-	CertManagementExternal CertManagement = "external"
-)
-
 // WebhookOptions configures how the webhooks are served.
 type WebhookOptions struct {
 	Enabled bool
 	// Mutating serves the webhook that records the creator of a session.
-	Mutating       bool
-	Port           int
-	CertDir        string
-	CertManagement CertManagement
+	Mutating bool
+	Port     int
+	CertDir  string
 	// ClientCAFile has the authorities of the API server's client certificate.
 	ClientCAFile string
-	// Secret, Service and Configuration are names of objects of the self-managed certificate.
-	Secret        string
-	Service       string
-	Configuration string
+	// Service is the name of the Service for which the operator issues certificates.
+	Service string
 }
 
 // ErrVersionRequested is returned after --version has printed the version.
@@ -147,7 +134,6 @@ type flagParser struct {
 	controllers      string
 	namespaces       string
 	reportNamespaces string
-	certs            string
 	version          bool
 }
 
@@ -214,20 +200,14 @@ func (p *flagParser) bindWebhookFlags() {
 	w, f := &p.values.Webhook, p.flags
 	f.BoolVar(&w.Enabled, "webhook", true, "Serve the webhooks.")
 	f.BoolVar(&w.Mutating, "mutating-webhook", true,
-		"Manage the MutatingWebhookConfiguration, whose webhook records the creator of a session. Not needed with a MutatingAdmissionPolicy.")
+		"A webhook records the creator of a session. Not needed with a MutatingAdmissionPolicy.")
 	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
-		"Directory of the webhook certificate: tls.crt and tls.key, and the file path with the secret path segment.")
+		"Directory of the webhooks' certificate authority, ca.crt and ca.key, which issues the certificate, or of a certificate, tls.crt and tls.key; and the file path with the secret path segment.")
 	f.StringVar(&w.ClientCAFile, "webhook-client-ca-file", "",
 		"File with the certificate authorities of the client certificate that callers of the webhook must present. Empty means that they need none.")
-	f.StringVar(&p.certs, "cert-management", string(CertManagementSelf),
-		"Who issues the webhook certificate: self or external (for example cert-manager).")
-	f.StringVar(&w.Secret, "webhook-secret", "yardmaster-webhook-certs",
-		"Secret in the operator's namespace with the self-managed certificate.")
 	f.StringVar(&w.Service, "webhook-service", "yardmaster-webhook",
-		"Service in the operator's namespace for which the self-managed certificate is issued.")
-	f.StringVar(&w.Configuration, "webhook-configuration", "yardmaster",
-		"Name of the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that get the self-managed CA.")
+		"Service in the operator's namespace for which the certificate authority issues the certificate.")
 }
 
 func (p *flagParser) bindReportFlags() {
@@ -302,10 +282,6 @@ func (p *flagParser) buildOptions() (Options, error) {
 	}
 	if o.QueueSweep < time.Second {
 		return Options{}, fmt.Errorf("--queue-sweep is %s, must be at least 1s", o.QueueSweep)
-	}
-	o.Webhook.CertManagement = CertManagement(p.certs)
-	if !slices.Contains([]CertManagement{CertManagementSelf, CertManagementExternal}, o.Webhook.CertManagement) {
-		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertManagementSelf, CertManagementExternal)
 	}
 	if o.Concurrency < 1 {
 		return Options{}, fmt.Errorf("--concurrency is %d, must be at least 1", o.Concurrency)

@@ -36,7 +36,6 @@ type optionsSummary struct {
 	LeaderElection          LeaderElectionOptions
 	Metrics                 MetricsOptions
 	Webhook                 bool
-	CertManagement          CertManagement
 	Report                  jobreportcontroller.Options
 	Broker                  brokeraccess.DefaultBroker
 	BrokerNetwork           bounded.Options
@@ -53,7 +52,6 @@ func defaultSummary() optionsSummary {
 		},
 		Metrics:        MetricsOptions{Address: ":8443", Secure: true},
 		Webhook:        true,
-		CertManagement: CertManagementSelf,
 		Report:         jobreportcontroller.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: jobreport.DefaultThresholds()},
 		Broker:         brokeraccess.DefaultBroker{Engine: "NATS"},
 		QueueSweep:     2 * time.Minute,
@@ -89,10 +87,6 @@ func TestParseFlags(t *testing.T) {
 		"booleans are disabled": {
 			args: "--webhook=false --metrics-secure=false --metrics-bind-address=0",
 			want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} },
-		},
-		"external certificates": {
-			args: "--cert-management=external",
-			want: func(s *optionsSummary) { s.CertManagement = CertManagementExternal },
 		},
 		"report namespaces enable jobreport": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
@@ -152,7 +146,7 @@ func TestParseFlags(t *testing.T) {
 			row.want(&want)
 			got := optionsSummary{
 				controllerNames(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
-				options.LeaderElection, options.Metrics, options.Webhook.Enabled, options.Webhook.CertManagement,
+				options.LeaderElection, options.Metrics, options.Webhook.Enabled,
 				options.Report, options.Broker, options.BrokerNetwork, options.QueueSweep,
 			}
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
@@ -171,7 +165,6 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"an argument that is not a flag":   {args: "start", want: `unexpected argument "start"`},
 		"an unknown flag":                  {args: "--speed=9", want: "not defined: -speed"},
 		"an unknown controller":            {args: "--controllers=cron", want: `unknown controller "cron"`},
-		"unknown certificate management":   {args: "--cert-management=magic", want: "must be self or external"},
 		"jobreport without namespaces":     {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
 		"no controller left":               {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession,-egressproxy,-schedule", want: "leaves no controller to run"},
 		"a scan interval of 0":             {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
@@ -241,11 +234,11 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 		"outside a cluster, without leader election and webhooks": {
 			args: "--leader-elect=false --webhook=false",
 		},
-		"outside a cluster, the namespace of the certificate Secret is unknown": {
+		"outside a cluster, the namespace of the Service of the webhooks is unknown": {
 			args: "--leader-elect=false", wantError: "--operator-namespace must be given",
 		},
 		"outside a cluster, the namespace of the Lease is unknown": {
-			args: "--cert-management=external", wantError: "--leader-election-namespace must be given",
+			args: "--webhook=false", wantError: "--leader-election-namespace must be given",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package operator assembles the operator's process: flags, cache, health checks, metrics, certificates, and the controllers to run.
+// Package operator assembles the operator's process: flags, cache, health checks, metrics, and the controllers to run.
 // It contains no logic of a controller.
 package operator
 
@@ -77,8 +77,7 @@ func (o *Options) detectNamespaces() error {
 	if o.LeaderElection.Namespace == "" {
 		o.LeaderElection.Namespace = o.OperatorNamespace
 	}
-	selfManaged := o.Webhook.Enabled && o.Webhook.CertManagement == CertManagementSelf
-	if o.OperatorNamespace == "" && selfManaged {
+	if o.OperatorNamespace == "" && o.Webhook.Enabled {
 		return errors.New("outside a cluster, --operator-namespace must be given, or --webhook=false")
 	}
 	if o.LeaderElection.Enabled && o.LeaderElection.Namespace == "" {

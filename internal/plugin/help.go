@@ -146,6 +146,10 @@ resizers resizers-5c9f7d-x2k4p`,
 -A --no-browser`,
 	"options": "",
 	"version": "",
+	"webhook-ca": `# After kubectl apply, once
+
+# Replace the certificate authority, and after two minutes trust only the new one
+--renew`,
 }
 
 func addExamples(command *cobra.Command) {

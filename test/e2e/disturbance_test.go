@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -16,66 +15,53 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-func testCertificateIsRenewed(t *testing.T) {
+func testCertificateAuthorityIsRenewed(t *testing.T) {
 	before := leaderPod(t)
 	calls := callWebhook(t)
-	emptied := certificateSecret(t)
-	original := emptied.DeepCopy()
-	emptied.Data = nil
-	requireNoError(t, cluster.Patch(t.Context(), emptied, client.MergeFrom(original)))
-	waitForNewCertificate(t, original.Data["ca.crt"])
-
-	// The operator is not allowed to create Secrets. Without its Secret, it works again after
-	// the manifests are applied again.
-	original = certificateSecret(t)
-	requireNoError(t, cluster.Delete(t.Context(), original))
+	replaced := authoritySecret(t).Data[ca.CertFile]
+	mustRunPlugin(t, "webhook-ca", "--renew")
+	renewed := authoritySecret(t).Data[ca.CertFile]
+	pods, err := operatorPods(t.Context())
+	requireNoError(t, err)
+	for i := range pods {
+		// A kubelet updates the Secrets of a Pod every minute, and whenever the Pod changes.
+		requireNoError(t, cluster.Patch(t.Context(), pods[i].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"renewed"}}}`))))
+	}
+	start := time.Now()
+	for i := range pods {
+		poll.Until(t, "a certificate of the new authority to be served", func() bool { return servesCertificateOf(t, "pod/"+pods[i].Name, "9443", renewed) })
+	}
+	t.Logf("all replicas served a certificate of the new authority after %v", roundedSince(start))
+	mustRunPlugin(t, "webhook-ca")
+	if trusted := readTrustedCA(t); bytes.Equal(renewed, replaced) || !bytes.Equal(trusted, renewed) {
+		t.Error("the API server does not trust only the new authority")
+	}
 	requireNoError(t, webhookServes(t.Context()))
-	requireNoError(t, cluster.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificateSecretName, Namespace: operatorNamespace}}))
-	waitForNewCertificate(t, original.Data["ca.crt"])
-	// The webhook cannot be called for a moment: the API server trusts the new CA before the
-	// operator uses the new certificate.
-	t.Logf("%d requests failed during the changes: %v", len(calls.stopCalling()), errors.Join(calls.stopCalling()...))
-
+	for _, err := range calls.stopCalling() {
+		t.Errorf("a request failed: %v", err)
+	}
 	after := leaderPod(t)
 	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
 		t.Error("the operator was restarted")
 	}
 }
 
-// waitForNewCertificate waits until the webhook serves a certificate that is signed by another CA,
-// and the API server trusts that CA.
-func waitForNewCertificate(t *testing.T, oldCA []byte) {
-	t.Helper()
-	start := time.Now()
-	var ca []byte
-	poll.Until(t, "a new CA that the API server trusts", func() bool {
-		ca = certificateSecret(t).Data["ca.crt"]
-		return len(ca) > 0 && !bytes.Equal(ca, oldCA) && bytes.Equal(ca, readTrustedCA(t))
-	})
-	poll.Until(t, "the new certificate to be served", func() bool { return servesCertificateOf(t, ca) })
-	poll.Until(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
-	took := roundedSince(start)
-	if limit := 30 * time.Second; took > limit {
-		t.Errorf("a new certificate was served after %v, want at most %v", took, limit)
-	}
-	t.Logf("a new certificate was served after %v", took)
-}
-
-// servesCertificateOf reports whether the certificate of the webhook is signed by this CA.
-func servesCertificateOf(t *testing.T, ca []byte) bool {
+// servesCertificateOf reports whether the certificate of the webhooks at a port is signed by this CA.
+func servesCertificateOf(t *testing.T, target, port string, authority []byte) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
+	if !roots.AppendCertsFromPEM(authority) {
 		t.Fatal("the CA is not a certificate")
 	}
-	address, stop := forwardPort(t, "service/yardmaster-webhook", "443")
+	address, stop := forwardPort(t, target, port)
 	defer stop()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}
 	connection, err := dialer.DialContext(t.Context(), "tcp", address)

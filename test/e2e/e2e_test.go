@@ -48,7 +48,7 @@ func TestInstallation(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
 		{"the webhook rejects a change of a started step, with the reason", testEditOfStartedStepIsDenied},
-		{"the operator issues the webhook's certificate", testCertificateIsIssuedByOperator},
+		{"the API server trusts the certificate authority that issues the webhooks' certificate", testAPIServerTrustsTheAuthority},
 		{"SequentialJobs in unwatched namespaces are neither changed nor rejected", testUnwatchedNamespaceIsIgnored},
 		{"metrics require authentication and authorization", testMetricsRequireAuthorization},
 		{"the operator has only the permissions that it needs in each namespace", testLeastPrivilege},
@@ -97,7 +97,7 @@ func TestPlugin(t *testing.T) {
 // TestDisturbances tests failures and restarts of the operator while it runs sequences.
 func TestDisturbances(t *testing.T) {
 	runOneByOne(t, []scenario{
-		{"when the certificate is deleted, a new one is issued and served without a restart", testCertificateIsRenewed},
+		{"the certificate authority is renewed while all requests succeed, without a restart", testCertificateAuthorityIsRenewed},
 		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
 		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
 		{"a drain continues after the operator is killed, and no job is lost", testDrainContinuesAfterOperatorRestart},

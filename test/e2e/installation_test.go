@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"net/http"
 	"regexp"
@@ -24,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -55,11 +54,11 @@ func testEditOfStartedStepIsDenied(t *testing.T) {
 	}
 }
 
-// certificateSecret reads the Secret of the webhook's certificate.
-func certificateSecret(t *testing.T) *corev1.Secret {
+// authoritySecret reads the Secret of the webhooks' certificate authority.
+func authoritySecret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: certificateSecretName}, secret))
+	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: authoritySecretName}, secret))
 	return secret
 }
 
@@ -71,19 +70,13 @@ func readTrustedCA(t *testing.T) []byte {
 	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
-func testCertificateIsIssuedByOperator(t *testing.T) {
-	ca := readTrustedCA(t)
-	if secret := certificateSecret(t); len(ca) == 0 || !bytes.Equal(ca, secret.Data["ca.crt"]) {
+func testAPIServerTrustsTheAuthority(t *testing.T) {
+	trusted := readTrustedCA(t)
+	if secret := authoritySecret(t); len(trusted) == 0 || !bytes.Equal(trusted, secret.Data[ca.CertFile]) {
 		t.Error("the API server does not trust the CA in the Secret")
 	}
-	block, _ := pem.Decode(ca)
-	if block == nil {
-		t.Fatal("the CA is not a certificate")
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	requireNoError(t, err)
-	if certificate.Subject.CommonName != "yardmaster-ca" || certificate.Subject.String() != certificate.Issuer.String() {
-		t.Errorf("the CA is %s, signed by %s", certificate.Subject, certificate.Issuer)
+	if !servesCertificateOf(t, "service/yardmaster-webhook", "443", trusted) {
+		t.Error("the operator does not serve a certificate of the CA")
 	}
 }
 

@@ -24,11 +24,11 @@ import (
 
 // Names of the operator's own objects.
 const (
-	operatorNamespace     = "yardmaster-system"
-	operatorName          = "yardmaster"
-	leaseName             = "yardmaster.yardmaster.dev"
-	certificateSecretName = "yardmaster-webhook-certs"
-	serviceAccount        = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
+	operatorNamespace   = "yardmaster-system"
+	operatorName        = "yardmaster"
+	leaseName           = "yardmaster.yardmaster.dev"
+	authoritySecretName = "yardmaster-webhook-ca" //nolint:gosec // a name
+	serviceAccount      = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 
 // operatorKey is the key of the operator's Deployment.

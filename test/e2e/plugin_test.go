@@ -82,3 +82,11 @@ func testPluginWatchesRuns(t *testing.T) {
 		}
 	}
 }
+
+// mustRunPlugin runs the kubectl plugin, which must succeed.
+func mustRunPlugin(t *testing.T, args ...string) {
+	t.Helper()
+	if output, code := runPluginBinary(t, args...); code != 0 {
+		t.Fatalf("kubectl yardmaster %v: exit code %d: %s", args, code, output)
+	}
+}

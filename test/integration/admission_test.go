@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -431,33 +430,6 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 	}
 }
 
-// Losing a ClusterRoleBinding takes permissions away, and never adds any.
-func TestOperatorIsRestrictedWithoutOneOfItsBindings(t *testing.T) {
-	t.Parallel()
-	for binding, check := range map[string]*authorizationv1.ResourceAttributes{
-		"yardmaster-metrics-auth": {Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		"yardmaster-certificates": {Verb: "update", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "yardmaster"},
-	} {
-		t.Run(binding, func(t *testing.T) {
-			o := newRestrictedOperator(t)
-			deleted := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding + "-" + o.operator}}
-			if err := cluster.Delete(t.Context(), deleted); err != nil {
-				t.Fatal(err)
-			}
-			poll.Until(t, "the permission to be gone", func() bool {
-				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: check}}
-				return o.client.Create(t.Context(), review) == nil && !review.Status.Allowed
-			})
-			if err := o.attempt("create", o.newObject("configmaps", o.watched, "foreign")); !isDeniedByPolicy(err) {
-				t.Errorf("creating an object without an owner: %v, want a denial by an admission policy", err)
-			}
-			if err := o.attempt("create", o.newObject("configmaps", "kube-system", "foreign")); !isDeniedByPolicy(err) {
-				t.Errorf("creating an object in kube-system: %v, want a denial by an admission policy", err)
-			}
-		})
-	}
-}
-
 // A namesake in the namespace of a tenant is neither restricted like the operator nor exempt like it.
 func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 	t.Parallel()
@@ -479,7 +451,7 @@ func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 	})
 }
 
-// The operator's Lease, certificate and key for workers have no owner.
+// The operator's Lease and key for workers have no owner.
 func TestOperatorCanWriteItsInstallation(t *testing.T) {
 	t.Parallel()
 	o := newRestrictedOperator(t)
@@ -489,14 +461,10 @@ func TestOperatorCanWriteItsInstallation(t *testing.T) {
 		t.Errorf("creating its Lease: %v", err)
 	}
 	o.create(lease)
-	written := []*unstructured.Unstructured{lease}
-	for _, name := range []string{"yardmaster-webhook-certs", "yardmaster-worker-admin"} {
-		secret := o.newObject("secrets", o.operator, "")
-		secret.SetName(name)
-		o.create(secret)
-		written = append(written, secret)
-	}
-	for _, object := range written {
+	key := o.newObject("secrets", o.operator, "")
+	key.SetName("yardmaster-worker-admin")
+	o.create(key)
+	for _, object := range []*unstructured.Unstructured{lease, key} {
 		if err := o.attempt("patch", object); err != nil {
 			t.Errorf("patching %s: %v", object.GetName(), err)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -49,7 +50,7 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 			t.Run(controllers+" in "+scope, func(t *testing.T) {
 				t.Parallel()
 				d := installPermissions(t, controllers, clusterWide)
-				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "certificates", "API server"}, d.watching()...)...)
+				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "identity", "API server"}, d.watching()...)...)
 				watched := page.Columns(permissions.WatchedNamespaces, d.watching()...)
 				reported := page.Columns(permissions.ReportedNamespaces, "jobreport", "openreports")
 				if !d.isEnabled("jobreport") {
@@ -58,12 +59,95 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 				if clusterWide {
 					everywhere = append(everywhere, watched...)
 				}
-				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "certificates", "workers", "own Pod"))
+				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "workers", "own Pod"))
 				d.wantPermissions(t, d.watched, everywhere, watched)
 				d.wantPermissions(t, d.reported, everywhere, reported)
 				d.wantPermissions(t, "kube-system", everywhere)
 			})
 		}
+	}
+}
+
+// escalations are permissions that lead to control of the cluster, or of what others run: each verb on each resource. The name
+// matters only where the operator may have one object of the kind.
+var escalations = []struct{ verbs, group, resources string }{
+	// Who writes these reads and changes every request, grants permissions, or speaks for the API server.
+	{"create update patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations mutatingwebhookconfigurations " +
+		"validatingadmissionpolicies validatingadmissionpolicybindings mutatingadmissionpolicies mutatingadmissionpolicybindings"},
+	{"delete deletecollection", "admissionregistration.k8s.io", "validatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings"},
+	{"create update patch bind escalate", "rbac.authorization.k8s.io", "roles clusterroles rolebindings clusterrolebindings"},
+	{"create update patch", "apiextensions.k8s.io", "customresourcedefinitions"},
+	{"create update patch", "apiregistration.k8s.io", "apiservices"},
+	{"impersonate", "", "users groups serviceaccounts"},
+	{"impersonate", "authentication.k8s.io", "uids userextras"},
+	{"create update patch", "certificates.k8s.io", "certificatesigningrequests certificatesigningrequests/approval"},
+	{"approve sign", "certificates.k8s.io", "signers"},
+	// Credentials of others.
+	{"create", "", "serviceaccounts/token"},
+	{"create update patch", "", "serviceaccounts"},
+	{"get list watch", "", "secrets"},
+	{"create update patch", "", "secrets configmaps"},
+	// Programs of others, with their ServiceAccounts and volumes.
+	{"create update patch", "", "pods pods/ephemeralcontainers replicationcontrollers podtemplates"},
+	{"create get", "", "pods/exec pods/attach pods/portforward pods/proxy services/proxy nodes/proxy"},
+	{"create update patch", "apps", "deployments daemonsets statefulsets replicasets controllerrevisions"},
+	{"create update patch", "batch", "jobs cronjobs"},
+	{"update patch", "", "nodes nodes/status pods/status"},
+	{"create", "", "bindings pods/binding"},
+	{"create update patch", "", "persistentvolumes"},
+	// What protects or connects others.
+	{"create update patch delete", "", "namespaces resourcequotas limitranges"},
+	{"create update patch", "", "services endpoints"},
+	{"create update patch", "discovery.k8s.io", "endpointslices"},
+	{"update patch delete", "networking.k8s.io", "networkpolicies ingresses"},
+	{"create update patch", "flowcontrol.apiserver.k8s.io", "flowschemas prioritylevelconfigurations"},
+	{"create update patch", "scheduling.k8s.io", "priorityclasses"},
+	{"create update patch", "storage.k8s.io", "storageclasses csidrivers"},
+	{"create update patch", "node.k8s.io", "runtimeclasses"},
+	{"update patch delete", "coordination.k8s.io", "leases"},
+}
+
+// Outside the namespaces that it serves, with any set of controllers, the operator has no permission that leads further.
+func TestNoPermissionOutsideTheServedNamespacesLeadsToControlOfTheCluster(t *testing.T) {
+	t.Parallel()
+	for _, controllers := range []string{"*", "*,-workerpool", "agenticsession", "egressproxy", "jobreport", "policy", "queue", "schedule", "sequentialjob", "workerpool"} {
+		t.Run(controllers, func(t *testing.T) {
+			t.Parallel()
+			d := installPermissions(t, controllers, false)
+			isAllowed := func(attributes authorizationv1.ResourceAttributes) bool {
+				review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: d.account(), Groups: permissions.Groups(d.account()), ResourceAttributes: &attributes,
+				}}
+				if err := cluster.Create(t.Context(), review); err != nil {
+					t.Fatal(err)
+				}
+				return review.Status.Allowed
+			}
+			poll.Until(t, "the Roles to have an effect", func() bool {
+				return isAllowed(authorizationv1.ResourceAttributes{Verb: "identify", Group: "yardmaster.dev", Resource: "operators"})
+			})
+			for _, e := range escalations {
+				for _, resource := range strings.Fields(e.resources) {
+					resource, subresource, _ := strings.Cut(resource, "/")
+					for _, verb := range strings.Fields(e.verbs) {
+						for _, ns := range []string{"", "default", "kube-system", d.operator, d.reported} {
+							asked := authorizationv1.ResourceAttributes{Verb: verb, Group: e.group, Resource: resource, Subresource: subresource, Namespace: ns}
+							if isAllowed(asked) {
+								t.Errorf("allowed: %s %s.%s/%s in namespace %q", verb, resource, e.group, subresource, ns)
+							}
+							// Its own objects in its own namespace lead nowhere.
+							for _, name := range []string{"yardmaster", "yardmaster-worker-admin", "yardmaster-webhook-ca"} {
+								asked.Name = name
+								own := ns == d.operator && resource == "secrets" && name == "yardmaster-worker-admin" && verb != "create"
+								if !own && isAllowed(asked) {
+									t.Errorf("allowed: %s %s.%s/%s %s in namespace %q", verb, resource, e.group, subresource, name, ns)
+								}
+							}
+						}
+					}
+				}
+			}
+		})
 	}
 }
 
@@ -305,24 +389,30 @@ func writeKustomization(t *testing.T, directory, text string, components []strin
 	}
 }
 
-func TestCertManagerReplacesThePermissionsForCertificates(t *testing.T) {
+func TestTheSecretOfTheWebhooksIsOfWhoIssuesTheirCertificate(t *testing.T) {
 	t.Parallel()
-	manifest := buildOverlay(t, "cert-manager", "*", "team-a", "cert-manager", "")
-	found := map[string]bool{}
-	for _, object := range decodeManifest(t, manifest) {
-		found[object.GetKind()+" "+object.GetName()] = true
-	}
-	for _, name := range []string{
-		"Secret yardmaster-webhook-certs", "Role yardmaster-certificates", "RoleBinding yardmaster-certificates",
-		"ClusterRole yardmaster-certificates", "ClusterRoleBinding yardmaster-certificates",
-	} {
-		if found[name] {
-			t.Errorf("%s is installed", name)
+	for components, want := range map[string]string{"": "yardmaster-webhook-ca", "cert-manager": "yardmaster-webhook-certs"} {
+		found := map[string]string{}
+		for _, object := range decodeManifest(t, buildOverlay(t, "issuer-"+want, "*", "team-a", components, "")) {
+			secret := ""
+			switch object.GetKind() {
+			case "Deployment":
+				volumes, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "volumes")
+				volume, _ := volumes[0].(map[string]any)
+				secret, _, _ = unstructured.NestedString(volume, "secret", "secretName")
+			case "Certificate":
+				secret, _, _ = unstructured.NestedString(object.Object, "spec", "secretName")
+			default:
+				continue
+			}
+			found[object.GetKind()] = secret
 		}
-	}
-	for _, name := range []string{"Certificate yardmaster-webhook", "Issuer yardmaster-webhook"} {
-		if !found[name] {
-			t.Errorf("%s is not installed", name)
+		wanted := map[string]string{"Deployment": want}
+		if components != "" {
+			wanted["Certificate"] = want
+		}
+		if diff := cmp.Diff(wanted, found); diff != "" {
+			t.Errorf("with components %q (-want +got):\n%s", components, diff)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,9 +74,14 @@ func (s *sessionTest) holdScheduledPod() *corev1.Pod {
 	})
 	pod := s.waitForPod()
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
-	if err := cluster.SubResource("binding").Create(s.t.Context(), pod, binding); err != nil {
-		s.t.Fatal(err)
-	}
+	// The operator, or a slow cache of the API server, may still gate the Pod.
+	poll.Until(s.t, "the Pod to be bound", func() bool {
+		err := cluster.SubResource("binding").Create(s.t.Context(), pod, binding.DeepCopy())
+		if err != nil && !apierrors.IsConflict(err) {
+			s.t.Fatal(err)
+		}
+		return err == nil
+	})
 	s.holdPod()
 	return pod
 }

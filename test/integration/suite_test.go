@@ -145,11 +145,10 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		HealthAddress: "0",
 		Metrics:       operator.MetricsOptions{Address: "0"},
 		Webhook: operator.WebhookOptions{
-			Enabled:        true,
-			Mutating:       true,
-			Port:           webhooks.LocalServingPort,
-			CertDir:        webhooks.LocalServingCertDir,
-			CertManagement: operator.CertManagementExternal,
+			Enabled:  true,
+			Mutating: true,
+			Port:     webhooks.LocalServingPort,
+			CertDir:  webhooks.LocalServingCertDir,
 		},
 	})
 	if err != nil {

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,14 +23,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/operator/certs"
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
+	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -142,26 +140,22 @@ func postReview(t *testing.T, path string, s *v1alpha1.AgenticSession) (status i
 	return response.StatusCode, string(text)
 }
 
-// rotationTest is an operator that manages the certificate and the path of webhooks of its own,
-// which match no object.
-type rotationTest struct {
+// webhookCATest is an installation whose webhooks match no object. Its name is that of its namespace.
+type webhookCATest struct {
 	*testing.T
-	rotation certs.Rotation
-	ready    healthz.Checker
+	ns string
 }
 
-func startRotation(t *testing.T) *rotationTest {
+func newWebhookCATest(t *testing.T) *webhookCATest {
 	t.Helper()
 	ns := namespace(t)
-	mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "certs", Namespace: ns}})
 	client := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "webhook", Namespace: ns}}
 	rules := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"none.yardmaster.dev"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
 	}}
-	named := metav1.ObjectMeta{Name: ns, Annotations: map[string]string{"yardmaster.dev/secret-paths": "true"}}
-	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}
-	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *named.DeepCopy()}
+	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 	for _, name := range []string{"first.yardmaster.dev", "second.yardmaster.dev"} {
 		validates.Webhooks = append(validates.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -174,127 +168,192 @@ func startRotation(t *testing.T) *rotationTest {
 	}}
 	mustCreate(t, validates)
 	mustCreate(t, mutates)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: cluster.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := &rotationTest{T: t, rotation: certs.Rotation{
-		Secret: types.NamespacedName{Namespace: ns, Name: "certs"}, Service: "webhook", Webhooks: ns, Mutating: true, Directory: t.TempDir(),
-	}}
-	if env.ready, err = env.rotation.SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return env
+	return &webhookCATest{T: t, ns: ns}
 }
 
-// waitUntilConfigured waits until all webhooks have a path in the Secret, and returns its segment.
-func (env *rotationTest) waitUntilConfigured() (segment string) {
+// run runs kubectl yardmaster webhook-ca for the installation.
+func (env *webhookCATest) run(args ...string) (code int, output string) {
 	env.Helper()
-	poll.Until(env.T, "the webhook configurations to have the path", func() bool {
-		segment = string(env.readSecret().Data[webhook.PathFile])
-		v, m := env.readConfigurations()
-		return segment != "" && env.ready(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) == nil &&
-			pathOf(v.Webhooks[0].ClientConfig) == "/"+segment+"/validate/first.yardmaster.dev" &&
-			pathOf(v.Webhooks[1].ClientConfig) == "/"+segment+"/validate/second.yardmaster.dev" &&
-			pathOf(m.Webhooks[0].ClientConfig) == "/"+segment+"/mutate/first.yardmaster.dev" &&
-			len(m.Webhooks[0].ClientConfig.CABundle) > 0
-	})
-	return segment
+	var out bytes.Buffer
+	code = plugin.Run(env.Context(), append([]string{
+		"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", env.ns, "--configurations", env.ns,
+	}, args...), &out, &out)
+	return code, out.String()
 }
 
-func pathOf(client admissionregistrationv1.WebhookClientConfig) string {
-	if client.Service == nil || client.Service.Path == nil {
-		return ""
-	}
-	return *client.Service.Path
-}
-
-func (env *rotationTest) readSecret() *corev1.Secret {
+func (env *webhookCATest) mustRun(args ...string) (output string) {
 	env.Helper()
-	secret := &corev1.Secret{}
-	if err := cluster.Get(env.Context(), env.rotation.Secret, secret); err != nil {
-		env.Fatal(err)
+	code, output := env.run(args...)
+	if code != 0 {
+		env.Fatalf("exit code %d: %s", code, output)
 	}
-	return secret
+	return output
 }
 
-func (env *rotationTest) readConfigurations() (*admissionregistrationv1.ValidatingWebhookConfiguration, *admissionregistrationv1.MutatingWebhookConfiguration) {
+// clients returns how the API server calls the webhooks, by verb and name.
+func (env *webhookCATest) clients() map[string]admissionregistrationv1.WebhookClientConfig {
 	env.Helper()
 	validates, mutates := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
-	env.read(validates)
-	env.read(mutates)
-	return validates, mutates
+	for _, configuration := range []client.Object{validates, mutates} {
+		if err := cluster.Get(env.Context(), client.ObjectKey{Name: env.ns}, configuration); err != nil {
+			env.Fatal(err)
+		}
+	}
+	all := map[string]admissionregistrationv1.WebhookClientConfig{}
+	for i := range validates.Webhooks {
+		all[webhook.ValidatingPath(validates.Webhooks[i].Name)] = validates.Webhooks[i].ClientConfig
+	}
+	for i := range mutates.Webhooks {
+		all[webhook.MutatingPath(mutates.Webhooks[i].Name)] = mutates.Webhooks[i].ClientConfig
+	}
+	return all
 }
 
-func (env *rotationTest) read(configuration client.Object) {
+// startReplica starts a webhook server with the Secret that the kubelet mounts at its start, and returns its address.
+func (env *webhookCATest) startReplica() (address string) {
 	env.Helper()
-	if err := cluster.Get(env.Context(), client.ObjectKey{Name: env.rotation.Webhooks}, configuration); err != nil {
+	secret := &corev1.Secret{}
+	if err := cluster.Get(env.Context(), client.ObjectKey{Namespace: env.ns, Name: "yardmaster-webhook-ca"}, secret); err != nil {
 		env.Fatal(err)
 	}
-}
-
-// patch applies a JSON patch.
-func (env *rotationTest) patch(object client.Object, patch string) {
-	env.Helper()
-	if err := cluster.Patch(env.Context(), object, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+	directory := env.TempDir()
+	for name, content := range secret.Data {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			env.Fatal(err)
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(env.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
 		env.Fatal(err)
 	}
-}
-
-func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
-	t.Parallel()
-	env := startRotation(t)
-	segment := env.waitUntilConfigured()
-	served, err := os.ReadFile(filepath.Join(env.rotation.Directory, webhook.PathFile))
-	if err != nil || string(served) != segment {
-		t.Errorf("the server accepts %q, want %q: %v", served, segment, err)
+	port := listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	if err := listener.Close(); err != nil {
+		env.Fatal(err)
 	}
-
-	validates, mutates := env.readConfigurations()
-	env.patch(validates, `[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guessable"}]`)
-	env.patch(mutates, `[{"op": "remove", "path": "/webhooks/0/clientConfig/service/path"}]`)
-	if got := env.waitUntilConfigured(); got != segment {
-		t.Errorf("the path changed to %s", got)
+	server := webhook.New(webhook.Options{Port: port, Directory: directory, Hosts: []string{"webhook." + env.ns + ".svc"}})
+	for path := range env.clients() {
+		server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	}
-	validates, _ = env.readConfigurations()
-	env.patch(validates, `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`)
-	env.waitUntilConfigured()
-
-	env.patch(env.readSecret(), `[{"op": "replace", "path": "/data/path", "value": ""}]`)
-	poll.Until(t, "a new path", func() bool {
-		now := string(env.readSecret().Data[webhook.PathFile])
-		return now != "" && now != segment
+	ctx, stop := context.WithCancel(context.WithoutCancel(env.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Start(ctx) }()
+	env.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			env.Error(err)
+		}
 	})
-	env.waitUntilConfigured()
-	if err := cluster.Delete(t.Context(), mutates); err != nil {
+	poll.Until(env.T, "the replica to serve", func() bool { return server.StartedChecker()(nil) == nil })
+	return listener.Addr().String()
+}
+
+// callable reports whether the API server can call all webhooks of a replica, as their configurations say.
+func (env *webhookCATest) callable(address string) bool {
+	env.Helper()
+	for path, configuration := range env.clients() {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(configuration.CABundle)
+		transport := &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "webhook." + env.ns + ".svc"},
+			DisableKeepAlives: true,
+		}
+		if configuration.Service.Path == nil || !strings.HasSuffix(*configuration.Service.Path, path) {
+			return false
+		}
+		request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, "https://"+address+*configuration.Service.Path, strings.NewReader("{}"))
+		if err != nil {
+			env.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusNotFound {
+			return false
+		}
+	}
+	return true
+}
+
+func TestWebhooksCanBeCalledOnceTheirCertificateAuthorityExists(t *testing.T) {
+	t.Parallel()
+	env := newWebhookCATest(t)
+	if output := env.mustRun(); !strings.Contains(output, "for 2 webhooks") || !strings.Contains(output, "for 1 webhooks") {
+		t.Errorf("output: %s", output)
+	}
+	replica := env.startReplica()
+	if !env.callable(replica) {
+		t.Error("the API server cannot call the webhooks")
+	}
+	if output := env.mustRun(); output != "" {
+		t.Errorf("a second run changed something: %s", output)
+	}
+	// Somebody changes the configurations.
+	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: env.ns}}
+	patch := `[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guessable"},
+		{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`
+	if err := cluster.Patch(t.Context(), validates, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-	poll.Until(t, "the operator to be ready without the deleted configuration", func() bool {
-		return env.ready(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) == nil
-	})
+	if env.callable(replica) {
+		t.Error("the change has no effect")
+	}
+	if output := env.mustRun(); !strings.Contains(output, "for 2 webhooks") || !env.callable(replica) {
+		t.Errorf("the configurations are not restored: %s", output)
+	}
+}
 
-	// The manifests of a version with fixed paths are applied, while this operator still runs.
-	const fixed = "/validate-yardmaster-dev-v1alpha1-first"
-	env.read(validates)
-	env.patch(validates, `[{"op": "remove", "path": "/metadata/annotations"},
-		{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": "`+fixed+`"},
-		{"op": "remove", "path": "/webhooks/1/clientConfig/caBundle"}]`)
-	poll.Until(t, "the certificate authority to be restored", func() bool {
-		env.read(validates)
-		return len(validates.Webhooks[1].ClientConfig.CABundle) > 0
-	})
-	if got := pathOf(validates.Webhooks[0].ClientConfig); got != fixed {
-		t.Errorf("the operator changed the fixed path to %s", got)
+// While replicas with the old and with the new authority serve, the API server can call both.
+func TestWebhooksCanBeCalledWhileTheirCertificateAuthorityIsRenewed(t *testing.T) {
+	t.Parallel()
+	env := newWebhookCATest(t)
+	env.mustRun()
+	before := env.startReplica()
+	env.mustRun("--renew")
+	after := env.startReplica()
+	if !env.callable(before) || !env.callable(after) {
+		t.Error("a replica cannot be called during the renewal")
+	}
+	env.mustRun()
+	if env.callable(before) || !env.callable(after) {
+		t.Error("after the renewal, not only replicas with the new authority can be called")
+	}
+}
+
+func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		prepare func(*webhookCATest)
+		args    []string
+		want    string
+	}{
+		"no installation":                      {func(*webhookCATest) {}, []string{"--configurations", "missing"}, "install the operator first"},
+		"another namespace than the Service's": {func(*webhookCATest) {}, []string{"--namespace", "default"}, "use --namespace test-"},
+		"cert-manager": {func(env *webhookCATest) {
+			patch := `{"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "a/b"}}}`
+			validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: env.ns}}
+			if err := cluster.Patch(env.Context(), validates, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+				env.Fatal(err)
+			}
+		}, nil, "from cert-manager"},
+		"an incomplete Secret": {func(env *webhookCATest) {
+			mustCreate(env.T, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: env.ns, Name: "yardmaster-webhook-ca"}, Data: map[string][]byte{"path": []byte("a")},
+			})
+		}, nil, "lacks ca.crt: delete the Secret"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			env := newWebhookCATest(t)
+			row.prepare(env)
+			code, output := env.run(row.args...)
+			if code != 2 || !strings.Contains(output, row.want) {
+				t.Errorf("exit code %d, output %q, want %q", code, output, row.want)
+			}
+			if env.clients()[webhook.ValidatingPath("first.yardmaster.dev")].CABundle != nil {
+				t.Error("the configuration was changed")
+			}
+		})
 	}
 }

@@ -24,7 +24,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $flags := dict "controllers" (join "," .Values.controllers) }}
 {{- with .Values.report.namespaces }}{{ $_ := set $flags "report-namespaces" (join "," .) }}{{ end }}
 {{- if .Values.report.openReports }}{{ $_ := set $flags "report-openreports" "true" }}{{ end }}
-{{- if .Values.certManager.enabled }}{{ $_ := set $flags "cert-management" "external" }}{{ end }}
 {{- if .Values.creatorPolicy.enabled }}{{ $_ := set $flags "mutating-webhook" "false" }}{{ end }}
 {{- include "yardmaster.setBrokerFlags" (dict "root" . "flags" $flags) }}
 {{- include "yardmaster.variables" (mergeOverwrite $flags .Values.flags) }}
@@ -63,12 +62,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- uniq $names | toJson }}
 {{- end }}
 
-{{- /* webhookAnnotations: with one, the operator writes secret paths; with the other, cert-manager writes the CA. */}}
+{{- /* webhookAnnotations: with it, cert-manager writes its CA. */}}
 {{- define "yardmaster.webhookAnnotations" -}}
 {{- if .Values.certManager.enabled -}}
 cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/yardmaster-webhook
-{{- else -}}
-yardmaster.dev/secret-paths: "true"
+{{- end }}
+{{- end }}
+
+{{- /* webhookCA: the certificate authority and the secret path of the webhooks as JSON, in base64 where the Secret has base64:
+those of the Secret in the cluster, or new ones, which all templates of a release share. Empty if somebody else creates them. */}}
+{{- define "yardmaster.webhookCA" -}}
+{{- if and .Values.webhookCA.create (not .Values.certManager.enabled) }}
+{{- if not (hasKey .Values.webhookCA "shared") }}
+{{- $stored := dig "data" dict (lookup "v1" "Secret" .Release.Namespace "yardmaster-webhook-ca") }}
+{{- if $stored }}
+{{- $_ := set .Values.webhookCA "shared" (dict "certificate" (index $stored "ca.crt") "key" (index $stored "ca.key") "path" (b64dec $stored.path)) }}
+{{- else }}
+{{- $ca := genCAWithKey "yardmaster-webhook-ca" 3650 (genPrivateKey "ecdsa") }}
+{{- $_ := set .Values.webhookCA "shared" (dict "certificate" (b64enc $ca.Cert) "key" (b64enc $ca.Key) "path" (randAlphaNum 26 | lower)) }}
+{{- end }}
+{{- end }}
+{{- .Values.webhookCA.shared | toJson }}
+{{- else }}{}
 {{- end }}
 {{- end }}
 

@@ -2,6 +2,7 @@
 package helm
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -259,5 +260,62 @@ func TestFlagsBecomeVariablesOfTheOperator(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %s", name, got[name], want)
 		}
+	}
+}
+
+// The API server trusts the authority that the operator mounts, and calls its secret path. Where somebody else creates the authority,
+// the chart writes nothing that would replace it.
+func TestWebhooksTrustTheCertificateAuthorityOfTheRelease(t *testing.T) {
+	c := loadChart(t)
+	for title, row := range map[string]struct {
+		values  map[string]any
+		created bool
+		mounted string
+	}{
+		"by default":   {map[string]any{}, true, "yardmaster-webhook-ca"},
+		"cert-manager": {map[string]any{"certManager": map[string]any{"enabled": true}}, false, "yardmaster-webhook-certs"},
+		"by somebody":  {map[string]any{"webhookCA": map[string]any{"create": false}}, false, "yardmaster-webhook-ca"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			objects, err := render(t, c, row.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var data map[string]string
+			mounted, authorities, paths := "", map[string]bool{}, map[string]bool{}
+			for _, o := range objects {
+				switch {
+				case o.GetKind() == "Secret" && o.GetName() == "yardmaster-webhook-ca":
+					data, _, _ = unstructured.NestedStringMap(o.Object, "data")
+				case o.GetKind() == "Deployment" && o.GetName() == "yardmaster":
+					volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
+					mounted, _, _ = unstructured.NestedString(volumes[0].(map[string]any), "secret", "secretName") //nolint:forcetypeassert // of a manifest
+				case strings.HasSuffix(o.GetKind(), "WebhookConfiguration"):
+					webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+					for _, webhook := range webhooks {
+						authority, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle")   //nolint:forcetypeassert // the same
+						path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path") //nolint:forcetypeassert // the same
+						segment, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+						authorities[authority], paths[segment] = true, true
+					}
+				}
+			}
+			if mounted != row.mounted {
+				t.Errorf("the operator mounts %s, want %s", mounted, row.mounted)
+			}
+			if !row.created {
+				if data != nil || len(authorities) != 1 || !authorities[""] {
+					t.Errorf("the chart creates an authority: %v, %v", data, authorities)
+				}
+				return
+			}
+			segment, err := base64.StdEncoding.DecodeString(data["path"])
+			if err != nil || len(segment) < 20 {
+				t.Fatalf("the path is %q: %v", segment, err)
+			}
+			if data["ca.key"] == "" || len(authorities) != 1 || !authorities[data["ca.crt"]] || len(paths) != 1 || !paths[string(segment)] {
+				t.Errorf("the Secret and the webhooks differ: %v, %v, %v", data, authorities, paths)
+			}
+		})
 	}
 }

@@ -83,6 +83,7 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 			if values == nil {
 				values = map[string]any{}
 			}
+			values["webhookCA"] = map[string]any{"create": false} // make deploy lets kubectl yardmaster webhook-ca create it
 			values["crds"], values["image"] = map[string]any{"install": false}, map[string]any{"tag": "dev"}
 			objects, err := render(t, c, values)
 			if err != nil {

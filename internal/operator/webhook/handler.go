@@ -72,7 +72,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 
 // webhookFor returns the webhook at the path of a request; nil unless the path is valid.
 func (s *Server) webhookFor(r *http.Request) http.Handler {
-	current, err := s.files.current()
+	current, err := s.files.current(time.Now())
 	if err != nil {
 		return nil
 	}

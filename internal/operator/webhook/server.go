@@ -31,10 +31,11 @@ var log = ctrl.Log.WithName("webhook")
 // Options configure a Server.
 type Options struct {
 	Port int
-	// Directory has CertFile, KeyFile and PathFile. The server waits until they exist, and applies changes within a second.
+	// Directory has an authority and PathFile, or a certificate and perhaps PathFile. The server waits until they exist, and applies
+	// changes within a second.
 	Directory string
-	// PathOptional serves fixed paths while the directory has no PathFile.
-	PathOptional bool
+	// Hosts are the DNS names of certificates that the authority issues.
+	Hosts []string
 	// ClientCAFile has the authorities that sign client certificates. If empty, callers need no certificate.
 	ClientCAFile string
 }
@@ -87,7 +88,7 @@ func New(o Options) *Server {
 		port:     o.Port,
 		limits:   defaultLimits,
 		mux:      mux,
-		files:    &credentialFiles{directory: o.Directory, clientCA: o.ClientCAFile, pathOptional: o.PathOptional},
+		files:    &credentialFiles{directory: o.Directory, clientCA: o.ClientCAFile, hosts: o.Hosts},
 		reading:  newBudget(smallReviewBytes, 2<<20, 6<<20),
 		decoding: newBudget(smallReviewMemory, 24<<20, maxReviewMemory),
 	}
@@ -104,7 +105,7 @@ func MutatingPath(webhookName string) string { return "/mutate/" + webhookName }
 func (s *Server) Start(ctx context.Context) error {
 	const pollInterval = 50 * time.Millisecond
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		_, err := s.files.current()
+		_, err := s.files.current(time.Now())
 		return err == nil, nil
 	}); err != nil {
 		return nil //nolint:nilerr // stopped before the certificate existed

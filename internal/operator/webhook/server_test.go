@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
@@ -46,16 +50,12 @@ func TestOnlyTheSecretPathIsServed(t *testing.T) {
 	}
 }
 
-func TestPathsAreFixedOnlyWhereThatIsAllowed(t *testing.T) {
-	env := startServer(t, func(o *Options, _ *limits) {
-		o.PathOptional = true
-		_ = os.Remove(filepath.Join(o.Directory, PathFile))
-	})
+func TestPathsAreFixedOnlyForACertificateFromElsewhere(t *testing.T) {
+	env := startServer(t, func(o *Options, _ *limits) { _ = os.Remove(filepath.Join(o.Directory, PathFile)) })
 	review := reviewOf(t, []byte(`{"metadata":{"name":"readers"}}`))
 	if status := env.post(env.newClient(), poolsPath, review); status != http.StatusOK {
 		t.Errorf("status %d of the fixed path", status)
 	}
-	// With a file, the path is required, and an empty file admits nobody.
 	env.writeFile(PathFile, "one two")
 	poll.Until(t, "the fixed path to be refused", func() bool {
 		return env.post(env.newClient(), poolsPath, review) == http.StatusNotFound
@@ -65,19 +65,98 @@ func TestPathsAreFixedOnlyWhereThatIsAllowed(t *testing.T) {
 			t.Errorf("status %d of %s", status, path)
 		}
 	}
-	if _, err := (&credentialFiles{directory: t.TempDir(), pathOptional: true}).current(); err == nil {
-		t.Error("a directory without a certificate is accepted")
+}
+
+// newCA returns the files of a certificate authority that was created at that time.
+func newCA(t *testing.T, created time.Time) map[string][]byte {
+	t.Helper()
+	certificate, key, err := ca.New(created)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, files := range map[string]*credentialFiles{
-		"an empty path": {directory: env.directory, pathOptional: true}, "no path": {directory: env.directory},
+	return map[string][]byte{ca.CertFile: certificate, ca.KeyFile: key, PathFile: []byte(segment)}
+}
+
+func TestFilesThatCannotServeAreRefused(t *testing.T) {
+	now := time.Now()
+	certificate, key := newAuthority(t).issue("server")
+	other := newCA(t, now)
+	for title, row := range map[string]struct {
+		change func(map[string][]byte)
+		want   string
+	}{
+		"an authority and a path":        {func(map[string][]byte) {}, ""},
+		"an authority without a path":    {func(f map[string][]byte) { delete(f, PathFile) }, "path is missing or empty"},
+		"an authority, an empty path":    {func(f map[string][]byte) { f[PathFile] = []byte(" ") }, "path is missing or empty"},
+		"the key of another authority":   {func(f map[string][]byte) { f[ca.KeyFile] = other[ca.KeyFile] }, "does not match"},
+		"a key without its certificate":  {func(f map[string][]byte) { delete(f, ca.CertFile) }, "certificate authority in ca.crt"},
+		"an expired authority":           {func(f map[string][]byte) { maps.Copy(f, newCA(t, now.AddDate(-11, 0, 0))) }, "authority expired at 20"},
+		"a certificate that cannot sign": {func(f map[string][]byte) { f[ca.CertFile], f[ca.KeyFile] = certificate, key }, "not that of a certificate authority"},
+		"a certificate":                  {func(f map[string][]byte) { clear(f); f[CertFile], f[KeyFile] = certificate, key }, ""},
+		"a certificate, an empty path":   {func(f map[string][]byte) { clear(f); f[CertFile], f[KeyFile], f[PathFile] = certificate, key, nil }, "path is missing or empty"},
+		"a certificate without its key":  {func(f map[string][]byte) { clear(f); f[CertFile] = certificate }, "neither a certificate authority"},
+		"nothing":                        {func(f map[string][]byte) { clear(f) }, "neither a certificate authority"},
 	} {
-		env.writeFile(PathFile, " ")
-		if name == "no path" {
-			_ = os.Remove(filepath.Join(env.directory, PathFile))
+		t.Run(title, func(t *testing.T) {
+			directory, content := t.TempDir(), newCA(t, now)
+			row.change(content)
+			writeFiles(t, directory, content)
+			_, err := (&credentialFiles{directory: directory, hosts: []string{"a.b.svc"}}).current(now)
+			if got := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(got, row.want) {
+				t.Errorf("error %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func writeFiles(t *testing.T, directory string, content map[string][]byte) {
+	t.Helper()
+	for name, file := range content {
+		if err := os.WriteFile(filepath.Join(directory, name), file, 0o600); err != nil {
+			t.Fatal(err)
 		}
-		if _, err := files.current(); err == nil {
-			t.Errorf("%s is accepted", name)
+	}
+}
+
+// Every hour for eleven years, an API server that trusts the authority, and whose clock is late, accepts the certificate, until the
+// authority expires. Every year, a replica has been started again.
+func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
+	const host = "yardmaster-webhook.yardmaster-system.svc"
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	directory, content := t.TempDir(), newCA(t, created)
+	writeFiles(t, directory, content)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(content[ca.CertFile])
+	var files *credentialFiles
+	serials := map[string]bool{}
+	for hour := range 11 * 365 * 24 {
+		now := created.Add(time.Duration(hour) * time.Hour)
+		if hour%(365*24) == 0 {
+			files = &credentialFiles{directory: directory, hosts: []string{host}}
 		}
+		c, err := files.current(now)
+		if expired := hour >= 10*365*24; expired {
+			if err == nil || !strings.Contains(err.Error(), "expired") {
+				t.Fatalf("%s: %v", now, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", now, err)
+		}
+		leaf, err := x509.ParseCertificate(c.tls.Certificates[0].Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		serials[leaf.SerialNumber.String()] = true
+		for _, clock := range []time.Time{now, now.Add(-59 * time.Minute)} {
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: clock}); err != nil {
+				t.Fatalf("%s: %v", now, err)
+			}
+		}
+	}
+	if len(serials) < 80 || len(serials) > 120 {
+		t.Errorf("%d certificates in ten years", len(serials))
 	}
 }
 

@@ -89,7 +89,6 @@ func (env *fuzzTest) installWebhooks() []string {
 	}
 	return []string{
 		"--webhook=true", "--webhook-port", strconv.Itoa(webhooks.LocalServingPort), "--cert-dir", webhooks.LocalServingCertDir,
-		"--cert-management=external",
 	}
 }
 
