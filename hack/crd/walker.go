@@ -63,6 +63,9 @@ func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProp
 	if origin == originKubernetes && s.XListType != nil && *s.XListType == "atomic" {
 		s.XListType = nil // the default
 	}
+	if s.XIntOrString {
+		s.AnyOf = nil // the API server adds that it is an integer or a string
+	}
 	origin = origin.nested()
 	if t != nil && slices.Contains(effectiveTypes, dereference(t)) {
 		origin = originInherited

@@ -45,13 +45,14 @@ func templateSchema() *apiextensionsv1.JSONSchemaProps {
 				Properties: map[string]apiextensionsv1.JSONSchemaProps{
 					"hostname":            {Type: "string", Description: "Kubernetes. In full."},
 					"ephemeralContainers": {Type: "array"},
+					"overhead":            {XIntOrString: true, AnyOf: []apiextensionsv1.JSONSchemaProps{{Type: "integer"}, {Type: "string"}}},
 				},
 			},
 		},
 	}
 }
 
-func TestDescriptionsAndUnusableFieldsOfEmbeddedTypesAreRemovedAndOwnOnesKept(t *testing.T) {
+func TestWhatNobodyNeedsOfEmbeddedTypesIsRemovedAndOwnDescriptionsAreKept(t *testing.T) {
 	s := templateSchema()
 	w := schemaWalker{}
 	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
@@ -72,6 +73,9 @@ func TestDescriptionsAndUnusableFieldsOfEmbeddedTypesAreRemovedAndOwnOnesKept(t 
 	}
 	if _, found := pod.Properties["ephemeralContainers"]; found {
 		t.Error("the template has ephemeralContainers, which no Pod template can have")
+	}
+	if overhead := pod.Properties["overhead"]; len(overhead.AnyOf) > 0 {
+		t.Errorf("an integer or string repeats %v", overhead.AnyOf)
 	}
 	if len(pod.Required) > 0 {
 		t.Errorf("the template still requires %v", pod.Required)
