@@ -162,8 +162,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScheduledMessageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduledRun"):
 		return &apiv1alpha1.ScheduledRunApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleHistory"):
-		return &apiv1alpha1.ScheduleHistoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleSpec"):
 		return &apiv1alpha1.ScheduleSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleStatus"):

@@ -55,11 +55,6 @@ type JobReportStatus struct {
 	// +kubebuilder:validation:MaxItems=500
 	Findings []JobFinding `json:"findings,omitempty"`
 
-	// omitted is the number of other unhealthy Jobs.
-	// +optional
-	// +kubebuilder:default=0
-	Omitted int32 `json:"omitted"`
-
 	// groups of findings with the same owner and reason, the 20 most important.
 	// +optional
 	// +listType=atomic

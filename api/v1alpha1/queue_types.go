@@ -211,11 +211,8 @@ type RateLimit struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.onDelete) && self.onDelete == 'Move') == has(self.moveToRef)",message="moveToRef is required with onDelete: Move, and not allowed otherwise",fieldPath=".moveToRef"
 type DeadLetter struct {
-	// enabled keeps dead letters. If false, the messages are deleted. Defaults to true.
-	// +optional
-	Enabled *bool `json:"enabled,omitempty"`
-
-	// maxEntries is the number of dead letters beyond which the oldest are deleted; 0 for no limit. Defaults to 0.
+	// maxEntries is the number of dead letters beyond which the oldest are deleted. With 0 none are kept. Unset means no
+	// limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxEntries *int64 `json:"maxEntries,omitempty"`

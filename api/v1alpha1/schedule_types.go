@@ -4,7 +4,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Schedule starts a SequentialJob or an AgenticSession, or sends a message to a Queue, at the times of a cron
@@ -86,10 +85,20 @@ type ScheduleSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="jitter must be a duration from 0s to 24h"
 	Jitter *Duration `json:"jitter,omitempty"`
 
-	// history of finished runs.
+	// successfulRunsHistoryLimit is how many succeeded runs are kept. Older ones are deleted, with their Jobs. Defaults to
+	// 3.
 	// +optional
-	// +kubebuilder:default={}
-	History ScheduleHistory `json:"history,omitempty"`
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	SuccessfulRunsHistoryLimit *int32 `json:"successfulRunsHistoryLimit,omitempty"`
+
+	// failedRunsHistoryLimit is how many other finished runs are kept. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	FailedRunsHistoryLimit *int32 `json:"failedRunsHistoryLimit,omitempty"`
 
 	// sequentialJob of each run, with the variable SCHEDULED_TIME.
 	// +optional
@@ -163,22 +172,6 @@ type ScheduleTemplate struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	Spec runtime.RawExtension `json:"spec"`
-}
-
-// ScheduleHistory is how many finished runs are kept. Older ones are deleted, with their Jobs.
-type ScheduleHistory struct {
-	// successful runs that are kept. Defaults to 3.
-	// +optional
-	// +kubebuilder:default=3
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	Successful *int32 `json:"successful,omitempty"`
-	// failed or other runs that are kept. Defaults to 1.
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	Failed *int32 `json:"failed,omitempty"`
 }
 
 // ScheduleConcurrency is what happens at a due time while an earlier run is active.
@@ -308,9 +301,6 @@ type ScheduleTimetable struct {
 type ScheduledRun struct {
 	// name of the run, or ID of the message.
 	Name string `json:"name"`
-	// uid of the run.
-	// +optional
-	UID types.UID `json:"uid,omitempty"`
 	// scheduledTime, unless triggered.
 	// +optional
 	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
@@ -329,7 +319,4 @@ type MissedTime struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// generation of the Schedule then.
-	// +optional
-	Generation int64 `json:"generation,omitempty"`
 }

@@ -83,13 +83,6 @@ type NATSJetStreamSource struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[^\s.*>/\\]+$`
 	Consumer string `json:"consumer"`
-
-	// activationLagThreshold is the number of messages up to which a pool with minReplicas 0 has no workers, 0 to
-	// 1000000. Defaults to 0.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000000
-	ActivationLagThreshold int32 `json:"activationLagThreshold,omitempty"`
 }
 
 // PrometheusSource evaluates PromQL queries. Each query must return exactly one value. An empty

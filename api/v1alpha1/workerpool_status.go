@@ -106,11 +106,7 @@ type ScaleDecision struct {
 	// +optional
 	// +kubebuilder:default=0
 	Recommendation int32 `json:"recommendation"`
-	// applied is the number of workers after limits.
-	// +optional
-	// +kubebuilder:default=0
-	Applied int32 `json:"applied"`
-	// reason for the applied number, in CamelCase.
+	// reason for the number of workers after limits, status.desired, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message explains the decision, with the values of the formula.

@@ -258,10 +258,10 @@ func testSessionRunnerPermission(t *testing.T) {
 func testJobReportPermission(t *testing.T) {
 	u := newTenant(t, "jobreports.yardmaster.dev")
 	forged := &v1alpha1.JobReport{ObjectMeta: tenantMeta("jobs")}
-	forged.Status.Omitted = 7
+	forged.Status.Summary.Zombie = 7
 	u.create(forged)
 	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(forged), forged))
-	if forged.Status.Omitted != 0 {
+	if forged.Status.Summary.Zombie != 0 {
 		t.Error("a user without permission for the status forged a report")
 	}
 }

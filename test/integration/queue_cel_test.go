@@ -390,10 +390,6 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders.new, consumer: billing}}, image: a, replicas: 1}`,
 			want: `spec.source.natsJetStream.stream: Invalid value: "orders.new": spec.source.natsJetStream.stream in body should match '^[^\s.*>/\\]+$'`,
 		},
-		"a lag threshold as text, as in KEDA": {
-			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders, consumer: billing, activationLagThreshold: "10"}}, image: a, replicas: 1}`,
-			want: `spec.source.natsJetStream.activationLagThreshold: Invalid value: "string": spec.source.natsJetStream.activationLagThreshold in body must be of type integer: "string"`,
-		},
 		"an external source without a port": {
 			spec: `{source: {external: {address: scaler}}, image: a, replicas: 1}`,
 			want: `spec.source.external.address: Invalid value: "scaler": spec.source.external.address in body should match '^[^/\s]+:[0-9]{1,5}$'`,

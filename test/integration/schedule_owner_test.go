@@ -55,7 +55,7 @@ func testTemplateOwners(t *testing.T, s *v1alpha1.Schedule) {
 		t.Fatal(err)
 	}
 	wantOwner(t, s, "ann")
-	patchSchedule(t, bob, s, `{"spec": {"history": {"successful": 2}}}`)
+	patchSchedule(t, bob, s, `{"spec": {"successfulRunsHistoryLimit": 2}}`)
 	wantOwner(t, s, "ann")
 	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": null}}}}`) // as an applied manifest
 	wantOwner(t, s, "ann")

@@ -89,7 +89,7 @@ func (s *scheduleTest) makeDue(hours int) {
 	if err := cluster.Status().Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
 	}
-	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.History.Failed = new(int32(10 + s.s.Generation%100)) }) // so that it is observed
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.FailedRunsHistoryLimit = new(int32(10 + s.s.Generation%100)) }) // so that it is observed
 }
 
 // runs returns the SequentialJobs of the Schedule.
@@ -200,7 +200,7 @@ func TestHistoryDeletesOldRuns(t *testing.T) {
 	t.Parallel()
 	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
 		spec.CatchUp, spec.StartingDeadlineSeconds = v1alpha1.CatchUpAll, new(int64(7200))
-		spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(1))}
+		spec.SuccessfulRunsHistoryLimit = new(int32(1))
 	})
 	s.makeDue(3)
 	runs := s.waitForRuns(2) // the deadline is two hours

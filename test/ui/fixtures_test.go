@@ -148,7 +148,7 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 				{Name: name + "-1", Version: "1", Image: "registry.example/worker:1", Replicas: 11, Ready: 9, Draining: 1, Succeeded: new(int64(90211)), Failed: new(int64(120))},
 			},
 			LastDecision: &v1alpha1.ScaleDecision{
-				Time: ago(20 * time.Second), Recommendation: 12, Applied: 12, Reason: "BacklogAboveObjective", Message: message,
+				Time: ago(20 * time.Second), Recommendation: 12, Reason: "BacklogAboveObjective", Message: message,
 			},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message)}},
 		}

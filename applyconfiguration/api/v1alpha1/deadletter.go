@@ -12,9 +12,8 @@ import (
 // DeadLetter defines what happens to messages that exhaust their attempts or that a worker
 // rejects. A dead letter keeps its payload, its last error, its number of attempts and its origin.
 type DeadLetterApplyConfiguration struct {
-	// enabled keeps dead letters. If false, the messages are deleted. Defaults to true.
-	Enabled *bool `json:"enabled,omitempty"`
-	// maxEntries is the number of dead letters beyond which the oldest are deleted; 0 for no limit. Defaults to 0.
+	// maxEntries is the number of dead letters beyond which the oldest are deleted. With 0 none are kept. Unset means no
+	// limit.
 	MaxEntries *int64 `json:"maxEntries,omitempty"`
 	// retention is the age at which dead letters are deleted, 0s to 87600h; 0s for never. Defaults to 0s.
 	Retention *DurationApplyConfiguration `json:"retention,omitempty"`
@@ -31,14 +30,6 @@ type DeadLetterApplyConfiguration struct {
 // apply.
 func DeadLetter() *DeadLetterApplyConfiguration {
 	return &DeadLetterApplyConfiguration{}
-}
-
-// WithEnabled sets the Enabled field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Enabled field is set to the value of the last call.
-func (b *DeadLetterApplyConfiguration) WithEnabled(value bool) *DeadLetterApplyConfiguration {
-	b.Enabled = &value
-	return b
 }
 
 // WithMaxEntries sets the MaxEntries field in the declarative configuration to the given value

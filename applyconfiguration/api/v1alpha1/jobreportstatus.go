@@ -17,8 +17,6 @@ type JobReportStatusApplyConfiguration struct {
 	Summary *JobSummaryApplyConfiguration `json:"summary,omitempty"`
 	// findings about the most important Jobs, up to the flag --report-top, by name.
 	Findings []JobFindingApplyConfiguration `json:"findings,omitempty"`
-	// omitted is the number of other unhealthy Jobs.
-	Omitted *int32 `json:"omitted,omitempty"`
 	// groups of findings with the same owner and reason, the 20 most important.
 	Groups []JobFindingGroupApplyConfiguration `json:"groups,omitempty"`
 	// lastScanTime is the start of the last recorded scan.
@@ -70,14 +68,6 @@ func (b *JobReportStatusApplyConfiguration) WithFindings(values ...*JobFindingAp
 		}
 		b.Findings = append(b.Findings, *values[i])
 	}
-	return b
-}
-
-// WithOmitted sets the Omitted field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Omitted field is set to the value of the last call.
-func (b *JobReportStatusApplyConfiguration) WithOmitted(value int32) *JobReportStatusApplyConfiguration {
-	b.Omitted = &value
 	return b
 }
 

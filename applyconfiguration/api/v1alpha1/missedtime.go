@@ -17,8 +17,6 @@ type MissedTimeApplyConfiguration struct {
 	Reason *string `json:"reason,omitempty"`
 	// message explains the reason.
 	Message *string `json:"message,omitempty"`
-	// generation of the Schedule then.
-	Generation *int64 `json:"generation,omitempty"`
 }
 
 // MissedTimeApplyConfiguration constructs a declarative configuration of the MissedTime type for use with
@@ -48,13 +46,5 @@ func (b *MissedTimeApplyConfiguration) WithReason(value string) *MissedTimeApply
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *MissedTimeApplyConfiguration) WithMessage(value string) *MissedTimeApplyConfiguration {
 	b.Message = &value
-	return b
-}
-
-// WithGeneration sets the Generation field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Generation field is set to the value of the last call.
-func (b *MissedTimeApplyConfiguration) WithGeneration(value int64) *MissedTimeApplyConfiguration {
-	b.Generation = &value
 	return b
 }

@@ -15,9 +15,6 @@ type NATSJetStreamSourceApplyConfiguration struct {
 	Stream *string `json:"stream,omitempty"`
 	// consumer is the name of a pull or push consumer.
 	Consumer *string `json:"consumer,omitempty"`
-	// activationLagThreshold is the number of messages up to which a pool with minReplicas 0 has no workers, 0 to
-	// 1000000. Defaults to 0.
-	ActivationLagThreshold *int32 `json:"activationLagThreshold,omitempty"`
 }
 
 // NATSJetStreamSourceApplyConfiguration constructs a declarative configuration of the NATSJetStreamSource type for use with
@@ -71,13 +68,5 @@ func (b *NATSJetStreamSourceApplyConfiguration) WithStream(value string) *NATSJe
 // If called multiple times, the Consumer field is set to the value of the last call.
 func (b *NATSJetStreamSourceApplyConfiguration) WithConsumer(value string) *NATSJetStreamSourceApplyConfiguration {
 	b.Consumer = &value
-	return b
-}
-
-// WithActivationLagThreshold sets the ActivationLagThreshold field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ActivationLagThreshold field is set to the value of the last call.
-func (b *NATSJetStreamSourceApplyConfiguration) WithActivationLagThreshold(value int32) *NATSJetStreamSourceApplyConfiguration {
-	b.ActivationLagThreshold = &value
 	return b
 }

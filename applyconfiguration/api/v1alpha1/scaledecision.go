@@ -15,9 +15,7 @@ type ScaleDecisionApplyConfiguration struct {
 	Time *v1.Time `json:"time,omitempty"`
 	// recommendation is the number of workers before limits.
 	Recommendation *int32 `json:"recommendation,omitempty"`
-	// applied is the number of workers after limits.
-	Applied *int32 `json:"applied,omitempty"`
-	// reason for the applied number, in CamelCase.
+	// reason for the number of workers after limits, status.desired, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
 	// message explains the decision, with the values of the formula.
 	Message *string `json:"message,omitempty"`
@@ -42,14 +40,6 @@ func (b *ScaleDecisionApplyConfiguration) WithTime(value v1.Time) *ScaleDecision
 // If called multiple times, the Recommendation field is set to the value of the last call.
 func (b *ScaleDecisionApplyConfiguration) WithRecommendation(value int32) *ScaleDecisionApplyConfiguration {
 	b.Recommendation = &value
-	return b
-}
-
-// WithApplied sets the Applied field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Applied field is set to the value of the last call.
-func (b *ScaleDecisionApplyConfiguration) WithApplied(value int32) *ScaleDecisionApplyConfiguration {
-	b.Applied = &value
 	return b
 }
 

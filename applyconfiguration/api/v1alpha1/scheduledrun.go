@@ -4,7 +4,6 @@ package v1alpha1
 
 import (
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	types "k8s.io/apimachinery/pkg/types"
 )
 
 // ScheduledRunApplyConfiguration represents a declarative configuration of the ScheduledRun type for use
@@ -14,8 +13,6 @@ import (
 type ScheduledRunApplyConfiguration struct {
 	// name of the run, or ID of the message.
 	Name *string `json:"name,omitempty"`
-	// uid of the run.
-	UID *types.UID `json:"uid,omitempty"`
 	// scheduledTime, unless triggered.
 	ScheduledTime *v1.Time `json:"scheduledTime,omitempty"`
 	// since is when the message was first sent.
@@ -33,14 +30,6 @@ func ScheduledRun() *ScheduledRunApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *ScheduledRunApplyConfiguration) WithName(value string) *ScheduledRunApplyConfiguration {
 	b.Name = &value
-	return b
-}
-
-// WithUID sets the UID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the UID field is set to the value of the last call.
-func (b *ScheduledRunApplyConfiguration) WithUID(value types.UID) *ScheduledRunApplyConfiguration {
-	b.UID = &value
 	return b
 }
 

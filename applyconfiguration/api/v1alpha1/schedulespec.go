@@ -23,8 +23,11 @@ type ScheduleSpecApplyConfiguration struct {
 	CatchUp *apiv1alpha1.ScheduleCatchUp `json:"catchUp,omitempty"`
 	// jitter is the longest random delay, 0s to 24h. Defaults to 0s.
 	Jitter *DurationApplyConfiguration `json:"jitter,omitempty"`
-	// history of finished runs.
-	History *ScheduleHistoryApplyConfiguration `json:"history,omitempty"`
+	// successfulRunsHistoryLimit is how many succeeded runs are kept. Older ones are deleted, with their Jobs. Defaults to
+	// 3.
+	SuccessfulRunsHistoryLimit *int32 `json:"successfulRunsHistoryLimit,omitempty"`
+	// failedRunsHistoryLimit is how many other finished runs are kept. Defaults to 1.
+	FailedRunsHistoryLimit *int32 `json:"failedRunsHistoryLimit,omitempty"`
 	// sequentialJob of each run, with the variable SCHEDULED_TIME.
 	SequentialJob *ScheduleTemplateApplyConfiguration `json:"sequentialJob,omitempty"`
 	// agenticSession of each run, with the variable SCHEDULED_TIME. Its owner is the user who last changed it.
@@ -95,11 +98,19 @@ func (b *ScheduleSpecApplyConfiguration) WithJitter(value *DurationApplyConfigur
 	return b
 }
 
-// WithHistory sets the History field in the declarative configuration to the given value
+// WithSuccessfulRunsHistoryLimit sets the SuccessfulRunsHistoryLimit field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the History field is set to the value of the last call.
-func (b *ScheduleSpecApplyConfiguration) WithHistory(value *ScheduleHistoryApplyConfiguration) *ScheduleSpecApplyConfiguration {
-	b.History = value
+// If called multiple times, the SuccessfulRunsHistoryLimit field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithSuccessfulRunsHistoryLimit(value int32) *ScheduleSpecApplyConfiguration {
+	b.SuccessfulRunsHistoryLimit = &value
+	return b
+}
+
+// WithFailedRunsHistoryLimit sets the FailedRunsHistoryLimit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailedRunsHistoryLimit field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithFailedRunsHistoryLimit(value int32) *ScheduleSpecApplyConfiguration {
+	b.FailedRunsHistoryLimit = &value
 	return b
 }
 

@@ -28,9 +28,7 @@ type Reading struct {
 	TotalArrivals *uint64
 	// BacklogPerReplica is the target of the source, in messages per worker; 0 if the source has no target.
 	BacklogPerReplica float64
-	// ActivationThreshold is the number of messages up to which a pool may have no workers; usually 0.
-	ActivationThreshold int64
-	MeasuredTime        time.Time
+	MeasuredTime      time.Time
 }
 
 // maxMessageCount is more than any queue contains, and far from an overflow.

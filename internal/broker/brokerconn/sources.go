@@ -64,7 +64,7 @@ func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source
 	}
 	reading := result.(backlog.Reading) //nolint:forcetypeassert // read returns it
 	stats := &workerpool.QueueStats{BacklogStats: scaling.BacklogStats{
-		Backlog: reading.Backlog, BacklogPerReplica: reading.BacklogPerReplica, ActivationThreshold: reading.ActivationThreshold,
+		Backlog: reading.Backlog, BacklogPerReplica: reading.BacklogPerReplica,
 	}, Waiting: reading.Backlog}
 	if reading.InFlight != nil {
 		stats.InFlight, stats.InFlightKnown, stats.InFlightMayWait = *reading.InFlight, true, reading.InFlightMayWait
@@ -188,9 +188,7 @@ func connectSource(ctx context.Context, credentials broker.Credentials, namespac
 		return rabbitmq.NewQueueSource(credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
 	case source.NATSJetStream != nil:
 		spec := source.NATSJetStream
-		return jetstream.NewConsumerSource(ctx, credentials, jetstream.ConsumerOptions{
-			Stream: spec.Stream, Consumer: spec.Consumer, ActivationLagThreshold: spec.ActivationLagThreshold,
-		})
+		return jetstream.NewConsumerSource(ctx, credentials, jetstream.ConsumerOptions{Stream: spec.Stream, Consumer: spec.Consumer})
 	case source.Prometheus != nil:
 		spec := source.Prometheus
 		return prometheus.NewQuerySource(credentials, prometheus.Queries{Backlog: spec.Query, InFlight: spec.InFlightQuery, TotalArrivals: spec.ArrivalsQuery})

@@ -105,19 +105,6 @@ func addConsumer(t *testing.T, url string) {
 	}
 }
 
-func TestTheActivationThresholdOfANATSSourceIsThatOfItsSpec(t *testing.T) {
-	server := natstest.Start(t)
-	addConsumer(t, server.ClientURL())
-	s := NewSourceReader(fake.NewClientBuilder().WithObjects(newSecret("nats", "url", server.ClientURL())).Build(), shortIntervals)
-	source := &v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{
-		BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing", ActivationLagThreshold: 15,
-	}}
-	stats, err := s.ReadBacklog(t.Context(), ns, source)
-	if err != nil || stats.BacklogPerReplica != 0 || stats.ActivationThreshold != 15 || !stats.InFlightMayWait {
-		t.Errorf("%+v: %v", stats, err)
-	}
-}
-
 // constantScaler is an external scaler with a value of 100 and a target of 2.5.
 type constantScaler struct {
 	externalscaler.UnimplementedExternalScalerServer

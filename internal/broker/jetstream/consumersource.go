@@ -13,12 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
 )
 
-// ConsumerOptions select a consumer and the targets of its pool.
-type ConsumerOptions struct {
-	Stream, Consumer string
-	// ActivationLagThreshold is the number of messages up to which the pool needs no workers.
-	ActivationLagThreshold int32
-}
+// ConsumerOptions select a consumer.
+type ConsumerOptions struct{ Stream, Consumer string }
 
 // consumerSource reads one consumer that another application manages. Its requests change nothing on the server.
 type consumerSource struct {
@@ -62,9 +58,7 @@ func (s *consumerSource) Read(ctx context.Context) (backlog.Reading, error) {
 		return backlog.Reading{}, err
 	}
 	return backlog.Reading{
-		Backlog: waiting, InFlight: &inFlight, InFlightMayWait: true, TotalArrivals: arrivals,
-		ActivationThreshold: int64(s.options.ActivationLagThreshold),
-		MeasuredTime:        time.Now(),
+		Backlog: waiting, InFlight: &inFlight, InFlightMayWait: true, TotalArrivals: arrivals, MeasuredTime: time.Now(),
 	}, nil
 }
 

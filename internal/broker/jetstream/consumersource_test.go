@@ -195,21 +195,6 @@ func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
 	assertReading(t, s, 2, 3, 5)
 }
 
-func TestTheActivationThresholdIsThatOfTheSource(t *testing.T) {
-	s := natstest.Start(t)
-	a := connectApplication(t, s.ClientURL())
-	_, err := a.createStream(1).CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
-	a.must(err)
-	o := billing
-	o.ActivationLagThreshold = 15
-	for _, want := range []ConsumerOptions{billing, o} {
-		got, err := readAt(t, broker.Credentials{URL: s.ClientURL()}, want)
-		if err != nil || got.BacklogPerReplica != 0 || got.ActivationThreshold != int64(want.ActivationLagThreshold) {
-			t.Errorf("%+v: %v, want the threshold of %+v", got, err, want)
-		}
-	}
-}
-
 func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 	permitted := func(publish ...string) *server.Permissions {
 		return &server.Permissions{

@@ -163,8 +163,8 @@ func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
 		if status.Summary.Zombie != 5000 || status.Summary.Total != 5000 || status.Summary.ByReason["NeverStarted"] != 5000 {
 			t.Errorf("top %d: counts %+v", top, status.Summary)
 		}
-		if shown := len(status.Findings); shown > min(top, MaxFindings) || int(status.Omitted)+shown != 5000 {
-			t.Errorf("top %d: %d listed, %d omitted", top, shown, status.Omitted)
+		if shown := len(status.Findings); shown > min(top, MaxFindings) {
+			t.Errorf("top %d: %d listed", top, shown)
 		}
 		if !slices.IsSorted(findingNames(status.Findings)) {
 			t.Errorf("top %d: not sorted by name", top)

@@ -34,12 +34,13 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 	after := newStatus(&o.Scan, maxBytes)
 	after.Conditions = slices.Clone(before.Conditions)
 	now := o.Scan.StartTime
+	unhealthy := int(after.Summary.Suspicious + after.Summary.Zombie)
 	truncated, reason, message := metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings,
-		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
+		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), unhealthy)
 	switch {
 	case len(after.Findings) < len(o.Scan.Jobs.TopEntries()): // not all findings fit that the report has to show
 		reason = v1alpha1.ReasonTooBig
-	case after.Omitted <= 0:
+	case len(after.Findings) == unhealthy:
 		truncated, reason, message = metav1.ConditionFalse, v1alpha1.ReasonAllFindings, "findings lists all Jobs that are not healthy"
 	}
 	setCondition(&after, v1alpha1.ConditionTruncated, truncated, reason, message, now)
@@ -49,14 +50,12 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 // newStatus returns the results of a successful scan, without conditions.
 func newStatus(scan *Scan, maxBytes int) v1alpha1.JobReportStatus {
 	groups := scan.Jobs.statusGroups()
-	status := v1alpha1.JobReportStatus{
+	return v1alpha1.JobReportStatus{
 		Summary:      scan.Jobs.summary(),
 		Findings:     findingsThatFit(scan.Jobs.TopEntries(), maxBytes-len(encodeJSON(groups))),
 		Groups:       groups,
 		LastScanTime: new(metav1.NewTime(scan.StartTime.Truncate(time.Second))),
 	}
-	status.Omitted = status.Summary.Suspicious + status.Summary.Zombie - int32(len(status.Findings)) //nolint:gosec // at most MaxFindings
-	return status
 }
 
 // findingsThatFit returns the first entries that fit into the report, sorted by name.

@@ -76,10 +76,8 @@ func effectiveRetry(s *valueSources, own *v1alpha1.Retry, selected *Selection) *
 func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected *Selection) *v1alpha1.DeadLetter {
 	l := layers[v1alpha1.DeadLetter]{q.Spec.DeadLetter, selected.deadLetters}
 	effective := &v1alpha1.DeadLetter{
-		Enabled: specifiedOrDefault(s, "deadLetter.enabled", l,
-			func(d *v1alpha1.DeadLetter) *bool { return d.Enabled }, true),
-		MaxEntries: specifiedOrDefault(s, "deadLetter.maxEntries", l,
-			func(d *v1alpha1.DeadLetter) *int64 { return d.MaxEntries }, 0),
+		MaxEntries: firstSpecified(s, "deadLetter.maxEntries", l,
+			func(d *v1alpha1.DeadLetter) *int64 { return d.MaxEntries }),
 		Retention: specifiedOrDefault(s, "deadLetter.retention", l,
 			func(d *v1alpha1.DeadLetter) *v1alpha1.Duration { return d.Retention }, apiDuration(0)),
 		AlertThreshold: specifiedOrDefault(s, "deadLetter.alertThreshold", l,

@@ -51,7 +51,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 		desired.Retry.MultiplierPercent = int(math.Round(100 * decision.RetryFactor(retry)))
 	}
 	if deadLetter := e.DeadLetter; deadLetter != nil {
-		desired.DeadLetter.Enabled = isEnabled(deadLetter)
+		desired.DeadLetter.Enabled = keepsDeadLetters(deadLetter)
 		setInt(&desired.DeadLetter.MaxEntries, deadLetter.MaxEntries)
 		setDuration(&desired.DeadLetter.Retention, deadLetter.Retention)
 	}
@@ -87,8 +87,9 @@ func desiredStorage(s *v1alpha1.QueueStorage) broker.StorageConfig {
 	return storage
 }
 
-// isEnabled reports whether dead letters are kept, which is the default.
-func isEnabled(d *v1alpha1.DeadLetter) bool { return d == nil || d.Enabled == nil || *d.Enabled }
+func keepsDeadLetters(d *v1alpha1.DeadLetter) bool {
+	return d == nil || d.MaxEntries == nil || *d.MaxEntries > 0
+}
 
 // setInt replaces a default by the value of a spec, if it is set.
 func setInt[T int | int64, G int32 | int64](value *T, given *G) {

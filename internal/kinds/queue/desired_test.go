@@ -73,8 +73,8 @@ func TestDesiredQueue(t *testing.T) {
 			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}}},
 			want:      func(w *broker.QueueConfig) { w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 1001, 150 },
 		},
-		"dead letters disabled": {
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}},
+		"no dead letters": {
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0))}}},
 			want:      func(w *broker.QueueConfig) { w.DeadLetter.Enabled = false },
 		},
 		"priorities keep their order": {

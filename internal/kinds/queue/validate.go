@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -48,8 +49,8 @@ func Warnings(q *v1alpha1.Queue) []string {
 		"each priority gets a share by weight, and other priorities cannot use a share that is idle")
 	warnIf(spec.StrictPriority && hasPriorities, "strictPriority", "workers may never take messages of lower weight")
 	if d := spec.DeadLetter; d != nil {
-		warnIf(!isEnabled(d), "deadLetter.enabled", "messages that exhaust their attempts are deleted")
-		warnIf(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "the oldest dead letters beyond this number are deleted")
+		warnIf(!keepsDeadLetters(d), "deadLetter.maxEntries", "messages that exhaust their attempts are deleted")
+		warnIf(ptr.Deref(d.MaxEntries, 0) > 0, "deadLetter.maxEntries", "the oldest dead letters beyond this number are deleted")
 		warnIf(d.Retention != nil && toDuration(*d.Retention) > 0, "deadLetter.retention", "dead letters older than this are deleted")
 	}
 	if s := spec.Storage; s != nil {
@@ -125,7 +126,7 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Queue
 		broker.FieldLease:       true,
 		broker.FieldJobTimeout:  q.Spec.MessageTimeout != nil,
 		broker.FieldRetry:       true,
-		broker.FieldDeadLetter:  isEnabled(e.DeadLetter),
+		broker.FieldDeadLetter:  keepsDeadLetters(e.DeadLetter),
 		broker.FieldPriorities:  len(q.Spec.Priorities) > 1,
 		broker.FieldMaxInFlight: q.Spec.MaxInFlight != nil,
 		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,

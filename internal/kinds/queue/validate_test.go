@@ -19,13 +19,13 @@ func TestWarnings(t *testing.T) {
 		"maxBacklog on NATS":          {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: nats}, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot delay messages"}},
 		"maxInFlight with priorities": {v1alpha1.QueueSpec{Priorities: two, MaxInFlight: new(int32(4))}, []string{"spec.maxInFlight: each priority gets a share"}},
 		"strict priorities":           {v1alpha1.QueueSpec{Priorities: two, StrictPriority: true}, []string{"spec.strictPriority: "}},
-		"no dead letters":             {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}}, []string{"spec.deadLetter.enabled: "}},
-		"limited dead letters":        {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(5))}}}, []string{"spec.deadLetter.maxEntries: "}},
+		"no dead letters":             {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0))}}}, []string{"spec.deadLetter.maxEntries: messages"}},
+		"limited dead letters":        {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(5))}}}, []string{"spec.deadLetter.maxEntries: the oldest"}},
 		"expiring dead letters":       {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{Retention: durationOf(time.Hour)}}}, []string{"spec.deadLetter.retention: "}},
 		"one replica":                 {v1alpha1.QueueSpec{Storage: &v1alpha1.QueueStorage{Replicas: new(int32(1))}}, []string{"spec.storage.replicas: "}},
 		"storage in memory":           {v1alpha1.QueueSpec{Storage: &v1alpha1.QueueStorage{Type: v1alpha1.StorageMemory}}, []string{"spec.storage.type: "}},
 		"three replicas on disk":      {v1alpha1.QueueSpec{Storage: &v1alpha1.QueueStorage{Replicas: new(int32(3)), Type: v1alpha1.StorageFile}}, nil},
-		"dead letters without limits": {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0)), Retention: durationOf(0)}}}, nil},
+		"dead letters without limits": {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{Retention: durationOf(0)}}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assertPrefixes(t, Warnings(newQueue(func(q *v1alpha1.Queue) { q.Spec = row.spec })), row.want)

@@ -24,7 +24,7 @@ func (e *evaluation) summarizeRuns() {
 	active := e.activeRuns()
 	e.status.Active, e.status.ActiveRuns = int32(min(len(active), math.MaxInt32)), nil
 	for _, run := range active[:min(len(active), maxActiveRuns)] {
-		entry := v1alpha1.ScheduledRun{Name: run.Name, UID: run.UID}
+		entry := v1alpha1.ScheduledRun{Name: run.Name}
 		if !run.ScheduledTime.IsZero() {
 			entry.ScheduledTime = apiTime(run.ScheduledTime)
 		}
@@ -68,7 +68,7 @@ func (e *evaluation) summary() decision.Summary {
 			"all times until %s are decided, and it is %s: the clock of the operator was wrong", formatTime(e.decidedUntil()), formatTime(e.Now)))
 	case e.problem != nil:
 		return decision.Summary{Ready: metav1.ConditionFalse, Progress: decision.InProgress, Reason: e.problem.Reason, Message: e.problem.Message}
-	case missed != nil && missed.Reason == v1alpha1.MissedRefused && missed.Generation == e.Schedule.Generation && missed.Time.Equal(e.status.LastScheduleTime):
+	case missed != nil && missed.Reason == v1alpha1.MissedRefused && missed.Time.Equal(e.status.LastScheduleTime) && e.isRefusedSpec():
 		return with(stuck, v1alpha1.ReasonRunRefused, fmt.Sprintf("the run of %s was refused: %s", formatTime(missed.Time.Time), missed.Message))
 	case e.spec.Suspend:
 		return with(ready, v1alpha1.ReasonSuspended, "spec.suspend is true")
@@ -79,6 +79,12 @@ func (e *evaluation) summary() decision.Summary {
 	default:
 		return with(ready, v1alpha1.ReasonScheduled, "next at "+formatTime(e.status.NextScheduleTime.Time))
 	}
+}
+
+// isRefusedSpec reports whether the last refused run had the spec of this generation.
+func (e *evaluation) isRefusedSpec() bool {
+	stored := decision.FindReason(e.status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonRunRefused)
+	return e.decision.Missed[v1alpha1.MissedRefused] > 0 || stored != nil && stored.ObservedGeneration == e.Schedule.Generation
 }
 
 func with(summary decision.Summary, reason, message string) decision.Summary {

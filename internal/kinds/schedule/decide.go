@@ -283,9 +283,9 @@ func (e *evaluation) activeRuns() []Run {
 	return slices.DeleteFunc(slices.Clone(e.Runs), func(run Run) bool { return run.IsFinished })
 }
 
-// deleteOldRuns deletes the oldest finished runs beyond spec.history.
+// deleteOldRuns deletes the oldest finished runs beyond the limits of the history.
 func (e *evaluation) deleteOldRuns() {
-	succeeded, failed := ptr.Deref(e.spec.History.Successful, 3), ptr.Deref(e.spec.History.Failed, 1)
+	succeeded, failed := ptr.Deref(e.spec.SuccessfulRunsHistoryLimit, 3), ptr.Deref(e.spec.FailedRunsHistoryLimit, 1)
 	for _, run := range slices.Backward(e.Runs) {
 		left := &failed
 		if run.HasSucceeded {

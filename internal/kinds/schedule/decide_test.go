@@ -354,7 +354,7 @@ func TestARefusedRunIsMissedAndStalledUntilTheSpecChanges(t *testing.T) {
 func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 	two, one := int32(2), int32(1)
 	s := newScenario(t, func(s *v1alpha1.Schedule) {
-		s.Spec.History = v1alpha1.ScheduleHistory{Successful: &two, Failed: &one}
+		s.Spec.SuccessfulRunsHistoryLimit, s.Spec.FailedRunsHistoryLimit = &two, &one
 	}).at(time.Second)
 	for hour := range 8 {
 		end := time.Duration(hour+1)*time.Hour + time.Minute
@@ -379,7 +379,7 @@ func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 
 func TestHistoryKeepsRunsWhoseLogsAreBeingArchived(t *testing.T) {
 	none := int32(0)
-	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.History.Successful = &none }).at(time.Hour).finish(time.Hour+time.Minute, true)
+	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.SuccessfulRunsHistoryLimit = &none }).at(time.Hour).finish(time.Hour+time.Minute, true)
 	s.runs[0].IsArchiving = true
 	s.at(time.Hour + 2*time.Minute)
 	if len(s.runs) != 1 {

@@ -104,7 +104,7 @@ func (e *evaluation) miss(times []time.Time, reason string) {
 // countMissed counts times as missed that are recorded as decided elsewhere.
 func (e *evaluation) countMissed(last time.Time, count int64, reason, message string) {
 	e.status.Missed += count
-	e.status.LastMissed = &v1alpha1.MissedTime{Time: *apiTime(last), Reason: reason, Message: message, Generation: e.Schedule.Generation}
+	e.status.LastMissed = &v1alpha1.MissedTime{Time: *apiTime(last), Reason: reason, Message: message}
 	if e.decision.Missed == nil {
 		e.decision.Missed = map[string]int64{}
 	}

@@ -151,7 +151,7 @@ func validateTemplate(spec *v1alpha1.ScheduleSpec) field.ErrorList {
 		return append(errs, field.Invalid(path.Child("spec"), field.OmitValueType{}, err.Error()))
 	}
 	if run.TTL != nil && *run.TTL < minTTL {
-		errs = append(errs, field.Invalid(path.Child("spec", "ttlSecondsAfterFinished"), *run.TTL, fmt.Sprintf("must be at least %d in a Schedule: history defines which finished runs are kept", minTTL)))
+		errs = append(errs, field.Invalid(path.Child("spec", "ttlSecondsAfterFinished"), *run.TTL, fmt.Sprintf("must be at least %d in a Schedule, whose history limits define which finished runs are kept", minTTL)))
 	}
 	return errs
 }

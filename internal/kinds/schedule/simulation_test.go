@@ -51,7 +51,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		if random.IntN(2) == 0 {
 			s.Spec.StartingDeadlineSeconds = new(int64(1 + random.IntN(7200)))
 		}
-		s.Spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(random.IntN(3))), Failed: new(int32(random.IntN(3)))}
+		s.Spec.SuccessfulRunsHistoryLimit, s.Spec.FailedRunsHistoryLimit = new(int32(random.IntN(3))), new(int32(random.IntN(3)))
 		if seed%3 == 0 {
 			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy = nil, v1alpha1.ConcurrencyAllow
 			s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}}

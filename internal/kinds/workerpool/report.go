@@ -327,7 +327,7 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	for _, s := range []*v1alpha1.WorkerPoolStatus{a, b} {
 		s.Busy, s.MessageCounts, s.WaitP95, s.IdleSince = nil, v1alpha1.MessageCounts{}, nil, nil
-		s.LastDecision = &v1alpha1.ScaleDecision{Applied: s.LastDecision.Applied, Reason: s.LastDecision.Reason}
+		s.LastDecision = &v1alpha1.ScaleDecision{Reason: s.LastDecision.Reason}
 		for i := range s.Revisions {
 			s.Revisions[i].Succeeded, s.Revisions[i].Failed = nil, nil
 		}

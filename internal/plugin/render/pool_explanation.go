@@ -38,7 +38,7 @@ func PoolExplanation(s terminal.Style, wp *v1alpha1.WorkerPool, now time.Time) [
 			lines = append(lines, "    "+term)
 		}
 		settings := scaling.NewSettings(wp.Spec.Autoscaling, wp.Spec.Concurrency)
-		lines = append(lines, fmt.Sprintf("  %d recommended, %d desired.", d.Recommendation, d.Applied),
+		lines = append(lines, fmt.Sprintf("  %d recommended, %d desired.", d.Recommendation, status.Desired),
 			fmt.Sprintf("  Limits: %d to %d workers, p95 wait %s.", settings.MinReplicas, cmp.Or(replicaLimit(wp), settings.MaxReplicas), FormatRounded(settings.WaitP95)))
 	}
 	return append(lines, problemLines(s, PoolProblems(wp))...)

@@ -60,7 +60,7 @@ func assertGauges(t *testing.T, want string) {
 		pool("mail", v1alpha1.WorkerPoolStatus{
 			Desired: 8, Ready: 6, Draining: 1, Busy: new(int32(5)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
 			ObjectiveMet:   metav1.ConditionFalse,
-			LastDecision:   &v1alpha1.ScaleDecision{Recommendation: 12, Applied: 8, Reason: "MaxReplicas"},
+			LastDecision:   &v1alpha1.ScaleDecision{Recommendation: 12, Reason: "MaxReplicas"},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashLoop}}},
 		}),
 		pool("video", v1alpha1.WorkerPoolStatus{Desired: 2, Ready: 2, ObjectiveMet: metav1.ConditionUnknown}),

@@ -81,7 +81,7 @@ func timeOf(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time 
 // ExplainDecision returns a decision in the form of a WorkerPool's status. Its message also has the terms of the formula.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
 	explained := &v1alpha1.ScaleDecision{
-		Time: new(metav1.NewTime(in.Now)), Recommendation: d.Recommended, Applied: d.Applied, Reason: string(d.Reason), Message: Summarize(in, d),
+		Time: new(metav1.NewTime(in.Now)), Recommendation: d.Recommended, Reason: string(d.Reason), Message: Summarize(in, d),
 	}
 	if d.Formula != "" {
 		explained.Message += "; " + d.Formula
@@ -111,10 +111,6 @@ func Summarize(in Observation, d Decision) string {
 		ReasonFallback:            "queue metrics are unavailable, so the fallback applies",
 		ReasonSuspended:           "autoscaling is suspended",
 	}[d.Reason]
-	if d.Reason == ReasonIdle && !in.Stats.IsIdle() {
-		explanation = fmt.Sprintf("%d messages do not activate the pool, because the activation threshold of the source is %d",
-			in.Stats.Backlog+in.Stats.Unaccounted, in.Stats.ActivationThreshold)
-	}
 	text := fmt.Sprintf("%d recommended%s, staying at %d: %s", d.Recommended, d.targetMessage(), in.Replicas, explanation)
 	if d.Applied != in.Replicas {
 		text = fmt.Sprintf("%d recommended%s, scaling from %d to %d: %s", d.Recommended, d.targetMessage(), in.Replicas, d.Applied, explanation)

@@ -104,7 +104,6 @@ func sanitizeObservation(in Observation) Observation {
 		f := *in.Stats
 		f.Backlog, f.Running = min(max(f.Backlog, 0), maxMessages), min(max(f.Running, 0), maxMessages)
 		f.Unaccounted = min(max(f.Unaccounted, 0), maxMessages)
-		f.ActivationThreshold = min(max(f.ActivationThreshold, 0), maxMessages)
 		if !(f.ReturnRate >= 0 && f.ReturnRate <= maxMessages) {
 			f.ReturnRate = 0
 		}
@@ -239,16 +238,14 @@ func (n *replicaTarget) applyLimits(in Observation, memory *Memory) {
 		n.lowerTo(roundUpReplicas(float64(p.MaxInFlight)/float64(p.Concurrency)), ReasonMaxInFlight)
 	}
 
-	// Work up to the activation threshold needs no worker, but a pool with minReplicas is always active.
-	hasWork := !s.IsIdle() && (p.MinReplicas > 0 || s.Running > 0 || s.Backlog+s.Unaccounted > s.ActivationThreshold)
 	switch {
-	case hasWork:
+	case !s.IsIdle():
 		memory.IdleSince = time.Time{}
 	case memory.IdleSince.IsZero(), memory.IdleSince.After(in.Now):
 		memory.IdleSince = in.Now
 	}
 	switch {
-	case hasWork:
+	case !s.IsIdle():
 		n.raiseTo(1, ReasonDemand)
 	case in.Replicas == 0, in.Now.Sub(memory.IdleSince) >= p.IdleAfter:
 		n.value, n.reason = 0, ReasonIdle

@@ -13,7 +13,7 @@ import (
 func TestDecisionIsExplainedInTheStatus(t *testing.T) {
 	in := observationOf(1, &BacklogStats{Backlog: 2000, Running: 10, OldestAge: 1500 * time.Millisecond}, memoryWithRate(2.5))
 	want := &v1alpha1.ScaleDecision{
-		Time: new(metav1.NewTime(testTime)), Recommendation: 12, Applied: 12, Reason: "Demand",
+		Time: new(metav1.NewTime(testTime)), Recommendation: 12, Reason: "Demand",
 		Message: "12 recommended, scaling from 1 to 12: it follows the recommendation; " +
 			"B = 2000 waiting messages, the oldest for 1.5s, F = 10 running; " +
 			"λ = 2.5 arriving messages per second, s = 1s service time, ρ = 0.8 utilization, Pod start 10s; c = 10 handlers per worker; F: 10 handlers; " +
@@ -39,11 +39,6 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 		"the target of a source": {
 			observationOf(1, &BacklogStats{Backlog: 10, BacklogPerReplica: 2.5}, Memory{}),
 			"4 recommended for 2.5 messages per worker (target of the source), scaling from 1 to 4: it follows the recommendation",
-		},
-		"messages below the activation threshold": {
-			observationOf(0, &BacklogStats{Backlog: 10, Unaccounted: 5, BacklogPerReplica: 5, ActivationThreshold: 15}, Memory{}),
-			"2 recommended for 5 messages per worker (target of the source), staying at 0: " +
-				"15 messages do not activate the pool, because the activation threshold of the source is 15",
 		},
 		"the default of a source, limited": {
 			observationOf(1, &BacklogStats{Backlog: 100}, Memory{}, func(p *Settings) { p.DefaultBacklogPerReplica, p.MaxReplicas = 10, 6 }),

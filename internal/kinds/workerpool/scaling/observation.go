@@ -48,9 +48,6 @@ type BacklogStats struct {
 	ReturnRate float64
 	// BacklogPerReplica is the target of a source in messages per worker; 0 if it has none.
 	BacklogPerReplica float64
-	// ActivationThreshold is the number of messages up to which a source lets the pool scale to zero;
-	// usually 0.
-	ActivationThreshold int64
 }
 
 // Settings are the autoscaling settings of a pool and the limits that apply to it. Zero values

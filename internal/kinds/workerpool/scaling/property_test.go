@@ -82,9 +82,6 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 	if r.IntN(4) == 0 {
 		f.BacklogPerReplica = 20 * r.Float64()
 	}
-	if r.IntN(8) == 0 {
-		f.ActivationThreshold = int64(r.IntN(1000))
-	}
 	if r.IntN(4) == 0 {
 		f.ServiceTime = time.Duration(r.IntN(20000)) * time.Millisecond
 	}
@@ -151,7 +148,7 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "scales down without stats"
 	case in.Stats != nil && d.Applied < min(in.Replicas, busyReplicas(in), upper):
 		return "scales below the busy workers"
-	case in.Stats != nil && in.Stats.Backlog+in.Stats.Unaccounted > in.Stats.ActivationThreshold && d.Applied == 0 && upper > 0:
+	case in.Stats != nil && in.Stats.Backlog+in.Stats.Unaccounted > 0 && d.Applied == 0 && upper > 0:
 		return "stays at zero with a backlog, or with messages that nothing announces"
 	case len(d.Memory.Recommendations) > spansPerWindow+2:
 		return "the memory grows without bound"

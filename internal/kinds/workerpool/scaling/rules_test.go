@@ -102,25 +102,6 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"the last worker stays while messages are delivered that no worker reports": {
 			observationOf(1, &BacklogStats{Unaccounted: 55}, idleFor(time.Hour)), outcome{0, 1, ReasonDemand},
 		},
-		"as many messages as the activation threshold do not activate a pool": {
-			observationOf(0, &BacklogStats{Backlog: 10, Unaccounted: 5, BacklogPerReplica: 5, ActivationThreshold: 15}, Memory{}), outcome{2, 0, ReasonIdle},
-		},
-		"one more activates it": {
-			observationOf(0, &BacklogStats{Backlog: 11, Unaccounted: 5, BacklogPerReplica: 5, ActivationThreshold: 15}, Memory{}), outcome{3, 3, ReasonDemand},
-		},
-		"an active pool serves them until idleAfter": {
-			observationOf(2, &BacklogStats{Backlog: 10, BacklogPerReplica: 5, ActivationThreshold: 15}, idleFor(59*time.Second)), outcome{2, 2, ReasonDemand},
-		},
-		"then it scales to zero": {
-			observationOf(2, &BacklogStats{Backlog: 10, BacklogPerReplica: 5, ActivationThreshold: 15}, idleFor(time.Minute)), outcome{2, 0, ReasonIdle},
-		},
-		"but not while it handles messages": {
-			observationOf(2, &BacklogStats{Backlog: 4, Running: 6, BacklogPerReplica: 5, ActivationThreshold: 15}, idleFor(time.Hour)), outcome{2, 2, ReasonDemand},
-		},
-		"the activation threshold has no effect with minReplicas": {
-			observationOf(1, &BacklogStats{Backlog: 10, BacklogPerReplica: 5, ActivationThreshold: 15}, idleFor(time.Hour), func(p *Settings) { p.MinReplicas = 1 }),
-			outcome{2, 2, ReasonDemand},
-		},
 		"earlier arrivals do not scale a pool from zero": {
 			observationOf(0, &BacklogStats{}, memoryWithRate(100)), outcome{13, 0, ReasonIdle},
 		},
