@@ -230,8 +230,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionTranscriptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkflow"):
 		return &apiv1alpha1.SessionWorkflowApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Sidecar"):
-		return &apiv1alpha1.SidecarApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Source"):
 		return &apiv1alpha1.SourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Step"):

@@ -80,7 +80,8 @@ type WorkerPoolSpec struct {
 	// +optional
 	Source *Source `json:"source,omitempty"`
 
-	// template of the Pods. The worker container is named worker; others run next to it.
+	// template of the Pods. The worker container is named worker; others run next to it. In drain mode Sidecar, an init
+	// container named yardmaster has env and resources for the sidecar.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Always'",message="restartPolicy must be Always, because workers run until they are drained",fieldPath=".spec.restartPolicy"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.exists(c, c.name == 'worker')",message="one of the containers must be named worker",fieldPath=".spec.containers"
@@ -98,9 +99,12 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Version string `json:"version,omitempty"`
 
-	// sidecar configures the container with the worker runtime, in drain mode Sidecar.
+	// handlerPath of the URL that messages are sent to in drain mode Sidecar, on the first port of the worker container.
+	// Defaults to /.
 	// +optional
-	Sidecar *Sidecar `json:"sidecar,omitempty"`
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^/[-A-Za-z0-9._~/]*$`
+	HandlerPath string `json:"handlerPath,omitempty"`
 
 	// networkPolicy is Managed, which closes the admin port of the workers to all Pods but the operator's, or None.
 	// Defaults to Managed.
@@ -289,27 +293,6 @@ type Fallback struct {
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="after must be a duration from 0s to 24h"
 	After *Duration `json:"after,omitempty"`
-}
-
-// Sidecar configures the container that sends messages to the worker, in drain mode Sidecar.
-type Sidecar struct {
-	// path of the URL that messages are sent to, on the first port of the worker container. Defaults to /.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:Pattern=`^/[-A-Za-z0-9._~/]*$`
-	Path string `json:"path,omitempty"`
-
-	// resources of the container. Defaults to requests of 20m CPU and 32Mi memory, and limits of 1 CPU and 256Mi.
-	// +optional
-	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-
-	// env of the container. The prefix YARDMASTER_ is reserved.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.startsWith('YARDMASTER_'))",message="names that begin with YARDMASTER_ are reserved"
-	Env []corev1.EnvVar `json:"env,omitempty"`
 }
 
 // PoolNetworkPolicy is who creates the NetworkPolicy that protects the workers' admin port.

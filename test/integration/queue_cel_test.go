@@ -410,10 +410,6 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`template: {spec: {restartPolicy: OnFailure}}`),
 			want: "spec.template.spec.restartPolicy: Invalid value: restartPolicy must be Always, because workers run until they are drained",
 		},
-		"a reserved environment variable of the sidecar": {
-			spec: with(`sidecar: {env: [{name: YARDMASTER_POOL, value: mine}]}`),
-			want: "spec.sidecar.env: Invalid value: names that begin with YARDMASTER_ are reserved",
-		},
 		"a reserved label in the template": {
 			spec: with(`template: {metadata: {labels: {yardmaster.dev/pool: mine}}}`),
 			want: "spec.template.metadata: Invalid value: labels and annotations under yardmaster.dev/ are reserved",
@@ -431,7 +427,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			want: "spec.maxInFlight: Invalid value: maxInFlight must not be less than concurrency, because some handlers would never get a message",
 		},
 		"replicas and autoscaling": {
-			spec: scaled(`}, replicas: 2, sidecar: {`),
+			spec: scaled(`}, replicas: 2, rollout: {`),
 			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.suspend",
 		},
 		"negative replicas": {
@@ -539,7 +535,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			want: `spec.disruption.maxUnavailable: Invalid value: "101%": maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
 		"replicas added to an autoscaled pool": {
-			spec: scaled(``), changedTo: scaled(`}, replicas: 2, sidecar: {`),
+			spec: scaled(``), changedTo: scaled(`}, replicas: 2, rollout: {`),
 			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.suspend",
 		},
 		"an unknown field": {

@@ -17,14 +17,16 @@ type WorkerPoolSpecApplyConfiguration struct {
 	Queues []PoolQueueApplyConfiguration `json:"queues,omitempty"`
 	// source of the backlog, for workers that consume no Queue. They are scaled and drained, but get no configuration.
 	Source *SourceApplyConfiguration `json:"source,omitempty"`
-	// template of the Pods. The worker container is named worker; others run next to it.
+	// template of the Pods. The worker container is named worker; others run next to it. In drain mode Sidecar, an init
+	// container named yardmaster has env and resources for the sidecar.
 	Template *v1.PodTemplateSpecApplyConfiguration `json:"template,omitempty"`
 	// image of the worker container. Overrides that of template.
 	Image *string `json:"image,omitempty"`
 	// version of the image, for the label app.kubernetes.io/version. A change creates a revision.
 	Version *string `json:"version,omitempty"`
-	// sidecar configures the container with the worker runtime, in drain mode Sidecar.
-	Sidecar *SidecarApplyConfiguration `json:"sidecar,omitempty"`
+	// handlerPath of the URL that messages are sent to in drain mode Sidecar, on the first port of the worker container.
+	// Defaults to /.
+	HandlerPath *string `json:"handlerPath,omitempty"`
 	// networkPolicy is Managed, which closes the admin port of the workers to all Pods but the operator's, or None.
 	// Defaults to Managed.
 	NetworkPolicy *apiv1alpha1.PoolNetworkPolicy `json:"networkPolicy,omitempty"`
@@ -103,11 +105,11 @@ func (b *WorkerPoolSpecApplyConfiguration) WithVersion(value string) *WorkerPool
 	return b
 }
 
-// WithSidecar sets the Sidecar field in the declarative configuration to the given value
+// WithHandlerPath sets the HandlerPath field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Sidecar field is set to the value of the last call.
-func (b *WorkerPoolSpecApplyConfiguration) WithSidecar(value *SidecarApplyConfiguration) *WorkerPoolSpecApplyConfiguration {
-	b.Sidecar = value
+// If called multiple times, the HandlerPath field is set to the value of the last call.
+func (b *WorkerPoolSpecApplyConfiguration) WithHandlerPath(value string) *WorkerPoolSpecApplyConfiguration {
+	b.HandlerPath = &value
 	return b
 }
 

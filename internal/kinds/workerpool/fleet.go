@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -244,9 +245,6 @@ func ValidateSpec(wp *v1alpha1.WorkerPool) field.ErrorList {
 	validate := func(path *field.Path, containers []corev1.Container) {
 		for i := range containers {
 			c := &containers[i]
-			if c.Name == SidecarContainer {
-				errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, "is reserved"))
-			}
 			for j, variable := range c.Env {
 				if strings.HasPrefix(variable.Name, v1alpha1.WorkerEnvPrefix) {
 					errs = append(errs, field.Invalid(path.Index(i).Child("env").Index(j).Child("name"), variable.Name,
@@ -257,6 +255,15 @@ func ValidateSpec(wp *v1alpha1.WorkerPool) field.ErrorList {
 	}
 	validate(path.Child("initContainers"), spec.Template.Spec.InitContainers)
 	validate(path.Child("containers"), spec.Template.Spec.Containers)
+	if i := slices.IndexFunc(spec.Template.Spec.Containers, isSidecar); i >= 0 {
+		errs = append(errs, field.Invalid(path.Child("containers").Index(i).Child("name"), SidecarContainer, "is reserved"))
+	}
+	if i := slices.IndexFunc(spec.Template.Spec.InitContainers, isSidecar); i >= 0 {
+		c := &spec.Template.Spec.InitContainers[i]
+		if !equality.Semantic.DeepEqual(*c, corev1.Container{Name: c.Name, Env: c.Env, Resources: c.Resources}) {
+			errs = append(errs, field.Forbidden(path.Child("initContainers").Index(i), "the sidecar yardmaster can only have env and resources: the operator sets its other fields"))
+		}
+	}
 	for i, volume := range spec.Template.Spec.Volumes {
 		if strings.HasPrefix(volume.Name, SidecarContainer+"-") {
 			errs = append(errs, field.Invalid(path.Child("volumes").Index(i).Child("name"), volume.Name,

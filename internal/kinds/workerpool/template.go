@@ -54,9 +54,15 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	// It is ready while the worker is attached to all its queues and does not drain.
 	ready := &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 	consumer := worker
+	sidecar := corev1.Container{Name: SidecarContainer}
+	if i := slices.IndexFunc(t.Spec.InitContainers, isSidecar); i >= 0 {
+		sidecar = t.Spec.InitContainers[i]
+		t.Spec.InitContainers = slices.Delete(t.Spec.InitContainers, i, i+1)
+	}
 	switch b.drain.Mode {
 	case v1alpha1.DrainSidecar:
-		t.Spec.InitContainers = append(t.Spec.InitContainers, b.buildSidecar(worker, ready))
+		b.completeSidecar(&sidecar, worker, ready)
+		t.Spec.InitContainers = append(t.Spec.InitContainers, sidecar)
 		consumer = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
 	case v1alpha1.DrainHTTP:
 		addPort(worker, adminPortName, AdminPort)
@@ -121,28 +127,25 @@ func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container
 
 func isWorkerContainer(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer }
 
-func (b *workloadBuilder) buildSidecar(worker *corev1.Container, ready *corev1.Probe) corev1.Container {
+func isSidecar(c corev1.Container) bool { return c.Name == SidecarContainer }
+
+// completeSidecar adds everything but the environment and resources that the template may have.
+func (b *workloadBuilder) completeSidecar(sidecar, worker *corev1.Container, ready *corev1.Probe) {
 	port := int32(defaultHandlerPort)
 	if len(worker.Ports) > 0 {
 		port = worker.Ports[0].ContainerPort
 	}
-	options := cmp.Or(b.pool.Spec.Sidecar, &v1alpha1.Sidecar{})
-	// The default satisfies a ResourceQuota, which may require requests and limits of each container. Its memory limit is
-	// enough for the largest number of prefetched messages with 64 KiB each.
-	resources := cmp.Or(options.Resources, &corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-	})
-	return corev1.Container{
-		Name:           SidecarContainer,
-		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d%s", port, options.Path)},
-		Env:            slices.Clone(options.Env),
-		Resources:      *resources,
-		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
-		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
-		ReadinessProbe: ready,
-		LivenessProbe:  &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
+	if sidecar.Resources.Requests == nil && sidecar.Resources.Limits == nil {
+		// The default satisfies a ResourceQuota, which may require requests and limits of each container. Its memory limit is
+		// enough for the largest number of prefetched messages with 64 KiB each.
+		sidecar.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
+		sidecar.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")}
 	}
+	sidecar.Args = []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d%s", port, b.pool.Spec.HandlerPath)}
+	sidecar.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	sidecar.Ports = []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}}
+	sidecar.ReadinessProbe = ready
+	sidecar.LivenessProbe = &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6}
 }
 
 // SidecarImage returns the image of a Pod's sidecar, or "".
@@ -327,7 +330,6 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 
 // consumerOf returns the container that takes messages.
 func consumerOf(pod *corev1.PodSpec) *corev1.Container {
-	isSidecar := func(c corev1.Container) bool { return c.Name == SidecarContainer }
 	if i := slices.IndexFunc(pod.InitContainers, isSidecar); i >= 0 {
 		return &pod.InitContainers[i]
 	}

@@ -147,7 +147,7 @@ func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	}
 }
 
-func TestSidecarHasThePathResourcesAndEnvironmentOfThePool(t *testing.T) {
+func TestTheTemplateHasOnlyResourcesAndEnvironmentOfTheSidecar(t *testing.T) {
 	s := newTestPool(1)
 	s.Operator.Image = "yardmaster:1"
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
@@ -159,13 +159,20 @@ func TestSidecarHasThePathResourcesAndEnvironmentOfThePool(t *testing.T) {
 	}
 	own := &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
 	endpoint := corev1.EnvVar{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: "http://collector:4318"}
-	s.Pool.Spec.Sidecar = &v1alpha1.Sidecar{Path: "/jobs", Resources: own, Env: []corev1.EnvVar{endpoint}}
+	s.Pool.Spec.HandlerPath = "/jobs"
+	s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{
+		{Name: SidecarContainer, Resources: *own, Env: []corev1.EnvVar{endpoint}},
+	}}}
 	sidecar = builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
 	if sidecar.Args[2] != "http://127.0.0.1:8080/jobs" || !equality.Semantic.DeepEqual(*own, sidecar.Resources) {
 		t.Errorf("sidecar with arguments %q and resources %+v", sidecar.Args, sidecar.Resources)
 	}
 	if !slices.Contains(sidecar.Env, endpoint) {
 		t.Errorf("sidecar with the environment %+v", sidecar.Env)
+	}
+	s.Pool.Spec.Drain.Mode = v1alpha1.DrainHTTP
+	if others := builtDeployment(t, s).Spec.Template.Spec.InitContainers; len(others) > 0 {
+		t.Errorf("mode HTTP has the sidecar %+v", others)
 	}
 }
 
@@ -199,9 +206,13 @@ func TestInvalidSpecIsReported(t *testing.T) {
 			template(corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Env: []corev1.EnvVar{{Name: "YARDMASTER_POOL"}}}}}),
 			`spec.template.spec.containers[0].env[0].name: Invalid value: "YARDMASTER_POOL": names that begin with YARDMASTER_ are reserved`,
 		},
-		"a reserved container": {
-			template(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "yardmaster"}}}),
-			`spec.template.spec.initContainers[0].name: Invalid value: "yardmaster": is reserved`,
+		"a container with the name of the sidecar": {
+			template(corev1.PodSpec{Containers: []corev1.Container{{Name: "yardmaster"}}}),
+			`spec.template.spec.containers[0].name: Invalid value: "yardmaster": is reserved`,
+		},
+		"a sidecar with another image": {
+			template(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "yardmaster", Image: "mine"}}}),
+			`spec.template.spec.initContainers[0]: Forbidden: the sidecar yardmaster can only have env and resources: the operator sets its other fields`,
 		},
 		"a reserved volume": {
 			template(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "yardmaster-url"}}}),

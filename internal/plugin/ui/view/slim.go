@@ -38,7 +38,7 @@ func Slim(object any) {
 			object.Status.Result.Summary = shorten(object.Status.Result.Summary)
 		}
 	case *v1alpha1.WorkerPool:
-		object.Spec.Template, object.Spec.Sidecar = nil, nil
+		object.Spec.Template = nil
 	case *v1alpha1.Schedule:
 		slimTemplate(object.Spec.SequentialJob)
 		slimTemplate(object.Spec.AgenticSession)
