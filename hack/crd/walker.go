@@ -60,25 +60,73 @@ func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProp
 	if t != nil && dereference(t) == reflect.TypeFor[v1alpha1.Duration]() {
 		mergeDurationRules(s)
 	}
-	if origin == originKubernetes && s.XListType != nil && *s.XListType == "atomic" {
-		s.XListType = nil // the default
+	if origin == originKubernetes {
+		removeDefaults(s)
 	}
 	if s.XIntOrString {
 		s.AnyOf = nil // the API server adds that it is an integer or a string
 	}
+	if s.Pattern == quantityPattern {
+		s.Pattern = shortQuantityPattern
+	}
 	origin = origin.nested()
 	if t != nil && slices.Contains(effectiveTypes, dereference(t)) {
 		origin = originInherited
+		removeLimits(s)
 	}
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
 		w.walkSchema(path+"[]", s.Items.Schema, elementType(t), originOfField(elementType(t), origin))
+		requireKeys(s)
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
 		w.walkSchema(path+"{}", s.AdditionalProperties.Schema, elementType(t), originOfField(elementType(t), origin))
 	case len(s.Properties) > 0:
 		w.walkStructFields(path, s, dereference(t), originOfField(t, origin))
 	}
 }
+
+// removeDefaults removes what says nothing: that a list is atomic, and that a text is empty. It also removes that a reference or
+// selector is atomic, which matters only to two clients that apply parts of the same one.
+func removeDefaults(s *apiextensionsv1.JSONSchemaProps) {
+	if s.XListType != nil && *s.XListType == "atomic" {
+		s.XListType = nil
+	}
+	if s.Default != nil && string(s.Default.Raw) == `""` {
+		s.Default = nil
+	}
+	s.XMapType = nil
+}
+
+// requireKeys requires the keys of a list that have no default, as the API server does.
+func requireKeys(s *apiextensionsv1.JSONSchemaProps) {
+	for _, key := range s.XListMapKeys {
+		if s.Items.Schema.Properties[key].Default == nil && !slices.Contains(s.Items.Schema.Required, key) {
+			s.Items.Schema.Required = append(s.Items.Schema.Required, key)
+		}
+	}
+}
+
+// removeLimits removes the limits of values that the operator copies from a spec, which has them. A duration keeps its rule, because
+// every client must be able to decode it.
+func removeLimits(s *apiextensionsv1.JSONSchemaProps) {
+	if s.Type == "object" || len(s.XValidations) == 0 {
+		s.XValidations, s.Pattern = nil, ""
+		s.MinLength, s.MaxLength, s.Minimum, s.Maximum, s.MinItems, s.MaxProperties = nil, nil, nil, nil, nil, nil
+	}
+	for name, property := range s.Properties {
+		removeLimits(&property)
+		s.Properties[name] = property
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		removeLimits(s.Items.Schema)
+	}
+}
+
+// quantityPattern is the pattern of each quantity, and shortQuantityPattern matches the same texts.
+const (
+	quantityPattern      = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	shortQuantityPattern = `^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-9]+[.]?[0-9]*|[.][0-9]+))?$`
+)
 
 // mergeDurationRules puts the rule of the type Duration before the other rules of a field. Otherwise a text that is no duration
 // would get a second message from each: the evaluation of duration(self) fails.
@@ -97,8 +145,8 @@ func mergeDurationRules(s *apiextensionsv1.JSONSchemaProps) {
 // unusableFields are fields of Kubernetes types that no Pod which Yardmaster creates can use: they are not in the schemas, so a
 // strict client such as kubectl refuses them at once, and the manifests are a tenth smaller.
 var unusableFields = map[reflect.Type][]string{
-	// The API server refuses them in a Pod template, and in a Pod that is created.
-	reflect.TypeFor[corev1.PodSpec](): {"ephemeralContainers"},
+	// The API server refuses them in a Pod template or in a Pod that is created, unless they have the value that it sets itself.
+	reflect.TypeFor[corev1.PodSpec](): {"ephemeralContainers", "overhead", "priority"},
 	// Types of volumes that Kubernetes no longer supports, by the documentation of the API. Types that are deprecated and still
 	// work, for example through a CSI driver, remain.
 	reflect.TypeFor[corev1.Volume](): {

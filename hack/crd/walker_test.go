@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"regexp"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +46,7 @@ func templateSchema() *apiextensionsv1.JSONSchemaProps {
 				Properties: map[string]apiextensionsv1.JSONSchemaProps{
 					"hostname":            {Type: "string", Description: "Kubernetes. In full."},
 					"ephemeralContainers": {Type: "array"},
-					"overhead":            {XIntOrString: true, AnyOf: []apiextensionsv1.JSONSchemaProps{{Type: "integer"}, {Type: "string"}}},
+					"dnsPolicy":           {XIntOrString: true, AnyOf: []apiextensionsv1.JSONSchemaProps{{Type: "integer"}, {Type: "string"}}},
 				},
 			},
 		},
@@ -74,8 +75,8 @@ func TestWhatNobodyNeedsOfEmbeddedTypesIsRemovedAndOwnDescriptionsAreKept(t *tes
 	if _, found := pod.Properties["ephemeralContainers"]; found {
 		t.Error("the template has ephemeralContainers, which no Pod template can have")
 	}
-	if overhead := pod.Properties["overhead"]; len(overhead.AnyOf) > 0 {
-		t.Errorf("an integer or string repeats %v", overhead.AnyOf)
+	if policy := pod.Properties["dnsPolicy"]; len(policy.AnyOf) > 0 {
+		t.Errorf("an integer or string repeats %v", policy.AnyOf)
 	}
 	if len(pod.Required) > 0 {
 		t.Errorf("the template still requires %v", pod.Required)
@@ -99,6 +100,19 @@ func TestUnusableFieldsExistInTheirTypes(t *testing.T) {
 		for _, name := range names {
 			if _, found := fields[name]; !found {
 				t.Errorf("%s has no field %s: remove it from the list", of, name)
+			}
+		}
+	}
+}
+
+func TestTheShortPatternMatchesTheSameQuantities(t *testing.T) {
+	long, short := regexp.MustCompile(quantityPattern), regexp.MustCompile(shortQuantityPattern)
+	for _, sign := range []string{"", "+", "-", "+-"} {
+		for _, number := range []string{"", "1", "10.", "1.5", ".5", ".", "1.5.", "a"} {
+			for _, unit := range []string{"", "Ki", "K", "k", "m", "i", "e3", "E+3", "E-.5", "e", "Mi ", "ee"} {
+				if text := sign + number + unit; long.MatchString(text) != short.MatchString(text) {
+					t.Errorf("%q: %t and %t", text, long.MatchString(text), short.MatchString(text))
+				}
 			}
 		}
 	}
