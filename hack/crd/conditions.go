@@ -9,19 +9,23 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// writeConditions writes a table of the types of conditions to path: the constants Condition… of the package in a directory, with
-// their comments, which begin with the name of the constant and is.
-func writeConditions(dir, path string) error {
+// everyKind is in the comment of a condition that every kind has.
+const everyKind = "Every kind has it"
+
+// writeConditions writes a table of the types of conditions of each kind to path: the constants Condition… of the package in a
+// directory, with their comments, which begin with the name of the constant and is, and name the kinds.
+func writeConditions(dir, path string, kinds []string) error {
 	sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return err
 	}
-	meanings := map[string]string{}
+	meanings, listed := map[string]string{}, map[string]bool{}
 	for _, source := range sources {
 		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.ParseComments)
 		if err != nil {
@@ -33,9 +37,30 @@ func writeConditions(dir, path string) error {
 	}
 	page := &bytes.Buffer{}
 	page.WriteString("# Conditions\n\nThe types of conditions in `status.conditions`. [Conditions](../conditions.md) shows the state of each kind by " +
-		"its conditions.\n\n| Type | Meaning |\n|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(meanings)) {
-		fmt.Fprintf(page, "| `%s` | %s |\n", name, meanings[name])
+		"its conditions.\n")
+	writeTable := func(title string, isListed func(meaning string) bool) {
+		rows := ""
+		for _, name := range slices.Sorted(maps.Keys(meanings)) {
+			if isListed(meanings[name]) {
+				rows += fmt.Sprintf("| `%s` | %s |\n", name, meanings[name])
+				listed[name] = true
+			}
+		}
+		if rows != "" {
+			fmt.Fprintf(page, "\n## %s\n\n| Type | Meaning |\n|---|---|\n%s", title, rows)
+		}
+	}
+	writeTable("Every kind", func(meaning string) bool { return strings.Contains(meaning, everyKind) })
+	for _, kind := range kinds {
+		word := regexp.MustCompile(`\b` + kind + `\b`)
+		writeTable(kind, func(meaning string) bool {
+			return word.MatchString(strings.ReplaceAll(meaning, "its "+kind, "")) // an object that has the condition refers to its runner
+		})
+	}
+	for name := range meanings {
+		if !listed[name] {
+			return fmt.Errorf("the comment of the condition %s names no kind", name)
+		}
 	}
 	return os.WriteFile(path, page.Bytes(), 0o644) //nolint:gosec // a tracked file, readable like the others
 }

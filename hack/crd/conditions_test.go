@@ -2,28 +2,31 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-func TestTypesOfConditionsAreListedWithTheirComments(t *testing.T) {
+func TestTypesOfConditionsAreListedByKindWithTheirComments(t *testing.T) {
 	const source = `package v1alpha1
 
-// ConditionServing is True while it
+// ConditionServing is True while a Queue
 // serves.
 const ConditionServing = "Serving"
 
 // Reasons and types.
 const (
 	ReasonStopped = "Stopped"
-	// ConditionBlocked is True while it waits.
+	// ConditionBlocked is True while a Job or a Queue waits.
 	ConditionBlocked = "Blocked"
 )
 `
+	const head, blocked = "| Type | Meaning |\n|---|---|\n", "| `Blocked` | True while a Job or a Queue waits. |\n"
 	page := conditionsPage(t, source)
-	if !strings.HasSuffix(page, "| `Blocked` | True while it waits. |\n| `Serving` | True while it serves. |\n") {
+	if !strings.HasSuffix(page, "## Job\n\n"+head+blocked+"\n## Queue\n\n"+head+blocked+"| `Serving` | True while a Queue serves. |\n") {
 		t.Errorf("unexpected table:\n%s", page)
 	}
 }
@@ -36,7 +39,7 @@ func TestAConditionWithoutAMeaningIsAnError(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		writeFile(t, filepath.Join(dir, "types.go"), "package v1alpha1\n\n"+source+"\n")
-		if err := writeConditions(dir, filepath.Join(dir, "page")); err == nil || !strings.Contains(err.Error(), "the comment of ConditionServing must begin with") {
+		if err := writeConditions(dir, filepath.Join(dir, "page"), nil); err == nil || !strings.Contains(err.Error(), "the comment of ConditionServing must begin with") {
 			t.Errorf("%s: error %v", title, err)
 		}
 	}
@@ -47,7 +50,7 @@ func conditionsPage(t *testing.T, source string) string {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "types.go"), source)
 	path := filepath.Join(dir, "conditions.md")
-	if err := writeConditions(dir, path); err != nil {
+	if err := writeConditions(dir, path, []string{"Job", "Queue"}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(path)
@@ -66,7 +69,11 @@ func writeFile(t *testing.T, path, content string) {
 
 func TestTheTableOfConditionsIsUpToDate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "conditions.md")
-	if err := writeConditions("../../api/v1alpha1", path); err != nil {
+	var kinds []string
+	for _, file := range slices.Sorted(maps.Keys(definitions(t))) {
+		kinds = append(kinds, definitions(t)[file].Spec.Names.Kind)
+	}
+	if err := writeConditions("../../api/v1alpha1", path, kinds); err != nil {
 		t.Fatal(err)
 	}
 	generated, err := os.ReadFile(path)

@@ -58,7 +58,11 @@ func processDirectory(dir, examples, reference string) error {
 	if err := writeReference(scheme, crds, examples, reference); err != nil {
 		return err
 	}
-	return writeConditions("api/v1alpha1", filepath.Join(reference, "..", "conditions.md"))
+	var kinds []string
+	for _, crd := range crds {
+		kinds = append(kinds, crd.Spec.Names.Kind)
+	}
+	return writeConditions("api/v1alpha1", filepath.Join(reference, "..", "conditions.md"), kinds)
 }
 
 // finishManifest rewrites the manifest at path.
