@@ -49,7 +49,7 @@ func triggerRun(ctx context.Context, env *environment, cluster *clusterConnectio
 			return err
 		}
 		return runOnBroker(ctx, cluster, q, "", func(ctx context.Context, q *connectedQueue) error {
-			return sendJob(ctx, env, q, schedule.NewJob(s, q.brokerName, name, time.Time{}))
+			return sendJob(ctx, env, q, schedule.NewMessage(s, q.brokerName, name, time.Time{}))
 		})
 	}
 	run, err := schedule.NewRun(s, name, time.Time{})

@@ -126,7 +126,7 @@ func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
 //
 // The run of the next time in the status is created before the status records it as started: the name of the run and the
 // recorded next time ensure that it runs once, and each due time costs a write less. So until the next time is decided, its run
-// may exist. A job is recorded before it is sent, because its queue recognizes a repeated job only for a limited time.
+// may exist. A message is recorded before it is sent, because its queue recognizes a repeated message only for a limited time.
 func (e *evaluation) decideTimes() {
 	next := e.status.NextScheduleTime
 	mayHaveStarted := e.spec.Message == nil && next != nil && next.After(e.decidedUntil())
@@ -222,7 +222,7 @@ func (e *evaluation) startOneOf(startable []time.Time) {
 func (e *evaluation) resolvePending() bool {
 	pending := e.status.Pending
 	if e.spec.Message != nil {
-		return e.resolveJob(pending)
+		return e.resolveMessage(pending)
 	}
 	if run := e.findRun(pending.Name); run != nil {
 		e.countStarted(run.CreationTime)

@@ -18,9 +18,9 @@ type Observation struct {
 	Runs []Run
 	// KindDisabled is true if the controller of the runs' kind does not run.
 	KindDisabled bool
-	// NotReady is why jobs cannot be sent to the Queue now; nil if they can.
+	// NotReady is why messages cannot be sent to the Queue now; nil if they can.
 	NotReady *decision.Problem
-	// Sent is true if the broker has confirmed the pending job. NotSent is why the job is certainly not in its queue: the first
+	// Sent is true if the broker has confirmed the pending message. NotSent is why the message is certainly not in its queue: the first
 	// attempt to send it failed before the broker could store it. Both are results of carrying out the decision on this
 	// observation.
 	Sent    bool
@@ -84,9 +84,9 @@ type Decision struct {
 
 	// DeleteRuns are replaced runs and old runs.
 	DeleteRuns []Run
-	// CreateRun is the run to create, or the job to send; nil without one.
+	// CreateRun is the run to create, or the message to send; nil without one.
 	CreateRun *v1alpha1.ScheduledRun
-	// IsFirstAttempt is true if the job to send was certainly not sent before.
+	// IsFirstAttempt is true if the message to send was certainly not sent before.
 	IsFirstAttempt bool
 
 	// RequeueAfter is the time until the next decision if nothing happens before; 0: never.

@@ -28,7 +28,7 @@ func RunName(s *v1alpha1.Schedule, due time.Time) string {
 	return fmt.Sprintf("%s-%d", s.Name, due.Unix()/60)
 }
 
-// KindOf returns the kind of a Schedule's runs. Jobs of a queue are no objects.
+// KindOf returns the kind of a Schedule's runs. Messages of a queue are no objects.
 func KindOf(spec *v1alpha1.ScheduleSpec) string {
 	switch {
 	case spec.AgenticSession != nil:
@@ -126,8 +126,8 @@ func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	if s.Spec.Message == nil {
 		return append(errs, validateTemplate(&s.Spec)...)
 	}
-	// The job of any time, regardless of the limits of its queue.
-	err := NewJob(s, "queue", "id", time.Time{}.Add(time.Hour)).Validate()
+	// The message of any time, regardless of the limits of its queue.
+	err := NewMessage(s, "queue", "id", time.Time{}.Add(time.Hour)).Validate()
 	if failure := (*broker.SendError)(nil); errors.As(err, &failure) && failure.Field != "" {
 		return append(errs, field.Invalid(spec.Child("message", failure.Field), field.OmitValueType{}, failure.Err.Error()))
 	}

@@ -32,7 +32,7 @@ type simulation struct {
 	quotaUntil time.Time
 	// clockOffset is by how much the operator's clock was set.
 	clockOffset time.Duration
-	// sent has the times that the broker recognizes, by when it stored their jobs.
+	// sent has the times that the broker recognizes, by when it stored their messages.
 	sent map[time.Time]time.Time
 }
 
@@ -278,7 +278,7 @@ func (s *simulation) create(pending *v1alpha1.ScheduledRun) (*Run, *decision.Ref
 	return &s.runs[len(s.runs)-1], nil
 }
 
-// send sends a job to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored
+// send sends a message to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored
 // nothing.
 func (s *simulation) send(d *Decision, observation *Observation) {
 	due := d.CreateRun.ScheduledTime.UTC()
@@ -333,7 +333,7 @@ func (s *simulation) check() {
 	switch {
 	case status.Pending != nil:
 		s.t.Fatalf("still pending: %+v", status.Pending)
-	case s.stored.Spec.Message != nil && status.Runs > int64(len(s.created)): // jobs that were stored may count as unknown
+	case s.stored.Spec.Message != nil && status.Runs > int64(len(s.created)): // messages that were stored may count as unknown
 		s.t.Fatalf("status.runs is %d, and %d jobs were stored", status.Runs, len(s.created))
 	case s.stored.Spec.Message == nil && status.Runs != int64(len(s.created)):
 		s.t.Fatalf("status.runs is %d, and %d runs were created", status.Runs, len(s.created))

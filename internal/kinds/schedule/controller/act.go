@@ -44,7 +44,7 @@ func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation 
 	var result outcome
 	var err error
 	if s.Spec.Message != nil {
-		result, err = r.sendJob(ctx, s, decision)
+		result, err = r.sendMessage(ctx, s, decision)
 	} else {
 		result.refusal, err = r.createRun(ctx, s, decision.CreateRun)
 	}
@@ -80,34 +80,34 @@ func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pendin
 	return nil, nil
 }
 
-// sendTimeout limits how long a broker takes to confirm a job.
+// sendTimeout limits how long a broker takes to confirm a message.
 const sendTimeout = 10 * time.Second
 
 // outcome is the result of starting a run. At most one field is set.
 type outcome struct {
-	// refusal is set if the run, or the job, is never accepted without a change.
+	// refusal is set if the run, or the message, is never accepted without a change.
 	refusal *decision.Refusal
 	sent    bool
-	// notSent is why the job is certainly not in its queue.
+	// notSent is why the message is certainly not in its queue.
 	notSent *decision.Problem
 }
 
-// answer is a broker's answer to an attempt to send a job.
+// answer is a broker's answer to an attempt to send a message.
 type answer struct {
-	// isFirst is true if the job was certainly not sent before.
+	// isFirst is true if the message was certainly not sent before.
 	isFirst bool
 	failure error
 }
 
-// notSent returns the outcome of an attempt that did not store the job. An earlier attempt may have stored it.
+// notSent returns the outcome of an attempt that did not store the message. An earlier attempt may have stored it.
 func notSent(problem *decision.Problem, isFirst bool) (outcome, error) {
 	if !isFirst {
-		return outcome{}, errors.New("an earlier attempt to send the job was not confirmed, and another one failed: " + problem.Message)
+		return outcome{}, errors.New("an earlier attempt to send the message was not confirmed, and another one failed: " + problem.Message)
 	}
 	return outcome{notSent: problem}, nil
 }
 
-// queueOf returns the Queue of a Schedule's jobs, and why jobs cannot be sent to it now.
+// queueOf returns the Queue of a Schedule's messages, and why messages cannot be sent to it now.
 func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alpha1.Queue, *decision.Problem, error) {
 	name := s.Spec.Message.QueueRef.Name
 	q, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.Queue{})
@@ -130,9 +130,9 @@ func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alph
 	return q, nil, nil
 }
 
-// sendJob sends the job of a pending time in the background, because the broker may not answer. Until it does, sendJob returns
+// sendMessage sends the message of a pending time in the background, because the broker may not answer. Until it does, it returns
 // kube.ErrPending.
-func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *schedule.Decision) (outcome, error) {
+func (r *Reconciler) sendMessage(ctx context.Context, s *v1alpha1.Schedule, d *schedule.Decision) (outcome, error) {
 	pending := d.CreateRun
 	q, problem, err := r.queueOf(ctx, s)
 	switch {
@@ -157,15 +157,15 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *sched
 	}
 	producer, isProducer := engine.(broker.Producer)
 	if !isProducer {
-		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "job", Name: pending.Name, Message: "the engine of the Queue cannot send jobs"}}, nil
+		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "message", Name: pending.Name, Message: "the engine of the Queue cannot send messages"}}, nil
 	}
-	job := schedule.NewJob(s, q.Status.Name, pending.Name, pending.ScheduledTime.Time)
+	message := schedule.NewMessage(s, q.Status.Name, pending.Name, pending.ScheduledTime.Time)
 	subject := fmt.Sprintf("%s/%s/%d/%s", s.UID, pending.Name, s.Generation, pending.Since)
 	isFirst := d.IsFirstAttempt
 	answer, answered, err := r.sends.Observe(ctx, client.ObjectKeyFromObject(s), subject, conn.Key.String(), func(ctx context.Context) (answer, error) {
 		ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 		defer cancel()
-		_, failure := producer.Send(ctx, job)
+		_, failure := producer.Send(ctx, message)
 		conn.CheckHealth(failure)
 		return answer{isFirst, failure}, nil
 	})
@@ -179,8 +179,8 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *sched
 	}
 }
 
-// sendOutcome classifies the answer of a broker. After a failure that may have stored the job, it returns an error: the job is
-// sent again soon, or package schedule gives it up.
+// sendOutcome classifies the answer of a broker. After a failure that may have stored the message, it returns an error: the
+// message is sent again soon, or package schedule gives it up.
 func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.ScheduledRun, answer answer) (outcome, error) {
 	switch failure := answer.failure; {
 	case failure == nil:
@@ -191,6 +191,6 @@ func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.Schedul
 	case errors.Is(failure, broker.ErrQueueFull), errors.Is(failure, broker.ErrUnauthorized), errors.Is(failure, broker.ErrDraining), errors.Is(failure, broker.ErrUnknownQueue):
 		return notSent(&decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: failure.Error()}, answer.isFirst)
 	default:
-		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "job", Name: pending.Name, Message: failure.Error()}}, nil
+		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "message", Name: pending.Name, Message: failure.Error()}}, nil
 	}
 }

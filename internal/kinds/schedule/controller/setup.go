@@ -21,7 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
-// scheduleIndex indexes runs by the UID of their Schedule, and queueIndex Schedules by the Queue of their jobs.
+// scheduleIndex indexes runs by the UID of their Schedule, and queueIndex Schedules by the Queue of their messages.
 const (
 	scheduleIndex = "schedule-uid"
 	queueIndex    = "spec.message.queueRef.name"
@@ -91,7 +91,7 @@ func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) 
 	return nil
 }
 
-// readinessChanged matches changes of a Queue that decide whether jobs can be sent to it.
+// readinessChanged matches changes of a Queue that decide whether messages can be sent to it.
 var readinessChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return isReady(e.ObjectOld) != isReady(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()

@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	// ScheduledTimeHeader is the header with the scheduled time of a job, in RFC 3339 and UTC.
+	// ScheduledTimeHeader is the header with the scheduled time of a message, in RFC 3339 and UTC.
 	ScheduledTimeHeader = "Scheduled-Time"
-	// deduplicateFor is how long the broker must recognize a repeated job.
+	// deduplicateFor is how long the broker must recognize a repeated message.
 	deduplicateFor = 2 * time.Minute
-	// resendWindow is how long after its first attempt a job may be sent again. It is shorter than deduplicateFor, because the
+	// resendWindow is how long after its first attempt a message may be sent again. It is shorter than deduplicateFor, because the
 	// clocks of the operator and the broker differ, and requests take time.
 	resendWindow = time.Minute
-	// maxSetBack is how far the clock may have been set back since a job was first sent. Beyond it, the time of the first
+	// maxSetBack is how far the clock may have been set back since a message was first sent. Beyond it, the time of the first
 	// attempt is unknown.
 	maxSetBack = 10 * time.Second
 )
 
-// NewJob returns the job of a due time. queue is the name of the queue on the broker.
-func NewJob(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.OutgoingJob {
+// NewMessage returns the message of a due time. queue is the name of the queue on the broker.
+func NewMessage(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.OutgoingJob {
 	spec := s.Spec.Message
-	job := &broker.OutgoingJob{
+	message := &broker.OutgoingJob{
 		Queue: queue, ID: id, HasChosenID: true, DeduplicateFor: deduplicateFor, Kind: spec.Kind, Priority: spec.Priority,
 		Headers: map[string][]string{},
 	}
 	for name, value := range spec.Headers {
-		job.Headers[name] = []string{value}
+		message.Headers[name] = []string{value}
 	}
 	if spec.Payload != nil {
-		job.Payload = spec.Payload.Raw
-		job.Headers["Content-Type"] = []string{"application/json"}
+		message.Payload = spec.Payload.Raw
+		message.Headers["Content-Type"] = []string{"application/json"}
 	}
 	if !due.IsZero() {
-		job.Headers[ScheduledTimeHeader] = []string{formatTime(due)}
+		message.Headers[ScheduledTimeHeader] = []string{formatTime(due)}
 	}
 	if spec.Timeout != nil {
-		job.Timeout = spec.Timeout.Duration.Duration
+		message.Timeout = spec.Timeout.Duration.Duration
 	}
-	return job
+	return message
 }
 
-// resolveJob decides about a time whose job is being sent. It reports whether further times can be decided. A job is sent again
-// only while the broker certainly recognizes it: afterwards, it remains unknown whether the job was sent.
-func (e *evaluation) resolveJob(pending *v1alpha1.ScheduledRun) bool {
+// resolveMessage decides about a time whose message is being sent. It reports whether further times can be decided. A message is
+// sent again only while the broker certainly recognizes it: afterwards, it remains unknown whether the message was sent.
+func (e *evaluation) resolveMessage(pending *v1alpha1.ScheduledRun) bool {
 	due := pending.ScheduledTime.Time
 	switch {
 	case e.Sent:

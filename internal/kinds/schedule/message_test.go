@@ -13,16 +13,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// ofJobs makes a Schedule send jobs.
-func ofJobs(s *v1alpha1.Schedule) {
+// ofMessages makes a Schedule send messages.
+func ofMessages(s *v1alpha1.Schedule) {
 	s.Spec.SequentialJob = nil
 	s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}, Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
 }
 
-// answer is what the broker answers when a pending job is sent.
+// answer is what the broker answers when a pending message is sent.
 type answer func(*Observation)
 
-// pass is one reconciliation of a Schedule of jobs. It reports whether a job was sent to the broker.
+// pass is one reconciliation of a Schedule of messages. It reports whether a message was sent to the broker.
 func (s *scenario) pass(since time.Duration, answered answer) (sent bool) {
 	s.t.Helper()
 	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(since)})
@@ -59,13 +59,13 @@ func (s *scenario) wantRuns(want int64) *scenario {
 }
 
 func TestAConfirmedJobCountsAsStarted(t *testing.T) {
-	s := newScenario(t, ofJobs).at(time.Second)
+	s := newScenario(t, ofMessages).at(time.Second)
 	if !s.pass(time.Hour, confirmed) {
-		t.Fatal("no job was sent")
+		t.Fatal("no message was sent")
 	}
 	s.wantRuns(1).wantMissed(0, "").wantEvent("RunCreated: Sent message nightly-29631660 to Queue billing")
 	if s.schedule.Status.Pending != nil || s.pass(time.Hour+time.Second, confirmed) {
-		t.Error("the job was sent twice")
+		t.Error("the message was sent twice")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 		"after the clock was set back a bit": {-5 * time.Second, true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := newScenario(t, ofJobs).at(time.Second)
+			s := newScenario(t, ofMessages).at(time.Second)
 			s.pass(time.Hour, nil)
 			if sent := s.pass(time.Hour+test.after, confirmed); sent != test.sent {
 				t.Fatalf("sent again: %t", sent)
@@ -96,7 +96,7 @@ func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 }
 
 func TestAJobThatIsKnownNotToBeSentIsRetriedUntilItsDeadline(t *testing.T) {
-	s := newScenario(t, ofJobs, deadline(600)).at(time.Second)
+	s := newScenario(t, ofMessages, deadline(600)).at(time.Second)
 	for minute := range 9 {
 		if !s.pass(time.Hour+time.Duration(minute)*time.Minute, notSent) {
 			t.Fatalf("minute %d: not tried", minute)
@@ -109,17 +109,17 @@ func TestAJobThatIsKnownNotToBeSentIsRetriedUntilItsDeadline(t *testing.T) {
 }
 
 func TestAJobThatTheBrokerRejectsIsMissed(t *testing.T) {
-	s := newScenario(t, ofJobs).at(time.Second)
+	s := newScenario(t, ofMessages).at(time.Second)
 	s.pass(time.Hour, rejected)
 	s.wantRuns(0).wantMissed(1, v1alpha1.MissedRefused).wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused, "unknown priority")
 }
 
 func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
-	s := newScenario(t, ofJobs).at(time.Second)
+	s := newScenario(t, ofMessages).at(time.Second)
 	away := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour), NotReady: &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue billing does not exist"}})
 	s.store(&away)
 	if away.CreateRun != nil {
-		t.Error("a job was sent")
+		t.Error("a message was sent")
 	}
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound, "billing").wantMissed(0, "")
 	s.pass(time.Hour+30*time.Minute, confirmed)
@@ -127,17 +127,17 @@ func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
 }
 
 func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {
-	s := newSchedule(ofJobs, func(s *v1alpha1.Schedule) {
+	s := newSchedule(ofMessages, func(s *v1alpha1.Schedule) {
 		s.Spec.Message.Headers = map[string]string{"Tenant": "acme"}
 		s.Spec.Message.Priority, s.Spec.Message.Timeout = "low", &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
 	})
-	job := NewJob(s, "billing", RunName(s, created), created)
-	if err := job.Validate(); err != nil {
+	message := NewMessage(s, "billing", RunName(s, created), created)
+	if err := message.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]string{"Tenant": {"acme"}, "Content-Type": {"application/json"}, "Scheduled-Time": {"2026-05-04T12:00:00Z"}}
-	if diff := cmp.Diff(want, job.Headers); diff != "" || job.Kind != "invoice" || job.Priority != "low" || job.Timeout != time.Minute || string(job.Payload) != `{"all":true}` || !job.HasChosenID {
-		t.Errorf("job %+v, headers (-want +got):\n%s", job, diff)
+	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "invoice" || message.Priority != "low" || message.Timeout != time.Minute || string(message.Payload) != `{"all":true}` || !message.HasChosenID {
+		t.Errorf("message %+v, headers (-want +got):\n%s", message, diff)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestInvalidJobsAreRefusedByField(t *testing.T) {
 		},
 		"spec.message.headers[Nats-Msg-Id]": func(j *v1alpha1.ScheduledMessage) { j.Headers = map[string]string{"Nats-Msg-Id": "1"} },
 	} {
-		errs := Validate(newSchedule(ofJobs, func(s *v1alpha1.Schedule) { change(s.Spec.Message) }))
+		errs := Validate(newSchedule(ofMessages, func(s *v1alpha1.Schedule) { change(s.Spec.Message) }))
 		if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want+":") {
 			t.Errorf("errors %v, want one of %s", errs, want)
 		}
