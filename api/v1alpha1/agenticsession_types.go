@@ -182,8 +182,9 @@ type AgenticSessionSpec struct {
 
 // RunLimits limit the time and the cost of a session.
 type RunLimits struct {
-	// timeout is how long a session may run, over all its runs. 0s means no limit.
+	// timeout is how long a session may run, over all its runs, 0s to 8760h. 0s means no limit.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="timeout must be a duration from 0s to 8760h"
 	Timeout *Duration `json:"timeout,omitempty"`
 
 	// maxCostUSD is the reported cost of all runs in US dollars at which a session stops, 0.000001 to 1000000000. Unset
@@ -193,10 +194,8 @@ type RunLimits struct {
 	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
 }
 
-// SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout is 0s to 168h, and defaults to
-// 4h.
+// SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout defaults to 4h.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) <= duration('168h')",message="timeout must be a duration from 0s to 168h",fieldPath=".timeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || duration(self.?timeout.orValue('4h')) == duration('0s') || duration(self.inactivityTimeout) <= duration(self.?timeout.orValue('4h'))",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
 type SessionLimits struct {
 	RunLimits `json:",inline"`

@@ -181,9 +181,8 @@ type SessionSource struct {
 	Keys []string `json:"keys,omitempty"`
 }
 
-// SessionRunnerLimits limit the sessions of a SessionRunner, whatever their own limits are. timeout is at least 1s.
+// SessionRunnerLimits limit the sessions of a SessionRunner, whatever their own limits are.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) >= duration('1s')",message="timeout must be a duration of at least 1s",fieldPath=".timeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxSessions) || !has(self.maxSessionsPerUser) || self.maxSessionsPerUser <= self.maxSessions",message="maxSessionsPerUser must not be greater than maxSessions",fieldPath=".maxSessionsPerUser"
 type SessionRunnerLimits struct {
 	RunLimits `json:",inline"`

@@ -169,15 +169,19 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"a negative timeout": {
 			spec: `{prompt: a, limits: {timeout: -1s}}`,
-			want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 168h`,
+			want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`,
+		},
+		"a timeout that is no duration": {
+			spec: `{prompt: a, limits: {timeout: soon}}`,
+			want: `spec.limits.timeout: Invalid value: "soon": timeout must be a duration from 0s to 8760h`,
 		},
 		"a timeout in seconds": {
 			spec: `{prompt: a, limits: {timeout: 300}}`,
 			want: `spec.limits.timeout: Invalid value: "integer": spec.limits.timeout in body must be of type string: "integer"`,
 		},
-		"a timeout above one week": {
-			spec: `{prompt: a, limits: {timeout: 169h}}`,
-			want: `spec.limits.timeout: Invalid value: timeout must be a duration from 0s to 168h`,
+		"a timeout above one year": {
+			spec: `{prompt: a, limits: {timeout: 8761h}}`,
+			want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`,
 		},
 		"a negative inactivityTimeout": {
 			spec: `{prompt: a, limits: {inactivityTimeout: -1s}}`,
@@ -393,9 +397,9 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`,
 			want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
 		},
-		"a timeout of 0s": {
-			spec: `{image: a, limits: {timeout: 0s}}`,
-			want: `spec.limits.timeout: Invalid value: "0s": timeout must be a duration of at least 1s`,
+		"a timeout above one year": {
+			spec: `{image: a, limits: {timeout: 8761h}}`,
+			want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`,
 		},
 	})
 }

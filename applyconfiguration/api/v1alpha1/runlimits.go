@@ -11,7 +11,7 @@ import (
 //
 // RunLimits limit the time and the cost of a session.
 type RunLimitsApplyConfiguration struct {
-	// timeout is how long a session may run, over all its runs. 0s means no limit.
+	// timeout is how long a session may run, over all its runs, 0s to 8760h. 0s means no limit.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
 	// maxCostUSD is the reported cost of all runs in US dollars at which a session stops, 0.000001 to 1000000000. Unset
 	// means no limit.

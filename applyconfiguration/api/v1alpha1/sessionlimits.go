@@ -9,8 +9,7 @@ import (
 // SessionLimitsApplyConfiguration represents a declarative configuration of the SessionLimits type for use
 // with apply.
 //
-// SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout is 0s to 168h, and defaults to
-// 4h.
+// SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout defaults to 4h.
 type SessionLimitsApplyConfiguration struct {
 	RunLimitsApplyConfiguration `json:""`
 	// inactivityTimeout is how long a session may be idle until it stops, 0s to 720h. It requires activityLease. Defaults

@@ -11,7 +11,7 @@ import (
 // SessionRunnerLimitsApplyConfiguration represents a declarative configuration of the SessionRunnerLimits type for use
 // with apply.
 //
-// SessionRunnerLimits limit the sessions of a SessionRunner, whatever their own limits are. timeout is at least 1s.
+// SessionRunnerLimits limit the sessions of a SessionRunner, whatever their own limits are.
 type SessionRunnerLimitsApplyConfiguration struct {
 	RunLimitsApplyConfiguration `json:""`
 	// maxSessions is how many sessions may run at a time. Others wait. Unset means no limit.

@@ -47,7 +47,7 @@ func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (se
 	if limit == nil && o.Runner != nil {
 		limit = o.Runner.Spec.Limits.Timeout
 	}
-	if limit != nil && (allowed == 0 || int64(limit.Seconds()) < allowed) {
+	if limit != nil && limit.Duration.Duration > 0 && (allowed == 0 || int64(limit.Seconds()) < allowed) {
 		allowed = max(int64(limit.Seconds()), 1)
 	}
 	return max(min(allowed, maxDeadlineSeconds)-int64(status.ActiveDuration.Seconds()), 0), allowed != 0

@@ -33,7 +33,7 @@ func Slim(object any) {
 	case *v1alpha1.AgenticSession:
 		spec := &object.Spec
 		spec.Prompt = shorten(spec.Prompt)
-		spec.EnvironmentVariables, spec.EnvFrom, spec.SecretMounts, spec.UserContext = nil, nil, nil, nil
+		spec.EnvironmentVariables, spec.EnvFrom, spec.SecretMounts, spec.UserContext, spec.Agent = nil, nil, nil, nil, v1alpha1.SessionAgent{}
 		if object.Status.Result != nil {
 			object.Status.Result.Summary = shorten(object.Status.Result.Summary)
 		}
