@@ -40,7 +40,7 @@ func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 		"a lower limit of the SessionRunner applies":         {seconds(60), seconds(30), 30},
 		"a higher limit of the SessionRunner does not apply": {seconds(60), seconds(90), 60},
 		"timeout 0 is limited by the SessionRunner":          {seconds(0), seconds(30), 30},
-		"a SessionRunner's limit of 0 is none":               {seconds(60), seconds(0), 60},
+		"a SessionRunner's limit of 0 does not apply":        {seconds(60), seconds(0), 60},
 		"the default is limited by the SessionRunner":        {nil, seconds(30), 30},
 	}
 	for title, test := range tests {

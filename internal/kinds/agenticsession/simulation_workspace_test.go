@@ -148,7 +148,7 @@ func (w *workspaceSimulation) createSession(name string) {
 	if name == "parent" {
 		setPersistent(spec)
 		if w.chance(50) {
-			setStartEmpty(spec)
+			setRecreate(spec)
 		}
 	} else {
 		spec.ContinueFrom = &v1alpha1.LocalReference{Name: "parent"}

@@ -18,7 +18,7 @@ func setPersistent(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Workspace = &v1alpha1.WorkspaceClaim{}
 }
 
-func setStartEmpty(spec *v1alpha1.AgenticSessionSpec) {
+func setRecreate(spec *v1alpha1.AgenticSessionSpec) {
 	setPersistent(spec)
 	spec.Workspace.OnLost = v1alpha1.LostWorkspaceRecreate
 }
@@ -160,7 +160,7 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 				t.Error("the session starts")
 			}
 			s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
-			s.updateSpec(setStartEmpty).updateSpec(requestNextRun)
+			s.updateSpec(setRecreate).updateSpec(requestNextRun)
 			delete(s.claims, "fix-workspace")
 			s.startAttempt().admitPod()
 		})
@@ -186,7 +186,7 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 	for title, loss := range losses {
 		t.Run(title, func(t *testing.T) {
-			s := newStoppedScenario(t, setStartEmpty)
+			s := newStoppedScenario(t, setRecreate)
 			old := s.Session.Status.Workspace.UID
 			loss.lose(s)
 			if claim := s.claims["fix-workspace"]; claim != nil && !claim.DeletionTimestamp.IsZero() {
