@@ -13,10 +13,6 @@ const RunnerContainer = "runner"
 // runner.
 const SessionEnvPrefix = "AGENTIC_"
 
-// VerbAdminister is the verb on agenticsessions that lets a user change the spec of sessions of other
-// users.
-const VerbAdminister = "administer"
-
 // AgenticSession is a session of an AI agent, with the image and limits of a SessionRunner.
 //
 // +genclient
@@ -88,7 +84,7 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:MaxLength=256
 	DisplayName string `json:"displayName,omitempty"`
 
-	// userContext is the user of the session, set by the webhook. Others need the verb administer to change the spec.
+	// userContext is the user of the session, its author: set at admission. Others need the verb administer to change the spec.
 	// Immutable.
 	// +optional
 	UserContext *UserContext `json:"userContext,omitempty"`

@@ -127,12 +127,10 @@ func controllerOf(webhook string) string {
 	return strings.TrimSuffix(plural, "s")
 }
 
-func changeCreatorPolicy(o *object) {
-	if o.GetKind() != "MutatingAdmissionPolicy" {
-		return
+func changeAdmissionPolicy(o *object) {
+	if spec, _ := o.Object["spec"].(map[string]any); spec["matchConditions"] != nil {
+		limitToWatchedNamespaces(o, spec)
 	}
-	spec, _ := o.Object["spec"].(map[string]any)
-	limitToWatchedNamespaces(o, spec)
 }
 
 // limitToWatchedNamespaces writes the watched namespaces into the match condition of a webhook or policy.

@@ -28,12 +28,12 @@ var templates = slices.Concat(
 		{name: "rbac_users", sources: []string{
 			"rbac/users/jobreport.yaml", "rbac/users/queue.yaml", "rbac/users/schedule.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
 		}},
-		{name: "admission", sources: []string{"admission/policies.yaml"}},
+		{name: "admission", sources: []string{"admission/policies.yaml"}, change: changeAdmissionPolicy},
 		{name: "webhook", sources: []string{"webhook/service.yaml"}},
 		{name: "webhook_configurations", sources: []string{"webhook/webhooks.yaml"}, change: changeWebhooks},
 		{
 			name: "creator_policy", sources: []string{"components/admission-policy/policy.yaml"},
-			when: "and $.Values.creatorPolicy.enabled (" + recordsUsers + ")", change: changeCreatorPolicy,
+			when: "and $.Values.creatorPolicy.enabled (" + recordsUsers + ")", change: changeAdmissionPolicy,
 		},
 		{name: "certificate", sources: []string{"components/cert-manager/certificate.yaml"}, when: "$.Values.certManager.enabled", change: changeCertificate},
 		{name: "service_monitor", sources: []string{"components/prometheus/service_monitor.yaml"}, when: "$.Values.monitoring.serviceMonitor", change: addMonitorLabels},

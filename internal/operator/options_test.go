@@ -50,11 +50,11 @@ func defaultSummary() optionsSummary {
 		LeaderElection: LeaderElectionOptions{
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		},
-		Metrics:        MetricsOptions{Address: ":8443", Secure: true},
-		Webhook:        true,
-		Report:         jobreportcontroller.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: jobreport.DefaultThresholds()},
-		Broker:         brokeraccess.DefaultBroker{Engine: "NATS"},
-		QueueSweep:     2 * time.Minute,
+		Metrics:    MetricsOptions{Address: ":8443", Secure: true},
+		Webhook:    true,
+		Report:     jobreportcontroller.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: jobreport.DefaultThresholds()},
+		Broker:     brokeraccess.DefaultBroker{Engine: "NATS"},
+		QueueSweep: 2 * time.Minute,
 	}
 }
 

@@ -95,7 +95,27 @@ func installAdmissionPolicies(t *testing.T) {
 		}
 		admissionPolicies.installed = append(admissionPolicies.installed, object)
 	}
+	ns := namespace(t)
+	owner := clientWithRoles(t, ns, "owner", "yardmaster-session-view", "yardmaster-session-edit")
+	other := clientWithRoles(t, ns, "other", "yardmaster-session-view", "yardmaster-session-edit")
+	if err := owner.Create(t.Context(), sessionWithSpec(ns, "canary", map[string]any{"prompt": "a"})); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the policy about the users of sessions to apply", func() bool {
+		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"suspend": true}}`))
+		return apierrors.IsForbidden(other.Patch(t.Context(), sessionWithSpec(ns, "canary", nil), patch, client.DryRunAll))
+	})
 	admissionPolicies.succeeded = true
+}
+
+// waitForAdmissionPolicies returns once the policies exist, and that about the users of sessions, which applies to everybody, has an
+// effect.
+func waitForAdmissionPolicies(t *testing.T) {
+	t.Helper()
+	admissionPolicies.Do(func() { installAdmissionPolicies(t) })
+	if !admissionPolicies.succeeded {
+		t.Fatal("the admission policies were not installed: see the failure of another test")
+	}
 }
 
 // removeAdmissionPolicies is called after all tests.
@@ -110,10 +130,7 @@ func removeAdmissionPolicies(ctx context.Context) {
 // restrict waits until the admission policies apply to this ServiceAccount.
 func (o *restrictedOperator) restrict() {
 	o.t.Helper()
-	admissionPolicies.Do(func() { installAdmissionPolicies(o.t) })
-	if !admissionPolicies.succeeded {
-		o.t.Fatal("the admission policies were not installed: see the failure of another test")
-	}
+	waitForAdmissionPolicies(o.t)
 	watched := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}}
 	if err := cluster.Patch(o.t.Context(), watched, client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"`+isolationLabel+`":"on"}}}`))); err != nil {
 		o.t.Fatal(err)

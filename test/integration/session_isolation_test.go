@@ -28,20 +28,22 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions, by their names.
+// clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions and Schedules, by their names.
 func clusterRolesOfUsers(t *testing.T) map[string][]rbacv1.PolicyRule {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", "session.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	rules := map[string][]rbacv1.PolicyRule{}
-	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
-		role := &rbacv1.ClusterRole{}
-		if err := yaml.UnmarshalStrict(document, role); err != nil {
+	for _, file := range []string{"session.yaml", "schedule.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", file))
+		if err != nil {
 			t.Fatal(err)
 		}
-		rules[role.Name] = role.Rules
+		for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+			role := &rbacv1.ClusterRole{}
+			if err := yaml.UnmarshalStrict(document, role); err != nil {
+				t.Fatal(err)
+			}
+			rules[role.Name] = role.Rules
+		}
 	}
 	return rules
 }
@@ -68,7 +70,7 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 		t.Fatal(err)
 	}
 	probe := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
-	probe.Spec.Prompt = "none"
+	probe.Spec.Prompt, probe.Spec.UserContext = "none", &v1alpha1.UserContext{UserID: user}
 	poll.Until(t, user+" to have permissions", func() bool {
 		return c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(ns)) == nil &&
 			c.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) == nil
@@ -128,6 +130,7 @@ func wantOwnerKept(t *testing.T, ns, name string, err error, message string) {
 func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
+	waitForAdmissionPolicies(t)
 	ann := clientWithRoles(t, ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
 	bob := clientWithRoles(t, ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
 	admin := clientWithRoles(t, ns, "admin", "yardmaster-session-view", "yardmaster-session-edit", "yardmaster-session-admin")
@@ -138,8 +141,7 @@ func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
 		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"suspend": `+suspend+`}}`))
 		return c.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), patch)
 	}
-	if err := stop(bob, "true"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.suspend") ||
-		!strings.Contains(err.Error(), `user "ann"`) || !strings.Contains(err.Error(), `"administer"`) {
+	if err := stop(bob, "true"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), belongsToAnn) || !strings.Contains(err.Error(), "verb administer") {
 		t.Errorf("another user: %v", err)
 	}
 	for user, c := range map[string]client.Client{"the owner": ann, "an administrator": admin} {
@@ -155,6 +157,66 @@ func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
 	}
 	if err := bob.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": null}}`))); err != nil {
 		t.Errorf("finalizers: %v", err)
+	}
+}
+
+// The webhooks record the author of a session. Without them, in an emergency, nobody can create a session, or a Schedule of
+// sessions, in the name of somebody else.
+func TestWithoutTheWebhooksASessionIsOfItsAuthor(t *testing.T) {
+	t.Parallel()
+	waitForAdmissionPolicies(t)
+	ns := namespaceWithoutWebhook(t)
+	roles := []string{"yardmaster-session-view", "yardmaster-session-edit", "yardmaster-schedule-view", "yardmaster-schedule-edit"}
+	users := map[string]client.Client{
+		"ann":   clientWithRoles(t, ns, "ann", roles...),
+		"admin": clientWithRoles(t, ns, "admin", append(roles, "yardmaster-session-admin")...),
+	}
+	newSchedule := func(name string, spec map[string]any) *unstructured.Unstructured {
+		s := sessionWithSpec(ns, name, map[string]any{"schedule": "0 0 1 1 *", "agenticSession": map[string]any{"spec": spec}})
+		s.SetKind("Schedule")
+		return s
+	}
+	for title, row := range map[string]struct {
+		user, context string
+		want          string
+	}{
+		"the name of the author":                 {"ann", `{userID: ann}`, ""},
+		"the name and a group of the author":     {"ann", `{userID: ann, groups: ["system:authenticated"]}`, ""},
+		"a group of somebody else":               {"ann", `{userID: ann, groups: ["system:masters"]}`, "userContext.groups may contain only groups of its author"},
+		"the name of somebody else":              {"ann", `{userID: bob}`, "userContext.userID must be ann"},
+		"a name that begins with the author's":   {"ann", `{userID: ann2}`, "userContext.userID must be ann"},
+		"no name":                                {"ann", `{}`, "userContext.userID must be ann"},
+		"no user":                                {"ann", "null", "userContext.userID must be ann"},
+		"the name of somebody else, by an admin": {"admin", `{userID: bob}`, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var context any
+			if err := yaml.Unmarshal([]byte(row.context), &context); err != nil {
+				t.Fatal(err)
+			}
+			spec := map[string]any{"prompt": "a", "userContext": context}
+			for kind, object := range map[string]*unstructured.Unstructured{"AgenticSession": sessionWithSpec(ns, "new", spec), "Schedule": newSchedule("new", spec)} {
+				err := users[row.user].Create(t.Context(), object, client.DryRunAll)
+				if refused := row.want != ""; apierrors.IsForbidden(err) != refused || refused && !strings.Contains(err.Error(), row.want) || !refused && err != nil {
+					t.Errorf("%s: %v, want %q", kind, err, row.want)
+				}
+			}
+		})
+	}
+	anns := newSchedule("anns", map[string]any{"prompt": "a", "userContext": map[string]any{"userID": "ann"}})
+	if err := users["ann"].Create(t.Context(), anns); err != nil {
+		t.Fatal(err)
+	}
+	bob := clientWithRoles(t, ns, "bob", roles...)
+	for patch, want := range map[string]string{
+		`{"spec": {"suspend": true}}`:                                                               "",
+		`{"spec": {"agenticSession": {"spec": {"prompt": "b"}}}}`:                                   "userContext.userID must be bob",
+		`{"spec": {"agenticSession": {"spec": {"prompt": "b", "userContext": {"userID": "bob"}}}}}`: "",
+	} {
+		err := bob.Patch(t.Context(), anns.DeepCopy(), client.RawPatch(mergePatch, []byte(patch)), client.DryRunAll)
+		if refused := want != ""; apierrors.IsForbidden(err) != refused || refused && !strings.Contains(err.Error(), want) || !refused && err != nil {
+			t.Errorf("%s: %v, want %q", patch, err, want)
+		}
 	}
 }
 
@@ -183,6 +245,7 @@ const (
 
 func newIsolationTest(t *testing.T) *isolationTest {
 	t.Helper()
+	waitForAdmissionPolicies(t)
 	i := &isolationTest{T: t, ns: newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})}
 	for _, name := range []string{annsSecret, sharedSecret} {
 		mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: i.ns}, StringData: map[string]string{"token": "a", "other": "b"}})
@@ -241,26 +304,26 @@ func newSession(spec string) func(*isolationTest, string) error {
 }
 
 const (
-	belongsToAnn     = `the session belongs to user "ann"`
+	belongsToAnn     = `the session belongs to user ann, so only this user`
 	ownedByOtherUser = "AgenticSession anns of continueFrom belongs to another user"
 )
 
 // attacks on ann's session and her workspace.
 var attacksOnSessions = map[string]attack{
-	"rerun her session":                     {change(`{"rerun": {"id": "2"}}`), "spec.rerun: " + belongsToAnn},
-	"stop her session":                      {change(`{"suspend": true}`), "spec.suspend: " + belongsToAnn},
-	"add a Secret to her session":           {change(`{"secretMounts": [{"name": "shared"}]}`), "spec.secretMounts: " + belongsToAnn},
-	"add variables of a Secret":             {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), "spec.envFrom: " + belongsToAnn},
-	"add a variable to her session":         {change(`{"environmentVariables": {"A": "evil"}}`), "spec.environmentVariables: " + belongsToAnn},
-	"add a tool server to her session":      {change(`{"agent": {"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}}`), "spec.agent: " + belongsToAnn},
-	"replace the instructions of the agent": {change(`{"agent": {"workflow": {"url": "https://evil.example/a"}}}`), "spec.agent: " + belongsToAnn},
-	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), "spec.repos: " + belongsToAnn},
+	"rerun her session":                     {change(`{"rerun": {"id": "2"}}`), belongsToAnn},
+	"stop her session":                      {change(`{"suspend": true}`), belongsToAnn},
+	"add a Secret to her session":           {change(`{"secretMounts": [{"name": "shared"}]}`), belongsToAnn},
+	"add variables of a Secret":             {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), belongsToAnn},
+	"add a variable to her session":         {change(`{"environmentVariables": {"A": "evil"}}`), belongsToAnn},
+	"add a tool server to her session":      {change(`{"agent": {"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}}`), belongsToAnn},
+	"replace the instructions of the agent": {change(`{"agent": {"workflow": {"url": "https://evil.example/a"}}}`), belongsToAnn},
+	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), belongsToAnn},
 	"run another SessionRunner in her workspace": {
-		change(`{"runner": "other", "rerun": {"id": "2"}}`), "spec.rerun, spec.runner: " + belongsToAnn,
+		change(`{"runner": "other", "rerun": {"id": "2"}}`), belongsToAnn,
 	},
-	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), "spec.ttlSecondsAfterFinished: " + belongsToAnn},
+	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), belongsToAnn},
 	"take over her session":           {change(`{"userContext": {"userID": "bob"}}`), "userContext is immutable"},
-	"remove her name and rerun":       {change(`{"userContext": null, "rerun": {"id": "2"}}`), "spec.rerun: " + belongsToAnn},
+	"remove her name and rerun":       {change(`{"userContext": null, "rerun": {"id": "2"}}`), belongsToAnn},
 	"apply a manifest of her session by force": {func(i *isolationTest, _ string) error {
 		manifest := sessionWithSpec(i.ns, annsSession, map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}})
 		return i.bob.Apply(i.Context(), client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("bob"), client.ForceOwnership)

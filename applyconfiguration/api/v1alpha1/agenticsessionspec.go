@@ -19,7 +19,7 @@ type AgenticSessionSpecApplyConfiguration struct {
 	Prompt *string `json:"prompt,omitempty"`
 	// displayName of the session.
 	DisplayName *string `json:"displayName,omitempty"`
-	// userContext is the user of the session, set by the webhook. Others need the verb administer to change the spec.
+	// userContext is the user of the session, its author: set at admission. Others need the verb administer to change the spec.
 	// Immutable.
 	UserContext *UserContextApplyConfiguration `json:"userContext,omitempty"`
 	// interactive sessions serve a Service of their name until they are stopped. Defaults to false. Immutable.

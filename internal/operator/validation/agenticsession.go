@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -27,10 +28,13 @@ const maxUserGroups = 256
 
 const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
 
+// selfReviewTimeout is shorter than the webhook's timeout of 5 s.
+const selfReviewTimeout = 3 * time.Second
+
 // SetupAgenticSession adds the webhooks for AgenticSessions to the manager.
 func SetupAgenticSession(mgr ctrl.Manager) error {
 	mgr.GetWebhookServer().Register(webhook.MutatingPath(agenticSessionsWebhook), &admission.Webhook{Handler: sessionCreatorHandler{&operatorUser{client: mgr.GetClient()}}})
-	return agenticSessionValidator(mgr.GetClient(), mgr.GetClient()).Setup(mgr)
+	return agenticSessionValidator(mgr.GetClient()).Setup(mgr)
 }
 
 // sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server has not validated the object
@@ -95,7 +99,7 @@ func creatorContext(user *authenticationv1.UserInfo) *v1alpha1.UserContext {
 
 // agenticSessionValidator validates sessions. It only warns of refusals by the SessionRunner, which may change before the session
 // starts: the reconciler decides.
-func agenticSessionValidator(reader client.Reader, writer client.Writer) *specValidator[*v1alpha1.AgenticSession] {
+func agenticSessionValidator(reader client.Reader) *specValidator[*v1alpha1.AgenticSession] {
 	return &specValidator[*v1alpha1.AgenticSession]{
 		kind:     "AgenticSession",
 		webhook:  agenticSessionsWebhook,
@@ -111,7 +115,6 @@ func agenticSessionValidator(reader client.Reader, writer client.Writer) *specVa
 			}
 			return nil
 		},
-		authorizeChange: (&ownerRule{writer}).authorizeChange,
 	}
 }
 
@@ -144,7 +147,7 @@ func (o *operatorUser) is(ctx context.Context, user string) bool {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	if o.name == "" {
-		ctx, cancel := context.WithTimeout(ctx, accessReviewTimeout)
+		ctx, cancel := context.WithTimeout(ctx, selfReviewTimeout)
 		defer cancel()
 		review := &authenticationv1.SelfSubjectReview{}
 		if err := o.client.Create(ctx, review); err != nil {

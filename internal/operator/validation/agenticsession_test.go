@@ -102,7 +102,7 @@ func validatorWithObjects(t *testing.T, objects ...client.Object) *specValidator
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return agenticSessionValidator(c, c)
+	return agenticSessionValidator(c)
 }
 
 // byUser returns the context of a request by this user.
