@@ -24,6 +24,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AgenticSessionStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Archive"):
 		return &apiv1alpha1.ArchiveApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ArchiveResult"):
+		return &apiv1alpha1.ArchiveResultApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ArchiveS3"):
 		return &apiv1alpha1.ArchiveS3ApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AttemptNumber"):

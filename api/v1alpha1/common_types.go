@@ -228,6 +228,21 @@ type Archive struct {
 	S3 *ArchiveS3 `json:"s3,omitempty"`
 }
 
+// ArchiveResult is where logs or a transcript are archived, or why they are not.
+type ArchiveResult struct {
+	// location in the claim, or an s3:// URL.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Location string `json:"location,omitempty"`
+	// truncated means that the end is omitted.
+	// +optional
+	Truncated bool `json:"truncated,omitempty"`
+	// error is why nothing is archived.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Error string `json:"error,omitempty"`
+}
+
 // ArchiveS3 is a bucket of an object store with the API of Amazon S3.
 type ArchiveS3 struct {
 	// endpoint, such as https://s3.eu-central-1.amazonaws.com.

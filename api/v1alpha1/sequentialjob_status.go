@@ -48,30 +48,11 @@ type SequentialJobStatus struct {
 	Steps []StepStatus `json:"steps,omitempty"`
 }
 
-// SequenceArchiveStatus is where the logs of a run are archived, or why they are not.
+// SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without finishTime they are being archived.
 type SequenceArchiveStatus struct {
-	JobAttempt `json:",inline"`
-
-	// state of the archive.
-	State ArchiveState `json:"state"`
-	// location in the claim, or an s3:// URL.
-	// +optional
-	Location string `json:"location,omitempty"`
+	JobAttempt    `json:",inline"`
+	ArchiveResult `json:",inline"`
 }
-
-// ArchiveState is the state of an archive of logs.
-// +kubebuilder:validation:Enum=Archiving;Archived;Failed
-type ArchiveState string
-
-// The states of an archive.
-const (
-	// The Job that copies the logs has not ended.
-	ArchiveArchiving ArchiveState = "Archiving"
-	// The logs are archived, as far as they existed.
-	ArchiveArchived ArchiveState = "Archived"
-	// The logs are not archived, or not all of them.
-	ArchiveFailed ArchiveState = "Failed"
-)
 
 // StepCounts counts steps by state.
 type StepCounts struct {

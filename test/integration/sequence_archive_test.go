@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,11 +31,12 @@ func archivedInClaim(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 	return sj
 }
 
-// waitForArchive waits for the state of the archive of a run.
-func (s *sequenceTest) waitForArchive(run int32, state v1alpha1.ArchiveState) {
+// waitForArchive waits until the logs of a run are being archived, or are archived.
+func (s *sequenceTest) waitForArchive(run int32, isArchived bool) {
 	s.t.Helper()
-	s.waitUntil("the archive to be "+string(state), func(sj *v1alpha1.SequentialJob) bool {
-		return sj.Status.Archive != nil && sj.Status.Archive.Run == run && sj.Status.Archive.State == state
+	s.waitUntil(fmt.Sprintf("the archive of run %d", run), func(sj *v1alpha1.SequentialJob) bool {
+		archive := sj.Status.Archive
+		return archive != nil && archive.Run == run && (archive.FinishTime != nil) == isArchived && archive.Error == ""
 	})
 }
 
@@ -55,7 +57,7 @@ func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.waitUntil("the missing ServiceAccount to be reported", func(sj *v1alpha1.SequentialJob) bool {
 		archive := sj.Status.Archive
-		return archive != nil && archive.State == v1alpha1.ArchiveArchiving && strings.Contains(archive.Message, `serviceaccount "logs" not found`)
+		return archive != nil && archive.FinishTime == nil && strings.Contains(archive.Message, `serviceaccount "logs" not found`)
 	})
 	if c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue || !s.sj.DeletionTimestamp.IsZero() {
 		t.Errorf("the sequence is\n%s", describe(s.sj))
@@ -70,7 +72,7 @@ func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
 	createLogClaim(t, ns)
 	s := createSequenceIn(t, ns, archivedInClaim(testbuilder.SequentialJob("archived", "").Step("a").Obj()))
 	s.succeedStep("a")
-	s.waitForArchive(1, v1alpha1.ArchiveArchiving) // its ServiceAccount does not exist
+	s.waitForArchive(1, false) // its ServiceAccount does not exist
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
 		sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
 	})
@@ -79,9 +81,9 @@ func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
 	})
 	s.succeedStep("a")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.waitForArchive(1, v1alpha1.ArchiveArchiving)
+	s.waitForArchive(1, false)
 	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})
-	s.waitForArchive(2, v1alpha1.ArchiveArchived)
+	s.waitForArchive(2, true)
 	s.wantEvent(v1alpha1.EventLogsArchived)
 	if want := ns + "/archived/" + string(s.sj.UID) + "/run-2"; s.sj.Status.Archive.Location != want {
 		t.Errorf("location %s, want %s", s.sj.Status.Archive.Location, want)

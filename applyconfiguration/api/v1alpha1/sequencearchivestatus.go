@@ -3,7 +3,6 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
 )
@@ -11,13 +10,10 @@ import (
 // SequenceArchiveStatusApplyConfiguration represents a declarative configuration of the SequenceArchiveStatus type for use
 // with apply.
 //
-// SequenceArchiveStatus is where the logs of a run are archived, or why they are not.
+// SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without finishTime they are being archived.
 type SequenceArchiveStatusApplyConfiguration struct {
-	JobAttemptApplyConfiguration `json:""`
-	// state of the archive.
-	State *apiv1alpha1.ArchiveState `json:"state,omitempty"`
-	// location in the claim, or an s3:// URL.
-	Location *string `json:"location,omitempty"`
+	JobAttemptApplyConfiguration    `json:""`
+	ArchiveResultApplyConfiguration `json:""`
 }
 
 // SequenceArchiveStatusApplyConfiguration constructs a declarative configuration of the SequenceArchiveStatus type for use with
@@ -98,18 +94,26 @@ func (b *SequenceArchiveStatusApplyConfiguration) WithMessage(value string) *Seq
 	return b
 }
 
-// WithState sets the State field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the State field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithState(value apiv1alpha1.ArchiveState) *SequenceArchiveStatusApplyConfiguration {
-	b.State = &value
-	return b
-}
-
 // WithLocation sets the Location field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Location field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithLocation(value string) *SequenceArchiveStatusApplyConfiguration {
-	b.Location = &value
+	b.ArchiveResultApplyConfiguration.Location = &value
+	return b
+}
+
+// WithTruncated sets the Truncated field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Truncated field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithTruncated(value bool) *SequenceArchiveStatusApplyConfiguration {
+	b.ArchiveResultApplyConfiguration.Truncated = &value
+	return b
+}
+
+// WithError sets the Error field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Error field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithError(value string) *SequenceArchiveStatusApplyConfiguration {
+	b.ArchiveResultApplyConfiguration.Error = &value
 	return b
 }

@@ -112,7 +112,7 @@ func apiTime(t time.Time) *metav1.Time { return new(metav1.NewTime(t)) }
 func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	run := newRun(sj, sj.Status.CompletionTime, sj.Status.Phase == v1alpha1.PhaseCompleted)
 	run.Failure = sj.Status.Reason
-	run.IsArchiving = sj.Status.Archive != nil && sj.Status.Archive.State == v1alpha1.ArchiveArchiving
+	run.IsArchiving = sj.Status.Archive != nil && sj.Status.Archive.FinishTime == nil
 	return run
 }
 

@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -25,7 +26,7 @@ const (
 )
 
 func isArchiving(status *v1alpha1.SequentialJobStatus) bool {
-	return status.Archive != nil && status.Archive.State == v1alpha1.ArchiveArchiving
+	return status.Archive != nil && status.Archive.FinishTime == nil
 }
 
 // separateArchiveJobs moves the Jobs that archive logs, and a refusal of such a Job, out of the observation, so that no
@@ -75,7 +76,6 @@ func (e *evaluation) advanceArchive() {
 				JobName:       archiveJobName(e.SequentialJob, run),
 				StartTime:     e.now.DeepCopy(),
 			},
-			State: v1alpha1.ArchiveArchiving,
 		}
 		e.createArchiveJob(e.status.Archive)
 	}
@@ -138,13 +138,15 @@ func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	}
 }
 
-// endArchive records the outcome of an archive. An empty reason means success.
+// endArchive records the outcome of an archive. An empty reason means success, and the message is the report of the Job.
 func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason, message string) {
-	archive.State, archive.FinishTime = v1alpha1.ArchiveArchived, e.now.DeepCopy()
+	message = decision.TruncateMessage(message, maxMessageBytes)
+	archive.FinishTime, archive.Reason, archive.Message = e.now.DeepCopy(), reason, ""
 	if reason != "" {
-		archive.State = v1alpha1.ArchiveFailed
+		archive.Error = cmp.Or(message, reason)
+		return
 	}
-	archive.Reason, archive.Message = reason, decision.TruncateMessage(message, maxMessageBytes)
+	archive.Message, archive.Truncated = message, strings.Contains(message, ", truncated: ")
 }
 
 // observeArchive records the state of the Job that archives logs, or decides to create it, perhaps again: it writes the
@@ -264,5 +266,5 @@ func (e *evaluation) keepsForArchive(job *batchv1.Job) bool {
 		return false
 	}
 	archive := e.status.Archive
-	return archive == nil || run > archive.Run || run == archive.Run && archive.State == v1alpha1.ArchiveArchiving
+	return archive == nil || run > archive.Run || run == archive.Run && archive.FinishTime == nil
 }

@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,12 +58,18 @@ func (s *testEnv) wantArchive(want string) {
 	s.t.Helper()
 	got := ""
 	if a := s.sj.Status.Archive; a != nil {
-		got = fmt.Sprintf("%d: %s", a.Run, a.State)
+		state := "Archiving"
+		if a.Error != "" {
+			state = "Failed"
+		} else if a.FinishTime != nil {
+			state = "Archived"
+		}
+		got = fmt.Sprintf("%d: %s", a.Run, state)
 		if a.Reason != "" {
 			got += ", " + a.Reason
 		}
-		if a.Message != "" {
-			got += ": " + a.Message
+		if text := cmp.Or(a.Error, a.Message); text != "" {
+			got += ": " + text
 		}
 	}
 	if got != want {
@@ -166,7 +173,7 @@ func TestWhatKeepsTheArchiveFromStartingIsReported(t *testing.T) {
 	s.unfinishedPods, s.sj.Status.Archive = nil, reported
 	testbuilder.Job(job).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
 	s.reconcile()
-	if a := s.sj.Status.Archive; a.State != v1alpha1.ArchiveFailed || !strings.Contains(a.Message, `"logs" not found`) {
+	if a := s.sj.Status.Archive; !strings.Contains(a.Error, `"logs" not found`) {
 		t.Errorf("%+v", a)
 	}
 }
@@ -254,7 +261,7 @@ func TestArchiveJobIsNoStep(t *testing.T) {
 func TestStatusOfAnArchiveThatWasEditedIsNoProblem(t *testing.T) {
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.succeedStep("build")
-	s.sj.Status.Archive = &v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, State: v1alpha1.ArchiveArchiving}
+	s.sj.Status.Archive = &v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}}
 	s.reconcile()
 	s.wantArchive("1: Failed, DeadlineExceeded: not archived within 20m0s")
 	s.sj.Status.Archive = nil

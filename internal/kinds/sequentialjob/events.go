@@ -29,15 +29,15 @@ func statusEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event 
 
 // HasArchiveEnded reports whether an archive of logs ended between two statuses.
 func HasArchiveEnded(before, after *v1alpha1.SequenceArchiveStatus) bool {
-	return after != nil && after.State != v1alpha1.ArchiveArchiving && (before == nil || before.Run != after.Run || before.State != after.State)
+	return after != nil && after.FinishTime != nil && (before == nil || before.Run != after.Run || before.FinishTime == nil)
 }
 
 func archiveEvents(before, after *v1alpha1.SequenceArchiveStatus) []decision.Event {
 	if !HasArchiveEnded(before, after) {
 		return nil
 	}
-	if after.State == v1alpha1.ArchiveFailed {
-		message := fmt.Sprintf("The logs of run %d are not archived: %s", after.Run, decision.FormatReason(after.Reason, after.Message))
+	if after.Error != "" {
+		message := fmt.Sprintf("The logs of run %d are not archived: %s", after.Run, decision.FormatReason(after.Reason, after.Error))
 		return []decision.Event{decision.WarningEvent(v1alpha1.EventArchiveFailed, actionArchive, message)}
 	}
 	message := decision.FormatReason(fmt.Sprintf("The logs of run %d are archived in %s", after.Run, after.Location), after.Message)

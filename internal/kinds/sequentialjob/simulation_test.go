@@ -493,7 +493,7 @@ func (w *simulator) checkArchive() {
 		if archive != nil {
 			w.reportViolation("logs are archived without spec.archive")
 		}
-	case hasCreatedJob(&w.sj.Status) && (archive == nil || archive.Run != w.sj.Status.Run || archive.State == v1alpha1.ArchiveArchiving):
+	case hasCreatedJob(&w.sj.Status) && (archive == nil || archive.Run != w.sj.Status.Run || archive.FinishTime == nil):
 		w.reportViolation("the logs of the last run are not archived: %+v", archive)
 	}
 }

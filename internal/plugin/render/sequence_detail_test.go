@@ -86,15 +86,15 @@ func TestSequenceDetail(t *testing.T) {
 			},
 		},
 		"archived logs": {
-			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Message: "1 logs"}, State: v1alpha1.ArchiveArchived, Location: "s3://logs/a"}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, FinishTime: &metav1.Time{Time: startTime}, Message: "1 logs"}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a"}}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: s3://logs/a"},
 		},
 		"logs that are not archived": {
-			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Reason: "JobFailed", Message: "\x1b[2Jno"}, State: v1alpha1.ArchiveFailed, Location: "s3://logs/a"}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, FinishTime: &metav1.Time{Time: startTime}, Reason: "JobFailed"}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a", Error: "\x1b[2Jno"}}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: not archived: JobFailed: \uFFFD[2Jno"},
 		},
 		"logs that are being archived": {
-			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, State: v1alpha1.ArchiveArchiving, Location: "s3://logs/a"}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a"}}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: being archived"},
 		},
 		"without a status": {

@@ -151,14 +151,13 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 
 func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) string {
 	text := fmt.Sprintf("logs of run %d: ", archive.Run)
-	cause := joinNonEmpty(": ", archive.Reason, terminal.Sanitize(archive.Message))
-	switch archive.State {
-	case v1alpha1.ArchiveArchived:
-		return text + terminal.Sanitize(archive.Location)
-	case v1alpha1.ArchiveFailed:
-		return s.Colorize(terminal.Yellow, text+"not archived: "+cause)
+	switch {
+	case archive.FinishTime == nil:
+		return text + joinNonEmpty(": ", "being archived", archive.Reason, terminal.Sanitize(archive.Message))
+	case archive.Error != "":
+		return s.Colorize(terminal.Yellow, text+joinNonEmpty(": ", "not archived", archive.Reason, terminal.Sanitize(archive.Error)))
 	default:
-		return text + joinNonEmpty(": ", "being archived", cause)
+		return text + terminal.Sanitize(archive.Location)
 	}
 }
 

@@ -21,8 +21,6 @@ var (
 		"Number of SequentialJobs with an active step.")
 )
 
-var archiveResults = map[v1alpha1.ArchiveState]string{v1alpha1.ArchiveArchived: "archived", v1alpha1.ArchiveFailed: "failed"}
-
 var stepResults = map[v1alpha1.StepPhase]string{
 	v1alpha1.StepSucceeded: "succeeded",
 	v1alpha1.StepFailed:    "failed",

@@ -37,7 +37,11 @@ func (r *Reconciler) Record(
 		r.createdJobs.forgetRecorded(stored)
 		countEndedSteps(&sj.Status, &stored.Status)
 		if sequentialjob.HasArchiveEnded(sj.Status.Archive, stored.Status.Archive) {
-			archivesTotal.WithLabelValues(archiveResults[stored.Status.Archive.State]).Inc()
+			result := "archived"
+			if stored.Status.Archive.Error != "" {
+				result = "failed"
+			}
+			archivesTotal.WithLabelValues(result).Inc()
 		}
 		sj = stored
 	}
