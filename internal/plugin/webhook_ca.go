@@ -22,7 +22,7 @@ import (
 const (
 	operatorName             = "yardmaster"
 	defaultOperatorNamespace = "yardmaster-system"
-	authoritySecretName      = "yardmaster-webhook-ca" //nolint:gosec // a name
+	authoritySecretName      = "yardmaster-webhook-ca"
 	// pathKey is the key of the secret path segment in the Secret.
 	pathKey = "path"
 )

@@ -226,7 +226,7 @@ func (env *webhookCATest) startReplica() (address string) {
 	if err != nil {
 		env.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	port := listener.Addr().(*net.TCPAddr).Port
 	if err := listener.Close(); err != nil {
 		env.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package ca is the certificate authority of the webhooks. Whoever installs the operator creates it once, in a Secret of the
-// operator's namespace, and writes its certificate into the webhook configurations, which the operator cannot change. Each replica
-// issues the certificate that it serves.
+// Package ca is the certificate authority of the webhooks. The installation creates it once, in a Secret of the operator's namespace,
+// and writes its certificate into the webhook configurations, which the operator cannot change. Each replica issues the certificate
+// that it serves.
 package ca
 
 import (
