@@ -42,7 +42,7 @@ func writeConditions(dir, path string, kinds []string) error {
 		rows := ""
 		for _, name := range slices.Sorted(maps.Keys(meanings)) {
 			if isListed(meanings[name]) {
-				rows += fmt.Sprintf("| `%s` | %s |\n", name, meanings[name])
+				rows += fmt.Sprintf("| %#q | %s |\n", name, meanings[name])
 				listed[name] = true
 			}
 		}

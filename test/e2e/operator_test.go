@@ -27,7 +27,7 @@ const (
 	operatorNamespace   = "yardmaster-system"
 	operatorName        = "yardmaster"
 	leaseName           = "yardmaster.yardmaster.dev"
-	authoritySecretName = "yardmaster-webhook-ca" //nolint:gosec // a name
+	authoritySecretName = "yardmaster-webhook-ca"
 	serviceAccount      = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 

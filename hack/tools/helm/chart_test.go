@@ -289,12 +289,12 @@ func TestWebhooksTrustTheCertificateAuthorityOfTheRelease(t *testing.T) {
 					data, _, _ = unstructured.NestedStringMap(o.Object, "data")
 				case o.GetKind() == "Deployment" && o.GetName() == "yardmaster":
 					volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
-					mounted, _, _ = unstructured.NestedString(volumes[0].(map[string]any), "secret", "secretName") //nolint:forcetypeassert // of a manifest
+					mounted, _, _ = unstructured.NestedString(volumes[0].(map[string]any), "secret", "secretName")
 				case strings.HasSuffix(o.GetKind(), "WebhookConfiguration"):
 					webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 					for _, webhook := range webhooks {
-						authority, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle")   //nolint:forcetypeassert // the same
-						path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path") //nolint:forcetypeassert // the same
+						authority, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle")
+						path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path")
 						segment, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 						authorities[authority], paths[segment] = true, true
 					}
