@@ -69,14 +69,12 @@ func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 
 // RestoreMemory returns the memory of an operator that has just started, from a WorkerPool's status. Everything else is measured again.
 func RestoreMemory(status *v1alpha1.WorkerPoolStatus) Memory {
-	memory := Memory{IdleSince: timeOf(status.IdleSince)}
+	memory := Memory{IdleSince: ptr.Deref(status.IdleSince, metav1.Time{}).Time}
 	if stale := decision.FindReason(status.Conditions, v1alpha1.ConditionScalingActive, v1alpha1.ReasonMetricsStale); stale != nil {
 		memory.MissingSince = stale.LastTransitionTime.Time
 	}
 	return memory
 }
-
-func timeOf(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time }
 
 // ExplainDecision returns a decision in the form of a WorkerPool's status. Its message also has the terms of the formula.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
