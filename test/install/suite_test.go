@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // it printed.
 func run(t *testing.T, script string) string {
 	t.Helper()
-	programs, err := filepath.Abs("testdata/bin")
+	programs, err := filepath.Abs("programs")
 	if err != nil {
 		t.Fatal(err)
 	}
