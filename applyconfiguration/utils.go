@@ -228,8 +228,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionRunnerWorkspaceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionSource"):
 		return &apiv1alpha1.SessionSourceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionTranscript"):
-		return &apiv1alpha1.SessionTranscriptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkflow"):
 		return &apiv1alpha1.SessionWorkflowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Source"):

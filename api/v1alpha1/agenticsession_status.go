@@ -132,22 +132,7 @@ type SessionResult struct {
 	Repositories []SessionRepositoryResult `json:"repositories,omitempty"`
 	// transcript of the attempt.
 	// +optional
-	Transcript *SessionTranscript `json:"transcript,omitempty"`
-}
-
-// SessionTranscript is where a transcript is archived, as the runner reports it.
-type SessionTranscript struct {
-	// location is the path in the claim, or an s3:// URL.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Location string `json:"location,omitempty"`
-	// truncated means that the end is omitted.
-	// +optional
-	Truncated bool `json:"truncated,omitempty"`
-	// error is why it is not archived.
-	// +optional
-	// +kubebuilder:validation:MaxLength=4096
-	Error string `json:"error,omitempty"`
+	Transcript *ArchiveResult `json:"transcript,omitempty"`
 }
 
 // SessionRepositoryResult is what became of a repository.

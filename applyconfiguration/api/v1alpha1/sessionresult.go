@@ -21,7 +21,7 @@ type SessionResultApplyConfiguration struct {
 	// repositories are what became of repos.
 	Repositories []SessionRepositoryResultApplyConfiguration `json:"repositories,omitempty"`
 	// transcript of the attempt.
-	Transcript *SessionTranscriptApplyConfiguration `json:"transcript,omitempty"`
+	Transcript *ArchiveResultApplyConfiguration `json:"transcript,omitempty"`
 }
 
 // SessionResultApplyConfiguration constructs a declarative configuration of the SessionResult type for use with
@@ -86,7 +86,7 @@ func (b *SessionResultApplyConfiguration) WithRepositories(values ...*SessionRep
 // WithTranscript sets the Transcript field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Transcript field is set to the value of the last call.
-func (b *SessionResultApplyConfiguration) WithTranscript(value *SessionTranscriptApplyConfiguration) *SessionResultApplyConfiguration {
+func (b *SessionResultApplyConfiguration) WithTranscript(value *ArchiveResultApplyConfiguration) *SessionResultApplyConfiguration {
 	b.Transcript = value
 	return b
 }

@@ -111,7 +111,7 @@ func TestArchiveThatTheAgentCouldReadIsRefused(t *testing.T) {
 
 func TestTranscriptOfAResultIsParsed(t *testing.T) {
 	got, err := ParseResult(`{"transcript": {"location": "s3://a/b", "truncated": true, "new": 1}}`)
-	if err != nil || *got.Transcript != (v1alpha1.SessionTranscript{Location: "s3://a/b", Truncated: true}) {
+	if err != nil || *got.Transcript != (v1alpha1.ArchiveResult{Location: "s3://a/b", Truncated: true}) {
 		t.Errorf("result %+v, error %v", got, err)
 	}
 	if got, err := ParseResult(`{"transcript": {"location": "` + strings.Repeat("x", maxLocation+1) + `"}}`); err == nil {
