@@ -89,6 +89,7 @@ func (env *fuzzTest) installWebhooks() []string {
 	}
 	return []string{
 		"--webhook=true", "--webhook-port", strconv.Itoa(webhooks.LocalServingPort), "--cert-dir", webhooks.LocalServingCertDir,
+		"--operator-namespace", "default",
 	}
 }
 
