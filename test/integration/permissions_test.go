@@ -127,9 +127,9 @@ func TestNoPermissionOutsideTheServedNamespacesLeadsToControlOfTheCluster(t *tes
 				return isAllowed(authorizationv1.ResourceAttributes{Verb: "identify", Group: "yardmaster.dev", Resource: "operators"})
 			})
 			for _, e := range escalations {
-				for _, resource := range strings.FieldsSeq(e.resources) {
+				for resource := range strings.FieldsSeq(e.resources) {
 					resource, subresource, _ := strings.Cut(resource, "/")
-					for _, verb := range strings.FieldsSeq(e.verbs) {
+					for verb := range strings.FieldsSeq(e.verbs) {
 						for _, ns := range []string{"", "default", "kube-system", d.operator, d.reported} {
 							asked := authorizationv1.ResourceAttributes{Verb: verb, Group: e.group, Resource: resource, Subresource: subresource, Namespace: ns}
 							if isAllowed(asked) {
