@@ -39,14 +39,14 @@ func writeConditions(dir, path string, kinds []string) error {
 	page.WriteString("# Conditions\n\nThe types of conditions in `status.conditions`. [Conditions](../conditions.md) shows the state of each kind by " +
 		"its conditions.\n")
 	writeTable := func(title string, isListed func(meaning string) bool) {
-		rows := ""
+		rows := &strings.Builder{}
 		for _, name := range slices.Sorted(maps.Keys(meanings)) {
 			if isListed(meanings[name]) {
-				rows += fmt.Sprintf("| %#q | %s |\n", name, meanings[name])
+				fmt.Fprintf(rows, "| %#q | %s |\n", name, meanings[name])
 				listed[name] = true
 			}
 		}
-		if rows != "" {
+		if rows.Len() > 0 {
 			fmt.Fprintf(page, "\n## %s\n\n| Type | Meaning |\n|---|---|\n%s", title, rows)
 		}
 	}

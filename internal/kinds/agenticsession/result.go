@@ -72,7 +72,7 @@ func ParseResult(message string) (*RunnerResult, error) {
 		CostUSD      *json.Number                       `json:"costUSD"`
 		SDKSessionID string                             `json:"sdkSessionId"` //nolint:tagliatelle // the SDK's spelling
 		Repositories []v1alpha1.SessionRepositoryResult `json:"repositories"`
-		Transcript   *v1alpha1.ArchiveResult        `json:"transcript"`
+		Transcript   *v1alpha1.ArchiveResult            `json:"transcript"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(message))
 	if err := decoder.Decode(&raw); err != nil {

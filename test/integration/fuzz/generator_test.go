@@ -92,7 +92,7 @@ func (g generator) object(s *schemaProps) map[string]any {
 
 var (
 	// oneOfRule matches rules that demand exactly one of several properties.
-	oneOfRule = regexp.MustCompile(`^has\(self\.\w+\) != has\(self\.\w+\)$|^(\(has\(self\.\w+\)\?1:0\)\+?)+ == 1$`)
+	oneOfRule = regexp.MustCompile(`^has\(self\.\w+\) != has\(self\.\w+\)$|^(\(has\(self\.\w+\)\?1:0\)\+?)+ == 1$|^\[(has\(self\.\w+\)(, )?)+\]\.filter\(is, is\)\.size\(\) == 1$`)
 	hasField  = regexp.MustCompile(`has\(self\.(\w+)\)`)
 )
 
@@ -193,6 +193,10 @@ func (g generator) text(s *schemaProps, property string) string {
 		return pick(g, "example.com/controller", "yardmaster.dev/sequentialjob-controller", "/")
 	case property == "image" || strings.HasSuffix(property, "Images"):
 		return pick(g, "registry.example/app:1", "app", "registry.example/*", "*")
+	case property == "schedule" && g.chance(0.9):
+		return pick(g, "* * * * *", "*/7 2-5 * * 1", "0 0 29 2 *", "@hourly", "30 2 * 3,10 0", "0 0 31 4 *")
+	case property == "timeZone" && g.chance(0.9):
+		return pick(g, "Etc/UTC", "Europe/Berlin", "Africa/Cairo")
 	case property == "restartPolicy":
 		return pick(g, "Always", "Never", "OnFailure")
 	case s.Pattern != "":

@@ -36,19 +36,24 @@ func (r *Reconciler) Record(
 		}
 		r.createdJobs.forgetRecorded(stored)
 		countEndedSteps(&sj.Status, &stored.Status)
-		if sequentialjob.HasArchiveEnded(sj.Status.Archive, stored.Status.Archive) {
-			result := "archived"
-			if stored.Status.Archive.Error != "" {
-				result = "failed"
-			}
-			archivesTotal.WithLabelValues(result).Inc()
-		}
+		countArchive(&sj.Status, &stored.Status)
 		sj = stored
 	}
 	for _, event := range decision.Events {
 		r.emit(sj, event)
 	}
 	return sj, nil
+}
+
+func countArchive(before, after *v1alpha1.SequentialJobStatus) {
+	if !sequentialjob.HasArchiveEnded(before.Archive, after.Archive) {
+		return
+	}
+	result := "archived"
+	if after.Archive.Error != "" {
+		result = "failed"
+	}
+	archivesTotal.WithLabelValues(result).Inc()
 }
 
 func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event decision.Event) {
