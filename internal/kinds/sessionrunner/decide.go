@@ -1,10 +1,12 @@
 package sessionrunner
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -19,7 +21,7 @@ type Reference struct {
 }
 
 // References returns the objects that a SessionRunner needs, except Secrets: the operator does not read those of sessions. An
-// optional volume needs no object.
+// optional volume needs no object. A name that no object can have is an error of the spec, not a reference.
 func References(runner *v1alpha1.SessionRunner) []Reference {
 	var references []Reference
 	if template := runner.Spec.Template; template != nil {
@@ -42,7 +44,7 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 	if archive := runner.Spec.Archive; archive != nil && archive.ClaimRef != nil {
 		references = append(references, Reference{"PersistentVolumeClaim", archive.ClaimRef.Name, "spec.archive.claimRef.name"})
 	}
-	return references
+	return slices.DeleteFunc(references, func(r Reference) bool { return len(validation.IsDNS1123Subdomain(r.Name)) > 0 })
 }
 
 // Observation is what the status of a SessionRunner is derived from.

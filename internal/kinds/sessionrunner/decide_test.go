@@ -89,6 +89,8 @@ func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {
 	testbuilder.MountVolume(spec, "keys", "/keys", testbuilder.SecretVolume("keys"))
 	testbuilder.MountVolume(spec, "extra", "/extra", testbuilder.ConfigMapVolume("extra"))
 	testbuilder.RunnerPod(spec).Volumes[3].ConfigMap.Optional = new(true)
+	testbuilder.MountVolume(spec, "nameless", "/nameless", testbuilder.ConfigMapVolume(""))
+	testbuilder.MountVolume(spec, "invalid", "/invalid", testbuilder.ClaimVolume("a/b"))
 	spec.CABundle = &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "cas"}}
 	spec.Archive = &v1alpha1.SessionArchive{Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}}
 	spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}}
