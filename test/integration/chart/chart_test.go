@@ -6,8 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,16 +70,9 @@ func createNamespaces(t *testing.T, names ...string) {
 	}
 }
 
-// actAsOperator writes what the operator writes into objects of the release: the secret path of the webhook, and keys.
+// actAsOperator writes what the operator writes into objects of the release: the key for workers.
 func actAsOperator(t *testing.T) {
 	t.Helper()
-	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
-	for i := range webhooks.Webhooks {
-		webhooks.Webhooks[i].ClientConfig.Service.Path = new("/secret")
-	}
-	if err := cluster.Update(t.Context(), webhooks, client.FieldOwner("yardmaster")); err != nil {
-		t.Fatal(err)
-	}
 	secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin")
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData": {"key": "secret"}}`))
 	if err := cluster.Patch(t.Context(), secret, patch, client.FieldOwner("yardmaster")); err != nil {
@@ -85,17 +80,21 @@ func actAsOperator(t *testing.T) {
 	}
 }
 
-// wantOperatorsChanges checks that Helm has kept what the operator wrote.
-func wantOperatorsChanges(t *testing.T, after string) {
+// wantSecretsKept checks that Helm has kept what the operator wrote, and the certificate authority and the path of the webhooks.
+func wantSecretsKept(t *testing.T, after string, authority *corev1.Secret) {
 	t.Helper()
-	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
-	for i := range webhooks.Webhooks {
-		if path := webhooks.Webhooks[i].ClientConfig.Service.Path; path == nil || *path != "/secret" {
-			t.Errorf("after %s, the path of webhook %s is lost", after, webhooks.Webhooks[i].Name)
-		}
-	}
 	if secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin"); !bytes.Equal(secret.Data["key"], []byte("secret")) {
 		t.Errorf("after %s, the key of the operator is lost", after)
+	}
+	if diff := cmp.Diff(authority.Data, mustGet(t, &corev1.Secret{}, namespace, authority.Name).Data); diff != "" {
+		t.Errorf("after %s, the certificate authority is another one", after)
+	}
+	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
+	for i := range webhooks.Webhooks {
+		called := &webhooks.Webhooks[i].ClientConfig
+		if !bytes.Equal(called.CABundle, authority.Data["ca.crt"]) || !strings.HasPrefix(*called.Service.Path, "/"+string(authority.Data["path"])+"/") {
+			t.Errorf("after %s, webhook %s has another authority or path", after, webhooks.Webhooks[i].Name)
+		}
 	}
 }
 
@@ -121,14 +120,16 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	runHelm(t, "install", chart, "--take-ownership", "--force-conflicts", "--set", "namespaces={"+teamA+"}")
 	wantRelease(t, "the installation", 2, teamA)
 	actAsOperator(t)
+	authority := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-webhook-ca")
+	wantSecretsKept(t, "the installation", authority)
 
 	runHelm(t, "upgrade", chart, "--set", "namespaces={"+teamA+","+teamB+"}", "--set", "replicas=3")
 	wantRelease(t, "the upgrade", 3, teamA, teamB)
-	wantOperatorsChanges(t, "the upgrade")
+	wantSecretsKept(t, "the upgrade", authority)
 
 	runHelm(t, "rollback", "1")
 	wantRelease(t, "the rollback", 2, teamA)
-	wantOperatorsChanges(t, "the rollback")
+	wantSecretsKept(t, "the rollback", authority)
 
 	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: teamB, Name: "kept"}} // no webhook applies there
 	if err := cluster.Create(t.Context(), policy); err != nil {
