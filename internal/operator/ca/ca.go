@@ -4,7 +4,6 @@
 package ca
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,7 +11,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -76,10 +74,6 @@ func Issue(authority, authorityKey []byte, hosts []string, now time.Time) (*Serv
 	case !now.Before(parent.NotAfter):
 		return nil, fmt.Errorf("the certificate authority expired at %s", parent.NotAfter.Format(time.RFC3339))
 	}
-	signer, ok := pair.PrivateKey.(crypto.Signer)
-	if !ok {
-		return nil, errors.New("the key of the certificate authority cannot sign")
-	}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("creating the key of the serving certificate: %w", err)
@@ -92,7 +86,7 @@ func Issue(authority, authorityKey []byte, hosts []string, now time.Time) (*Serv
 	if template.NotAfter.After(parent.NotAfter) {
 		template.NotAfter = parent.NotAfter
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, pair.PrivateKey)
 	if err != nil {
 		return nil, fmt.Errorf("issuing the serving certificate: %w", err)
 	}
