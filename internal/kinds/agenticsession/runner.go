@@ -182,23 +182,15 @@ func validateVolumes(runner *v1alpha1.SessionRunner) field.ErrorList {
 		}
 		switch {
 		case volume.ConfigMap != nil:
-			errs = append(errs, validateObjectName(volume.ConfigMap.Name, at.Child("configMap", "name"))...)
+			errs = append(errs, validateName(volume.ConfigMap.Name, at.Child("configMap", "name"))...)
 		case volume.Secret != nil:
-			errs = append(errs, validateObjectName(volume.Secret.SecretName, at.Child("secret", "secretName"))...)
+			errs = append(errs, validateName(volume.Secret.SecretName, at.Child("secret", "secretName"))...)
 		case volume.PersistentVolumeClaim != nil:
-			errs = append(errs, validateObjectName(volume.PersistentVolumeClaim.ClaimName, at.Child("persistentVolumeClaim", "claimName"))...)
+			errs = append(errs, validateName(volume.PersistentVolumeClaim.ClaimName, at.Child("persistentVolumeClaim", "claimName"))...)
 		}
 		if volume.Projected != nil {
 			errs = append(errs, validateTokens(volume.Projected.Sources, at.Child("projected", "sources"))...)
 		}
-	}
-	return errs
-}
-
-func validateObjectName(name string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range validation.IsDNS1123Subdomain(name) {
-		errs = append(errs, field.Invalid(at, name, message))
 	}
 	return errs
 }

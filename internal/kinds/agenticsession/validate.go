@@ -118,7 +118,7 @@ func validateSecretName(name string, at *field.Path) field.ErrorList {
 	return validateName(name, at)
 }
 
-// validateName rejects names that no Secret or ConfigMap can have.
+// validateName rejects names that no Secret, ConfigMap or PersistentVolumeClaim can have.
 func validateName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
