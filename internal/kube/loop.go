@@ -59,8 +59,8 @@ type Loop[T client.Object, O, D any] struct {
 	NeedsFresh func(*D) bool
 }
 
-// Reconcile reads an object, from the API server if the cache has trimmed it, and makes one pass, with a second decision if the result of the first decision needs it. The next pass acts on the
-// second decision.
+// Reconcile reads an object, from the API server if the cache has trimmed it, and makes one pass, with a second decision if the
+// result of the first decision needs it. The next pass acts on the second decision.
 func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := l.New()
 	if err := l.Client.Get(ctx, request.NamespacedName, object); err != nil {
@@ -76,6 +76,7 @@ func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		if err := l.Live.Get(ctx, request.NamespacedName, object); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err) // the cache will lose the object too
 		}
+		trimLabels(object)
 	}
 	wait, err := l.pass(ctx, object)
 	if err != nil && l.Finalizer != "" {

@@ -160,7 +160,7 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 				}
 			}
 			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: cached, Live: api}, Kind: &row.kind, Written: NewWriteCache(isLargeConfigMap),
+				Clients: Clients{Client: cached, Live: api}, Kind: &row.kind, Written: NewWriteCache[*corev1.ConfigMap](),
 				New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, Finalizer: "yardmaster.dev/x",
 				NeedsFresh: func(*scriptedObservation) bool { return row.kind.needsFresh },
 			}
@@ -215,7 +215,7 @@ func TestAnObjectThatTheCacheHasTrimmedIsReadFromTheAPIServer(t *testing.T) {
 			kind := &observingKind{}
 			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
 				Clients: Clients{Client: fake.NewClientBuilder().WithObjects(row.cached.DeepCopy()).Build(), Live: api.Build()}, Kind: kind,
-				Written: NewWriteCache(isLargeConfigMap), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+				Written: NewWriteCache[*corev1.ConfigMap](), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 			}
 			if _, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(row.cached)}); !errors.Is(err, row.failure) {
 				t.Fatal(err)

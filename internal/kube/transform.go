@@ -1,107 +1,157 @@
 package kube
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// TrimObject is a cache transform that removes the managed fields of an object, and then copies it. The copy's lists have no
-// spare capacity: decoders leave up to three times as much as small lists need, and keep all objects of a list in one array.
-func TrimObject(object any) (any, error) {
-	o, ok := object.(client.Object)
-	if !ok {
-		return object, nil
-	}
-	o.SetManagedFields(nil)
-	return o.DeepCopyObject(), nil
-}
-
 const (
-	// LargeBytes is the size from which the cache keeps only few fields of an object. Users may create any number of objects of
-	// more than 1 MB: without a bound, those of one namespace fill the operator's memory, and stop it for all.
-	LargeBytes = 16 << 10
-	// maxAnnotationBytes is more than the valid values of the annotations that controllers read.
-	maxAnnotationBytes = 1 << 10
+	// LargeBytes is the memory from which on the cache keeps only few fields of an object. Users may create any number of objects
+	// of more than 1 MB, which need several times as much memory: without a bound, those of one namespace fill the operator's
+	// memory, and stop it for all.
+	LargeBytes = 32 << 10
+	// maxMetadataBytes is the memory of the labels, of the annotations, of the finalizers and of the owner references that the
+	// cache keeps of a large object. All that the operator sets needs less.
+	maxMetadataBytes = 8 << 10
 	// annotationTrimmed marks a trimmed object in the cache. No object on the API server needs it.
 	annotationTrimmed = v1alpha1.Prefix + "trimmed"
 )
 
-// TrimLarge returns a cache transform that drops fields of a large object, which Loop then reads from the API server. isLarge need
-// not count the annotations, of which a trimmed object keeps Yardmaster's.
-func TrimLarge[T client.Object](isLarge func(T) bool, drop func(T)) toolscache.TransformFunc {
+// TrimObject is a cache transform that removes what no decision reads, and most of the metadata of a large object.
+func TrimObject(object any) (any, error) { return trim(object, func(client.Object) {}) }
+
+// TrimLarge returns a cache transform as TrimObject, which also drops fields of a large object. The object is marked: Loop reads it
+// from the API server.
+func TrimLarge[T client.Object](drop func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
-		o, ok := object.(T)
-		if !ok {
-			return TrimObject(object)
-		}
-		annotations := o.GetAnnotations()
-		delete(annotations, corev1.LastAppliedConfigAnnotation) // as large as the spec
-		if IsLarge(o, isLarge) {
-			kept := map[string]string{annotationTrimmed: ""}
-			for key, value := range annotations {
-				if strings.HasPrefix(key, v1alpha1.Prefix) {
-					kept[key] = value[:min(len(value), maxAnnotationBytes)]
-				}
+		return trim(object, func(large client.Object) {
+			if typed, ok := large.(T); ok {
+				drop(typed)
 			}
-			o.SetAnnotations(kept)
-			drop(o)
-		}
-		return TrimObject(o)
+		})
 	}
 }
 
-// IsLarge reports whether the cache trims an object: isLarge, or the size of its annotations.
-func IsLarge[T client.Object](object T, isLarge func(T) bool) bool {
-	return SizeOf(object.GetAnnotations()) > LargeBytes || isLarge(object)
+// trim returns a copy of an object, whose lists have no spare capacity: decoders leave up to three times as much as small lists need,
+// and keep all objects of a list in one array.
+func trim(object any, drop func(client.Object)) (any, error) {
+	o, ok := object.(client.Object)
+	if !ok {
+		return object, nil
+	}
+	dropUnread(o)
+	if decision.MemoryOf(o) > LargeBytes {
+		trimLabels(o)
+		kept := keepOwn(o.GetAnnotations(), func(key string) bool { return strings.HasPrefix(key, v1alpha1.Prefix) })
+		kept[annotationTrimmed] = ""
+		o.SetAnnotations(kept)
+		if decision.MemoryOf(o.GetFinalizers()) > maxMetadataBytes {
+			o.SetFinalizers(nil)
+		}
+		if decision.MemoryOf(o.GetOwnerReferences()) > maxMetadataBytes {
+			o.SetOwnerReferences(nil)
+		}
+		drop(o)
+	}
+	return o.DeepCopyObject(), nil
 }
 
-// isTrimmed reports whether TrimLarge dropped fields of an object.
+// dropUnread removes the managed fields and the applied manifest, which is as long as the object.
+func dropUnread(object metav1.Object) {
+	object.SetManagedFields(nil)
+	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+}
+
+// trimLabels removes most labels of an object with too many labels, so that no decision depends on whether an object was read from the
+// cache or from the API server.
+func trimLabels(object metav1.Object) {
+	if labels := object.GetLabels(); decision.MemoryOf(labels) > maxMetadataBytes {
+		object.SetLabels(keepOwn(labels, func(string) bool { return true }))
+	}
+}
+
+// keepOwn returns the wanted labels or annotations, Yardmaster's first, then by name, up to about maxMetadataBytes.
+func keepOwn(all map[string]string, wanted func(key string) bool) map[string]string {
+	keys := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		if own := strings.HasPrefix(a, v1alpha1.Prefix); own != strings.HasPrefix(b, v1alpha1.Prefix) {
+			if own {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	kept, size := map[string]string{}, 0
+	for _, key := range keys {
+		const place = 64 // in a map that is half full
+		if bytes := place + len(key) + len(all[key]); wanted(key) && size+bytes <= maxMetadataBytes {
+			kept[key], size = all[key], size+bytes
+		}
+	}
+	return kept
+}
+
+// isTrimmed reports whether a cache transform dropped fields of an object.
 func isTrimmed(object client.Object) bool {
 	_, found := object.GetAnnotations()[annotationTrimmed]
 	return found
 }
 
-// SizeOf returns the number of bytes of the names and values in a map.
-func SizeOf[V ~string](values map[string]V) int {
-	size := 0
-	for key, value := range values {
-		size += len(key) + len(value)
+// TrimTooLarge returns a cache transform as TrimObject, which drops the spec of an object for which decision.IsTooLarge is true. The
+// object stays marked.
+func TrimTooLarge[T client.Object](spec func(T) any, drop func(T)) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		trimmed, err := TrimObject(object)
+		if o, ok := trimmed.(T); ok && decision.IsTooLarge(o, spec(o)) {
+			annotations := o.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[decision.AnnotationTooLarge] = ""
+			o.SetAnnotations(annotations)
+			drop(o)
+		}
+		return trimmed, err
 	}
-	return size
 }
 
-// DropJobTemplate is a cache transform that removes the largest fields of a Job, which no decision reads: its Pod template, Pod
-// failure policy and managed fields. Jobs are created, patched and deleted, but never updated as a whole, so no write loses
-// these fields.
-func DropJobTemplate(object any) (any, error) {
+// TrimJob is a cache transform that removes what no decision reads of a Job, which is most of it. Jobs are created, patched and
+// deleted, but never updated as a whole, so no write loses these fields.
+func TrimJob(object any) (any, error) {
 	if job, ok := object.(*batchv1.Job); ok {
-		job.Spec.Template = corev1.PodTemplateSpec{}
-		job.Spec.PodFailurePolicy = nil
+		job.Spec.Template, job.Spec.PodFailurePolicy, job.Spec.SuccessPolicy, job.Spec.Selector = corev1.PodTemplateSpec{}, nil, nil, nil
+		job.Status.CompletedIndexes, job.Status.FailedIndexes, job.Status.UncountedTerminatedPods = "", nil, nil
 	}
 	return TrimObject(object)
 }
 
-// maxNetworkPolicyBytes is larger than any NetworkPolicy of the operator.
-const maxNetworkPolicyBytes = 64 << 10
+// maxNetworkPolicyBytes is more memory than any NetworkPolicy of the operator needs.
+const maxNetworkPolicyBytes = 128 << 10
 
-// TrimNetworkPolicy is a cache transform that removes the managed fields of a NetworkPolicy. It replaces the rules of a too
-// large NetworkPolicy by rules that allow everything, so that a tenant cannot fill the operator's memory, and decisions assume
-// no restriction that does not exist.
+// TrimNetworkPolicy is a cache transform that replaces the rules of a too large NetworkPolicy by rules that allow everything, so
+// that a tenant cannot fill the operator's memory, and decisions assume no restriction that does not exist.
 func TrimNetworkPolicy(object any) (any, error) {
 	policy, ok := object.(*networkingv1.NetworkPolicy)
 	if !ok {
 		return object, nil
 	}
-	if policy.Spec.Size() > maxNetworkPolicyBytes {
+	if decision.MemoryOf(policy.Spec) > maxNetworkPolicyBytes {
 		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
 		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
+		if decision.MemoryOf(policy.Spec.PodSelector) > LargeBytes {
+			policy.Spec.PodSelector = metav1.LabelSelector{}
+		}
 	}
 	return TrimObject(policy)
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 func TestTrimObject(t *testing.T) {
@@ -31,36 +33,53 @@ func TestTrimObject(t *testing.T) {
 }
 
 func TestOfALargeObjectTheCacheKeepsFewFields(t *testing.T) {
-	transform := TrimLarge(isLargeConfigMap, func(c *corev1.ConfigMap) { c.Data = nil })
+	transform := TrimLarge(func(c *corev1.ConfigMap) { c.Data = nil })
 	text := strings.Repeat("x", LargeBytes)
+	many := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, v1alpha1.LabelStep: "build"}
+	owners, finalizers := []metav1.OwnerReference{{Name: text}}, []string{}
+	for i := range 2000 {
+		many[fmt.Sprintf("label-%03d", i)] = "value"
+		finalizers = append(finalizers, fmt.Sprintf("finalizer-%d", i))
+	}
 	for title, row := range map[string]struct {
-		data, annotations, wantAnnotations map[string]string
-		wantTrimmed                        bool
+		meta            metav1.ObjectMeta
+		data            map[string]string
+		wantAnnotations map[string]string
+		wantTrimmed     bool
 	}{
 		"a small object": {
-			map[string]string{"a": "b"}, map[string]string{"note": "n", corev1.LastAppliedConfigAnnotation: text}, map[string]string{"note": "n"}, false,
+			metav1.ObjectMeta{Annotations: map[string]string{"note": "n", corev1.LastAppliedConfigAnnotation: text}}, map[string]string{"a": "b"},
+			map[string]string{"note": "n"}, false,
 		},
 		"a large object": {
-			map[string]string{"a": text},
-			map[string]string{"note": "n", v1alpha1.AnnotationApproval: "{}"},
-			map[string]string{v1alpha1.AnnotationApproval: "{}", annotationTrimmed: ""},
-			true,
+			metav1.ObjectMeta{Annotations: map[string]string{"note": "n", v1alpha1.AnnotationApproval: "{}"}}, map[string]string{"a": text},
+			map[string]string{v1alpha1.AnnotationApproval: "{}", annotationTrimmed: ""}, true,
 		},
 		"large annotations": {
-			map[string]string{"a": "b"},
-			map[string]string{"note": text, v1alpha1.AnnotationApproval: text},
-			map[string]string{v1alpha1.AnnotationApproval: text[:maxAnnotationBytes], annotationTrimmed: ""},
-			true,
+			metav1.ObjectMeta{Annotations: map[string]string{"note": text, v1alpha1.AnnotationApproval: text, v1alpha1.AnnotationRun: "1"}}, nil,
+			map[string]string{v1alpha1.AnnotationRun: "1", annotationTrimmed: ""}, true,
 		},
+		"many labels":            {metav1.ObjectMeta{Labels: many}, nil, map[string]string{annotationTrimmed: ""}, true},
+		"many finalizers":        {metav1.ObjectMeta{Finalizers: finalizers}, nil, map[string]string{annotationTrimmed: ""}, true},
+		"a long owner reference": {metav1.ObjectMeta{OwnerReferences: owners}, nil, map[string]string{annotationTrimmed: ""}, true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			object, err := transform(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}, Data: row.data})
-			if err != nil {
-				t.Fatal(err)
+			var object any = &corev1.ConfigMap{ObjectMeta: *row.meta.DeepCopy(), Data: row.data}
+			for range 2 { // an object of a list is transformed twice
+				var err error
+				if object, err = transform(object); err != nil {
+					t.Fatal(err)
+				}
 			}
 			cached := object.(*corev1.ConfigMap)
-			if diff := cmp.Diff(row.wantAnnotations, cached.Annotations); diff != "" || isTrimmed(cached) != row.wantTrimmed || (cached.Data == nil) != row.wantTrimmed {
-				t.Errorf("the cache has data: %t; annotations (-want, +got):\n%s", cached.Data != nil, diff)
+			if diff := cmp.Diff(row.wantAnnotations, cached.Annotations); diff != "" || isTrimmed(cached) != row.wantTrimmed {
+				t.Errorf("trimmed: %t; annotations (-want, +got):\n%s", isTrimmed(cached), diff)
+			}
+			if size := decision.MemoryOf(cached); size > LargeBytes/2 {
+				t.Errorf("the cache keeps %d bytes", size)
+			}
+			if own := cached.Labels[v1alpha1.LabelStep]; row.meta.Labels != nil && own != "build" {
+				t.Errorf("the label of the operator is %q", own)
 			}
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // WriteCache remembers the last version of each object that this process wrote, until the cache has it. Without it, the next
@@ -23,9 +25,6 @@ import (
 // controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache limited to several
 // namespaces. WriteCache can be deleted when it does.
 type WriteCache[T client.Object] struct {
-	// omits reports objects that are not remembered, because each reconciliation reads them from the API server.
-	omits func(T) bool
-
 	written *Store[writtenObject[T]]
 	now     func() time.Time
 
@@ -43,20 +42,18 @@ type writtenObject[T client.Object] struct {
 // the cache never has it, and its resourceVersion may be higher than that of every later version.
 const maxWriteAge = 10 * time.Second
 
-// NewWriteCache returns an empty WriteCache, which does not remember objects that TrimLarge trims.
-func NewWriteCache[T client.Object](isLarge func(T) bool) *WriteCache[T] {
-	return &WriteCache[T]{
-		written: NewStore[writtenObject[T]](), now: time.Now, omits: func(object T) bool { return IsLarge(object, isLarge) },
-	}
+// NewWriteCache returns an empty WriteCache.
+func NewWriteCache[T client.Object]() *WriteCache[T] {
+	return &WriteCache[T]{written: NewStore[writtenObject[T]](), now: time.Now}
 }
 
-// Record remembers an object as returned by the API server.
+// Record remembers an object as returned by the API server, unless it is large: then each reconciliation reads it from there.
 func (c *WriteCache[T]) Record(object T) {
-	if c.omits(object) {
+	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
+	dropUnread(written)
+	if decision.MemoryOf(written) > LargeBytes {
 		return
 	}
-	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
-	written.SetManagedFields(nil)          // large, not read, and removed from cached objects too
 	c.written.Set(object, writtenObject[T]{written, c.now()})
 	c.expireLater()
 }

@@ -30,7 +30,7 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			written := NewWriteCache(isLargeConfigMap)
+			written := NewWriteCache[*corev1.ConfigMap]()
 			if test.written != nil {
 				written.Record(test.written)
 			}
@@ -42,7 +42,7 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 }
 
 func TestAWrittenObjectIsForgottenOnceTheCacheHasIt(t *testing.T) {
-	written := NewWriteCache(isLargeConfigMap)
+	written := NewWriteCache[*corev1.ConfigMap]()
 	written.Record(newConfigMap("1", "10"))
 	written.Newest(newConfigMap("1", "10"))
 	if len(written.written.entries) != 0 {
@@ -61,7 +61,7 @@ func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := NewWriteCache(isLargeConfigMap)
+	written := NewWriteCache[*corev1.ConfigMap]()
 	if err := written.Follow(t.Context(), informers, &corev1.ConfigMap{}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 // After etcd was restored from a backup, versions are lower than before.
 func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
 	now := time.Now()
-	written := NewWriteCache(isLargeConfigMap)
+	written := NewWriteCache[*corev1.ConfigMap]()
 	written.now = func() time.Time { return now }
 	written.Record(newConfigMap("1", "10"))
 	now = now.Add(maxWriteAge - time.Second)
@@ -100,7 +100,7 @@ func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
 
 func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		written := NewWriteCache(isLargeConfigMap)
+		written := NewWriteCache[*corev1.ConfigMap]()
 		written.Record(newConfigMap("1", "10"))
 		time.Sleep(maxWriteAge - time.Second)
 		other := newConfigMap("2", "11")
@@ -121,11 +121,8 @@ func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
 	})
 }
 
-// isLargeConfigMap is the size rule of these tests.
-func isLargeConfigMap(c *corev1.ConfigMap) bool { return SizeOf(c.Data) > LargeBytes }
-
 func TestLargeObjectsAreNotRemembered(t *testing.T) {
-	written := NewWriteCache(isLargeConfigMap)
+	written := NewWriteCache[*corev1.ConfigMap]()
 	for title, large := range map[string]*corev1.ConfigMap{
 		"a large object":    {Data: map[string]string{"a": strings.Repeat("x", LargeBytes)}},
 		"large annotations": {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", LargeBytes)}}},

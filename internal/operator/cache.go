@@ -8,12 +8,12 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	agenticsessioncontroller "github.com/yardmaster/yardmaster/internal/kinds/agenticsession/controller"
-	queuecontroller "github.com/yardmaster/yardmaster/internal/kinds/queue/controller"
 	schedulecontroller "github.com/yardmaster/yardmaster/internal/kinds/schedule/controller"
 	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
@@ -22,8 +22,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
 
-// cacheOptions keeps the cache small: only Jobs of a SequentialJob, only Pods and other objects of a WorkerPool, and no managed
-// fields.
+// cacheOptions keeps the cache small: only Jobs of a SequentialJob, only Pods and other objects of a WorkerPool, and few fields of
+// large objects.
 func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cache.Options, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
@@ -34,22 +34,28 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 		return cache.Options{}, err
 	}
 	workers := cache.ByObject{Label: labels.NewSelector().Add(*ofPools)}
+	workersAs := func(transform toolscache.TransformFunc) cache.ByObject {
+		return cache.ByObject{Label: workers.Label, Transform: transform}
+	}
 	options := cache.Options{
 		NewInformer:      restores.NewInformer,
 		DefaultTransform: kube.TrimObject,
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
-			&corev1.Pod{}:  workers,
-			// Users can fill their quota with objects of 1 MB.
+			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.TrimJob},
+			&corev1.Pod{}:  workersAs(workerpoolcontroller.TrimPod),
+			// Users can fill their quota with objects of 1 MB. All fields of a Queue are short.
 			&v1alpha1.SequentialJob{}:  {Transform: sequentialjobcontroller.TrimSequentialJob},
 			&v1alpha1.AgenticSession{}: {Transform: agenticsessioncontroller.TrimSession},
 			&v1alpha1.Schedule{}:       {Transform: schedulecontroller.TrimSchedule},
 			&v1alpha1.WorkerPool{}:     {Transform: workerpoolcontroller.TrimWorkerPool},
-			&v1alpha1.Queue{}:          {Transform: queuecontroller.TrimQueue},
+			&v1alpha1.Policy{}: {Transform: kube.TrimTooLarge(
+				func(p *v1alpha1.Policy) any { return p.Spec }, func(p *v1alpha1.Policy) { p.Spec = v1alpha1.PolicySpec{} })},
+			&v1alpha1.SessionRunner{}: {Transform: kube.TrimTooLarge(
+				func(r *v1alpha1.SessionRunner) any { return r.Spec }, func(r *v1alpha1.SessionRunner) { r.Spec = v1alpha1.SessionRunnerSpec{} })},
 			// NetworkPolicies of users count too: they may select workers and sessions.
 			&networkingv1.NetworkPolicy{}: {Transform: kube.TrimNetworkPolicy},
-			&appsv1.Deployment{}:          workers,
-			&appsv1.StatefulSet{}:         workers,
+			&appsv1.Deployment{}:          workersAs(workerpoolcontroller.TrimDeployment),
+			&appsv1.StatefulSet{}:         workersAs(workerpoolcontroller.TrimStatefulSet),
 			// Only the metadata of these kinds is cached.
 			&corev1.ConfigMap{}:             workers,
 			&corev1.Service{}:               workers,

@@ -1,19 +1,24 @@
 package operator
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -39,37 +44,65 @@ func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 		environment[fmt.Sprintf("V%d", i)] = v1alpha1.EnvironmentValue(text[:32_000])
 	}
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Args: []string{text}}}}}
-	for title, object := range map[string]client.Object{
-		"a SequentialJob with long steps":          steps,
-		"a SequentialJob with many outputs":        outputs,
-		"a Schedule of SequentialJobs":             &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{SequentialJob: &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: raw(text)}}}},
-		"a Schedule of AgenticSessions":            &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{AgenticSession: &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: raw(text)}}}},
-		"a Schedule of messages":                   &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{Message: &v1alpha1.ScheduledMessage{Payload: &apiextensionsv1.JSON{Raw: raw(text)}}}},
-		"a Schedule of messages with headers":      &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{Message: &v1alpha1.ScheduledMessage{Headers: map[string]string{"a": text}}}},
-		"an AgenticSession with a long prompt":     &v1alpha1.AgenticSession{Spec: v1alpha1.AgenticSessionSpec{Prompt: text[:65_536]}},
-		"an AgenticSession with a large env":       &v1alpha1.AgenticSession{Spec: v1alpha1.AgenticSessionSpec{EnvironmentVariables: environment}},
-		"a WorkerPool with a large template":       &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Template: template}},
-		"a SequentialJob with large annotations":   &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text[:200_000]}}},
-		"a Schedule with large annotations":        &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text[:200_000]}}},
-		"an AgenticSession with large annotations": &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text[:200_000]}}},
-		"a WorkerPool with large annotations":      &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text[:200_000]}}},
-		"a Queue with large annotations":           &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text[:200_000]}}},
-	} {
+	many := map[string]string{}
+	for i := range 20_000 {
+		many[fmt.Sprintf("label-%d", i)] = text[:20]
+	}
+	objects := map[string]client.Object{
+		"a SequentialJob with long steps":       steps,
+		"a SequentialJob with many outputs":     outputs,
+		"a Schedule of SequentialJobs":          &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{SequentialJob: &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: raw(text)}}}},
+		"a Schedule of AgenticSessions":         &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{AgenticSession: &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: raw(text)}}}},
+		"a Schedule of messages":                &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{Message: &v1alpha1.ScheduledMessage{Payload: &apiextensionsv1.JSON{Raw: raw(text)}}}},
+		"a Schedule of messages with headers":   &v1alpha1.Schedule{Spec: v1alpha1.ScheduleSpec{Message: &v1alpha1.ScheduledMessage{Headers: map[string]string{"a": text}}}},
+		"an AgenticSession with a long prompt":  &v1alpha1.AgenticSession{Spec: v1alpha1.AgenticSessionSpec{Prompt: text[:65_536]}},
+		"an AgenticSession with a large env":    &v1alpha1.AgenticSession{Spec: v1alpha1.AgenticSessionSpec{EnvironmentVariables: environment}},
+		"a WorkerPool with a large template":    &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Template: template}},
+		"a SessionRunner with a large template": &v1alpha1.SessionRunner{Spec: v1alpha1.SessionRunnerSpec{Template: template}},
+		"a SessionRunner with many keys":        &v1alpha1.SessionRunner{Spec: v1alpha1.SessionRunnerSpec{Allowed: v1alpha1.SessionAllowed{Secrets: make([]v1alpha1.SessionSource, 10_000)}}},
+		"a Policy with a large selector":        &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Selector: &metav1.LabelSelector{MatchLabels: many}}},
+		"a Job with a large template":           &batchv1.Job{Spec: batchv1.JobSpec{Template: *template}},
+		"a Job with a large selector":           &batchv1.Job{Spec: batchv1.JobSpec{Selector: &metav1.LabelSelector{MatchLabels: many}}},
+		"a Pod with a large spec":               &corev1.Pod{Spec: template.Spec},
+		"a Deployment with a large template":    &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: *template, Selector: &metav1.LabelSelector{MatchLabels: many}}},
+		"a StatefulSet with a large template":   &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: *template}},
+		"a StatefulSet with many claims":        &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: make([]corev1.PersistentVolumeClaim, 10_000)}},
+		"a NetworkPolicy with many empty peers": &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{To: make([]networkingv1.NetworkPolicyPeer, 100_000)}}}},
+		"a NetworkPolicy with a large selector": &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: many}}},
+	}
+	for kind := range options.ByObject {
+		for title, metadata := range map[string]metav1.ObjectMeta{
+			"large annotations":       {Annotations: map[string]string{"a": text[:200_000]}},
+			"annotations of its own":  {Annotations: map[string]string{v1alpha1.Prefix + "a": text[:200_000]}},
+			"an applied manifest":     {Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: text[:200_000]}},
+			"many labels":             {Labels: many},
+			"many finalizers":         {Finalizers: slices.Collect(maps.Keys(many))},
+			"a long owner reference":  {OwnerReferences: []metav1.OwnerReference{{Name: text}}},
+			"a field manager's field": {ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}}},
+		} {
+			object := kind.DeepCopyObject().(client.Object)
+			object.SetAnnotations(maps.Clone(metadata.Annotations))
+			object.SetLabels(metadata.Labels)
+			object.SetFinalizers(metadata.Finalizers)
+			object.SetOwnerReferences(metadata.OwnerReferences)
+			object.SetManagedFields(metadata.ManagedFields)
+			objects[fmt.Sprintf("%T with %s", kind, title)] = object
+		}
+	}
+	for title, object := range objects {
 		t.Run(title, func(t *testing.T) {
-			var transformed any
+			transform := options.DefaultTransform
 			for kind, byObject := range options.ByObject {
-				if reflect.TypeOf(kind) == reflect.TypeOf(object) {
-					if transformed, err = byObject.Transform(object); err != nil {
-						t.Fatal(err)
-					}
+				if reflect.TypeOf(kind) == reflect.TypeOf(object) && byObject.Transform != nil {
+					transform = byObject.Transform
 				}
 			}
-			kept, err := json.Marshal(transformed)
+			transformed, err := transform(object)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if transformed == nil || len(kept) > 4<<10 {
-				t.Errorf("the cache keeps %d bytes", len(kept))
+			if kept := decision.MemoryOf(transformed); transformed == nil || kept > 16<<10 {
+				t.Errorf("the cache keeps %d bytes", kept)
 			}
 		})
 	}

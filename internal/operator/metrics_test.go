@@ -24,7 +24,7 @@ import (
 
 var (
 	// Other names of a broker, such as streams, also begin with yardmaster_.
-	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|schedule|session|watch|webhook|build)|controller_runtime|workqueue|leader_election)_[a-z_]+|\byardmaster_schedules\b`)
+	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|schedule|session|watch|cache|webhook|build)|controller_runtime|workqueue|leader_election)_[a-z_]+|\byardmaster_schedules\b`)
 	metricDescription = regexp.MustCompile(`fqName: "([a-z_]+)"`)
 	metricDefinition  = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )

@@ -108,6 +108,9 @@ func TestInvalidPodOptionsAreRefused(t *testing.T) {
 		"an invalid node label": {func(spec *v1alpha1.SessionRunnerSpec) {
 			testbuilder.RunnerPod(spec).NodeSelector = map[string]string{"a b": "c"}
 		}, "spec.template.spec.nodeSelector"},
+		"too much of anything": {func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Allowed.Images = []string{strings.Repeat("x", decision.MaxSpecBytes)}
+		}, "spec: Forbidden: " + decision.TooLargeMessage},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t)

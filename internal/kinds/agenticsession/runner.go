@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 )
 
@@ -51,6 +52,9 @@ var runnerValidations = []func(*v1alpha1.SessionRunner) field.ErrorList{
 
 // ValidateRunner returns the errors of a SessionRunner. With any of them, no session can start.
 func ValidateRunner(runner *v1alpha1.SessionRunner) field.ErrorList {
+	if decision.IsTooLarge(runner, runner.Spec) {
+		return field.ErrorList{field.Forbidden(field.NewPath("spec"), decision.TooLargeMessage)}
+	}
 	var errs field.ErrorList
 	for _, validate := range runnerValidations {
 		errs = append(errs, validate(runner)...)

@@ -87,6 +87,10 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 			newPolicy("a", 0, withInvalidSelector), namespace, 0, 0, 0, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid,
 			`spec.selector: "Like" is not a valid label selector operator; the Policy selects nothing`, status.FailedStatus,
 		},
+		"a selector that needs too much memory": {
+			newPolicy("a", 0, withSelector("team", strings.Repeat("x", decision.MaxSpecBytes))), namespace, 0, 0, 0, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid,
+			"spec: " + decision.TooLargeMessage + "; the Policy selects nothing", status.FailedStatus,
+		},
 		"a missing Secret of the default broker": {
 			newPolicy("a", 0, team), withoutSecret, 2, 2, 7, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound,
 			missingSecret().Message, status.InProgressStatus,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // Selection contains the settings of the Policies that select an object, in order of precedence. A decision reads only the
@@ -125,6 +126,9 @@ func (s Set) Select(object map[string]string) Selection {
 // SelectorOf returns the selector of a Policy. A Policy without a selector selects all objects. An invalid selector selects
 // nothing, and is an error.
 func SelectorOf(p *v1alpha1.Policy) (labels.Selector, error) {
+	if decision.IsTooLarge(p, p.Spec) {
+		return labels.Nothing(), errors.New("spec: " + decision.TooLargeMessage)
+	}
 	if p.Spec.Selector == nil {
 		return labels.Everything(), nil
 	}

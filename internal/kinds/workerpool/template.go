@@ -277,8 +277,9 @@ const (
 	// AdminKeyFileName is the key, in the ConfigMap of a pool, of the operator's public key.
 	AdminKeyFileName = "operator.pem"
 
-	adminVolume      = "admin"
-	envPreStopSecret = v1alpha1.WorkerEnvPrefix + "PRESTOP_SECRET"
+	adminVolume = "admin"
+	// EnvPreStopSecret is the variable of a worker with the secret of its preStop hook.
+	EnvPreStopSecret = v1alpha1.WorkerEnvPrefix + "PRESTOP_SECRET"
 	// configKeyOmitObjectNames is not in the configuration file, because older runtimes refuse a file with unknown
 	// fields.
 	configKeyOmitObjectNames = "metrics-omit-object-names"
@@ -304,7 +305,7 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	omitObjectNames.ConfigMapKeyRef.Optional = new(true)
 	consumer.Env = append(consumer.Env,
 		corev1.EnvVar{Name: v1alpha1.WorkerEnvPrefix + "ADMIN_KEY_FILE", Value: directory + "/" + AdminKeyFileName},
-		corev1.EnvVar{Name: envPreStopSecret, Value: preStopSecret},
+		corev1.EnvVar{Name: EnvPreStopSecret, Value: preStopSecret},
 		corev1.EnvVar{Name: v1alpha1.WorkerEnvPrefix + "METRICS_ADDRESS", Value: ":" + strconv.Itoa(MetricsPort)},
 		corev1.EnvVar{Name: v1alpha1.WorkerEnvPrefix + "METRICS_OMIT_OBJECT_NAMES", ValueFrom: omitObjectNames},
 	)
@@ -341,7 +342,7 @@ func PreStopSecretOf(pod *corev1.PodSpec) string {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
 			for _, variable := range containers[i].Env {
-				if variable.Name == envPreStopSecret {
+				if variable.Name == EnvPreStopSecret {
 					return variable.Value
 				}
 			}

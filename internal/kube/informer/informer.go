@@ -28,7 +28,7 @@ func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time
 }
 
 func newInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers, onRestore func(error)) cache.SharedIndexInformer {
-	relay := &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]runtime.Object{}}
+	relay := &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]knownObject{}}
 	recordRecovery := func(took time.Duration) { recoveryDuration.Observe(took.Seconds()) }
 	return &recoveringInformer{
 		SharedIndexInformer: cache.NewSharedIndexInformer(relay, object, resync, indexers),
@@ -57,6 +57,7 @@ func (i *recoveringInformer) Run(stop <-chan struct{}) {
 // RunWithContext implements cache.SharedIndexInformer.
 func (i *recoveringInformer) RunWithContext(ctx context.Context) {
 	i.relay.done = ctx.Done()
+	defer i.relay.releaseAll()
 	var reflecting wait.Group
 	defer reflecting.Wait()
 	reflecting.StartWithContext(ctx, i.listAndWatchUntilDone)

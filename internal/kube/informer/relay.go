@@ -28,7 +28,7 @@ type eventRelay struct {
 
 	mu sync.Mutex
 	// knownObjects are the relayed objects by key. version is the resourceVersion of the last list.
-	knownObjects map[string]runtime.Object
+	knownObjects map[string]knownObject
 	version      string
 }
 
@@ -61,9 +61,12 @@ func (r *eventRelay) relayEvent(kind watch.EventType, raw any) error {
 		return err
 	}
 	r.mu.Lock()
-	r.knownObjects[key] = object
-	if kind == watch.Deleted {
+	if was, found := r.knownObjects[key]; found {
+		was.release()
 		delete(r.knownObjects, key)
+	}
+	if kind != watch.Deleted {
+		r.knownObjects[key] = newKnownObject(object)
 	}
 	r.mu.Unlock()
 	return r.sendEvent(watch.Event{Type: kind, Object: object})
@@ -97,13 +100,13 @@ func (r *eventRelay) transformObject(raw any) (string, runtime.Object, error) {
 
 // Replace implements cache.ReflectorStore.
 func (r *eventRelay) Replace(list []any, resourceVersion string) error {
-	now := make(map[string]runtime.Object, len(list))
+	now := make(map[string]knownObject, len(list))
 	for _, raw := range list {
 		key, object, err := r.transformObject(raw)
 		if err != nil {
 			return err
 		}
-		now[key] = object
+		now[key] = newKnownObject(object)
 	}
 	changes := r.replaceKnownObjects(now, resourceVersion)
 	r.listCount++
@@ -120,28 +123,36 @@ func (r *eventRelay) Replace(list []any, resourceVersion string) error {
 }
 
 // replaceKnownObjects replaces the known objects with a new list and returns the differences.
-func (r *eventRelay) replaceKnownObjects(now map[string]runtime.Object, version string) []watch.Event {
+func (r *eventRelay) replaceKnownObjects(now map[string]knownObject, version string) []watch.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var changes []watch.Event
 	for key, object := range r.knownObjects {
 		if _, found := now[key]; !found {
-			changes = append(changes, watch.Event{Type: watch.Deleted, Object: object})
+			changes = append(changes, watch.Event{Type: watch.Deleted, Object: object.Object})
 		}
 	}
 	for key, object := range now {
 		was, found := r.knownObjects[key]
 		switch {
 		case !found:
-			changes = append(changes, watch.Event{Type: watch.Added, Object: object})
-		case isSameVersion(was, object):
-			now[key] = was // the cache already has it
+			changes = append(changes, watch.Event{Type: watch.Added, Object: object.Object})
+		case isSameVersion(was.Object, object.Object):
+			object.Object = was.Object // the cache already has it
+			now[key] = object
 		default:
-			changes = append(changes, watch.Event{Type: watch.Modified, Object: object})
+			changes = append(changes, watch.Event{Type: watch.Modified, Object: object.Object})
 		}
 	}
+	r.releaseAll()
 	r.knownObjects, r.version = now, version
 	return changes
+}
+
+func (r *eventRelay) releaseAll() {
+	for _, object := range r.knownObjects {
+		object.release()
+	}
 }
 
 func isSameVersion(a, b runtime.Object) bool {
@@ -175,7 +186,7 @@ func (r *eventRelay) ListWithContext(ctx context.Context, _ metav1.ListOptions) 
 	defer r.mu.Unlock()
 	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: r.version}}
 	for _, object := range r.knownObjects {
-		list.Items = append(list.Items, runtime.RawExtension{Object: object})
+		list.Items = append(list.Items, runtime.RawExtension{Object: object.Object})
 	}
 	return list, nil
 }

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
@@ -91,6 +93,9 @@ func TestInvalidPolicyIsRefused(t *testing.T) {
 	wantFields(t, err, []string{"spec.selector"})
 	_, err = PolicyValidator.ValidateUpdate(t.Context(), invalid, invalid)
 	wantFields(t, err, nil)
+	large := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": strings.Repeat("x", decision.MaxSpecBytes)}}}}
+	_, err = PolicyValidator.ValidateCreate(t.Context(), large)
+	wantFields(t, err, []string{"spec"})
 	_, err = PolicyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
 	wantFields(t, err, nil)
 }

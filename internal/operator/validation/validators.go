@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/asynq"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 )
@@ -19,6 +20,9 @@ var PolicyValidator = &specValidator[*v1alpha1.Policy]{
 	webhook: "policies.yardmaster.dev",
 	specOf:  func(p *v1alpha1.Policy) any { return p.Spec },
 	validate: func(p *v1alpha1.Policy) field.ErrorList {
+		if decision.IsTooLarge(p, p.Spec) {
+			return field.ErrorList{field.Forbidden(field.NewPath("spec"), decision.TooLargeMessage)}
+		}
 		if _, err := metav1.LabelSelectorAsSelector(p.Spec.Selector); err != nil {
 			return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), field.OmitValueType{}, err.Error())}
 		}

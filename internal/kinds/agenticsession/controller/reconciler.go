@@ -67,7 +67,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		keys:    adminkeys.New(clients, o.KeySecret),
 
 		policies:    kube.NewPolicyCache(mgr.GetClient()),
-		writeCache:  kube.NewWriteCache(isLarge),
+		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),
 		createdJobs: kube.NewStore[createdJob](),
 		deletedPods: newDeletedPods(),
 		renewals:    newRenewals(clients.Clock),

@@ -60,8 +60,9 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		DefaultLabelSelector: labels.NewSelector().Add(*hasSession),
 		DefaultTransform:     kube.TrimObject,
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}: {Transform: kube.DropJobTemplate},
-			&corev1.Pod{}:  {Transform: dropPodSpec},
+			&batchv1.Job{}:          {Transform: kube.TrimJob},
+			&corev1.Pod{}:           {Transform: dropPodSpec},
+			&coordinationv1.Lease{}: {Transform: dropLeaseHolder},
 		},
 	})
 	if err != nil {
@@ -70,8 +71,8 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	return children, mgr.Add(children)
 }
 
-// dropPodSpec removes a Pod's spec, except for its node, its gates and its claims, and its managed fields, to save
-// memory.
+// dropPodSpec removes a Pod's spec, except for its node, its gates and its claims, to save memory. A Pod with more claims than any Pod
+// of a session keeps none.
 func dropPodSpec(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		kept := corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
@@ -80,7 +81,18 @@ func dropPodSpec(object any) (any, error) {
 				kept.Volumes = append(kept.Volumes, pod.Spec.Volumes[i])
 			}
 		}
+		if decision.MemoryOf(kept.Volumes) > kube.LargeBytes {
+			kept.Volumes = nil
+		}
 		pod.Spec = kept
+	}
+	return kube.TrimObject(object)
+}
+
+// dropLeaseHolder removes the holder of a Lease, which may be long and is not read.
+func dropLeaseHolder(object any) (any, error) {
+	if lease, ok := object.(*coordinationv1.Lease); ok {
+		lease.Spec = coordinationv1.LeaseSpec{RenewTime: lease.Spec.RenewTime}
 	}
 	return kube.TrimObject(object)
 }

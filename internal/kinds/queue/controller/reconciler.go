@@ -79,7 +79,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		answers:       bulkhead.NewObserver[*queue.Observation](bulkhead.DefaultLimits()),
 		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
 		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
-		writeCache:    kube.NewWriteCache(isLarge),
+		writeCache:    kube.NewWriteCache[*v1alpha1.Queue](),
 		tracked:       kube.NewStore[trackedQueue](),
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // TrimSchedule is a cache transform. A trimmed Schedule keeps the reference to its Queue, by which Schedules are found.
-var TrimSchedule = kube.TrimLarge(isLarge, func(s *v1alpha1.Schedule) {
+var TrimSchedule = kube.TrimLarge(func(s *v1alpha1.Schedule) {
 	for _, template := range []*v1alpha1.ScheduleTemplate{s.Spec.SequentialJob, s.Spec.AgenticSession} {
 		if template != nil {
 			*template = v1alpha1.ScheduleTemplate{}
@@ -16,24 +16,3 @@ var TrimSchedule = kube.TrimLarge(isLarge, func(s *v1alpha1.Schedule) {
 		*message = v1alpha1.ScheduledMessage{QueueRef: message.QueueRef}
 	}
 })
-
-// isLarge reports whether a Schedule is too large for the cache.
-func isLarge(s *v1alpha1.Schedule) bool {
-	size := 0
-	for _, template := range []*v1alpha1.ScheduleTemplate{s.Spec.SequentialJob, s.Spec.AgenticSession} {
-		if template == nil {
-			continue
-		}
-		size += len(template.Spec.Raw)
-		if metadata := template.Metadata; metadata != nil {
-			size += kube.SizeOf(metadata.Labels) + kube.SizeOf(metadata.Annotations)
-		}
-	}
-	if message := s.Spec.Message; message != nil {
-		size += kube.SizeOf(message.Headers)
-		if message.Payload != nil {
-			size += len(message.Payload.Raw)
-		}
-	}
-	return size > kube.LargeBytes
-}

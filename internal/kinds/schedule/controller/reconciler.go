@@ -52,7 +52,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 	return &Reconciler{
 		Clients: kube.NewClients(mgr, "schedule-controller"), options: options,
 		routineEvents: kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
-		sends:         bulkhead.NewObserver[answer](bulkhead.DefaultLimits()), writeCache: kube.NewWriteCache(isLarge),
+		sends:         bulkhead.NewObserver[answer](bulkhead.DefaultLimits()), writeCache: kube.NewWriteCache[*v1alpha1.Schedule](),
 	}
 }
 

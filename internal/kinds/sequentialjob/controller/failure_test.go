@@ -29,7 +29,7 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	clock, recorder := clocktesting.NewFakeClock(time.Unix(1000, 0)), events.NewFakeRecorder(10)
 	r := &Reconciler{
 		Clients:  kube.Clients{Client: api, Live: api, Recorder: recorder, Clock: clock},
-		failures: kube.NewStore[failure](), writeCache: kube.NewWriteCache(isLarge),
+		failures: kube.NewStore[failure](), writeCache: kube.NewWriteCache[*v1alpha1.SequentialJob](),
 	}
 	forbidden := errors.New("jobs.batch is forbidden")
 	fail := func(after time.Duration, err error) {

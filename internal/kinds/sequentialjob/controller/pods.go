@@ -26,6 +26,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
 
@@ -74,6 +75,9 @@ func trimPod(object any) (any, error) {
 	}}
 	if step, hasStep := pod.Labels[v1alpha1.LabelStep]; hasStep {
 		trimmed.Labels = map[string]string{v1alpha1.LabelStep: step}
+	}
+	if decision.MemoryOf(trimmed.OwnerReferences) > kube.LargeBytes {
+		trimmed.OwnerReferences = nil
 	}
 	trimmed.Status.Phase = pod.Status.Phase
 	for _, c := range pod.Status.Conditions {

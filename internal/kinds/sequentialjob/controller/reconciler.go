@@ -74,7 +74,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		policies:       kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents:  kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
 		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
-		writeCache:     kube.NewWriteCache(isLarge),
+		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
 		evidence:       newEvidenceStore(),
 		stepEnds:       kube.NewStore[time.Time](),

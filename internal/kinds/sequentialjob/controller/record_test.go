@@ -25,7 +25,7 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 	r := &Reconciler{
 		Clients:        kube.Clients{Client: api},
 		runningReports: kube.NewNamespaceLimiter(0, 1),
-		writeCache:     kube.NewWriteCache(isLarge),
+		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
 	}
 	sj := &v1alpha1.SequentialJob{}

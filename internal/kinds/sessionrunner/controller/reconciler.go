@@ -34,7 +34,7 @@ import (
 type Options struct {
 	// Concurrency is the number of namespaces that are reconciled at the same time.
 	Concurrency int
-	// Objects is a cache of only the objects of proxies.
+	// Objects is a cache of only the metadata of the objects of proxies.
 	Objects ctrlcache.Cache
 	// Image has the program yardmaster. If it is empty, no proxy can run.
 	Image string
@@ -230,7 +230,7 @@ func (r *Reconciler) apply(ctx context.Context, object decision.Object, result a
 // deleteUnused deletes the proxy when no SessionRunner allows hosts, and no running session may still use the proxy. The
 // garbage collector deletes the objects that the Deployment owns.
 func (r *Reconciler) deleteUnused(ctx context.Context, namespace string) error {
-	deployment, err := kube.GetIfExists(ctx, r.options.Objects, namespace, workload.Name, &appsv1.Deployment{})
+	deployment, err := kube.ReadMetadata(ctx, r.options.Objects, deploymentKind, namespace, workload.Name)
 	if err != nil || deployment == nil || !workload.IsOwn(deployment) || !deployment.DeletionTimestamp.IsZero() {
 		return err
 	}

@@ -6,7 +6,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,7 +27,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
 
-// NewCache returns a cache of the objects of proxies in these namespaces, or in all namespaces if the map is empty.
+var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+
+// NewCache returns a cache of the metadata of the objects of proxies in these namespaces, or in all namespaces if the map is empty.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
 	objects, err := informer.NewCache(mgr, "the objects of egress proxies", cache.Options{
 		DefaultNamespaces:    namespaces,
@@ -44,8 +48,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("egressproxy").
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(toNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.toUnusedProxy), builder.WithPredicates(hasEnded))
-	for _, object := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &networkingv1.NetworkPolicy{}} {
-		b = b.WatchesRawSource(source.Kind(r.options.Objects, object, handler.EnqueueRequestsFromMapFunc(toNamespace)))
+	for _, kind := range []schema.GroupVersionKind{
+		deploymentKind, corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+	} {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Objects, object, handler.EnqueueRequestsFromMapFunc(toNamespace)))
 	}
 	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
 }
@@ -56,7 +65,7 @@ func toNamespace(_ context.Context, object client.Object) []reconcile.Request {
 
 // toUnusedProxy maps an ended session to its namespace if the proxy there may be unused.
 func (r *Reconciler) toUnusedProxy(ctx context.Context, object client.Object) []reconcile.Request {
-	deployment, err := kube.GetIfExists(ctx, r.options.Objects, object.GetNamespace(), workload.Name, &appsv1.Deployment{})
+	deployment, err := kube.ReadMetadata(ctx, r.options.Objects, deploymentKind, object.GetNamespace(), workload.Name)
 	if err != nil || deployment == nil {
 		return nil
 	}

@@ -91,7 +91,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		workers:    workerclient.New(),
 		options:    o,
 		peers:      bulkhead.NewObserver[*peerObservation](bulkhead.DefaultLimits()),
-		writeCache: kube.NewWriteCache(isLarge),
+		writeCache: kube.NewWriteCache[*v1alpha1.WorkerPool](),
 		memory:     kube.NewStore[poolMemory](),
 		secretKeys: cache.NewLRUExpireCache(secretKeyCacheSize),
 	}
