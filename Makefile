@@ -171,7 +171,7 @@ docker-buildx: ## Build and push the operator's image for several platforms (PLA
 	docker buildx build --build-arg VERSION=$(VERSION) --platform $(PLATFORMS) --tag $(IMG) --push .
 
 build-installer: manifests overlay ## Write all manifests to dist/install.yaml.
-	{ kustomize build config/crd; echo ---; kustomize build dist/overlay; } > dist/install.yaml
+	{ kustomize build config/crd; echo ---; kustomize build config/shared; echo ---; kustomize build dist/overlay; } > dist/install.yaml
 
 release: kustomize localcluster bin/cyclonedx-gomod ## Write a release to dist/release (VERSION, RELEASE_…).
 	RELEASE_KEY='$(RELEASE_KEY)' hack/release '$(VERSION)' '$(RELEASE_REPOSITORY)' $(RELEASE_PLATFORMS)
@@ -184,11 +184,11 @@ site: bin/hugo bin/mermaid.min.js ## Write the documentation site to dist/site.
 
 ##@ Deploy
 
-install: kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions.
-	kustomize build config/crd | $(APPLY)
+install: kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions, and the policies and roles that all operators share.
+	for base in crd shared; do kustomize build config/$$base | $(APPLY) || exit; done
 
 uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions AND ALL OBJECTS of these kinds.
-	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+	for base in crd shared; do kustomize build config/$$base | $(KUBECTL) delete --ignore-not-found -f - || exit; done
 
 deploy: install overlay plugin ## Deploy the operator (IMG and what follows it above).
 	kustomize build dist/overlay | $(APPLY)

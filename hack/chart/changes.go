@@ -5,17 +5,6 @@ import (
 	"strings"
 )
 
-// keep leaves the object in the cluster when the release is uninstalled: deleting a CustomResourceDefinition
-// deletes all objects of its kind.
-func keep(o *object) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations["helm.sh/resource-policy"] = "keep"
-	o.SetAnnotations(annotations)
-}
-
 // watchedNamespaces is the value of YARDMASTER_NAMESPACES: empty for all.
 const watchedNamespaces = `has "*" $.Values.namespaces | ternary "" (join "," $.Values.namespaces)`
 
@@ -46,6 +35,7 @@ func changeDeployment(o *object) {
 
 	certificates, _ := o.item("certs", in("volumes")...)["secret"].(map[string]any)
 	certificates["secretName"] = o.expression(`$.Values.certManager.enabled | ternary "yardmaster-webhook-certs" "yardmaster-webhook-ca"`)
+	o.addBlock(certificates, "if not $.Values.clusterObjects.create }}\noptional: true\n{{ end")
 }
 
 func changeGateway(o *object) {
@@ -103,7 +93,7 @@ func changeWebhooks(o *object) {
 	prefix := "validate"
 	if o.GetKind() == "MutatingWebhookConfiguration" {
 		prefix = "mutate"
-		o.when = "and (not $.Values.creatorPolicy.enabled) (" + recordsUsers + ")"
+		o.when = "and $.Values.clusterObjects.create (not $.Values.creatorPolicy.enabled) (" + recordsUsers + ")"
 	}
 	o.setBlockIf(`include "yardmaster.webhookAnnotations" $ | fromYaml`, "annotations", "metadata")
 	for _, webhook := range o.items("webhooks") {

@@ -66,9 +66,9 @@ func generate(config, output string) error {
 	return nil
 }
 
-// newCRDTemplate returns the template of a CustomResourceDefinition, which is kept when the release is uninstalled.
+// newCRDTemplate returns the template of a CustomResourceDefinition.
 func newCRDTemplate(config, path string) template {
 	source, _ := filepath.Rel(config, path)
 	name := filepath.Base(path[:len(path)-len(filepath.Ext(path))])
-	return template{name: "crd." + name, when: "$.Values.crds.install", sources: []string{source}, change: keep}
+	return template{name: "crd." + name, isShared: true, sources: []string{source}}
 }

@@ -25,11 +25,12 @@ var templates = slices.Concat(
 			"rbac/operator/worker_admin.yaml", "rbac/operator/own_pod.yaml", "rbac/operator/identity.yaml",
 		}},
 		{name: "rbac_broker", sources: []string{"components/default-broker/role.yaml"}, when: "$.Values.broker.urlSecret", change: changeBrokerRole},
-		{name: "rbac_users", sources: []string{
-			"rbac/users/jobreport.yaml", "rbac/users/queue.yaml", "rbac/users/schedule.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
+		{name: "rbac_users", isShared: true, sources: []string{
+			"rbac/users/jobreport.yaml", "rbac/users/metrics.yaml", "rbac/users/producer.yaml", "rbac/users/queue.yaml", "rbac/users/schedule.yaml",
+			"rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
 		}},
-		{name: "admission", sources: []string{"admission/policies.yaml"}, change: changeAdmissionPolicy},
-		{name: "webhook", sources: []string{"webhook/service.yaml"}},
+		{name: "admission", isShared: true, sources: []string{"admission/policies.yaml"}},
+		{name: "webhook", sources: []string{"webhook/service.yaml"}, when: "$.Values.clusterObjects.create"},
 		{name: "webhook_configurations", sources: []string{"webhook/webhooks.yaml"}, change: changeWebhooks},
 		{
 			name: "creator_policy", sources: []string{"components/admission-policy/policy.yaml"},
@@ -67,7 +68,7 @@ var gatewayTemplates = []template{
 	{name: "gateway", when: gatewayEnabled, sources: []string{"components/gateway/deployment.yaml"}, change: changeGateway},
 	{name: "gateway_objects", when: gatewayEnabled, sources: []string{
 		"components/gateway/service.yaml", "components/gateway/disruption_budget.yaml", "components/gateway/service_account.yaml",
-		"components/gateway/reviews.yaml", "components/gateway/producer.yaml",
+		"components/gateway/reviews.yaml",
 	}},
 	{name: "gateway_network_policy", when: "and " + gatewayEnabled + " $.Values.networkPolicy.create", sources: []string{"components/gateway/network_policy.yaml"}},
 	{
@@ -91,9 +92,13 @@ func watchedTemplates(controllers []string) (all []template) {
 	return all
 }
 
+// finalizerTemplates are the permissions to remove finalizers: in all namespaces, or in the watched ones.
 func finalizerTemplates(controllers ...string) (all []template) {
 	for _, name := range controllers {
-		all = append(all, template{name: "rbac_finalizers_" + name, when: isEnabled(name), sources: []string{"rbac/finalizers/" + name + "/role.yaml"}})
+		all = append(all, template{
+			name: "rbac_finalizers_" + name, when: isEnabled(name), namespaces: `ternary (list "") $.Values.namespaces $.Values.clusterObjects.create`,
+			sources: []string{"rbac/finalizers/" + name + "/role.yaml"},
+		})
 	}
 	return all
 }

@@ -70,7 +70,7 @@ func setupQueue(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return queuecontroller.New(mgr, brokers, queuecontroller.Options{Concurrency: o.Concurrency, SweepInterval: o.QueueSweep}).SetupWithManager(mgr)
+	return queuecontroller.New(mgr, brokers, queuecontroller.Options{Concurrency: o.Concurrency, SweepInterval: o.QueueSweep, ClusterID: o.ClusterID}).SetupWithManager(mgr)
 }
 
 func setupWorkerPool(mgr ctrl.Manager, o Options) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -65,7 +66,9 @@ type Options struct {
 	// it or WorkerImage, sessions do not check.
 	NetworkCheckService string
 	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker; 0: the controller's default.
-	QueueSweep    time.Duration
+	QueueSweep time.Duration
+	// ClusterID identifies the cluster on brokers; empty: the UID of the namespace kube-system does.
+	ClusterID     string
 	brokerManager func() (*brokerconn.Manager, error)
 	dialer        *bounded.Dialer
 
@@ -234,6 +237,8 @@ func (p *flagParser) bindBrokerFlags() {
 		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, other Pods can send workers the same requests, and no session can use a proxy.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of an unchanged Queue with its broker.")
+	f.StringVar(&o.ClusterID, "cluster-id", "",
+		"What identifies the cluster on brokers that it shares with others. Empty means the UID of the namespace kube-system, which the operator may read where it has a ClusterRole.")
 }
 
 func (p *flagParser) bindSessionFlags() {
@@ -265,6 +270,11 @@ func (p *flagParser) buildOptions() (Options, error) {
 	o := p.values
 	o.Namespaces = sortedSet(p.namespaces)
 	o.Report.Namespaces = sortedSet(p.reportNamespaces)
+	for _, namespace := range slices.Concat(o.Namespaces, o.Report.Namespaces) {
+		if err := refuseNamespace(namespace); err != nil {
+			return Options{}, err
+		}
+	}
 	selectors := flagenv.SplitList(p.controllers)
 	selected, err := SelectControllers(AllControllers(), selectors)
 	if err != nil {
@@ -292,6 +302,14 @@ func (p *flagParser) buildOptions() (Options, error) {
 			"--leader-election-renew-deadline, and that longer than --leader-election-retry-period")
 	}
 	return o, nil
+}
+
+// refuseNamespace returns an error for the namespaces of Kubernetes itself, in which an admission policy denies the operator all writes.
+func refuseNamespace(name string) error {
+	if slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}, name) {
+		return fmt.Errorf("the operator does not work in namespace %s, which belongs to Kubernetes itself: use another namespace", name)
+	}
+	return nil
 }
 
 func validateReport(r jobreportcontroller.Options) error {

@@ -74,6 +74,9 @@ func (o *Options) detectNamespaces() error {
 		}
 		o.OperatorNamespace = strings.TrimSpace(string(namespace))
 	}
+	if err := refuseNamespace(o.OperatorNamespace); err != nil {
+		return err
+	}
 	if o.LeaderElection.Namespace == "" {
 		o.LeaderElection.Namespace = o.OperatorNamespace
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,9 +36,7 @@ type authority struct {
 	cluster *clusterConnection
 	// namespace is that of the operator.
 	namespace string
-	// configurations is the name of the webhook configurations.
-	configurations string
-	renew          bool
+	renew     bool
 }
 
 func newWebhookCACommand(env *environment) *cobra.Command {
@@ -62,7 +61,6 @@ func newWebhookCACommand(env *environment) *cobra.Command {
 			return a.install(command.Context())
 		},
 	}
-	command.Flags().StringVar(&a.configurations, "configurations", operatorName, "Name of the webhook configurations.")
 	command.Flags().BoolVar(&a.renew, "renew", false, "Replace the certificate authority by a new one.")
 	return command
 }
@@ -95,18 +93,11 @@ func (a *authority) install(ctx context.Context) error {
 	return a.writeConfigurations(ctx, trusted, string(secret.Data[pathKey]))
 }
 
-// checkUse returns an error if the webhooks call another Service than that of the operator in this namespace, or have their
-// authority from elsewhere.
+// checkUse returns an error if the webhooks have their authority from elsewhere.
 func (a *authority) checkUse(ctx context.Context) error {
-	return a.forEachConfiguration(ctx, func(configuration client.Object, webhooks []webhookClient) error {
+	return a.forEachConfiguration(ctx, func(configuration client.Object) error {
 		if from := configuration.GetAnnotations()["cert-manager.io/inject-ca-from"]; from != "" {
 			return fmt.Errorf("%s has its certificate authority from cert-manager, of Certificate %s", nameOfConfiguration(configuration), from)
-		}
-		for _, webhook := range webhooks {
-			if service := webhook.config.Service; service != nil && service.Namespace != a.namespace {
-				return fmt.Errorf("%s calls the operator in namespace %s, not %s: use --namespace %s",
-					nameOfConfiguration(configuration), service.Namespace, a.namespace, service.Namespace)
-			}
 		}
 		return nil
 	})
@@ -152,11 +143,9 @@ type webhookClient struct {
 
 // writeConfigurations writes the trusted authorities and the path segment into the webhook configurations that lack them.
 func (a *authority) writeConfigurations(ctx context.Context, trusted []byte, segment string) error {
-	found := false
-	err := a.forEachConfiguration(ctx, func(configuration client.Object, webhooks []webhookClient) error {
-		found = true
+	return a.forEachConfiguration(ctx, func(configuration client.Object) error {
 		changed := 0
-		for _, webhook := range webhooks {
+		for _, webhook := range webhookClients(configuration) {
 			if webhook.config.Service == nil {
 				continue
 			}
@@ -176,41 +165,75 @@ func (a *authority) writeConfigurations(ctx context.Context, trusted []byte, seg
 		fmt.Fprintf(a.out, "wrote the certificate authority into %s, for %d webhooks\n", nameOfConfiguration(configuration), changed)
 		return nil
 	})
-	if err == nil && !found {
-		return fmt.Errorf("there is no ValidatingWebhookConfiguration %s: install the operator first", a.configurations)
-	}
-	return err
 }
 
-// forEachConfiguration calls a function with each webhook configuration of the operator that exists, again if it conflicts with
-// another write.
-func (a *authority) forEachConfiguration(ctx context.Context, do func(client.Object, []webhookClient) error) error {
-	validating := func() error {
-		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		if err := a.cluster.Get(ctx, client.ObjectKey{Name: a.configurations}, c); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		var webhooks []webhookClient
-		for i := range c.Webhooks {
-			webhooks = append(webhooks, webhookClient{&c.Webhooks[i].ClientConfig, "/validate/" + c.Webhooks[i].Name})
-		}
-		return do(c, webhooks)
-	}
-	mutating := func() error {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if err := a.cluster.Get(ctx, client.ObjectKey{Name: a.configurations}, c); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		var webhooks []webhookClient
-		for i := range c.Webhooks {
-			webhooks = append(webhooks, webhookClient{&c.Webhooks[i].ClientConfig, "/mutate/" + c.Webhooks[i].Name})
-		}
-		return do(c, webhooks)
-	}
-	if err := retry.RetryOnConflict(retry.DefaultRetry, validating); err != nil {
+// forEachConfiguration calls a function with each webhook configuration of the operator, again if it conflicts with another write.
+func (a *authority) forEachConfiguration(ctx context.Context, do func(client.Object) error) error {
+	configurations, err := webhookConfigurations(ctx, a.cluster, a.namespace)
+	if err != nil {
 		return err
 	}
-	return retry.RetryOnConflict(retry.DefaultRetry, mutating)
+	for _, configuration := range configurations {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			if err := a.cluster.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+				return err
+			}
+			return do(configuration)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// webhookConfigurations returns the webhook configurations that call the operator in a namespace. Their names differ where a cluster
+// has several operators.
+func webhookConfigurations(ctx context.Context, cluster client.Reader, namespace string) (found []client.Object, err error) {
+	validates, mutates := &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	for _, list := range []client.ObjectList{validates, mutates} {
+		if err := cluster.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/name": operatorName}); err != nil {
+			return nil, err
+		}
+	}
+	var all []client.Object
+	for i := range validates.Items {
+		all = append(all, &validates.Items[i])
+	}
+	for i := range mutates.Items {
+		all = append(all, &mutates.Items[i])
+	}
+	problem := errors.New("there is no webhook configuration of the operator: install the operator first")
+	for _, configuration := range all {
+		for _, webhook := range webhookClients(configuration) {
+			if service := webhook.config.Service; service != nil && service.Namespace == namespace {
+				found = append(found, configuration)
+				break
+			} else if service != nil {
+				problem = fmt.Errorf("%s calls the operator in namespace %s, not %s: use --namespace %s",
+					nameOfConfiguration(configuration), service.Namespace, namespace, service.Namespace)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, problem
+	}
+	return found, nil
+}
+
+// webhookClients returns how the API server calls the webhooks of a configuration.
+func webhookClients(configuration client.Object) (clients []webhookClient) {
+	switch c := configuration.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			clients = append(clients, webhookClient{&c.Webhooks[i].ClientConfig, "/validate/" + c.Webhooks[i].Name})
+		}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			clients = append(clients, webhookClient{&c.Webhooks[i].ClientConfig, "/mutate/" + c.Webhooks[i].Name})
+		}
+	}
+	return clients
 }
 
 func nameOfConfiguration(configuration client.Object) string {

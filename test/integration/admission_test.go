@@ -78,7 +78,7 @@ const isolationLabel = "test.yardmaster.dev/isolation"
 
 func installAdmissionPolicies(t *testing.T) {
 	t.Helper()
-	manifest := buildOverlay(t, "admission-policies", "*", "*", "", "")
+	manifest := runInRepository(t, "kustomize", "build", "config/shared")
 	for _, object := range decodeManifest(t, manifest) {
 		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") || object.GetName() == "yardmaster-namespaces" {
 			continue

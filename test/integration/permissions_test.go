@@ -194,8 +194,7 @@ func (d *deployment) wantPermissions(t *testing.T, ns string, lists ...[]string)
 }
 
 // installPermissions creates the Roles and bindings that `make deploy` creates. The operator's namespace
-// is that of the test, and names of cluster-scoped objects are changed accordingly, so that tests do
-// not affect each other.
+// is that of the test, with which the names of objects without a namespace end, so that tests do not affect each other.
 func installPermissions(t *testing.T, controllers string, clusterWide bool) *deployment {
 	t.Helper()
 	d := &deployment{controllers: controllers, serviceAccount: "yardmaster", operator: namespace(t), watched: namespace(t), reported: namespace(t)}
@@ -203,15 +202,8 @@ func installPermissions(t *testing.T, controllers string, clusterWide bool) *dep
 	if clusterWide {
 		namespaces = "*"
 	}
-	manifest := buildOverlay(t, d.operator, controllers, namespaces, "jobreport-openreports,gateway", d.reported)
-	manifest = strings.ReplaceAll(manifest, "yardmaster-system", d.operator)
+	manifest := buildOverlay(t, d.operator, controllers, namespaces, "jobreport-openreports,gateway", d.reported, "", d.operator)
 	for _, object := range bindingsAndRoles(t, manifest) {
-		if object.GetNamespace() == "" {
-			object.SetName(object.GetName() + "-" + d.operator)
-		}
-		if role, found, _ := unstructured.NestedStringMap(object.Object, "roleRef"); found && role["kind"] == "ClusterRole" {
-			_ = unstructured.SetNestedField(object.Object, role["name"]+"-"+d.operator, "roleRef", "name")
-		}
 		if err := cluster.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
@@ -224,12 +216,12 @@ func installPermissions(t *testing.T, controllers string, clusterWide bool) *dep
 	return d
 }
 
-// buildOverlay returns the manifests of `make deploy`.
-func buildOverlay(t *testing.T, name, controllers, namespaces, components, reported string) string {
+// buildOverlay returns the manifests of `make deploy`. More arguments are those of hack/overlay.
+func buildOverlay(t *testing.T, name, controllers, namespaces, components, reported string, more ...string) string {
 	t.Helper()
 	overlay := filepath.Join("dist", name) // it refers to ../../config
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repositoryRoot, overlay)) })
-	runInRepository(t, "hack/overlay", overlay, "yardmaster:dev", controllers, namespaces, components, reported)
+	runInRepository(t, "hack/overlay", append([]string{overlay, "yardmaster:dev", controllers, namespaces, components, reported}, more...)...)
 	return runInRepository(t, "kustomize", "build", overlay)
 }
 
@@ -345,9 +337,9 @@ func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
 	const condition = `"team-a,team-b".split(",").exists(watched, watched in ["", request.namespace])`
 	manifest := buildOverlay(t, "limited-webhooks", "*", "team-a,team-b", "admission-policy", "")
 	manifest += "---\n" + buildOverlay(t, "limited-mutating-webhook", "*", "team-a,team-b", "", "")
-	// In each manifest, 6 webhooks, two policies or webhooks that record users, and the policy about them.
-	if got := strings.Count(manifest, condition); got != 18 {
-		t.Errorf("the condition %s occurs %d times, want 18", condition, got)
+	// In each manifest, 6 webhooks, and two policies or webhooks that record users.
+	if got := strings.Count(manifest, condition); got != 16 {
+		t.Errorf("the condition %s occurs %d times, want 16", condition, got)
 	}
 }
 
@@ -360,6 +352,7 @@ func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
 	}
 	for name, namespaces := range map[string]string{"some": "team-a,team-b", "all": "*"} {
 		manifest := buildOverlay(t, "no-namespace-"+name, "*", namespaces, components, "")
+		manifest += "---\n" + runInRepository(t, "kustomize", "build", "config/shared")
 		for _, object := range decodeManifest(t, manifest) {
 			mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
 			if err != nil {

@@ -140,7 +140,8 @@ func postReview(t *testing.T, path string, s *v1alpha1.AgenticSession) (status i
 	return response.StatusCode, string(text)
 }
 
-// webhookCATest is an installation whose webhooks match no object. Its name is that of its namespace.
+// webhookCATest is an installation whose webhooks match no object, one of several in the cluster. Its configurations have the name of
+// its namespace.
 type webhookCATest struct {
 	*testing.T
 	ns string
@@ -154,8 +155,9 @@ func newWebhookCATest(t *testing.T) *webhookCATest {
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"none.yardmaster.dev"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
 	}}
-	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	named := metav1.ObjectMeta{Name: ns, Labels: map[string]string{"app.kubernetes.io/name": "yardmaster"}}
+	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: *named.DeepCopy()}
+	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *named.DeepCopy()}
 	for _, name := range []string{"first.yardmaster.dev", "second.yardmaster.dev"} {
 		validates.Webhooks = append(validates.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -176,7 +178,7 @@ func (env *webhookCATest) run(args ...string) (code int, output string) {
 	env.Helper()
 	var out bytes.Buffer
 	code = plugin.Run(env.Context(), append([]string{
-		"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", env.ns, "--configurations", env.ns,
+		"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", env.ns,
 	}, args...), &out, &out)
 	return code, out.String()
 }
@@ -329,8 +331,7 @@ func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"no installation":                      {func(*webhookCATest) {}, []string{"--configurations", "missing"}, "install the operator first"},
-		"another namespace than the Service's": {func(*webhookCATest) {}, []string{"--namespace", "default"}, "use --namespace test-"},
+		"another namespace than the Service's": {func(*webhookCATest) {}, []string{"--namespace", "default"}, "use --namespace "},
 		"cert-manager": {func(env *webhookCATest) {
 			patch := `{"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "a/b"}}}`
 			validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: env.ns}}

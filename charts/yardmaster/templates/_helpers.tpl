@@ -10,9 +10,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{- /* suffix: of the names of objects without a namespace, so that each release has its own. */}}
+{{- define "yardmaster.suffix" -}}
+{{- if ne $.Release.Namespace "yardmaster-system" }}-{{ $.Release.Namespace }}{{ end }}
+{{- end }}
+
+{{- /* controllers: values.controllers as JSON. Without objects of the cluster, * does not include sessions: nothing would keep a user
+from creating them in the name of others. */}}
+{{- define "yardmaster.controllers" -}}
+{{- $selectors := .Values.controllers }}
+{{- if and (has "*" $selectors) (not .Values.clusterObjects.create) }}
+{{- range $name := list "agenticsession" "egressproxy" }}
+{{- if not (has $name $selectors) }}{{ $selectors = append $selectors (printf "-%s" $name) | uniq }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $selectors | toJson }}
+{{- end }}
+
 {{- /* isEnabled: not empty if values.controllers enables the controller .name, as the flag --controllers does. */}}
 {{- define "yardmaster.isEnabled" -}}
-{{- $selectors := .root.Values.controllers }}
+{{- $selectors := include "yardmaster.controllers" .root | fromJsonArray }}
 {{- if has .name $selectors }}true
 {{- else if has (printf "-%s" .name) $selectors }}
 {{- else if has "*" $selectors }}true
@@ -21,7 +38,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- /* env: the variables of the operator that depend on values. */}}
 {{- define "yardmaster.env" -}}
-{{- $flags := dict "controllers" (join "," .Values.controllers) }}
+{{- $flags := dict "controllers" (include "yardmaster.controllers" . | fromJsonArray | join ",") }}
+{{- if not .Values.clusterObjects.create }}
+{{- $flags = merge $flags (dict "webhook" "false" "metrics-bind-address" "0") }}
+{{- end }}
 {{- with .Values.report.namespaces }}{{ $_ := set $flags "report-namespaces" (join "," .) }}{{ end }}
 {{- if .Values.report.openReports }}{{ $_ := set $flags "report-openreports" "true" }}{{ end }}
 {{- if .Values.creatorPolicy.enabled }}{{ $_ := set $flags "mutating-webhook" "false" }}{{ end }}
@@ -72,7 +92,7 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/yardmaster-webhook
 {{- /* webhookCA: the certificate authority and the secret path of the webhooks as JSON, in base64 where the Secret has base64:
 those of the Secret in the cluster, or new ones, which all templates of a release share. Empty if somebody else creates them. */}}
 {{- define "yardmaster.webhookCA" -}}
-{{- if and .Values.webhookCA.create (not .Values.certManager.enabled) }}
+{{- if and .Values.clusterObjects.create .Values.webhookCA.create (not .Values.certManager.enabled) }}
 {{- if not (hasKey .Values.webhookCA "shared") }}
 {{- $stored := dig "data" dict (lookup "v1" "Secret" .Release.Namespace "yardmaster-webhook-ca") }}
 {{- if $stored }}

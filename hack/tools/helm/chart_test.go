@@ -3,6 +3,7 @@ package helm
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,6 +93,7 @@ var choices = map[string][]any{
 	"certManager.enabled":          {false, true},
 	"creatorPolicy.enabled":        {false, true},
 	"networkPolicy.apiServerCIDRs": {[]any{}, []any{"192.0.2.1/32", "192.0.2.2/32"}},
+	"clusterObjects.create":        {true, false},
 }
 
 // combinations calls visit with each combination of the choices.
@@ -107,6 +109,9 @@ func combinations(visit func(values map[string]any)) {
 			for path, value := range chosen {
 				_ = unstructured.SetNestedField(values, value, strings.Split(path, ".")...)
 			}
+			if chosen["clusterObjects.create"] == false {
+				values["flags"], values["gateway"] = map[string]any{"cluster-id": "a"}, map[string]any{"enabled": false}
+			}
 			visit(values)
 			return
 		}
@@ -118,6 +123,16 @@ func combinations(visit func(values map[string]any)) {
 	choose(paths)
 }
 
+// refusedWithoutClusterObjects reports whether the values need objects without a namespace, which they exclude.
+func refusedWithoutClusterObjects(values map[string]any) bool {
+	is := func(fields ...string) bool {
+		value, _, _ := unstructured.NestedBool(values, fields...)
+		return value
+	}
+	watched, _, _ := unstructured.NestedStringSlice(values, "namespaces")
+	return !is("clusterObjects", "create") && (is("certManager", "enabled") || is("creatorPolicy", "enabled") || slices.Contains(watched, "*"))
+}
+
 func TestEveryCombinationOfValuesRendersDistinctObjectsInItsNamespaces(t *testing.T) {
 	c, count := loadChart(t), 0
 	// Each rendering parses all templates, and these depend on nothing.
@@ -125,10 +140,20 @@ func TestEveryCombinationOfValuesRendersDistinctObjectsInItsNamespaces(t *testin
 	combinations(func(values map[string]any) {
 		count++
 		objects, err := render(t, c, values)
+		if refusedWithoutClusterObjects(values) {
+			if err == nil {
+				t.Fatalf("%v: not refused", values)
+			}
+			return
+		}
 		if err != nil {
 			t.Fatalf("%v: %v", values, err)
 		}
-		allowed := []string{"", release, "default", "team-a", "team-b", "team-c"}
+		allowed := []string{release, "default", "team-a", "team-b", "team-c"}
+		clusterObjects, _, _ := unstructured.NestedBool(values, "clusterObjects", "create")
+		if clusterObjects {
+			allowed = append(allowed, "")
+		}
 		found := map[string]bool{}
 		for _, object := range objects {
 			name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
@@ -140,8 +165,8 @@ func TestEveryCombinationOfValuesRendersDistinctObjectsInItsNamespaces(t *testin
 			}
 			found[name] = true
 		}
-		if !found["Deployment platform/yardmaster"] || !found["ValidatingAdmissionPolicy /yardmaster-own-objects"] {
-			t.Fatalf("%v: the Deployment or an admission policy is missing among %v", values, slices.Sorted(maps.Keys(found)))
+		if !found["Deployment platform/yardmaster"] || found["ClusterRoleBinding /yardmaster-identity-platform"] != clusterObjects {
+			t.Fatalf("%v: the Deployment or the binding of the operator is wrong among %v", values, slices.Sorted(maps.Keys(found)))
 		}
 	})
 	t.Logf("%d combinations", count)
@@ -152,7 +177,7 @@ func TestLintFindsNothingWithDefaultsAndWithAllOptions(t *testing.T) {
 	for path, options := range choices {
 		_ = unstructured.SetNestedField(all, options[len(options)-1], strings.Split(path, ".")...)
 	}
-	all["controllers"], all["gateway"] = []any{"*"}, map[string]any{"enabled": true}
+	all["controllers"], all["gateway"], all["clusterObjects"] = []any{"*"}, map[string]any{"enabled": true}, map[string]any{"create": true}
 	directory, err := filepath.Abs(chartDirectory)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +199,14 @@ func TestLintFindsNothingWithDefaultsAndWithAllOptions(t *testing.T) {
 
 func TestInvalidValuesAreRefused(t *testing.T) {
 	c := loadChart(t)
+	withoutClusterObjects := map[string]any{"create": false}
 	for name, values := range map[string]map[string]any{
+		"a namespace of Kubernetes":            {"namespaces": []any{"kube-system"}},
+		"reports on such a one":                {"report": map[string]any{"namespaces": []any{"kube-public"}}},
+		"queues without the ID of the cluster": {"clusterObjects": withoutClusterObjects},
+		"the gateway without its ClusterRole": {
+			"clusterObjects": withoutClusterObjects, "flags": map[string]any{"cluster-id": "a"}, "gateway": map[string]any{"enabled": true},
+		},
 		"unknown value":         {"replicaCount": 2},
 		"unknown controller":    {"controllers": []any{"queues"}},
 		"no namespace":          {"namespaces": []any{}},
@@ -194,44 +226,117 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 	}
 }
 
+// The names are those of the schema, which has all values of values.yaml and those that are empty there.
 func TestEveryMisspelledValueIsRefused(t *testing.T) {
 	c := loadChart(t)
+	var schema map[string]any
+	if err := json.Unmarshal(c.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
 	misspelled := 0
-	var misspell func(values map[string]any, wrap func(map[string]any) map[string]any)
-	misspell = func(values map[string]any, wrap func(map[string]any) map[string]any) {
-		for name, value := range values {
+	var misspell func(schema map[string]any, wrap func(any) map[string]any)
+	misspell = func(schema map[string]any, wrap func(any) map[string]any) {
+		properties, _, _ := unstructured.NestedMap(schema, "properties")
+		names := slices.Collect(maps.Keys(properties))
+		flags, _, _ := unstructured.NestedStringSlice(schema, "propertyNames", "enum")
+		for _, name := range append(names, flags...) {
 			misspelled++
-			if _, err := render(t, c, wrap(map[string]any{name + "s": value})); err == nil {
-				t.Errorf("%v: no error", wrap(map[string]any{name + "s": value}))
-			}
-			if nested, ok := value.(map[string]any); ok {
-				misspell(nested, func(inner map[string]any) map[string]any { return wrap(map[string]any{name: inner}) })
+			if values := wrap(map[string]any{name + "s": "a"}); !isRefused(t, c, values) {
+				t.Errorf("%v is not refused", values)
 			}
 		}
+		for name, nested := range properties {
+			misspell(nested.(map[string]any), func(value any) map[string]any { return wrap(map[string]any{name: value}) })
+		}
+		if items, found, _ := unstructured.NestedMap(schema, "items"); found {
+			misspell(items, func(value any) map[string]any { return wrap([]any{value}) })
+		}
 	}
-	misspell(c.Values, func(values map[string]any) map[string]any { return values })
-	if misspelled < 40 {
+	misspell(schema, func(value any) map[string]any { return value.(map[string]any) })
+	if misspelled < 120 {
 		t.Errorf("only %d values were misspelled", misspelled)
+	}
+	for name := range c.Values {
+		if _, found, _ := unstructured.NestedMap(schema, "properties", name); !found {
+			t.Errorf("the schema lacks %s", name)
+		}
 	}
 }
 
-func TestCustomResourceDefinitionsAreKeptWhenTheReleaseIsUninstalled(t *testing.T) {
-	objects, err := render(t, loadChart(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := 0
-	for _, object := range objects {
-		if object.GetKind() != "CustomResourceDefinition" {
-			continue
+func isRefused(t *testing.T, c *chart.Chart, values map[string]any) bool {
+	t.Helper()
+	_, err := render(t, c, values)
+	return err != nil
+}
+
+// Each object without a namespace either belongs to one release, and its name shows which, or to all of them, and no release deletes it.
+func TestReleasesShareOnlyObjectsThatAreKept(t *testing.T) {
+	c := loadChart(t)
+	for _, namespaces := range [][]any{{"team-a"}, {"*"}} {
+		objects, err := render(t, c, map[string]any{
+			"namespaces": namespaces, "gateway": map[string]any{"enabled": true}, "creatorPolicy": map[string]any{"enabled": namespaces[0] == "*"},
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		kept++
-		if policy := object.GetAnnotations()["helm.sh/resource-policy"]; policy != "keep" {
-			t.Errorf("%s has the resource policy %q", object.GetName(), policy)
+		kept := map[string]int{}
+		for _, object := range objects {
+			if object.GetNamespace() != "" {
+				continue
+			}
+			switch isKept := object.GetAnnotations()["helm.sh/resource-policy"] == "keep"; {
+			case isKept:
+				kept[object.GetKind()]++
+			case !strings.HasSuffix(object.GetName(), "-"+release):
+				t.Errorf("%s %s is neither kept nor of this release", object.GetKind(), object.GetName())
+			}
+			for _, path := range [][]string{{"roleRef", "name"}, {"spec", "policyName"}} {
+				name, found, _ := unstructured.NestedString(object.Object, path...)
+				if found && name != object.GetName() {
+					t.Errorf("%s %s refers to %s", object.GetKind(), object.GetName(), name)
+				}
+			}
+		}
+		if kept["CustomResourceDefinition"] != 8 || kept["ValidatingAdmissionPolicy"] != 7 || kept["ValidatingAdmissionPolicyBinding"] != 7 || kept["ClusterRole"] == 0 {
+			t.Errorf("the chart keeps %v", kept)
+		}
+		rest, err := render(t, c, map[string]any{"namespaces": namespaces, "crds": map[string]any{"install": false}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range rest {
+			if object.GetAnnotations()["helm.sh/resource-policy"] != "" {
+				t.Errorf("with crds.install=false, the release has %s %s", object.GetKind(), object.GetName())
+			}
 		}
 	}
-	if kept != 8 {
-		t.Errorf("the chart has %d CustomResourceDefinitions, want 8", kept)
+}
+
+// What an operator without ClusterRoles cannot do is disabled, unless the user asks for it.
+func TestWithoutClusterObjectsSessionsAndWebhooksAreDisabled(t *testing.T) {
+	c := loadChart(t)
+	for want, controllers := range map[string]map[string]any{
+		"*,-agenticsession,-egressproxy": {},
+		"*,agenticsession,-egressproxy":  {"controllers": []any{"*", "agenticsession"}},
+		"sequentialjob":                  {"controllers": []any{"sequentialjob"}},
+	} {
+		values := map[string]any{"clusterObjects": map[string]any{"create": false}, "flags": map[string]any{"cluster-id": "a", "metrics-bind-address": ":8443"}}
+		maps.Copy(values, controllers)
+		objects, err := render(t, c, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := variables(objects)
+		for name, value := range map[string]string{"CONTROLLERS": want, "WEBHOOK": "false", "METRICS_BIND_ADDRESS": ":8443", "CLUSTER_ID": "a"} {
+			if got["YARDMASTER_"+name] != value {
+				t.Errorf("%s is %v, want %s", name, got["YARDMASTER_"+name], value)
+			}
+		}
+		for _, object := range objects {
+			if object.GetName() == "yardmaster-agenticsession" && !strings.Contains(want, ",agenticsession") {
+				t.Errorf("with controllers %s, there is %s %s", want, object.GetKind(), object.GetName())
+			}
+		}
 	}
 }
 
@@ -243,16 +348,7 @@ func TestFlagsBecomeVariablesOfTheOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]any{}
-	for _, object := range objects {
-		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-		for _, container := range containers {
-			for _, entry := range container.(map[string]any)["env"].([]any) {
-				variable := entry.(map[string]any)
-				got[variable["name"].(string)] = variable["value"]
-			}
-		}
-	}
+	got := variables(objects)
 	for name, want := range map[string]string{
 		"YARDMASTER_CONCURRENCY": "20", "YARDMASTER_DENY_CIDRS": "10.1.0.0/16", "YARDMASTER_CONTROLLERS": "queue",
 		"YARDMASTER_BROKER_URL_SECRET": "broker", "YARDMASTER_BROKER_ENGINE": "Asynq", "YARDMASTER_NAMESPACES": "default",
@@ -261,6 +357,21 @@ func TestFlagsBecomeVariablesOfTheOperator(t *testing.T) {
 			t.Errorf("%s is %v, want %s", name, got[name], want)
 		}
 	}
+}
+
+// variables returns the environment of the operator.
+func variables(objects []*unstructured.Unstructured) map[string]any {
+	all := map[string]any{}
+	for _, object := range objects {
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		for _, container := range containers {
+			for _, entry := range container.(map[string]any)["env"].([]any) {
+				variable := entry.(map[string]any)
+				all[variable["name"].(string)] = variable["value"]
+			}
+		}
+	}
+	return all
 }
 
 // The API server trusts the authority that the operator mounts, and calls its secret path. Where somebody else creates the authority,

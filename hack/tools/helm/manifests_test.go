@@ -131,7 +131,7 @@ func comparableObjects(objects []*unstructured.Unstructured) map[string]string {
 		}
 		labels := o.GetLabels()
 		for _, label := range []string{
-			"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "yardmaster.dev/deployment",
+			"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "yardmaster.dev/deployment", "yardmaster.dev/operator-namespace",
 			"app.kubernetes.io/name", "app.kubernetes.io/part-of", // kustomize adds them to some objects only
 		} {
 			delete(labels, label)

@@ -3,6 +3,8 @@ package chart
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -89,7 +91,7 @@ func wantSecretsKept(t *testing.T, after string, authority *corev1.Secret) {
 	if diff := cmp.Diff(authority.Data, mustGet(t, &corev1.Secret{}, namespace, authority.Name).Data); diff != "" {
 		t.Errorf("after %s, the certificate authority is another one", after)
 	}
-	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
+	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster-"+namespace)
 	for i := range webhooks.Webhooks {
 		called := &webhooks.Webhooks[i].ClientConfig
 		if !bytes.Equal(called.CABundle, authority.Data["ca.crt"]) || !strings.HasPrefix(*called.Service.Path, "/"+string(authority.Data["path"])+"/") {
@@ -115,6 +117,15 @@ func wantRelease(t *testing.T, after string, replicas int32, watched ...string) 
 // No operator runs here, so these steps show what Helm does to objects that the operator changes.
 func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	createNamespaces(t, namespace, teamA, teamB)
+	// The policies, which are kept, would restrict other tests.
+	t.Cleanup(func() {
+		ctx, ours := context.WithoutCancel(t.Context()), client.MatchingLabels{"app.kubernetes.io/instance": releaseName}
+		bindings := cluster.DeleteAllOf(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, ours)
+		policies := cluster.DeleteAllOf(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{}, ours)
+		if err := errors.Join(bindings, policies); err != nil {
+			t.Error(err)
+		}
+	})
 	chart := filepath.Join("charts", "yardmaster")
 	// Other tests have installed the CustomResourceDefinitions without Helm.
 	runHelm(t, "install", chart, "--take-ownership", "--force-conflicts", "--set", "namespaces={"+teamA+"}")
@@ -135,10 +146,15 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	if err := cluster.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
+	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster-"+namespace)
+	identity := mustGet(t, &rbacv1.ClusterRoleBinding{}, "", "yardmaster-identity-"+namespace)
 	runHelm(t, "uninstall")
 	if exists(t, &appsv1.Deployment{}, namespace, "yardmaster") || exists(t, &rbacv1.Role{}, teamA, "yardmaster-queue") ||
-		exists(t, &admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-own-objects") {
-		t.Error("the uninstallation has left the Deployment, a Role or an admission policy")
+		exists(t, webhooks, "", webhooks.Name) || exists(t, identity, "", identity.Name) {
+		t.Error("the uninstallation has left the Deployment, a Role, a binding or the webhooks")
+	}
+	if !exists(t, &admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-session-users") {
+		t.Error("the uninstallation has deleted a policy, which protects the sessions of other releases too")
 	}
 	if !exists(t, &apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev") || !exists(t, policy, teamB, "kept") {
 		t.Error("the uninstallation has deleted a CustomResourceDefinition or an object of its kind")

@@ -40,6 +40,8 @@ type Options struct {
 	Concurrency int
 	// SweepInterval is the mean time between two comparisons of an unchanged queue with its spec; 0: two minutes.
 	SweepInterval time.Duration
+	// ClusterID identifies the cluster on brokers; empty: the UID of the namespace kube-system does.
+	ClusterID string
 }
 
 // Reconciler reconciles Queues.
@@ -56,7 +58,7 @@ type Reconciler struct {
 	routineEvents *rate.Limiter
 	writeCache    *kube.WriteCache[*v1alpha1.Queue]
 	tracked       *kube.Store[trackedQueue]
-	clusterID     kube.ClusterID
+	clusterID     *kube.ClusterID
 }
 
 type trackedQueue struct {
@@ -75,6 +77,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		Clients:       kube.NewClients(mgr, "queue-controller"),
 		brokers:       brokers,
 		options:       o,
+		clusterID:     kube.NewClusterID(o.ClusterID),
 		policies:      kube.NewPolicyCache(mgr.GetClient()),
 		answers:       bulkhead.NewObserver[*queue.Observation](bulkhead.DefaultLimits()),
 		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
