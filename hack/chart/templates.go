@@ -26,8 +26,8 @@ var templates = slices.Concat(
 		}},
 		{name: "rbac_broker", sources: []string{"components/default-broker/role.yaml"}, when: "$.Values.broker.urlSecret", change: changeBrokerRole},
 		{name: "rbac_users", isShared: true, sources: []string{
-			"rbac/users/jobreport.yaml", "rbac/users/metrics.yaml", "rbac/users/producer.yaml", "rbac/users/queue.yaml", "rbac/users/schedule.yaml",
-			"rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
+			"rbac/users/installer.yaml", "rbac/users/jobreport.yaml", "rbac/users/metrics.yaml", "rbac/users/producer.yaml", "rbac/users/queue.yaml",
+			"rbac/users/schedule.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
 		}},
 		{name: "admission", isShared: true, sources: []string{"admission/policies.yaml"}},
 		{name: "webhook", sources: []string{"webhook/service.yaml"}, when: "$.Values.clusterObjects.create"},

@@ -75,7 +75,7 @@ func issueCertificate(t *testing.T, ns string) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	for _, configuration := range []client.Object{validating, mutating} {
-		if err := cluster.Get(t.Context(), client.ObjectKey{Name: "yardmaster"}, configuration); err != nil {
+		if err := cluster.Get(t.Context(), client.ObjectKey{Name: "yardmaster-" + ns}, configuration); err != nil {
 			t.Fatal(err)
 		}
 		if from := configuration.GetAnnotations()["cert-manager.io/inject-ca-from"]; from != ns+"/yardmaster-webhook" {

@@ -84,7 +84,7 @@ func wantWatched(t *testing.T, release string, watched ...string) {
 	if used := deployment.Spec.Template.Spec.Containers[0].Image; used != image {
 		t.Fatalf("the operator's image is %s", used)
 	}
-	everywhere := exists(t, &rbacv1.ClusterRoleBinding{}, "", "yardmaster-sequentialjob")
+	everywhere := exists(t, &rbacv1.ClusterRoleBinding{}, "", "yardmaster-sequentialjob-"+release)
 	for _, ns := range []string{"team-x", "team-y", "team-z"} {
 		if role := exists(t, &rbacv1.Role{}, ns, "yardmaster-sequentialjob"); !everywhere && role != slices.Contains(watched, ns) {
 			t.Errorf("the operator has a Role in %s: %t", ns, role)

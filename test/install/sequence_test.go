@@ -20,6 +20,12 @@ func wantSequence(t *testing.T, ns string) {
 	t.Helper()
 	// The API server learns a moment after the webhook's configuration how to reach it.
 	poll.Until(t, "the webhook in "+ns, func() bool { return webhookServes(t, ns) })
+	completeSequence(t, ns)
+}
+
+// completeSequence checks that the operator runs sequences in the namespace.
+func completeSequence(t *testing.T, ns string) {
+	t.Helper()
 	sj := testbuilder.SequentialJob("hello", "").Step("hello").Step("goodbye").Obj()
 	sj.Namespace, sj.Name, sj.GenerateName = ns, "", "hello-"
 	for i := range sj.Spec.Containers {

@@ -172,7 +172,7 @@ func (e *gatewayEnv) send(token, queue string, arguments ...string) (answer, boo
 func (e *gatewayEnv) applyExample() {
 	e.t.Helper()
 	role := &rbacv1.ClusterRole{}
-	if err := readYAML(filepath.Join(repositoryRoot, "config", "components", "gateway", "producer.yaml"), role); err != nil {
+	if err := readYAML(filepath.Join(repositoryRoot, "config", "rbac", "users", "producer.yaml"), role); err != nil {
 		e.t.Fatal(err)
 	}
 	if err := cluster.Create(e.t.Context(), role); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,8 +22,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -31,6 +34,10 @@ const (
 	releaseName    = "chart-test"
 	namespace      = "chart-platform"
 	teamA, teamB   = "chart-team-a", "chart-team-b"
+	// of a release without objects of the cluster
+	installerNamespace, installerTeam = "chart-installer", "chart-installer-team"
+
+	chart = "charts/yardmaster"
 )
 
 var cluster *testenv.Cluster
@@ -38,13 +45,20 @@ var cluster *testenv.Cluster
 // Other tests have installed the CustomResourceDefinitions without Helm.
 func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
+// helm runs Helm in the repository's root.
+func helm(t *testing.T, args ...string) (output string, err error) {
+	t.Helper()
+	run := exec.CommandContext(t.Context(), "helm", args...)
+	run.Dir = repositoryRoot
+	combined, err := run.CombinedOutput()
+	return string(combined), err
+}
+
 // runHelm runs a command of Helm on the release.
 func runHelm(t *testing.T, command string, args ...string) {
 	t.Helper()
-	run := exec.CommandContext(t.Context(), "helm", append([]string{command, releaseName, "--namespace", namespace}, args...)...)
-	run.Dir = repositoryRoot
-	if output, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", run, err, output)
+	if output, err := helm(t, append([]string{command, releaseName, "--namespace", namespace}, args...)...); err != nil {
+		t.Fatalf("helm %s: %v\n%s", command, err, output)
 	}
 }
 
@@ -126,7 +140,6 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	chart := filepath.Join("charts", "yardmaster")
 	// Other tests have installed the CustomResourceDefinitions without Helm.
 	runHelm(t, "install", chart, "--take-ownership", "--force-conflicts", "--set", "namespaces={"+teamA+"}")
 	wantRelease(t, "the installation", 2, teamA)
@@ -158,5 +171,53 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	}
 	if !exists(t, &apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev") || !exists(t, policy, teamB, "kept") {
 		t.Error("the uninstallation has deleted a CustomResourceDefinition or an object of its kind")
+	}
+}
+
+// An administrator has installed the CustomResourceDefinitions and the roles of users, and a team has the roles admin and
+// yardmaster-installer in two namespaces, and no permission elsewhere.
+func TestATeamInstallsAReleaseWithoutPermissionsForTheCluster(t *testing.T) {
+	createNamespaces(t, installerNamespace, installerTeam)
+	installer := &rbacv1.ClusterRole{}
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", "installer.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, installer); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Create(t.Context(), installer); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{installerNamespace, installerTeam} {
+		for _, role := range []string{"admin", installer.Name} {
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role}}
+			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "team"}}
+			if err := cluster.Create(t.Context(), binding); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	as := []string{"--kube-as-user=team", "--kube-as-group=system:authenticated", "--namespace=" + installerNamespace}
+	values := []string{
+		"--set", "clusterObjects.create=false,flags.cluster-id=test,namespaces={" + installerTeam + "},report.namespaces={" + installerTeam + "}",
+		"--set", "broker.urlSecret=broker",
+	}
+	poll.Until(t, "the release to be installed", func() bool { // roles have an effect after a moment
+		output, err := helm(t, slices.Concat([]string{"upgrade", "--install", "yardmaster", chart}, values, as)...)
+		if err != nil {
+			t.Log(output)
+		}
+		return err == nil
+	})
+	if !exists(t, &appsv1.Deployment{}, installerNamespace, "yardmaster") || !exists(t, &rbacv1.RoleBinding{}, installerTeam, "yardmaster-schedule") {
+		t.Error("the Deployment or a RoleBinding is missing")
+	}
+	if output, err := helm(t, slices.Concat([]string{"upgrade", "yardmaster", chart, "--set", "clusterObjects.create=true"}, as)...); err == nil {
+		t.Errorf("the team may install objects of the cluster: %s", output)
+	}
+	if output, err := helm(t, append([]string{"uninstall", "yardmaster"}, as...)...); err != nil {
+		t.Errorf("%v: %s", err, output)
 	}
 }

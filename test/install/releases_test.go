@@ -1,0 +1,114 @@
+//go:build e2e
+
+package install
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+// An administrator has installed what all releases share, and two of them. The third is of a team that has Roles in two namespaces and
+// no other permission.
+func TestReleasesOfTheChartSideBySide(t *testing.T) {
+	createNamespaces(t, "nats", "platform-a", "platform-b", "platform-c", "served-by-a", "served-by-b", "served-by-c")
+	run(t, "make install")
+	run(t, "kubectl apply -k config/nats && kubectl -n nats rollout status statefulset/nats --timeout=10m")
+	const few = " --set crds.install=false,replicas=1" + helmValues
+	helm(t, "install yardmaster charts/yardmaster --namespace platform-a --set 'namespaces={served-by-a}'"+few)
+	helm(t, "install yardmaster charts/yardmaster --namespace platform-b --set 'namespaces={served-by-b}'"+few)
+	asTeam := " --kube-as-user team --kube-as-group system:authenticated"
+	bindTeam(t, "platform-c", "served-by-c")
+	helm(t, "install yardmaster charts/yardmaster --namespace platform-c --set 'namespaces={served-by-c},report.namespaces={served-by-c}'"+
+		" --set clusterObjects.create=false,flags.cluster-id=test"+few+asTeam)
+
+	wantSequence(t, "served-by-a")
+	wantSequence(t, "served-by-b")
+	wantWorkWithRolesOnly(t, "served-by-c")
+
+	// Two operators do not serve the same namespace.
+	refused := run(t, "! helm install yardmaster charts/yardmaster --namespace platform-d --create-namespace --set 'namespaces={served-by-b}'"+few+" 2>&1")
+	if !strings.Contains(refused, `Role "yardmaster-`) || !strings.Contains(refused, "cannot be imported into the current release") {
+		t.Errorf("a second release for the same namespace is not refused for its Roles:\n%s", refused)
+	}
+
+	before := startSequence(t, "served-by-c")
+	helm(t, "uninstall yardmaster --namespace platform-a")
+	wantSequence(t, "served-by-b")
+	release(t, before)
+	// No release deletes the policies, which protect the sessions of all.
+	run(t, "kubectl get validatingadmissionpolicybindings yardmaster-session-users")
+
+	wantNamespacesDeleted(t)
+	helm(t, "uninstall yardmaster --namespace platform-b")
+	run(t, "make uninstall")
+	run(t, "kubectl delete namespace nats platform-a platform-b served-by-a served-by-b platform-d --ignore-not-found")
+	wantNothingLeft(t)
+}
+
+// bindTeam gives the user team the permissions that docs/helm.md names.
+func bindTeam(t *testing.T, namespaces ...string) {
+	t.Helper()
+	for _, ns := range namespaces {
+		for _, role := range []string{"admin", "yardmaster-installer"} {
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role}}
+			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "team"}}
+			if err := cluster.Create(t.Context(), binding); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, ns := range namespaces {
+		run(t, "until kubectl auth can-i create roles -n "+ns+" --as team >/dev/null; do sleep 0.5; done")
+	}
+}
+
+// wantWorkWithRolesOnly checks what docs/helm.md promises for an operator without ClusterRoles.
+func wantWorkWithRolesOnly(t *testing.T, ns string) {
+	t.Helper()
+	completeSequence(t, ns)
+	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
+	const objects = `
+apiVersion: yardmaster.dev/v1alpha1
+kind: Queue
+metadata: {name: jobs}
+spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: Schedule
+metadata: {name: each-minute}
+spec:
+  schedule: "* * * * *"
+  sequentialJob:
+    spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
+`
+	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
+	run(t, "kubectl -n "+ns+" wait queue/jobs --for condition=Ready --timeout 5m")
+	poll.Until(t, "a run of the Schedule to complete", func() bool {
+		return strings.Contains(run(t, "kubectl -n "+ns+" get sequentialjobs"), "each-minute-")
+	})
+	run(t, "kubectl -n "+ns+" delete schedule/each-minute --cascade=orphan")
+	run(t, "kubectl -n "+ns+" wait sequentialjobs --all --for condition=Ready --timeout 5m")
+	poll.Until(t, "a JobReport", func() bool { return strings.Contains(run(t, "kubectl -n "+ns+" get jobreports -o name"), "jobreport") })
+	run(t, "kubectl -n "+ns+" delete queue/jobs --timeout 5m")
+}
+
+// wantNamespacesDeleted deletes the namespaces of the operator with Roles only, as docs/operations.md says.
+func wantNamespacesDeleted(t *testing.T) {
+	t.Helper()
+	running := startSequence(t, "served-by-c")
+	run(t, "kubectl delete namespace platform-c")
+	if err := cluster.Delete(t.Context(), running); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(t, running, running.Namespace, running.Name) {
+		t.Error("a sequence with an active step was deleted without its operator")
+	}
+	run(t, "kubectl -n served-by-c patch sequentialjob "+running.Name+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+	run(t, "kubectl delete namespace served-by-c --timeout=5m")
+}
