@@ -37,11 +37,15 @@ func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 		"--broker-url-secret=nats": "needs --operator-namespace",
 		"--broker-engine=kafka":    "--broker-engine",
 		"serve":                    `unexpected argument "serve"`,
+		"--audiences=jobs":         "not defined: -audiences",
 	} {
 		_, err := ParseFlags(strings.Fields(arguments), nil, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: error %v, want %q", arguments, err, message)
 		}
+	}
+	if _, err := ParseFlags(nil, []string{"YARDMASTER_AUDIENCES=jobs"}, io.Discard); err == nil || !strings.Contains(err.Error(), "no flag --audiences") {
+		t.Errorf("a misspelled variable: %v", err)
 	}
 }
 
