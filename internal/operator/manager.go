@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
+	"github.com/yardmaster/yardmaster/internal/version"
 )
 
 const leaderElectionLeaseName = "yardmaster.yardmaster.dev"
@@ -84,6 +85,7 @@ func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options
 		LeaderElection:          o.LeaderElection.Enabled,
 		LeaderElectionID:        leaderElectionLeaseName,
 		LeaderElectionNamespace: o.LeaderElection.Namespace,
+		LeaderElectionLabels:    map[string]string{version.LabelName: version.Label()},
 		LeaseDuration:           &o.LeaderElection.LeaseDuration,
 		RenewDeadline:           &o.LeaderElection.RenewDeadline,
 		RetryPeriod:             &o.LeaderElection.RetryPeriod,

@@ -144,6 +144,10 @@ resizers resizers-5c9f7d-x2k4p`,
 
 # Those of all namespaces; open the printed address yourself
 -A --no-browser`,
+	"doctor": `# Check the installation, with your permissions
+
+# One in another namespace, for a pipeline
+-n platform -o json`,
 	"options": "",
 	"version": "",
 	"webhook-ca": `# After kubectl apply, once

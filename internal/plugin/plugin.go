@@ -88,7 +88,7 @@ func newRootCommand(env *environment) *cobra.Command {
 	addChoiceFlag(root, root.PersistentFlags(), &env.colorMode, "color", "", "When to use colors: auto (on a terminal), always or never.",
 		terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
 	root.AddCommand(newSequenceCommand(env), newQueueCommand(env), newPoolCommand(env), newSessionCommand(env), newScheduleCommand(env),
-		newReportCommand(env), newUICommand(env), newWebhookCACommand(env), newOptionsCommand(env), newVersionCommand(env))
+		newReportCommand(env), newDoctorCommand(env), newUICommand(env), newWebhookCACommand(env), newOptionsCommand(env), newVersionCommand(env))
 	root.SetUsageFunc(printUsage)
 	completeGlobalFlags(env, root)
 	addExamples(root)

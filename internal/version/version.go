@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // release is set by release builds with -ldflags=-X.
@@ -21,6 +22,20 @@ func Version() string {
 		return info.Main.Version
 	}
 	return unknown
+}
+
+// LabelName is the label of the operator's Lease with the version of the replica that leads.
+const LabelName = "app.kubernetes.io/version"
+
+// Label returns the version as the value of a label: characters that labels cannot have are replaced.
+func Label() string {
+	value := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' {
+			return r
+		}
+		return '-'
+	}, Version())
+	return strings.Trim(value[:min(len(value), 63)], "-._")
 }
 
 // Revision returns the commit that the program was built from, or unknown.

@@ -24,3 +24,12 @@ func TestBuildsWithoutAReleaseHaveTheVersionOfTheModule(t *testing.T) {
 		t.Errorf("version %q, revision %q", Version(), Revision())
 	}
 }
+
+func TestLabelIsAValidValueOfALabel(t *testing.T) {
+	defer func(before string) { release = before }(release)
+	for given, want := range map[string]string{"v1.2.3": "v1.2.3", "v0.0.0-2026+dirty": "v0.0.0-2026-dirty", "(devel)": "devel", strings.Repeat("v", 80): strings.Repeat("v", 63)} {
+		if release = given; Label() != want {
+			t.Errorf("%q, want %q", Label(), want)
+		}
+	}
+}
