@@ -156,7 +156,7 @@ plugin: ## Build the kubectl plugin, bin/kubectl-yardmaster.
 	$(BUILD) -o bin/kubectl-yardmaster ./cmd/kubectl-yardmaster
 
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
-	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --allow-local-brokers --zap-devel
+	go run ./cmd/yardmaster --leader-elect=false --webhook=false --session-policies= --metrics-bind-address=0 --allow-local-brokers --zap-devel
 
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
 	GOOS=linux $(BUILD) -o bin/linux/ ./cmd/yardmaster ./cmd/session-runner

@@ -237,6 +237,7 @@ const (
 	ReasonNetworkEnforcementUnknown = "NetworkEnforcementUnknown"
 	ReasonNetworkCheckPending       = "NetworkCheckPending"
 	ReasonEgressProxyNotReady       = "EgressProxyNotReady"
+	ReasonUnprotected               = "Unprotected"
 	ReasonJobNotCreated             = "JobNotCreated"
 	ReasonPodNotCreated             = "PodNotCreated"
 	ReasonUnscheduled               = "Unscheduled"

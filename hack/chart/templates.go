@@ -22,7 +22,7 @@ var templates = slices.Concat(
 		{name: "service_account", sources: []string{"rbac/operator/service_account.yaml"}, change: changeServiceAccount},
 		{name: "rbac", sources: []string{
 			"rbac/operator/leader_election.yaml", "rbac/operator/metrics.yaml", "rbac/operator/api_server.yaml",
-			"rbac/operator/worker_admin.yaml", "rbac/operator/own_pod.yaml", "rbac/operator/identity.yaml",
+			"rbac/operator/worker_admin.yaml", "rbac/operator/own_pod.yaml", "rbac/operator/identity.yaml", "rbac/operator/admission_policies.yaml",
 		}},
 		{name: "rbac_broker", sources: []string{"components/default-broker/role.yaml"}, when: "$.Values.broker.urlSecret", change: changeBrokerRole},
 		{name: "rbac_users", isShared: true, sources: []string{

@@ -91,6 +91,7 @@ var otherSections = []section{{
 	columns: []column{
 		{"metrics", clusterRole, "config/rbac/operator/metrics.yaml"},
 		{"API server", clusterRole, "config/rbac/operator/api_server.yaml"},
+		{"admission policies", clusterRole, "config/rbac/operator/admission_policies.yaml"},
 		{"identity", clusterRole, "config/rbac/operator/identity.yaml"},
 		finalizerColumn("queue"), finalizerColumn("sequentialjob"), finalizerColumn("workerpool"),
 	},

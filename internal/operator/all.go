@@ -103,6 +103,9 @@ func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	options := agenticsessioncontroller.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork, KeySecret: o.keySecret()}
+	if options.AdmissionPolicies, err = o.admissionPolicies(); err != nil {
+		return err
+	}
 	if o.NetworkCheckService != "" && o.OperatorNamespace != "" && o.WorkerImage != "" {
 		if err := mgr.Add(prober.NewServer()); err != nil {
 			return err
@@ -118,8 +121,12 @@ func setupEgressProxy(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	policies, err := o.admissionPolicies()
+	if err != nil {
+		return err
+	}
 	return sessionrunnercontroller.New(mgr, sessionrunnercontroller.Options{
-		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork,
+		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork, AdmissionPolicies: policies,
 	}).SetupWithManager(mgr)
 }
 

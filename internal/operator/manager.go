@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -46,6 +47,10 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	o.dialer = bounded.NewDialer(o.BrokerNetwork)
 	o.brokerManager = brokerManagerOnce(mgr, o)
+	o.admissionPolicies = sync.OnceValues(func() (*kube.AdmissionPolicies, error) {
+		policies := kube.NewAdmissionPolicies(mgr.GetAPIReader(), o.SessionPolicies)
+		return policies, mgr.Add(policies)
+	})
 	for _, c := range o.Controllers {
 		if err := c.Setup(mgr, o); err != nil {
 			return nil, fmt.Errorf("setting up controller %s: %w", c.Name, err)

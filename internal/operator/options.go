@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
@@ -65,12 +66,16 @@ type Options struct {
 	// NetworkCheckService is the Service of the operator through which sessions check whether NetworkPolicies are enforced. Without
 	// it or WorkerImage, sessions do not check.
 	NetworkCheckService string
+	// SessionPolicies are the names of the ValidatingAdmissionPolicies without which no session starts.
+	SessionPolicies []string
 	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker; 0: the controller's default.
 	QueueSweep time.Duration
 	// ClusterID identifies the cluster on brokers; empty: the UID of the namespace kube-system does.
 	ClusterID     string
 	brokerManager func() (*brokerconn.Manager, error)
-	dialer        *bounded.Dialer
+	// admissionPolicies returns the policies of SessionPolicies.
+	admissionPolicies func() (*kube.AdmissionPolicies, error)
+	dialer            *bounded.Dialer
 
 	HealthAddress string
 	PprofAddress  string
@@ -137,6 +142,7 @@ type flagParser struct {
 	controllers      string
 	namespaces       string
 	reportNamespaces string
+	sessionPolicies  string
 	version          bool
 }
 
@@ -243,6 +249,8 @@ func (p *flagParser) bindBrokerFlags() {
 
 func (p *flagParser) bindSessionFlags() {
 	n, f := &p.values.SessionNetwork, p.flags
+	f.StringVar(&p.sessionPolicies, "session-policies", "yardmaster-session-users,yardmaster-default-deny",
+		"ValidatingAdmissionPolicies that protect users of sessions, separated by commas. Sessions wait while a policy, or its binding of the same name, is not enforced. Leave it empty only in a cluster without other users.")
 	f.StringVar(&p.values.NetworkCheckService, "network-check-service", "",
 		"Service of the operator, in its namespace, through which sessions check whether NetworkPolicies are enforced. If empty, they do not.")
 	f.Func("cluster-cidrs", "Networks of the cluster with public addresses, which the egress profile PublicOnly then excludes, as CIDRs separated by commas. May be repeated.",
@@ -269,6 +277,7 @@ func (p *flagParser) bindSessionFlags() {
 func (p *flagParser) buildOptions() (Options, error) {
 	o := p.values
 	o.Namespaces = sortedSet(p.namespaces)
+	o.SessionPolicies = sortedSet(p.sessionPolicies)
 	o.Report.Namespaces = sortedSet(p.reportNamespaces)
 	for _, namespace := range slices.Concat(o.Namespaces, o.Report.Namespaces) {
 		if err := refuseNamespace(namespace); err != nil {

@@ -114,7 +114,8 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 		s := newReviewSchedule(ns, "effective")
 		session := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
 		if err := errors.Join(cluster.Create(t.Context(), s, client.DryRunAll), cluster.Create(t.Context(), session, client.DryRunAll)); err != nil {
-			t.Fatal(err)
+			t.Log(err) // for a while, policies do not know a new kind
+			return false
 		}
 		return !strings.Contains(string(s.Spec.AgenticSession.Spec.Raw), `"root"`) && session.Object["spec"].(map[string]any)["userContext"] != nil
 	})

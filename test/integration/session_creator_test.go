@@ -79,8 +79,9 @@ func TestAdmissionPolicyRecordsTheCreatorOfASession(t *testing.T) {
 	ns := newNamespace(t, map[string]string{webhookLabel: "off", policyLabel: "on"})
 	poll.Until(t, "the policy to be effective", func() bool {
 		s := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
-		if err := cluster.Create(t.Context(), s, client.DryRunAll); err != nil {
-			t.Fatal(err)
+		if err := cluster.Create(t.Context(), s, client.DryRunAll); err != nil { // for a while, policies do not know a new kind
+			t.Log(err)
+			return false
 		}
 		_, found, _ := unstructured.NestedMap(s.Object, "spec", "userContext")
 		return found

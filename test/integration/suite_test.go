@@ -71,6 +71,9 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() 
 		removeAdmissionPolicies(context.WithoutCancel(ctx))
 		return nil
 	}
+	if err := createSessionPolicy(ctx); err != nil {
+		return nil, errors.Join(err, end())
+	}
 	if err := adaptWebhooks(ctx, webhooks); err != nil {
 		return nil, errors.Join(err, end())
 	}
@@ -141,9 +144,10 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		BrokerNetwork: bounded.Options{AllowLocal: true},
 		// The key of this Secret signs the tokens of sessions for egress proxies, whose Pods the nodes simulate.
 		OperatorNamespace: metav1.NamespaceDefault, WorkerAdminSecret: operatorKeySecret, WorkerImage: "yardmaster:test",
-		KubeAPIQPS:    -1,
-		HealthAddress: "0",
-		Metrics:       operator.MetricsOptions{Address: "0"},
+		SessionPolicies: []string{sessionPolicy},
+		KubeAPIQPS:      -1,
+		HealthAddress:   "0",
+		Metrics:         operator.MetricsOptions{Address: "0"},
 		Webhook: operator.WebhookOptions{
 			Enabled:  true,
 			Mutating: true,

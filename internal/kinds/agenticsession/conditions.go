@@ -112,7 +112,7 @@ func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase
 }
 
 // blockingReasons are reasons for which a session may wait without a time limit, but not for its turn.
-var blockingReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonQuotaExceeded}
+var blockingReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonUnprotected}
 
 // blocked reports what keeps a session from starting, from continuing, or from stopping.
 func blocked(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle, now time.Time) decision.State {

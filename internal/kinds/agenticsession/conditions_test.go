@@ -36,6 +36,14 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			},
 			isFalse, isTrue, isFalse, v1alpha1.ReasonRunnerNotFound, status.InProgressStatus,
 		},
+		"is not protected by the admission policies": {
+			func(t *testing.T) *scenario {
+				s := newScenario(t)
+				s.Unprotected = "ValidatingAdmissionPolicy a does not exist"
+				return s
+			},
+			isFalse, isTrue, isFalse, v1alpha1.ReasonUnprotected, status.InProgressStatus,
+		},
 		"waits for its parent": {
 			func(t *testing.T) *scenario {
 				s := newContinuingScenario(t)

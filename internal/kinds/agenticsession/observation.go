@@ -44,6 +44,8 @@ type Observation struct {
 	Children map[ChildKey]bool
 	// NetworkPolicies of the namespace, at least all that select the session's Pods.
 	NetworkPolicies []networkingv1.NetworkPolicy
+	// Unprotected is why admission policies do not protect the users of sessions, if no attempt is open; empty if they do.
+	Unprotected string
 	// Capacity of the SessionRunner, if it has a limit and no attempt is open.
 	Capacity Capacity
 	// Activity that the runner's Lease shows; nil without a Lease.

@@ -21,6 +21,8 @@ const (
 	// Limits of the interval after which a refused object is tried again: see retryInterval.
 	minRetryInterval = time.Second
 	maxRetryInterval = time.Minute
+	// unprotectedRetryInterval is the interval at which a session asks for the admission policies again: no event causes that.
+	unprotectedRetryInterval = 10 * time.Second
 )
 
 // obstacle keeps a session from creating a Job.
@@ -39,6 +41,11 @@ func (e *evaluation) startAttempt() *Question {
 	e.status.StoppedReason = ""
 	if problem := budgetProblem(&e.observation, &e.status); problem != nil {
 		e.failRun(*problem)
+		return nil
+	}
+	if unprotected := e.observation.Unprotected; unprotected != "" { // without a time limit: only an administrator can change it
+		e.waitFor(v1alpha1.ReasonUnprotected, unprotected, false)
+		e.timer.RequeueWithin(unprotectedRetryInterval)
 		return nil
 	}
 	if e.settings != nil {

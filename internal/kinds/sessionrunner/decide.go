@@ -55,6 +55,8 @@ type Observation struct {
 	Errors field.ErrorList
 	// Missing are the objects of References that do not exist. An object that the operator may not read is not among them.
 	Missing []Reference
+	// Unprotected is why admission policies do not protect the users of sessions; empty if they do.
+	Unprotected string
 	// Proxy is the state of the namespace's egress proxy, and Address its address; empty if it has none.
 	Proxy   decision.State
 	Address string
@@ -92,6 +94,8 @@ func summarize(o *Observation) decision.Summary {
 	switch {
 	case len(o.Errors) > 0:
 		return decision.Summary{Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid, Message: o.Errors.ToAggregate().Error(), Progress: decision.Stuck}
+	case o.Unprotected != "":
+		return decision.Summary{Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnprotected, Message: o.Unprotected, Progress: decision.InProgress}
 	case len(o.Missing) > 0:
 		missing := o.Missing[0]
 		return decision.Summary{

@@ -26,20 +26,22 @@ func TestConditionsOfEachStateOfASessionRunner(t *testing.T) {
 		egress  []v1alpha1.SessionEgress
 		errors  field.ErrorList
 		missing []Reference
+		policy  string
 		proxy   decision.State
 		ready   metav1.ConditionStatus
 		reason  string
 		want    status.Status
 	}{
-		"sessions can use it":               {ready: metav1.ConditionTrue, reason: v1alpha1.ReasonReady, want: status.CurrentStatus},
-		"its spec is invalid":               {errors: field.ErrorList{field.Required(field.NewPath("spec"), "")}, missing: missing("ConfigMap"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonInvalid, want: status.FailedStatus},
-		"a ConfigMap does not exist":        {missing: missing("ConfigMap"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonConfigMapNotFound, want: status.InProgressStatus},
-		"a claim does not exist":            {missing: missing("PersistentVolumeClaim"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonClaimNotFound, want: status.InProgressStatus},
-		"its ServiceAccount does not exist": {missing: missing("ServiceAccount"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonServiceAccountNotFound, want: status.InProgressStatus},
-		"its proxy is ready":                {egress: hosts, proxy: decision.True(v1alpha1.ReasonEgressProxyReady, ""), ready: metav1.ConditionTrue, reason: v1alpha1.ReasonReady, want: status.CurrentStatus},
-		"its proxy is being rolled out":     {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyStarting, "0 of 2"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyStarting, want: status.InProgressStatus},
-		"no proxy can run":                  {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyUnavailable, "no image"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyUnavailable, want: status.FailedStatus},
-		"its proxy is refused":              {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyRefused, "refused"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyRefused, want: status.FailedStatus},
+		"sessions can use it":                {ready: metav1.ConditionTrue, reason: v1alpha1.ReasonReady, want: status.CurrentStatus},
+		"its spec is invalid":                {errors: field.ErrorList{field.Required(field.NewPath("spec"), "")}, missing: missing("ConfigMap"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonInvalid, want: status.FailedStatus},
+		"a ConfigMap does not exist":         {missing: missing("ConfigMap"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonConfigMapNotFound, want: status.InProgressStatus},
+		"an admission policy does not exist": {missing: missing("ConfigMap"), policy: "a does not exist", ready: metav1.ConditionFalse, reason: v1alpha1.ReasonUnprotected, want: status.InProgressStatus},
+		"a claim does not exist":             {missing: missing("PersistentVolumeClaim"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonClaimNotFound, want: status.InProgressStatus},
+		"its ServiceAccount does not exist":  {missing: missing("ServiceAccount"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonServiceAccountNotFound, want: status.InProgressStatus},
+		"its proxy is ready":                 {egress: hosts, proxy: decision.True(v1alpha1.ReasonEgressProxyReady, ""), ready: metav1.ConditionTrue, reason: v1alpha1.ReasonReady, want: status.CurrentStatus},
+		"its proxy is being rolled out":      {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyStarting, "0 of 2"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyStarting, want: status.InProgressStatus},
+		"no proxy can run":                   {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyUnavailable, "no image"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyUnavailable, want: status.FailedStatus},
+		"its proxy is refused":               {egress: hosts, proxy: decision.False(v1alpha1.ReasonEgressProxyRefused, "refused"), ready: metav1.ConditionFalse, reason: v1alpha1.ReasonEgressProxyRefused, want: status.FailedStatus},
 	} {
 		t.Run(title, func(t *testing.T) {
 			runner := &v1alpha1.SessionRunner{
@@ -48,13 +50,13 @@ func TestConditionsOfEachStateOfASessionRunner(t *testing.T) {
 			runner.Status.ObservedGeneration = -1
 			kstatustest.AssertKstatus(t, runner, status.InProgressStatus)
 			runner.Spec.Network.Egress = test.egress
-			runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Errors: test.errors, Missing: test.missing, Proxy: test.proxy})
+			runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Errors: test.errors, Missing: test.missing, Unprotected: test.policy, Proxy: test.proxy})
 			kstatustest.AssertKstatus(t, runner, test.want)
 			ready := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionReady)
 			if ready.Status != test.ready || ready.Reason != test.reason {
 				t.Errorf("%+v", ready)
 			}
-			if len(test.missing) > 0 && len(test.errors) == 0 && !strings.Contains(ready.Message, " a of spec.field does not exist") {
+			if len(test.missing) > 0 && len(test.errors) == 0 && test.policy == "" && !strings.Contains(ready.Message, " a of spec.field does not exist") {
 				t.Errorf("message %q", ready.Message)
 			}
 			if hasProxy := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady) != nil; hasProxy != (test.egress != nil) {

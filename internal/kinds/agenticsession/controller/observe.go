@@ -60,6 +60,11 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.AgenticSession) (*
 	if err := r.observeJobs(ctx, r.options.Children, observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
 		return nil, err
 	}
+	if s.Status.Attempt.JobName == "" {
+		if observation.Unprotected, err = r.options.AdmissionPolicies.Problem(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.observeCapacity(ctx, observation); err != nil {
 		return nil, err
 	}

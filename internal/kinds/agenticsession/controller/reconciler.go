@@ -33,6 +33,8 @@ type Options struct {
 	// NetworkCheck has the image of the network check and the operator's namespace; without an image, sessions have no
 	// network check.
 	NetworkCheck agenticsession.NetworkCheck
+	// AdmissionPolicies are those without which no attempt starts.
+	AdmissionPolicies *kube.AdmissionPolicies
 	// OperatorAddresses returns the operator's addresses for the network check; none if they are not known.
 	OperatorAddresses func(context.Context) []netip.Addr
 	// KeySecret has the key with which the operator signs the tokens of sessions for egress proxies.

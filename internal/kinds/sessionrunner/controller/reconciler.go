@@ -40,6 +40,8 @@ type Options struct {
 	Image string
 	// KeySecret has the key with which the operator signs the tokens of sessions.
 	KeySecret types.NamespacedName
+	// AdmissionPolicies are those without which no session starts.
+	AdmissionPolicies *kube.AdmissionPolicies
 	// Network has the properties of the cluster's network.
 	Network sessionrunner.Network
 }
@@ -107,6 +109,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			wait = refusedInterval
 		}
 	}
+	unprotected, err := r.options.AdmissionPolicies.Problem(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if unprotected != "" {
+		wait = decision.Earliest(wait, refusedInterval)
+	}
 	for i := range list.Items {
 		runner := &list.Items[i]
 		missing, err := r.findMissing(ctx, runner)
@@ -121,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		before := runner.DeepCopy()
 		runner.Status = sessionrunner.Decide(&sessionrunner.Observation{
-			Runner: before, Now: r.Clock.Now(), Errors: agenticsession.ValidateRunner(runner), Missing: missing, Proxy: state, Address: address,
+			Runner: before, Now: r.Clock.Now(), Errors: agenticsession.ValidateRunner(runner), Missing: missing, Unprotected: unprotected, Proxy: state, Address: address,
 		})
 		if err := client.IgnoreNotFound(kube.UpdateStatus(ctx, r.Client, before, runner)); err != nil {
 			return ctrl.Result{}, fmt.Errorf("updating the status of SessionRunner %s: %w", runner.Name, err)

@@ -56,11 +56,30 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		object.SetGroupVersionKind(kind)
 		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Objects, object, handler.EnqueueRequestsFromMapFunc(toNamespace)))
 	}
+	b = b.WatchesRawSource(source.Channel(r.options.AdmissionPolicies.Changes, handler.EnqueueRequestsFromMapFunc(r.allNamespaces)))
 	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
 }
 
 func toNamespace(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace()}}}
+}
+
+// allNamespaces returns all namespaces with SessionRunners.
+func (r *Reconciler) allNamespaces(ctx context.Context, _ client.Object) []reconcile.Request {
+	var runners v1alpha1.SessionRunnerList
+	if err := r.Client.List(ctx, &runners, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list SessionRunners, whose status does not show a change of the admission policies")
+		return nil
+	}
+	namespaces := map[string]bool{}
+	var requests []reconcile.Request
+	for i := range runners.Items {
+		if ns := runners.Items[i].Namespace; !namespaces[ns] {
+			namespaces[ns] = true
+			requests = append(requests, toNamespace(ctx, &runners.Items[i])...)
+		}
+	}
+	return requests
 }
 
 // toUnusedProxy maps an ended session to its namespace if the proxy there may be unused.
