@@ -191,6 +191,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 	for base in crd shared; do kustomize build config/$$base | $(KUBECTL) delete --ignore-not-found -f - || exit; done
 
 deploy: install overlay plugin ## Deploy the operator (IMG and what follows it above).
+	hack/refuse-served dist/overlay $(KUBECTL)
 	kustomize build dist/overlay | $(APPLY)
 	$(if $(filter cert-manager,$(subst $(comma), ,$(COMPONENTS))),,hack/webhook-ca $(OPERATOR_NAMESPACE) $(KUBECTL))
 	hack/prune-permissions dist/overlay $(KUBECTL)

@@ -36,6 +36,11 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 		t.Errorf("a second release for the same namespace is not refused for its Roles:\n%s", refused)
 	}
 
+	refused = run(t, "! make deploy IMG="+image+" OPERATOR_NAMESPACE=platform-d NAMESPACES=served-by-b 2>&1")
+	if !strings.Contains(refused, "the operator in namespace platform-b serves namespace served-by-b") {
+		t.Errorf("make deploy is not refused:\n%s", refused)
+	}
+
 	before := startSequence(t, "served-by-c")
 	helm(t, "uninstall yardmaster --namespace platform-a")
 	wantSequence(t, "served-by-b")

@@ -34,7 +34,7 @@ const (
 	releaseName    = "chart-test"
 	namespace      = "chart-platform"
 	teamA, teamB   = "chart-team-a", "chart-team-b"
-	// of a release without objects of the cluster
+	// installerNamespace is that of a release without objects of the cluster, which serves installerTeam.
 	installerNamespace, installerTeam = "chart-installer", "chart-installer-team"
 
 	chart = "charts/yardmaster"
@@ -186,7 +186,7 @@ func TestATeamInstallsAReleaseWithoutPermissionsForTheCluster(t *testing.T) {
 	if err := yaml.UnmarshalStrict(raw, installer); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Create(t.Context(), installer); client.IgnoreAlreadyExists(err) != nil {
+	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), installer)); err != nil {
 		t.Fatal(err)
 	}
 	for _, ns := range []string{installerNamespace, installerTeam} {
