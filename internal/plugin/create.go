@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,18 +16,18 @@ import (
 )
 
 // newCreateCommand returns a command that creates the object that build returns.
-func newCreateCommand[T client.Object](env *environment, kind *resourceKind[T], short string, build func() (T, error)) *cobra.Command {
+func newCreateCommand[T client.Object](env *environment, kind *resourceKind[T], short string, build func(context.Context, *clusterConnection) (T, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:               "create NAME",
 		Short:             short,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, args []string) error {
-			object, err := build()
+			cluster, err := env.connect(env.clientConfig)
 			if err != nil {
 				return err
 			}
-			cluster, err := env.connect(env.clientConfig)
+			object, err := build(command.Context(), cluster)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ func newCreateSequenceCommand(env *environment) *cobra.Command {
 	var image string
 	var steps []string
 	const short = "Create a SequentialJob of scripts that run in one image"
-	command := newCreateCommand(env, sequentialJobKind, short, func() (*v1alpha1.SequentialJob, error) {
+	command := newCreateCommand(env, sequentialJobKind, short, func(context.Context, *clusterConnection) (*v1alpha1.SequentialJob, error) {
 		if image == "" || len(steps) == 0 {
 			return nil, errors.New("set --image and at least one --step")
 		}
@@ -74,7 +75,7 @@ const maxPromptBytes = 16 << 20
 func newCreateSessionCommand(env *environment) *cobra.Command {
 	var promptFile string
 	spec := v1alpha1.AgenticSessionSpec{}
-	command := newCreateCommand(env, agenticSessionKind, "Create an AgenticSession with a prompt", func() (*v1alpha1.AgenticSession, error) {
+	command := newCreateCommand(env, agenticSessionKind, "Create an AgenticSession with a prompt", func(ctx context.Context, cluster *clusterConnection) (*v1alpha1.AgenticSession, error) {
 		if (spec.Prompt == "") == (promptFile == "") {
 			return nil, errors.New("set either --prompt or --prompt-file")
 		}
@@ -85,6 +86,12 @@ func newCreateSessionCommand(env *environment) *cobra.Command {
 			}
 			spec.Prompt = string(prompt)
 		}
+		// Where no webhook records the user, an admission policy requires the name.
+		user, err := cluster.userName(ctx)
+		if err != nil {
+			return nil, err
+		}
+		spec.UserContext = &v1alpha1.UserContext{UserID: user}
 		return &v1alpha1.AgenticSession{Spec: spec}, nil
 	})
 	command.Flags().StringVar(&spec.Runner, "runner", "", "SessionRunner of the session. The default is the one named default.")

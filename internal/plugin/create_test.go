@@ -1,18 +1,29 @@
 package plugin
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 func TestCreateFromArguments(t *testing.T) {
-	c := newFakeClient(t)
+	c := interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if review, isReview := object.(*authenticationv1.SelfSubjectReview); isReview {
+				review.Status.UserInfo.Username = "ada"
+				return nil
+			}
+			return c.Create(ctx, object, options...)
+		},
+	})
 	words := []string{"seq", "create", "etl", "--image", "busybox:1.37", "--step", "extract=curl -o x example.org", "--step", "load=wc x"}
 	if code, _, errOut := runPluginArgs(t, words, c); code != exitSuccess {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)
@@ -39,7 +50,7 @@ func TestCreateFromArguments(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "fix"}, s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Spec.Prompt != "Fix the failing test.\n" || s.Spec.Runner != "small" {
+	if s.Spec.Prompt != "Fix the failing test.\n" || s.Spec.Runner != "small" || s.Spec.UserContext == nil || s.Spec.UserContext.UserID != "ada" {
 		t.Errorf("spec %+v", s.Spec)
 	}
 }
