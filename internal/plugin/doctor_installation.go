@@ -60,6 +60,33 @@ func readManifests(pattern string) (objects []*unstructured.Unstructured, err er
 	return objects, nil
 }
 
+// ofOperator returns the object of the same kind that belongs to the operator, under the name that it has in the cluster: in another
+// namespace than that in the manifests, names of objects without a namespace end with that of the operator, unless a kustomization of
+// the user has set it.
+func (d *doctor) ofOperator(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if d.namespace != defaultOperatorNamespace {
+		own := want.DeepCopy()
+		own.SetName(own.GetName() + "-" + d.namespace)
+		if got, err := d.cluster.inCluster(ctx, own); err != nil || got != nil {
+			if policy, found, _ := unstructured.NestedString(want.Object, "spec", "policyName"); found {
+				_ = unstructured.SetNestedField(want.Object, policy+"-"+d.namespace, "spec", "policyName")
+			}
+			want.SetName(own.GetName())
+			return got, err
+		}
+	}
+	return d.cluster.inCluster(ctx, want)
+}
+
+// servesNoWebhooks adds a finding if the operator serves no webhooks, as one with Roles only.
+func (d *doctor) servesNoWebhooks(check string) bool {
+	if d.setting("webhook", "true") == "true" {
+		return false
+	}
+	d.add(check, statusWarning, "", "the operator serves no webhooks (--webhook=false): what only they refuse is a condition of the object")
+	return true
+}
+
 // inCluster returns the object of the same kind and name in the cluster; nil if it does not exist.
 func (c *clusterConnection) inCluster(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	got := &unstructured.Unstructured{}
@@ -208,15 +235,18 @@ func (d *doctor) checkPermissions(ctx context.Context, check string) error {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(missing)) {
-		where, more := "in all namespaces", ""
-		if namespace != "" {
+		where, more, status := "in all namespaces", "", d.differs()
+		switch {
+		case namespace != "":
 			where = "in namespace " + namespace
+		case d.setting("webhook", "true") != "true": // probably an installation with Roles only
+			status = statusWarning
 		}
 		lacks := missing[namespace]
 		if shown := 3; len(lacks) > shown {
 			lacks, more = lacks[:shown], fmt.Sprintf(", and %d more", len(lacks)-shown)
 		}
-		d.add(check, d.differs(), d.reinstall(), "the operator may not %s%s %s", strings.Join(lacks, ", "), more, where)
+		d.add(check, status, d.reinstall(), "the operator may not %s%s %s", strings.Join(lacks, ", "), more, where)
 	}
 	if len(missing) == 0 {
 		d.add(check, statusOK, "", "the operator has the %d permissions that its controllers need", len(needed))
@@ -328,6 +358,9 @@ func (d *doctor) checkWebhooks(ctx context.Context, check string) error {
 	if d.deployment == nil {
 		return errNoDeployment
 	}
+	if d.servesNoWebhooks(check) {
+		return nil
+	}
 	configurations, err := readManifests("webhook/webhooks.yaml")
 	if err != nil {
 		return err
@@ -338,7 +371,7 @@ func (d *doctor) checkWebhooks(ctx context.Context, check string) error {
 		if want.GetKind() == "MutatingWebhookConfiguration" && !d.recordsCreatorsByWebhook() {
 			continue
 		}
-		got, err := d.cluster.inCluster(ctx, want)
+		got, err := d.ofOperator(ctx, want)
 		if err != nil {
 			return err
 		}
@@ -491,6 +524,9 @@ func (d *doctor) checkWebhookCalls(ctx context.Context, check string) error {
 	if d.deployment == nil {
 		return errNoDeployment
 	}
+	if d.servesNoWebhooks(check) {
+		return nil
+	}
 	var probe client.Object
 	namespace := cmp.Or(d.watched()[0], d.cluster.namespace)
 	switch name := (metav1.ObjectMeta{Name: "yardmaster-doctor", Namespace: namespace}); {
@@ -543,7 +579,11 @@ func (d *doctor) checkAdmissionPolicies(ctx context.Context, check string) error
 	}
 	problems := 0
 	for _, want := range wanted {
-		got, err := d.cluster.inCluster(ctx, want)
+		find := d.cluster.inCluster
+		if strings.HasPrefix(want.GetKind(), "Mutating") {
+			find = d.ofOperator // the others are those of all operators
+		}
+		got, err := find(ctx, want)
 		if err != nil {
 			return err
 		}

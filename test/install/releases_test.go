@@ -30,6 +30,11 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 	wantSequence(t, "served-by-b")
 	wantWorkWithRolesOnly(t, "served-by-c")
 
+	run(t, "make plugin")
+	for _, ns := range []string{"platform-a", "platform-b", "platform-c"} {
+		run(t, "bin/kubectl-yardmaster doctor --kubeconfig $KUBECONFIG --namespace "+ns+"")
+	}
+
 	// Two operators do not serve the same namespace.
 	refused := run(t, "! helm install yardmaster charts/yardmaster --namespace platform-d --create-namespace --set 'namespaces={served-by-b}'"+few+" 2>&1")
 	if !strings.Contains(refused, `Role "yardmaster-`) || !strings.Contains(refused, "cannot be imported into the current release") {

@@ -99,7 +99,7 @@ func install(t *testing.T) *installation {
 
 	i.run("hack/overlay", "dist/doctor", "yardmaster:dev", "*", "team-a,team-b", "", "", "", system)
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(testenv.Root(), "dist", "doctor")) })
-	for _, folder := range []string{"config/crd", "dist/doctor"} {
+	for _, folder := range []string{"config/crd", "config/shared", "dist/doctor"} {
 		documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(i.run("kustomize", "build", folder)), 4096)
 		for {
 			object := &unstructured.Unstructured{}
