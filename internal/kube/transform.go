@@ -130,7 +130,8 @@ func TrimTooLarge[T client.Object](spec func(T) any, drop func(T)) toolscache.Tr
 // deleted, but never updated as a whole, so no write loses these fields.
 func TrimJob(object any) (any, error) {
 	if job, ok := object.(*batchv1.Job); ok {
-		job.Spec.Template, job.Spec.PodFailurePolicy, job.Spec.SuccessPolicy, job.Spec.Selector = corev1.PodTemplateSpec{}, nil, nil, nil
+		job.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: job.Spec.Template.Spec.RestartPolicy}}
+		job.Spec.PodFailurePolicy, job.Spec.SuccessPolicy, job.Spec.Selector = nil, nil, nil
 		job.Status.CompletedIndexes, job.Status.FailedIndexes, job.Status.UncountedTerminatedPods = "", nil, nil
 	}
 	return TrimObject(object)

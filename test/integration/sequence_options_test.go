@@ -272,37 +272,42 @@ func TestRestrictedProfileSatisfiesThePodSecurityStandard(t *testing.T) {
 // A program that handles SIGTERM often exits with 0, which the Job counts as a success.
 func TestEvictedPodIsReplacedWhateverItsExitCode(t *testing.T) {
 	t.Parallel()
-	for _, code := range []int32{143, 1, 0} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			t.Parallel()
-			s := createSequence(t, testbuilder.SequentialJob("evicted", "").Step("a").Step("b").Obj())
-			first := s.waitForPod("a")
-			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}}
-			if err := cluster.SubResource("eviction").Create(t.Context(), first, eviction); err != nil {
-				t.Fatal(err)
-			}
-			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
-				t.Fatal(err)
-			}
-			s.terminatePod(first, code, "") // as a kubelet does
-			if code == 0 {                  // the Job is complete, and another Job follows
-				poll.Until(t, "another attempt", func() bool {
-					s.readSequence()
-					return s.stepStatus("a").Attempt == 2
-				})
-			}
-			poll.Until(t, "another Pod", func() bool { return s.waitForPod("a").UID != first.UID })
-			s.readSequence()
-			if b := s.stepStatus("b"); b.Phase != v1alpha1.StepPending {
-				t.Errorf("step b is %s, want Pending", b.Phase)
-			}
-			s.succeedStep("a")
-			s.succeedStep("b")
-			s.waitForPhase(v1alpha1.PhaseCompleted)
-			if code == 0 {
-				s.wantEvent(v1alpha1.EventStepInterrupted)
-			}
-		})
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+		for _, code := range []int32{143, 1, 0} {
+			t.Run(fmt.Sprint(policy, code), func(t *testing.T) {
+				t.Parallel()
+				s := createSequence(t, testbuilder.SequentialJob("evicted", "").
+					Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}).Step("a").Step("b").Obj())
+				first := s.waitForPod("a")
+				eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}}
+				if err := cluster.SubResource("eviction").Create(t.Context(), first, eviction); err != nil {
+					t.Fatal(err)
+				}
+				if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
+					t.Fatal(err)
+				}
+				s.terminatePod(first, code, "") // as a kubelet does
+				// The Job is complete, or failed because it does not ignore the disruption.
+				needsAnotherJob := code == 0 || policy == corev1.RestartPolicyOnFailure
+				if needsAnotherJob {
+					poll.Until(t, "another attempt", func() bool {
+						s.readSequence()
+						return s.stepStatus("a").Attempt == 2
+					})
+				}
+				poll.Until(t, "another Pod", func() bool { return s.waitForPod("a").UID != first.UID })
+				s.readSequence()
+				if b := s.stepStatus("b"); b.Phase != v1alpha1.StepPending {
+					t.Errorf("step b is %s, want Pending", b.Phase)
+				}
+				s.succeedStep("a")
+				s.succeedStep("b")
+				s.waitForPhase(v1alpha1.PhaseCompleted)
+				if needsAnotherJob {
+					s.wantEvent(v1alpha1.EventStepInterrupted)
+				}
+			})
+		}
 	}
 }
 

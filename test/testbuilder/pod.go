@@ -55,14 +55,14 @@ func (b *PodBuilder) Running() *PodBuilder {
 	return b
 }
 
-// Exited terminates the container with this exit code and termination message.
+// Exited terminates the container with this exit code and termination message when the Pod was created.
 func (b *PodBuilder) Exited(code int32, message string) *PodBuilder {
 	b.pod.Status.Phase = corev1.PodSucceeded
 	reason := "Completed"
 	if code != 0 {
 		b.pod.Status.Phase, reason = corev1.PodFailed, "Error"
 	}
-	b.containerState().Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}
+	b.containerState().Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message, FinishedAt: b.pod.CreationTimestamp}
 	return b
 }
 

@@ -204,10 +204,8 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	condition := decision.FindEndCondition(job)
 	failed := condition.Type == batchv1.JobFailed
 	evidence := e.evidenceOf(job)
-	if !failed && !hasOtherController(job) { // the Pods of another controller's Job may be in another cluster
-		if verdict, waits := e.doubtSuccess(step, job, &evidence); waits || verdict.phase != "" {
-			return verdict
-		}
+	if verdict, waits := e.doubt(step, job, &evidence); waits || verdict.phase != "" {
+		return verdict
 	}
 	pods, known := e.Answers.PodsByJob[job.UID]
 	if !known && (options.Outputs && evidence.success == nil || failed && job.Status.Failed > 0) {
@@ -216,8 +214,9 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	}
 	e.recordJob(step, job)
 	step.FailedPods = job.Status.Failed
-	if code := exitCode(pods, step.Name); code != nil {
-		step.ExitCode = code
+	message := failureMessage(pods)
+	if end := evidence.failure; end != nil {
+		step.ExitCode, message = &end.ExitCode, exitMessage(step.Name, end)
 	}
 	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
 	switch {
@@ -226,7 +225,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		if condition.Reason == batchv1.JobReasonDeadlineExceeded {
 			verdict.reason = v1alpha1.ReasonStepDeadlineExceeded // DeadlineExceeded is the reason of a run's failure
 		}
-		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
+		verdict.message = cmp.Or(message, condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
 		output, problem := readOutput(cmp.Or(evidence.success, newestPod(pods, corev1.PodSucceeded)), step.Name)
@@ -265,14 +264,17 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 	if job.Status.Failed <= step.FailedPods {
 		return
 	}
-	pods, known := e.Answers.PodsByJob[job.UID]
+	_, known := e.Answers.PodsByJob[job.UID]
 	hasOnePod := ptr.Deref(job.Spec.Completions, 1) == 1 && ptr.Deref(job.Spec.Parallelism, 1) == 1
 	if !known && hasOnePod {
 		e.decision.Question = &Question{PodsOf: job}
 		return
 	}
 	e.recordJob(step, job)
-	step.FailedPods, step.ExitCode = job.Status.Failed, exitCode(pods, step.Name)
+	step.FailedPods = job.Status.Failed
+	if evidence := e.evidenceOf(job); evidence.failure != nil {
+		step.ExitCode = &evidence.failure.ExitCode
+	}
 }
 
 // stopProblem returns why the step's Job must be deleted and the step fails; nil if it continues. It may set a question

@@ -239,7 +239,7 @@ func (e *evaluation) evaluateArchiveJob(archive *v1alpha1.SequenceArchiveStatus,
 		return
 	}
 	message := condition.Message
-	if failure := failureMessage(pods, archiveContainer); failure != "" {
+	if failure := failureMessage(pods); failure != "" {
 		message = failure
 	} else if archive.Message != "" {
 		message = decision.FormatReason(message, archive.Message) // the message is why its Pod did not start

@@ -22,14 +22,26 @@ const (
 
 // Evidence is what the Pods of a step's Job have shown about its outcome. A Job that completed proves nothing by itself: a
 // program that exits with 0 on SIGTERM, because its Pod is evicted, preempted, suspended or deleted, counts for
-// the Job as a success. The zero value has seen no Pod.
+// the Job as a success. Nor does a Job that failed, if its Pods restart their containers: an evicted Pod counts as a failure.
+// The zero value has seen no Pod.
 type Evidence struct {
-	// outcomes of the Pods that exited with 0 or were requested to stop.
-	outcomes map[types.UID]podOutcome
+	pods map[types.UID]podEvidence
 	// success is the newest Pod whose container exited with 0 by itself, without all fields that the cache omits.
 	success *corev1.Pod
+	// failure is the newest end of the step's container by itself with another exit code; nil for none.
+	failure *corev1.ContainerStateTerminated
 }
 
+// podEvidence is what the versions of a Pod have shown.
+type podEvidence struct {
+	outcome podOutcome
+	// disrupted is true if the Pod was evicted, preempted or lost with its node.
+	disrupted bool
+	// restarts of its containers.
+	restarts int32
+}
+
+// podOutcome is empty for a Pod that was not requested to stop, and has not ended.
 type podOutcome string
 
 const (
@@ -37,6 +49,7 @@ const (
 	podStopping    podOutcome = "Stopping"
 	podInterrupted podOutcome = "Interrupted"
 	podSucceeded   podOutcome = "Succeeded"
+	podFailed      podOutcome = "Failed"
 )
 
 // Observe adds what a version of a Pod shows. The first version that shows the end of the step's container decides: a Pod may be
@@ -45,40 +58,57 @@ const (
 // If no version between the request to stop the Pod and the end of its container was observed, their times decide, which have
 // the precision of a second: an end in the second of the request counts as interrupted.
 func (e *Evidence) Observe(pod *corev1.Pod) {
-	before := e.outcomes[pod.UID]
-	if before == podInterrupted || before == podSucceeded {
+	seen := e.pods[pod.UID]
+	if seen.outcome == podInterrupted || seen.outcome == podSucceeded {
 		return
 	}
-	terminated := terminatedState(pod, pod.Labels[v1alpha1.LabelStep])
 	requested := stopTime(pod)
-	after := podSucceeded
+	byItself := func(end *corev1.ContainerStateTerminated) bool {
+		return requested.IsZero() || end.FinishedAt.Time.Before(requested)
+	}
+	status := containerStatus(pod, pod.Labels[v1alpha1.LabelStep])
+	terminated := status.State.Terminated
+	for _, end := range []*corev1.ContainerStateTerminated{terminated, status.LastTerminationState.Terminated} {
+		wasStopped := end == terminated && seen.outcome == podStopping
+		if end != nil && end.ExitCode != 0 && !wasStopped && byItself(end) && (e.failure == nil || e.failure.FinishedAt.Before(&end.FinishedAt)) {
+			e.failure = end
+		}
+	}
 	switch {
 	case terminated != nil && terminated.ExitCode == 0: // final, also with restartPolicy OnFailure
-		if before == podStopping || !requested.IsZero() && !terminated.FinishedAt.Time.Before(requested) {
-			after = podInterrupted
+		seen.outcome = podSucceeded
+		if e.pods[pod.UID].outcome == podStopping || !byItself(terminated) {
+			seen.outcome = podInterrupted
 		}
 	case terminated == nil && requested.IsZero() && pod.Status.Phase == corev1.PodSucceeded: // without the status of the container
+		seen.outcome = podSucceeded
 	case terminated == nil && !requested.IsZero() && !decision.HasPodEnded(pod):
-		after = podStopping
-	default:
-		return
+		seen.outcome = podStopping
+	case decision.HasPodEnded(pod) && seen.outcome == "":
+		seen.outcome = podFailed
 	}
-	if e.outcomes == nil {
-		e.outcomes = map[types.UID]podOutcome{}
+	seen.disrupted = seen.disrupted || disruption(pod) != nil
+	restarts := int32(0)
+	for _, s := range containerStatuses(pod) {
+		restarts += s.RestartCount
 	}
-	e.outcomes[pod.UID] = after
-	if after == podSucceeded && (e.success == nil || e.success.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+	seen.restarts = max(seen.restarts, restarts)
+	if e.pods == nil {
+		e.pods = map[types.UID]podEvidence{}
+	}
+	e.pods[pod.UID] = seen
+	if seen.outcome == podSucceeded && (e.success == nil || e.success.CreationTimestamp.Before(&pod.CreationTimestamp)) {
 		e.success = pod
 	}
 }
 
 // Clone returns a copy that can be changed.
-func (e *Evidence) Clone() Evidence { return Evidence{maps.Clone(e.outcomes), e.success} }
+func (e *Evidence) Clone() Evidence { return Evidence{maps.Clone(e.pods), e.success, e.failure} }
 
-// wasInterrupted reports whether a Pod that counts as succeeded was requested to stop before its container ended.
-func (e *Evidence) wasInterrupted() bool {
-	for _, outcome := range e.outcomes {
-		if outcome == podInterrupted {
+// has reports whether a Pod has this outcome.
+func (e *Evidence) has(outcome podOutcome) bool {
+	for _, pod := range e.pods {
+		if pod.outcome == outcome {
 			return true
 		}
 	}
@@ -94,12 +124,20 @@ func stopTime(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp != nil {
 		requested = pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && (requested.IsZero() || c.LastTransitionTime.Time.Before(requested)) {
-			requested = c.LastTransitionTime.Time
-		}
+	if c := disruption(pod); c != nil && (requested.IsZero() || c.LastTransitionTime.Time.Before(requested)) {
+		requested = c.LastTransitionTime.Time
 	}
 	return requested
+}
+
+// disruption returns the condition of a Pod that is evicted, preempted or lost with its node; nil for other Pods.
+func disruption(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
 }
 
 // NeedsEvidence reports whether the next decision depends on how the Pods of an ended Job ended.
@@ -118,25 +156,55 @@ func (e *evaluation) evidenceOf(job *batchv1.Job) Evidence {
 	return evidence
 }
 
-// doubtSuccess returns the verdict on a complete Job whose success is not proven: that the attempt was interrupted, that its
-// outcome is not known, or, with waits, that it is not known yet. It may set a question instead.
-func (e *evaluation) doubtSuccess(step *v1alpha1.StepStatus, job *batchv1.Job, evidence *Evidence) (verdict stepVerdict, waits bool) {
-	_, listed := e.Answers.PodsByJob[job.UID]
-	end := decision.FindEndCondition(job).LastTransitionTime
+// explain returns why the end of a Job says nothing about the step's program; empty if it does. With unknown, it depends on
+// what was not seen of the Job's Pods.
+func (e *Evidence) explain(job *batchv1.Job) (interruption string, unknown bool) {
+	switch end := decision.FindEndCondition(job); {
+	case hasOtherController(job): // its Pods may be in another cluster
+		return "", false
+	case end.Type == batchv1.JobComplete && e.has(podInterrupted):
+		return "was requested to stop before its container ended, so that its exit code 0 proves nothing", false
+	case end.Type == batchv1.JobComplete:
+		return "", e.success == nil
+	case !restartsContainers(job) || end.Reason != batchv1.JobReasonBackoffLimitExceeded:
+		return "", false
+	}
+	disrupted, restarts := false, int32(0)
+	for _, pod := range e.pods {
+		disrupted, restarts = disrupted || pod.disrupted, restarts+pod.restarts
+	}
 	switch {
-	case evidence.wasInterrupted():
+	case restarts >= max(1, ptr.Deref(job.Spec.BackoffLimit, 0)): // as the Job controller counts them
+		return "", false
+	case disrupted:
+		return "was evicted, preempted or lost with its node, which is no failure of its container", false
+	default:
+		return "", e.failure == nil && !e.has(podStopping) && !e.has(podFailed)
+	}
+}
+
+// doubt returns the verdict on a Job that ended without an outcome of the step's program: that the attempt was interrupted,
+// that its outcome is not known, or, with waits, that it is not known yet. It may set a question instead.
+func (e *evaluation) doubt(step *v1alpha1.StepStatus, job *batchv1.Job, evidence *Evidence) (verdict stepVerdict, waits bool) {
+	_, listed := e.Answers.PodsByJob[job.UID]
+	end := decision.FindEndCondition(job)
+	interruption, unknown := evidence.explain(job)
+	switch {
+	case interruption != "":
 		e.recordJob(step, job)
 		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventStepInterrupted, actionRun,
-			"A Pod of step "+step.Name+" was requested to stop before its container ended, so that its exit code 0 proves nothing; the step runs again"))
+			"A Pod of step "+step.Name+" "+interruption+"; the step runs again"))
 		return stepVerdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}, false
-	case evidence.success != nil:
+	case !unknown:
 		return stepVerdict{}, false
 	case !listed:
 		e.decision.Question = &Question{PodsOf: job}
 		return stepVerdict{}, true
-	case !e.timer.HasReached(end.Add(maxPodLag)):
+	case !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)):
 		e.timer.RequeueWithin(evidenceRetry)
 		return stepVerdict{}, true
+	case end.Type == batchv1.JobFailed:
+		return stepVerdict{}, false
 	case e.spec.OnLostJob == v1alpha1.LostJobRerun:
 		e.recordJob(step, job)
 		return stepVerdict{phase: v1alpha1.StepLost, reason: v1alpha1.ReasonOutcomeUnknown}, false

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -137,6 +138,120 @@ func checkProof(t *testing.T, versions []corev1.Pod, v view, onLost v1alpha1.Los
 	s.wantCreated("build", "build")
 	s.succeedStep("build") // the second attempt
 	s.wantSteps("build: Succeeded", "drop: Starting")
+}
+
+// A failure is how the only Pod of a Job fails that then fails: requests to stop it, and ends of its program before that.
+type failure struct {
+	title     string
+	disrupted bool
+	exits     int32 // with code 3, each but the last followed by a restart
+}
+
+var failures = []failure{
+	{"is deleted by a user", false, 0},
+	{"is evicted, preempted or lost with its node", true, 0},
+	{"ends with code 3 and is deleted by its Job before it is restarted", false, 1},
+	{"ends with code 3 and is evicted before it is restarted", true, 1},
+	{"ends with code 3 twice", false, 2},
+	{"ends with code 3 twice and is evicted", true, 2},
+	{"ends with code 3 four times and is evicted", true, 4},
+}
+
+// failedOutcomeOf is the rule: a disruption is no failure of the program, unless the program alone has reached the limit, and the
+// exit code is that of the program. With Never, the podFailurePolicy of the Job has decided.
+func failedOutcomeOf(f failure, policy corev1.RestartPolicy, limit int32, v view) (outcome string, exitCode int32) {
+	restarts := max(0, f.exits-1)
+	if policy == corev1.RestartPolicyOnFailure && v != seesNothing && f.disrupted && restarts < max(1, limit) {
+		return "interrupted", 0
+	}
+	if v != seesNothing && f.exits > 0 {
+		return "failed", 3
+	}
+	return "failed", 0
+}
+
+func TestAFailedJobProvesOnlyWhatItsPodsShow(t *testing.T) {
+	for _, f := range failures {
+		for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+			for _, limit := range []int32{0, 3} {
+				for _, v := range []view{seesAll, seesLast, seesNothing} {
+					want, exitCode := failedOutcomeOf(f, policy, limit, v)
+					title := fmt.Sprintf("a Pod with restartPolicy %s and backoffLimit %d that %s, of which the operator sees %s: %s", policy, limit, f.title, v, want)
+					t.Run(title, func(t *testing.T) { checkFailure(t, f, policy, limit, v, want, exitCode) })
+				}
+			}
+		}
+	}
+}
+
+func checkFailure(t *testing.T, f failure, policy corev1.RestartPolicy, limit int32, v view, want string, exitCode int32) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").
+		Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}).
+		Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.BackoffLimit = &limit })).Step("drop"))
+	job := s.newestJob("build")
+	s.pods[job.UID] = nil // deleted
+	evidence := Evidence{}
+	versions := f.versions(s.now)
+	for i := range versions {
+		if v == seesAll || v == seesLast && i == len(versions)-1 {
+			evidence.Observe(&versions[i])
+		}
+	}
+	s.evidence[job.UID] = evidence
+	s.failStep("build")
+	if v == seesNothing && policy == corev1.RestartPolicyOnFailure {
+		s.wantSteps("build: Starting", "drop: Pending") // the cache may be late
+		s.reconcileAfter(maxPodLag)
+	}
+	if want == "interrupted" {
+		s.wantSteps("build: Starting, Interrupted", "drop: Pending")
+		s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventStepInterrupted, v1alpha1.EventJobStarted)
+		return
+	}
+	s.wantSteps("build: Failed, BackoffLimitExceeded", "drop: Skipped, PreviousStepFailed")
+	step := s.stepStatus("build")
+	if got := ptr.Deref(step.ExitCode, 0); got != exitCode {
+		t.Errorf("exit code %d, want %d", got, exitCode)
+	}
+	if exitCode != 0 && step.Message != "container build exited with code 3: no table" {
+		t.Errorf("message %q, want the exit code and the termination message", step.Message)
+	}
+}
+
+// versions returns the versions of the Pod, whose stop is requested at noon.
+func (f failure) versions(noon time.Time) []corev1.Pod {
+	pod := testbuilder.Pod("build").Running().Obj()
+	pod.UID = "pod"
+	versions := []corev1.Pod{pod}
+	add := func(change func(*corev1.ContainerStatus)) {
+		next := *versions[len(versions)-1].DeepCopy()
+		change(&next.Status.ContainerStatuses[0])
+		versions = append(versions, next)
+	}
+	for i := range f.exits {
+		end := &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no table", FinishedAt: metav1.NewTime(noon.Add(time.Duration(i-f.exits) * time.Minute))}
+		add(func(c *corev1.ContainerStatus) { c.State = corev1.ContainerState{Terminated: end} })
+		if i == f.exits-1 {
+			break
+		}
+		add(func(c *corev1.ContainerStatus) {
+			c.State, c.RestartCount = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, i+1
+			c.LastTerminationState = corev1.ContainerState{Terminated: end}
+		})
+	}
+	add(func(*corev1.ContainerStatus) {})
+	last := &versions[len(versions)-1]
+	last.DeletionTimestamp, last.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(30 * time.Second)}, new(int64(30))
+	if f.disrupted {
+		last.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}
+	}
+	if f.exits == 0 {
+		add(func(c *corev1.ContainerStatus) {
+			c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, FinishedAt: metav1.NewTime(noon.Add(time.Second))}}
+		})
+		versions[len(versions)-1].Status.Phase = corev1.PodFailed
+	}
+	return versions
 }
 
 func TestALateViewOfThePodsEndsTheDoubt(t *testing.T) {

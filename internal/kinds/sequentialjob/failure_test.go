@@ -78,6 +78,8 @@ func TestFailedRunHasACompletionTime(t *testing.T) {
 
 func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 	long := strings.Repeat("ä", 300)
+	otherContainer := testbuilder.Pod("fetch").Exited(1, "").Obj()
+	otherContainer.Labels[v1alpha1.LabelStep] = "build"
 	tests := map[string]struct {
 		pods []corev1.Pod
 		want string
@@ -96,7 +98,7 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 			want: "Evicted: the node was low on memory",
 		},
 		"another container of the Pod failed": {
-			pods: []corev1.Pod{testbuilder.Pod("fetch").Exited(1, "").Obj()},
+			pods: []corev1.Pod{otherContainer},
 			want: "container fetch exited with code 1",
 		},
 		"several failed Pods: the newest one counts": {

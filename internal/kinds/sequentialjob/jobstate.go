@@ -43,6 +43,11 @@ func hasOtherController(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
 
+// restartsContainers reports whether the Pods of a Job restart their containers after a failure.
+func restartsContainers(job *batchv1.Job) bool {
+	return job.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
 // hasStartedPod reports whether the Job's counters prove that a Pod started. A started Pod with a readiness probe is
 // not ready at once, so a false result proves nothing.
 func hasStartedPod(job *batchv1.Job) bool {

@@ -43,14 +43,11 @@ func waitingMessage(pods []corev1.Pod) string {
 	return ""
 }
 
-// failureMessage returns why the newest failed Pod failed; empty if unknown.
-func failureMessage(pods []corev1.Pod, step string) string {
+// failureMessage returns why the newest failed Pod failed, if not because of the step's container; empty if unknown.
+func failureMessage(pods []corev1.Pod) string {
 	pod := newestPod(pods, corev1.PodFailed)
 	if pod == nil {
 		return ""
-	}
-	if terminated := terminatedState(pod, step); terminated != nil && terminated.ExitCode != 0 {
-		return exitMessage(step, terminated)
 	}
 	for _, status := range containerStatuses(pod) {
 		if terminated := status.State.Terminated; terminated != nil && terminated.ExitCode != 0 {
@@ -58,18 +55,6 @@ func failureMessage(pods []corev1.Pod, step string) string {
 		}
 	}
 	return decision.FormatReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, or its node was lost
-}
-
-// exitCode returns the exit code of the step's container in its newest failed Pod; nil if unknown.
-func exitCode(pods []corev1.Pod, step string) *int32 {
-	pod := newestPod(pods, corev1.PodFailed)
-	if pod == nil {
-		return nil
-	}
-	if terminated := terminatedState(pod, step); terminated != nil {
-		return &terminated.ExitCode
-	}
-	return nil
 }
 
 func exitMessage(container string, terminated *corev1.ContainerStateTerminated) string {
@@ -83,13 +68,18 @@ func exitMessage(container string, terminated *corev1.ContainerStateTerminated) 
 	return message
 }
 
-func terminatedState(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
+// containerStatus returns the status of a container; the zero value without one.
+func containerStatus(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == container {
-			return status.State.Terminated
+		if status.Name == name {
+			return status
 		}
 	}
-	return nil
+	return corev1.ContainerStatus{}
+}
+
+func terminatedState(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
+	return containerStatus(pod, container).State.Terminated
 }
 
 func newestPod(pods []corev1.Pod, phase corev1.PodPhase) *corev1.Pod {

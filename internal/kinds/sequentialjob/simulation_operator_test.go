@@ -130,9 +130,14 @@ func (w *simulator) answer(in *Observation, question *Question) {
 			w.rememberedJobs[job.Name] = job
 		}
 	case question.PodsOf != nil:
-		pod := testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()
+		code := int32(0)
+		if outcome := decision.FindEndCondition(question.PodsOf); outcome != nil && outcome.Type == batchv1.JobFailed {
+			code = 3
+		}
+		pod := testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(code, "output").Obj()
 		if w.disruptedJobs[question.PodsOf.UID] {
 			pod.DeletionTimestamp, pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt = new(metav1.NewTime(w.now)), metav1.NewTime(w.now)
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: *pod.DeletionTimestamp}}
 		}
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{pod}
 	case question.WarningsOf != "":
@@ -412,7 +417,8 @@ func (w *simulator) checkDeletion(job *batchv1.Job) {
 	}
 	step := findStepWhere(w.sj.Status.Steps, func(s *v1alpha1.StepStatus) bool { return s.JobName == job.Name })
 	isStopped := step == nil || step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending
-	if IsTerminal(job) && !isStopped && !w.isOutcomeRecorded(job) {
+	isRetried := step != nil && step.Phase == v1alpha1.StepRetrying && step.JobUID == job.UID
+	if IsTerminal(job) && !isStopped && !isRetried && !w.isOutcomeRecorded(job) {
 		w.reportViolation("%s is deleted before its outcome is stored", job.Name)
 	}
 }

@@ -167,6 +167,10 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	if w.happensWithChance(20) {
 		sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 	}
+	if w.happensWithChance(30) {
+		sj.Spec.Template = &v1alpha1.PodTemplate{}
+		sj.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	}
 	if w.happensWithChance(40) {
 		sj.Spec.Workspace = &v1alpha1.Workspace{}
 		if w.happensWithChance(50) {
@@ -421,7 +425,8 @@ func (w *simulator) finishJob(job *batchv1.Job) {
 	outcome := batchv1.JobComplete
 	if w.happensWithChance(20) {
 		outcome = batchv1.JobFailed
-	} else if !w.noDisturbances && w.happensWithChance(10) {
+	}
+	if (outcome == batchv1.JobComplete || restartsContainers(job)) && !w.noDisturbances && w.happensWithChance(10) {
 		w.disruptedJobs[job.UID], w.interruptedJobs[job.UID] = true, true
 	}
 	w.logEvent("%s: %s, disrupted: %t", outcome, job.Name, w.disruptedJobs[job.UID])
@@ -429,7 +434,7 @@ func (w *simulator) finishJob(job *batchv1.Job) {
 		j.Status.Active = 0
 		j.Status.Conditions = []batchv1.JobCondition{{Type: outcome, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
 		if outcome == batchv1.JobFailed {
-			j.Status.Failed = 1
+			j.Status.Failed, j.Status.Conditions[0].Reason = 1, batchv1.JobReasonBackoffLimitExceeded
 		}
 	})
 	w.updateJobHistory(job.Name)

@@ -41,7 +41,8 @@ func (c *createdJobs) add(sj *v1alpha1.SequentialJob, job *batchv1.Job, now time
 		}
 		if _, found := (*jobs)[job.Name]; !found {
 			job = job.DeepCopy()
-			job.Spec.Template = corev1.PodTemplateSpec{} // most of a Job's size, and not needed here
+			// The template is most of a Job's size.
+			job.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: job.Spec.Template.Spec.RestartPolicy}}
 			job.ManagedFields = nil
 			(*jobs)[job.Name] = createdJob{job: job, createdTime: now}
 		}

@@ -103,7 +103,7 @@ func trimPod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// trimStatuses keeps why containers wait, since when they run, and how the container of the step ended.
+// trimStatuses keeps why containers wait, since when they run, how often they were restarted, and how the container of the step ended.
 func trimStatuses(statuses []corev1.ContainerStatus, step string) []corev1.ContainerStatus {
 	var trimmed []corev1.ContainerStatus
 	for i := range statuses {
@@ -111,12 +111,25 @@ func trimStatuses(statuses []corev1.ContainerStatus, step string) []corev1.Conta
 		if waiting := statuses[i].State.Waiting; waiting != nil {
 			state.Waiting = &corev1.ContainerStateWaiting{Reason: waiting.Reason, Message: decision.TruncateMessage(waiting.Message, maxReportedBytes)}
 		}
-		if ended := statuses[i].State.Terminated; ended != nil && statuses[i].Name == step {
-			state.Terminated = &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: ended.Message, FinishedAt: ended.FinishedAt}
+		last := corev1.ContainerState{}
+		if statuses[i].Name == step {
+			state.Terminated, last.Terminated = trimEnd(statuses[i].State.Terminated), trimEnd(statuses[i].LastTerminationState.Terminated)
 		}
-		trimmed = append(trimmed, corev1.ContainerStatus{Name: statuses[i].Name, State: state})
+		trimmed = append(trimmed, corev1.ContainerStatus{Name: statuses[i].Name, State: state, LastTerminationState: last, RestartCount: statuses[i].RestartCount})
 	}
 	return trimmed
+}
+
+// trimEnd keeps the whole message only of a success: it may be the output of the step.
+func trimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
+	if ended == nil {
+		return nil
+	}
+	message := ended.Message
+	if ended.ExitCode != 0 {
+		message = decision.TruncateMessage(message, maxReportedBytes)
+	}
+	return &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: message, FinishedAt: ended.FinishedAt}
 }
 
 // observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of the Job that just ended. The
