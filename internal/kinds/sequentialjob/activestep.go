@@ -3,6 +3,7 @@ package sequentialjob
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -290,13 +291,15 @@ func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *d
 	}
 	pods, known := e.Answers.PodsByJob[job.UID]
 	switch {
+	case slices.ContainsFunc(podsOf(e.Pods, job.UID), func(pod *corev1.Pod) bool { return hasStarted(pod, step.Name) }):
+		return nil
 	case !known:
 		e.decision.Question = &Question{PodsOf: job}
 		return nil
-	case hasStartedContainer(pods):
+	case slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return hasStarted(&pod, step.Name) }):
 		return nil
 	}
-	message := decision.FormatReason(fmt.Sprintf("no Pod started within %d s", *limit), waitingMessage(pods))
+	message := decision.FormatReason(fmt.Sprintf("container %s did not start within %d s", step.Name, *limit), waitingMessage(pods))
 	return &decision.Problem{Reason: v1alpha1.ReasonStartDeadlineExceeded, Message: message}
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -80,6 +81,11 @@ func TestDeadlineOfAStepIsNotTheDeadlineOfTheRun(t *testing.T) {
 	}
 }
 
+func withInitContainer(pod corev1.Pod, initContainer string, state corev1.ContainerState) corev1.Pod {
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: initContainer, State: state}}
+	return pod
+}
+
 func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 	tests := map[string]struct {
 		pod  corev1.Pod
@@ -87,11 +93,27 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 	}{
 		"an image that cannot be pulled": {
 			pod:  testbuilder.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image").Obj(),
-			want: "no Pod started within 30 s: ImagePullBackOff: Back-off pulling image",
+			want: "container build did not start within 30 s: ImagePullBackOff: Back-off pulling image",
 		},
 		"a Pod that fits no node": {
 			pod:  testbuilder.Pod("build").Unschedulable("0/3 nodes are available").Obj(),
-			want: "no Pod started within 30 s: Unschedulable: 0/3 nodes are available",
+			want: "container build did not start within 30 s: Unschedulable: 0/3 nodes are available",
+		},
+		"a native sidecar that runs, and an image that cannot be pulled": {
+			pod:  withInitContainer(testbuilder.Pod("build").Waiting("ErrImagePull", "not found").Obj(), "proxy", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+			want: "container build did not start within 30 s: ErrImagePull: not found",
+		},
+		"an init container that ended, and a missing Secret": {
+			pod:  withInitContainer(testbuilder.Pod("build").Waiting("CreateContainerConfigError", "no Secret").Obj(), "prepare", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}),
+			want: "container build did not start within 30 s: CreateContainerConfigError: no Secret",
+		},
+		"an init container that does not end": {
+			pod:  withInitContainer(testbuilder.Pod("build").Waiting("PodInitializing", "").Obj(), "prepare", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+			want: "container build did not start within 30 s",
+		},
+		"a Pod that failed before its container started": {
+			pod:  withInitContainer(testbuilder.Pod("build").Evicted("the node was low on memory").Obj(), "prepare", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+			want: "container build did not start within 30 s",
 		},
 	}
 	for name, test := range tests {
@@ -99,6 +121,9 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).Finally("cleanup"))
 			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{test.pod}
+			if decision.HasPodEnded(&test.pod) {
+				s.newestJob("build").Status.Failed = 1
+			}
 
 			if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 10*time.Second {
 				t.Errorf("want a reconciliation in the 10 s that are left, got %s", decision.RequeueAfter)
@@ -122,6 +147,17 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 		"a Pod runs but is not ready": {func(s *testEnv) {
 			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Running().Obj()}
+		}, "build: Starting"},
+		"the container failed, and its next Pod cannot start": {func(s *testEnv) {
+			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
+			s.newestJob("build").Status.Failed = 1
+			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "").Obj(), testbuilder.Pod("build").Unschedulable("").Obj()}
+		}, "build: Starting"},
+		"the container waits after a failure to be restarted": {func(s *testEnv) {
+			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
+			pod := testbuilder.Pod("build").Waiting("CrashLoopBackOff", "").Obj()
+			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+			s.pods[s.newestJob("build").UID] = []corev1.Pod{pod}
 		}, "build: Starting"},
 		"a queue has not admitted the Job yet": {func(s *testEnv) {
 			s.newestJob("build").Labels[queueLabel] = "q"

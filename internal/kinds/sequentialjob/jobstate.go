@@ -48,10 +48,10 @@ func restartsContainers(job *batchv1.Job) bool {
 	return job.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
-// hasStartedPod reports whether the Job's counters prove that a Pod started. A started Pod with a readiness probe is
-// not ready at once, so a false result proves nothing.
+// hasStartedPod reports whether the Job's counters prove that the step's container started in a Pod. A started Pod with a
+// readiness probe is not ready at once, so a false result proves nothing.
 func hasStartedPod(job *batchv1.Job) bool {
-	return job.Status.Succeeded > 0 || job.Status.Failed > 0 || ptr.Deref(job.Status.Ready, 0) > 0
+	return job.Status.Succeeded > 0 || ptr.Deref(job.Status.Ready, 0) > 0
 }
 
 // hasStoppedPods reports whether a suspended Job has no Pods left.

@@ -124,6 +124,16 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 	if mount := podTemplate(sj, &sj.Spec.Containers[2]).Spec.Containers[0].SecurityContext; mount.AllowPrivilegeEscalation != nil {
 		t.Errorf("a privileged container: %+v", mount)
 	}
+	sj.Spec.Template.Spec = corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, InitContainers: []corev1.Container{{Name: "init"}}}
+	windows := podTemplate(sj, &sj.Spec.Containers[0]).Spec
+	if diff := cmp.Diff(&corev1.PodSecurityContext{RunAsNonRoot: new(true)}, windows.SecurityContext); diff != "" {
+		t.Errorf("Pod for Windows (-want, +got):\n%s", diff)
+	}
+	for _, container := range append(windows.InitContainers, windows.Containers...) {
+		if container.SecurityContext != nil {
+			t.Errorf("container %s of a Pod for Windows: %+v", container.Name, container.SecurityContext)
+		}
+	}
 	if plain := testbuilder.SequentialJob("a", "ns").Step("build").Obj(); podTemplate(plain, &plain.Spec.Containers[0]).Spec.SecurityContext != nil {
 		t.Error("without the profile, the Pod has a security context")
 	}

@@ -11,15 +11,10 @@ import (
 
 const maxMessageBytes = 256
 
-func hasStartedContainer(pods []corev1.Pod) bool {
-	for i := range pods {
-		for _, status := range containerStatuses(&pods[i]) {
-			if status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil {
-				return true
-			}
-		}
-	}
-	return false
+// hasStarted reports whether the step's own container started in the Pod. Init containers and sidecars do not count.
+func hasStarted(pod *corev1.Pod, step string) bool {
+	status := containerStatus(pod, step)
+	return status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
 }
 
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {

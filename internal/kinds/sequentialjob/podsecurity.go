@@ -51,13 +51,17 @@ func PodSecurityWarnings(sj *v1alpha1.SequentialJob, namespaceLabels map[string]
 // restrictedUser is the user and group of Pods with the security profile Restricted, as in distroless images.
 const restrictedUser = 65532
 
-// restrictPod sets the fields that the Pod Security Standard "restricted" requires, unless the Pod sets them.
+// restrictPod sets the fields that the Pod Security Standard "restricted" requires, unless the Pod sets them. For Windows, it
+// requires only one, and the API server refuses the others.
 func restrictPod(pod *corev1.PodSpec) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	context := pod.SecurityContext
 	setDefault(&context.RunAsNonRoot, true)
+	if pod.OS != nil && pod.OS.Name == corev1.Windows {
+		return
+	}
 	setDefault(&context.RunAsUser, restrictedUser)
 	setDefault(&context.RunAsGroup, restrictedUser)
 	setDefault(&context.FSGroup, restrictedUser)

@@ -236,6 +236,9 @@ func mountVolume(pod *corev1.PodSpec, c *corev1.Container, name string, source c
 func restrictPod(pod *corev1.PodSpec) {
 	pod.SecurityContext = cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
 	pod.SecurityContext.RunAsNonRoot = cmp.Or(pod.SecurityContext.RunAsNonRoot, new(true))
+	if pod.OS != nil && pod.OS.Name == corev1.Windows {
+		return // the API server refuses the other fields
+	}
 	pod.SecurityContext.SeccompProfile = cmp.Or(pod.SecurityContext.SeccompProfile,
 		&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault})
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
