@@ -31,7 +31,7 @@ var admissionPolicyEnforced = metric.NewGaugeVec("yardmaster_admission_policy_en
 	"Whether a ValidatingAdmissionPolicy without which no session starts is enforced: 1 or 0. Not present while this is unknown.", "policy")
 
 // AdmissionPolicies reads whether the ValidatingAdmissionPolicies on which the operator relies are enforced. Each policy has a
-// binding of the same name. Whoever may change admission policies can change the expressions too, which AdmissionPolicies does not
+// binding of the same name. A user who may change admission policies can change the expressions too, which AdmissionPolicies does not
 // judge.
 type AdmissionPolicies struct {
 	live  client.Reader

@@ -1,0 +1,138 @@
+//go:build e2e
+
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+const baselineImage = "registry.example/yardmaster:baseline"
+
+// upgradedObjects are objects of each kind at work, as examples of the baseline.
+const upgradedObjects = "kubectl -n team-a create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n team-a label secret broker yardmaster.dev/broker=true && " +
+	`kubectl -n team-a apply -f - <<'YAML'
+apiVersion: yardmaster.dev/v1alpha1
+kind: Queue
+metadata: {name: jobs}
+spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: WorkerPool
+metadata: {name: workers}
+spec:
+  queues: [{name: jobs}]
+  replicas: 1
+  drain: {mode: Signal}
+  template:
+    spec:
+      containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: Policy
+metadata: {name: limits}
+spec: {limits: {maxReplicasPerPool: 10}}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: Schedule
+metadata: {name: each-minute}
+spec:
+  schedule: "* * * * *"
+  sequentialJob:
+    spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: SessionRunner
+metadata: {name: shell}
+spec:
+  image: busybox:1.37
+  network: {isolation: Preferred}
+  template:
+    spec:
+      securityContext: {runAsUser: 1000}
+      containers: [{name: runner, command: [sh, -c, "until [ -f /tmp/released ]; do sleep 0.2; done"]}]
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: AgenticSession
+metadata: {name: long}
+spec: {runner: shell, prompt: wait}
+YAML`
+
+// Work of each kind begins with the release that test/install/baseline names, and continues with this version, and with the earlier
+// one after a downgrade.
+func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
+	raw, err := os.ReadFile("baseline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := strings.TrimSpace(string(raw))
+	earlier, err := filepath.Abs(filepath.Join(t.TempDir(), "baseline"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The tools are those of this version, which differ only in speed.
+	run(t, "git worktree add --detach "+earlier+" "+commit+" && cp -a bin "+earlier+"/bin")
+	defer run(t, "git worktree remove --force "+earlier)
+	run(t, earlier+"/test/install/programs/docker --tag "+baselineImage)
+	createNamespaces(t, "nats", "team-a")
+	run(t, "kubectl apply -k config/nats && kubectl -n nats rollout status statefulset/nats --timeout=10m")
+
+	installed := " NAMESPACES=team-a && kubectl -n yardmaster-system rollout status deployment/yardmaster --timeout=10m"
+	run(t, "make -C "+earlier+" install deploy IMG="+baselineImage+installed)
+	wantSequence(t, "team-a")
+	first := startSequence(t, "team-a")
+	run(t, upgradedObjects)
+	wantAllKindsWork(t)
+	before := podsAtWork(t)
+
+	run(t, "make install deploy IMG="+image+installed)
+	wantSequence(t, "team-a")
+	wantAllKindsWork(t)
+	release(t, first)
+	second := startSequence(t, "team-a")
+
+	run(t, "make -C "+earlier+" install deploy IMG="+baselineImage+installed)
+	wantSequence(t, "team-a")
+	wantAllKindsWork(t)
+	release(t, second)
+	if after := podsAtWork(t); after != before {
+		t.Errorf("Pods of the pool and of the session before and after:\n%s\n%s", before, after)
+	}
+	run(t, "kubectl -n team-a exec "+strings.Fields(run(t, "kubectl -n team-a get pods -l yardmaster.dev/session=long -o name"))[0]+" -- touch /tmp/released")
+	run(t, "kubectl -n team-a wait agenticsession/long --for jsonpath='{.status.phase}'=Completed --timeout 5m")
+
+	run(t, "make install deploy IMG="+image+installed) // whose targets delete it
+	run(t, "kubectl -n team-a delete schedules,agenticsessions,workerpools,queues --all --timeout 5m && make uninstall undeploy NAMESPACES=team-a && kubectl delete namespace team-a nats")
+	wantNothingLeft(t)
+}
+
+// wantAllKindsWork waits until the objects of all kinds are ready, and a time of the Schedule has run.
+func wantAllKindsWork(t *testing.T) {
+	t.Helper()
+	run(t, "kubectl -n team-a wait queue/jobs workerpool/workers policy/limits schedule/each-minute sessionrunner/shell agenticsession/long --for condition=Ready --timeout 5m")
+	schedule := &v1alpha1.Schedule{}
+	schedule.Namespace, schedule.Name = "team-a", "each-minute"
+	began := time.Now()
+	poll.Until(t, "the next run of the Schedule", func() bool {
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(schedule), schedule); err != nil {
+			t.Fatal(err)
+		}
+		last := schedule.Status.LastScheduleTime
+		return last != nil && last.After(began)
+	})
+}
+
+// podsAtWork returns the UIDs and restarts of the Pods of the pool and of the session.
+func podsAtWork(t *testing.T) string {
+	t.Helper()
+	return run(t, "kubectl -n team-a get pods -l 'yardmaster.dev/workerpool in (workers)' -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}'"+
+		" && kubectl -n team-a get pods -l yardmaster.dev/session=long -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}'")
+}
