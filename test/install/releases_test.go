@@ -90,6 +90,16 @@ metadata: {name: jobs}
 spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
 ---
 apiVersion: yardmaster.dev/v1alpha1
+kind: Policy
+metadata: {name: limits}
+spec: {limits: {maxReplicasTotal: 1}}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: WorkerPool
+metadata: {name: workers}
+spec: {image: "example-worker:v1", replicas: 2, queues: [{name: jobs}]}
+---
+apiVersion: yardmaster.dev/v1alpha1
 kind: Schedule
 metadata: {name: each-minute}
 spec:
@@ -99,13 +109,14 @@ spec:
 `
 	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
 	run(t, "kubectl -n "+ns+" wait queue/jobs --for condition=Ready --timeout 5m")
+	run(t, "kubectl -n "+ns+" wait workerpool/workers --for jsonpath={.status.ready}=1 --timeout 5m") // the Policy's limit
 	poll.Until(t, "a run of the Schedule to complete", func() bool {
 		return strings.Contains(run(t, "kubectl -n "+ns+" get sequentialjobs"), "each-minute-")
 	})
 	run(t, "kubectl -n "+ns+" delete schedule/each-minute --cascade=orphan")
 	run(t, "kubectl -n "+ns+" wait sequentialjobs --all --for condition=Ready --timeout 5m")
 	poll.Until(t, "a JobReport", func() bool { return strings.Contains(run(t, "kubectl -n "+ns+" get jobreports -o name"), "jobreport") })
-	run(t, "kubectl -n "+ns+" delete queue/jobs --timeout 5m")
+	run(t, "kubectl -n "+ns+" delete workerpool/workers queue/jobs --timeout 5m")
 }
 
 // wantNamespacesDeleted deletes the namespaces of the operator with Roles only, as docs/operations.md says.
