@@ -14,10 +14,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
@@ -330,8 +332,8 @@ func (d *doctor) reinstall() string {
 	if d.deployment == nil {
 		return fmt.Sprintf("make install deploy IMG=registry.example/yardmaster:%s OPERATOR_NAMESPACE=%s", version.Label(), d.namespace)
 	}
-	if release := d.deployment.Annotations["meta.helm.sh/release-name"]; release != "" {
-		return fmt.Sprintf("helm upgrade %s oci://ghcr.io/yardmaster/charts/yardmaster --namespace %s --reuse-values", release, d.namespace)
+	if upgrade := upgradeOfRelease(d.deployment); upgrade != "" {
+		return upgrade
 	}
 	arguments := []string{"make install deploy"}
 	for i := range d.deployment.Spec.Template.Spec.Containers {
@@ -356,6 +358,29 @@ func (d *doctor) reinstall() string {
 		arguments = append(arguments, "COMPONENTS="+strings.Join(components, ","))
 	}
 	return strings.Join(arguments, " ")
+}
+
+// upgradeOfRelease returns the command that restores the release of the chart to which an object belongs; empty if there is none.
+func upgradeOfRelease(object client.Object) string {
+	release := object.GetAnnotations()["meta.helm.sh/release-name"]
+	if release == "" {
+		return ""
+	}
+	return fmt.Sprintf("helm upgrade %s oci://ghcr.io/yardmaster/charts/yardmaster --namespace %s --reuse-values",
+		release, object.GetAnnotations()["meta.helm.sh/release-namespace"])
+}
+
+// reinstallShared returns the command that restores what all operators share: another release than the operator's may have installed it.
+func (d *doctor) reinstallShared(ctx context.Context) string {
+	if d.deployment == nil || upgradeOfRelease(d.deployment) == "" {
+		return d.reinstall()
+	}
+	definition := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "sequentialjobs." + v1alpha1.GroupVersion.Group}}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	if err := d.cluster.Get(ctx, client.ObjectKeyFromObject(definition), definition); err != nil {
+		return d.reinstall()
+	}
+	return cmp.Or(upgradeOfRelease(definition), "make install")
 }
 
 func (d *doctor) recordsCreatorsByWebhook() bool {

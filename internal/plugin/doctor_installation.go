@@ -161,7 +161,7 @@ func (d *doctor) checkDefinitions(ctx context.Context, check string) error {
 			return err
 		}
 		if got == nil {
-			d.add(check, statusFailed, d.reinstall(), "the CustomResourceDefinition %s does not exist", name)
+			d.add(check, statusFailed, d.reinstallShared(ctx), "the CustomResourceDefinition %s does not exist", name)
 			problems++
 			continue
 		}
@@ -172,7 +172,7 @@ func (d *doctor) checkDefinitions(ctx context.Context, check string) error {
 			d.add(check, statusFailed, "kubectl describe customresourcedefinition "+name, "the API server does not serve %s", name)
 			problems++
 		} else if path := difference("spec.versions", wantedVersions, versions); path != "" {
-			d.add(check, d.differs(), d.reinstall(), "the CustomResourceDefinition %s is not that of version %s: %s differs", name, version.Version(), path)
+			d.add(check, d.differs(), d.reinstallShared(ctx), "the CustomResourceDefinition %s is not that of version %s: %s differs", name, version.Version(), path)
 			problems++
 		}
 	}
@@ -589,7 +589,7 @@ func (d *doctor) checkAdmissionPolicies(ctx context.Context, check string) error
 		}
 		name := want.GetKind() + " " + want.GetName()
 		if got == nil {
-			d.add(check, statusFailed, d.reinstall(), "the %s does not exist", name)
+			d.add(check, statusFailed, d.reinstallShared(ctx), "the %s does not exist", name)
 			problems++
 			continue
 		}
@@ -601,7 +601,7 @@ func (d *doctor) checkAdmissionPolicies(ctx context.Context, check string) error
 			_ = unstructured.SetNestedStringSlice(got.Object, []string{"Deny"}, "spec", "validationActions")
 		}
 		if path := difference("spec", want.Object["spec"], got.Object["spec"]); path != "" {
-			d.add(check, d.differs(), d.reinstall(), "the %s is not that of version %s: %s differs", name, version.Version(), path)
+			d.add(check, d.differs(), d.reinstallShared(ctx), "the %s is not that of version %s: %s differs", name, version.Version(), path)
 			problems++
 		}
 	}

@@ -84,7 +84,7 @@ func TestDoctorPrintsTheSameAsJSON(t *testing.T) {
 
 func TestDoctorRestoresReleasesOfTheChartWithHelm(t *testing.T) {
 	deployment := operatorDeployment(2, 2)
-	deployment.Annotations = map[string]string{"meta.helm.sh/release-name": "yard"}
+	deployment.Annotations = map[string]string{"meta.helm.sh/release-name": "yard", "meta.helm.sh/release-namespace": "platform"}
 	_, out, _ := runDoctor(t, "", deployment)
 	if want := "fix: helm upgrade yard oci://ghcr.io/yardmaster/charts/yardmaster --namespace platform --reuse-values\n"; !strings.Contains(out, want) {
 		t.Errorf("output:\n%s", out)

@@ -3,6 +3,7 @@
 package install
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,6 +35,14 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 	for _, ns := range []string{"platform-a", "platform-b", "platform-c"} {
 		run(t, "bin/kubectl-yardmaster doctor --kubeconfig $KUBECONFIG --namespace "+ns+"")
 	}
+
+	// What is wrong is repaired where it was installed.
+	run(t, "kubectl delete validatingadmissionpolicybinding yardmaster-runs")
+	findings := run(t, "! bin/kubectl-yardmaster doctor --kubeconfig $KUBECONFIG --namespace platform-b")
+	if !regexp.MustCompile(`FAILED .*Binding yardmaster-runs does not exist\n *fix: make install\n`).MatchString(findings) {
+		t.Errorf("doctor does not say how to restore a policy that all releases share:\n%s", findings)
+	}
+	run(t, "make install")
 
 	// Two operators do not serve the same namespace.
 	refused := run(t, "! helm install yardmaster charts/yardmaster --namespace platform-d --create-namespace --set 'namespaces={served-by-b}'"+few+" 2>&1")
