@@ -29,9 +29,11 @@ type Decision struct {
 
 // Actions on the objects of a pool, in the order of the fields.
 type Actions struct {
-	// KeepFinalizer is true until all workers of a deleted pool have stopped. The finalizer is added first, and removed
-	// last.
+	// KeepFinalizer is true while the pool has workers, or is about to start some: the deletion of a pool without workers does not
+	// wait for the operator. The finalizer is added first, and removed last.
 	KeepFinalizer bool
+	// Leave is true once all workers of a deleted pool have stopped.
+	Leave bool
 	// DrainStates to write on Pods, only over the versions that were read.
 	DrainStates []DrainState
 	// DrainRequests to send to workers, before they are observed again.

@@ -167,6 +167,29 @@ func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 	}
 }
 
+func TestOnlyAPoolWithWorkersHasTheFinalizer(t *testing.T) {
+	for title, test := range map[string]struct {
+		pool *testPool
+		want bool
+	}{
+		"workers run":                         {newTestPool(1).withCurrentRevision(1), true},
+		"workers start":                       {newTestPool(1).withCurrentRevision(0), true},
+		"a new pool":                          {newTestPool(1), true},
+		"workers stop":                        {newTestPool(0).withCurrentRevision(1), true},
+		"workers run, and its Queue is gone":  {withMissingQueue(newTestPool(1).withCurrentRevision(1)), true},
+		"no workers":                          {newTestPool(0).withCurrentRevision(0), false},
+		"a new pool without workers":          {newTestPool(0), false},
+		"no workers, and its Queue is gone":   {withMissingQueue(newTestPool(1).withCurrentRevision(0)), false},
+		"no workers, and its metrics unknown": {withoutStats(autoscaledPool(0)), false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := Decide(test.pool.Observation); got.KeepFinalizer != test.want || got.Leave {
+				t.Errorf("finalizer %t, leaves %t", got.KeepFinalizer, got.Leave)
+			}
+		})
+	}
+}
+
 func withAbandonAnnotation(s *testPool) *testPool {
 	s.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
 	return s

@@ -24,13 +24,16 @@ type plan struct {
 
 // planWorkers plans the actions that lead to the number of serving workers of each revision.
 func planWorkers(f *fleet, r *rollout) plan {
-	p := plan{revisions: f.revisions, updated: f.updated, Actions: Actions{KeepFinalizer: true}}
+	p := plan{revisions: f.revisions, updated: f.updated}
 	if f.problem == nil {
 		p.planRevisions(f, r)
 	}
+	p.KeepFinalizer = slices.ContainsFunc(p.revisions, func(revision *revisionState) bool {
+		return revision.hasWorkers() || !f.isDeleting && revision.newReplicas > 0
+	})
 	switch {
 	case f.isDeleting:
-		p.KeepFinalizer = slices.ContainsFunc(p.revisions, (*revisionState).hasWorkers)
+		p.Leave = !p.KeepFinalizer
 	case f.problem == nil:
 		p.SharedObjects = f.builder.sharedObjects(f.updated, f.NetworkPolicies)
 		if f.updated.exists {
@@ -95,7 +98,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 
 // changesCluster reports whether the actions change more than the protection of Pods and shared objects.
 func (a *Actions) changesCluster() bool {
-	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || !a.KeepFinalizer
+	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || a.Leave
 }
 
 // planReplicas plans the replicas of a revision, and the drain states of its workers, for a target number of serving

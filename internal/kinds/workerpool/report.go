@@ -362,7 +362,7 @@ var queueReasons = []string{
 func (r *report) requeueAfter() time.Duration {
 	isAutoscaled := r.Pool.Spec.Autoscaling != nil
 	switch {
-	case !r.plan.KeepFinalizer:
+	case r.plan.Leave:
 		return 0
 	case r.Refusal != nil:
 		return refusalInterval

@@ -1,0 +1,345 @@
+// Package away tests what users can do while no operator runs and nobody serves its webhooks, with objects of every kind in the
+// states that an operator has left. No other operator may run there.
+package away
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
+)
+
+var cluster *testenv.Cluster
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster))
+}
+
+// state is a kind of object in a state that the operator has left.
+type state struct {
+	kind, title string
+	// manifest is the spec of the object as JSON.
+	manifest string
+	// change is a merge patch of the spec; empty if users do not change objects of this kind.
+	change string
+	// reached reports whether the object is in the state.
+	reached func(*unstructured.Unstructured) bool
+}
+
+const forAnHour = `"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}`
+
+func ready(object *unstructured.Unstructured) bool { return condition(object, "Ready") == "True" }
+
+var states = []state{
+	{"SequentialJob", "a step runs", `{"template": {` + forAnHour + `}, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
+		func(object *unstructured.Unstructured) bool {
+			return condition(object, "Ready") == "False" && reason(object) == "Running"
+		}},
+	{"SequentialJob", "suspended", `{"suspend": true, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
+		func(object *unstructured.Unstructured) bool { return reason(object) == "Suspended" }},
+	{"SequentialJob", "finished", `{"containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`, ready},
+	{"Schedule", "waits for its next time", `{"schedule": "0 0 1 1 *", "sequentialJob": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}}}`, `{"suspend": true}`, ready},
+	{"AgenticSession", "its runner runs", `{"prompt": "hello", "interactive": true, "runner": "long"}`, `{"suspend": true}`, ready},
+	{"AgenticSession", "stopped", `{"prompt": "hello", "suspend": true, "runner": "long"}`, `{"prompt": "goodbye"}`,
+		func(object *unstructured.Unstructured) bool { return reason(object) == "Stopped" }},
+	{"SessionRunner", "sessions can use it", `{"image": "runner:1"}`, `{"image": "runner:2"}`, ready},
+	{"Queue", "its queue is on a broker", `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`, `{"suspend": true}`, ready},
+	{"Queue", "it has no broker", `{}`, `{"suspend": true}`,
+		func(object *unstructured.Unstructured) bool { return reason(object) == "NoBroker" }},
+	{"WorkerPool", "has workers", `{"image": "worker:1", "replicas": 1, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`,
+		func(object *unstructured.Unstructured) bool {
+			replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
+			return replicas == 1
+		}},
+	{"WorkerPool", "has no workers", `{"image": "worker:1", "replicas": 0, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`, ready},
+	{"Policy", "applied", `{"limits": {"maxReplicas": 3}}`, `{"precedence": 7}`, ready},
+	{"JobReport", "scanned", `{}`, "", ready},
+}
+
+func condition(object *unstructured.Unstructured, kind string) string {
+	return field(object, kind, "status")
+}
+
+func reason(object *unstructured.Unstructured) string { return field(object, "Ready", "reason") }
+
+func field(object *unstructured.Unstructured, kind, name string) string {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		if fields, isMap := item.(map[string]any); isMap && fields["type"] == kind {
+			value, _ := fields[name].(string)
+			return value
+		}
+	}
+	return ""
+}
+
+// object returns an object of the state.
+func (s *state) object(namespace, name string) *unstructured.Unstructured {
+	spec := map[string]any{}
+	if err := utilyaml.Unmarshal([]byte(s.manifest), &spec); err != nil {
+		panic(err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.kind))
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
+}
+
+// outcomes of what a user does.
+const (
+	works   = "works"
+	refused = "refused by the webhook"
+)
+
+func outcomeOf(t *testing.T, err error) string {
+	t.Helper()
+	switch {
+	case err == nil:
+		return works
+	case strings.Contains(err.Error(), "failed calling webhook"):
+		return refused
+	}
+	t.Errorf("refused for another reason: %v", err)
+	return err.Error()
+}
+
+// deleted deletes an object, and returns whether it disappears or waits for the operator.
+func deleted(t *testing.T, object *unstructured.Unstructured, options ...client.DeleteOption) (outcome string) {
+	t.Helper()
+	if err := cluster.Delete(t.Context(), object, options...); err != nil {
+		return outcomeOf(t, err)
+	}
+	poll.Until(t, "the deletion of "+object.GetKind()+" "+object.GetName()+" to end, or to wait for the operator alone", func() bool {
+		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		if apierrors.IsNotFound(err) {
+			outcome = works
+			return true
+		}
+		finalizers := object.GetFinalizers()
+		outcome = "waits for the operator (`" + strings.Join(finalizers, "`, `") + "`)"
+		return err == nil && len(finalizers) > 0 && !slices.ContainsFunc(finalizers, func(name string) bool { return !strings.HasPrefix(name, v1alpha1.Prefix) })
+	})
+	return outcome
+}
+
+// A change of metadata always works, and the deletion of an object that runs nothing never waits. docs/operations.md has the table.
+func TestWhatUsersCanDoWhileTheOperatorIsAway(t *testing.T) {
+	ns := cluster.NewNamespace(t, "away-", nil)
+	prepare(t, ns)
+	leaveBehind(t, ns)
+	removeOperator(t)
+
+	table := []string{"| Kind | State | Create | Change the spec | Change labels, annotations | Delete | Delete with `--cascade=orphan` |", "|---|---|---|---|---|---|---|"}
+	for i := range states {
+		s := &states[i]
+		object := s.object(ns, s.name("kept"))
+		patch := func(text string) string {
+			return outcomeOf(t, cluster.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(text))))
+		}
+		created, changed := "not by users", "not by users"
+		if s.change != "" {
+			created = outcomeOf(t, cluster.Create(t.Context(), s.object(ns, s.name("new"))))
+			changed = patch(`{"spec": ` + s.change + `}`)
+		}
+		marked := patch(`{"metadata": {"labels": {"team": "a"}}}`)
+		if again := patch(`{"metadata": {"annotations": {"example.com/note": "a"}}}`); again != marked {
+			t.Errorf("%s: labels: %s, annotations: %s", s.name(""), marked, again)
+		}
+		// An approval is an annotation, and the webhook refuses it in the name of another user.
+		if s.kind == "SequentialJob" {
+			approved := patch(`{"metadata": {"annotations": {"` + v1alpha1.AnnotationApproval + `": "{\"run\": 1, \"step\": \"a\", \"by\": \"other\"}"}}}`)
+			if approved != refused {
+				t.Errorf("%s, %s: an approval: %s", s.kind, s.title, approved)
+			}
+		}
+		ended := deleted(t, object)
+		orphaned := "as above"
+		if s.kind != "JobReport" { // of which a namespace has one
+			orphaned = deleted(t, s.object(ns, s.name("orphaned")), client.PropagationPolicy(metav1.DeletePropagationOrphan))
+		}
+		if created == works {
+			deleted(t, s.object(ns, s.name("new")))
+		}
+		if marked != works {
+			t.Errorf("%s, %s: metadata: %s", s.kind, s.title, marked)
+		}
+		table = append(table, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", s.kind, s.title, created, changed, marked, ended, orphaned))
+	}
+	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, documented, _ := strings.Cut(string(page), table[0])
+	documented, _, _ = strings.Cut(table[0]+documented, "\n\n")
+	if want := strings.Join(table, "\n"); want != documented {
+		t.Errorf("docs/operations.md has another table; it should be:\n%s\n%s", want, cmp.Diff(documented, want))
+	}
+	if left := runsOfTheSchedule(t, ns); left != 1 {
+		t.Errorf("%d runs of the orphaning Schedule are left, want 1", left)
+	}
+}
+
+func (s *state) name(suffix string) string {
+	if s.kind == "JobReport" {
+		return v1alpha1.JobReportName
+	}
+	return strings.ReplaceAll(strings.ToLower(s.kind+"-"+s.title), " ", "-") + "-" + suffix
+}
+
+// prepare creates what the objects need.
+func prepare(t *testing.T, ns string) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broker"}, StringData: map[string]string{"url": natstest.Start(t).ClientURL()}}
+	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
+	runner := state{kind: "SessionRunner", manifest: `{"image": "runner:1", "template": {` + forAnHour + `, "spec": {"securityContext": {"runAsUser": 65532}, "containers": [{"name": "runner"}]}}}`}
+	orders := state{kind: "Queue", manifest: `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`}
+	for _, object := range []client.Object{secret, runner.object(ns, "long"), orders.object(ns, "orders")} {
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leaveBehind lets an operator bring two objects into each state, and kills it. Each Schedule has a run.
+func leaveBehind(t *testing.T, ns string) {
+	t.Helper()
+	binary, err := testenv.BuildOperator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := testenv.StartOperator(t.Context(), binary, cluster, "--namespaces", ns, "--report-namespaces", ns, "--report-interval", "1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for i := range states {
+		s := &states[i]
+		for _, suffix := range []string{"kept", "orphaned"} {
+			object := s.object(ns, s.name(suffix))
+			if err := cluster.Create(t.Context(), object); err != nil && (s.kind != "JobReport" || !apierrors.IsAlreadyExists(err)) {
+				t.Fatal(err)
+			}
+			objects = append(objects, object)
+			poll.Until(t, "the state of "+object.GetName(), func() bool {
+				return cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil && s.reached(object)
+			})
+			if s.kind == "Schedule" {
+				run := (&state{kind: "SequentialJob", manifest: states[2].manifest}).object(ns, object.GetName()+"-run")
+				run.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(object, object.GroupVersionKind())})
+				if err := cluster.Create(t.Context(), run); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	// The operator has nothing more to do that would change what an object waits for.
+	poll.Until(t, "all objects to be in their state still", func() bool {
+		for i, object := range objects {
+			if cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) != nil || !states[i/2].reached(object) {
+				return false
+			}
+		}
+		return true
+	})
+	operator.Kill()
+	t.Cleanup(func() { // it removes the finalizers, so that the namespace can be deleted
+		ctx := context.WithoutCancel(t.Context())
+		for _, kind := range []client.Object{&v1alpha1.SequentialJob{}, &v1alpha1.WorkerPool{}, &v1alpha1.Queue{}} {
+			list := &unstructured.UnstructuredList{}
+			gvk, err := cluster.GroupVersionKindFor(kind)
+			list.SetGroupVersionKind(gvk)
+			if err = errors.Join(err, cluster.List(ctx, list, client.InNamespace(ns))); err != nil {
+				t.Error(err)
+			}
+			for i := range list.Items {
+				err := cluster.Patch(ctx, &list.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))
+				if client.IgnoreNotFound(err) != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+// removeOperator installs the webhooks, which nobody serves, and the admission policies.
+func removeOperator(t *testing.T) {
+	t.Helper()
+	for _, file := range []string{"webhook/webhooks.yaml", "admission/policies.yaml"} {
+		manifests, err := os.Open(filepath.Join(testenv.Root(), "config", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer manifests.Close()
+		documents := utilyaml.NewYAMLOrJSONDecoder(manifests, 4096)
+		for {
+			object := &unstructured.Unstructured{}
+			if err := documents.Decode(object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if err := cluster.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := cluster.Delete(context.WithoutCancel(t.Context()), object); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	for _, configuration := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		poll.Until(t, "the "+configuration+" to apply", func() bool {
+			probe := &state{kind: "Policy", manifest: `{}`}
+			if configuration == "MutatingWebhookConfiguration" {
+				probe = &state{kind: "AgenticSession", manifest: `{"prompt": "hello"}`}
+			}
+			err := cluster.Create(t.Context(), probe.object(metav1.NamespaceDefault, "probe"), client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "failed calling webhook")
+		})
+	}
+}
+
+// runsOfTheSchedule returns the number of runs whose Schedule was deleted, once the garbage collector has finished.
+func runsOfTheSchedule(t *testing.T, ns string) (left int) {
+	t.Helper()
+	poll.Until(t, "the garbage collector to delete the run of the other Schedule", func() bool {
+		var list v1alpha1.SequentialJobList
+		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+			t.Fatal(err)
+		}
+		left = 0
+		owned := false
+		for i := range list.Items {
+			if strings.HasSuffix(list.Items[i].Name, "-run") {
+				left++
+				owned = owned || len(list.Items[i].OwnerReferences) > 0
+			}
+		}
+		return !owned
+	})
+	return left
+}
