@@ -2,6 +2,7 @@ package workerpool
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -193,17 +194,37 @@ var startFailureReasons = map[string]string{
 	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
 	"InvalidImageName":           v1alpha1.ReasonImagePull,
 	"ErrImageNeverPull":          v1alpha1.ReasonImagePull,
-	"CreateContainerConfigError": v1alpha1.ReasonCrashLoop,
-	"CreateContainerError":       v1alpha1.ReasonCrashLoop,
+	"CreateContainerConfigError": v1alpha1.ReasonConfigError,
+	"CreateContainerError":       v1alpha1.ReasonConfigError,
+	"RunContainerError":          v1alpha1.ReasonConfigError,
 	"CrashLoopBackOff":           v1alpha1.ReasonCrashLoop,
-	"RunContainerError":          v1alpha1.ReasonCrashLoop,
+}
+
+// maxStartFailureBytes limits what a condition quotes from the kubelet.
+const maxStartFailureBytes = 512
+
+// StartFailure returns why a container does not start by itself, in the kubelet's words; empty if it starts. After a crash, these
+// words contain the growing time until the next attempt, so the exit replaces them.
+func StartFailure(c *corev1.ContainerStatus) (reason, message string) {
+	waiting, last := c.State.Waiting, c.LastTerminationState.Terminated
+	if waiting == nil || startFailureReasons[waiting.Reason] == "" {
+		return "", ""
+	}
+	detail := waiting.Message
+	if startFailureReasons[waiting.Reason] == v1alpha1.ReasonCrashLoop {
+		detail = ""
+		if last != nil {
+			detail = decision.FormatReason(fmt.Sprintf("exit code %d", last.ExitCode), strings.TrimSpace(last.Message))
+		}
+	}
+	return waiting.Reason, decision.TruncateMessage("container "+c.Name+": "+decision.FormatReason(waiting.Reason, detail), maxStartFailureBytes)
 }
 
 // startFailure returns why workers of the revision do not start; nil if they start.
 func (r *revisionState) startFailure() *decision.Problem {
 	for _, w := range r.workers {
 		if reason := startFailureReasons[w.WaitingReason]; reason != "" {
-			return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": worker " + w.Name + " does not start: " + w.WaitingReason}
+			return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": worker " + w.Name + " does not start: " + cmp.Or(w.WaitingMessage, w.WaitingReason)}
 		}
 	}
 	if r.CreationFailure == "" {

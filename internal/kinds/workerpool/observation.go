@@ -146,8 +146,8 @@ type Worker struct {
 	ReadySince time.Time
 	// Running is true while its worker container runs.
 	Running bool
-	// WaitingReason is why a container does not start, such as ImagePullBackOff.
-	WaitingReason string
+	// WaitingReason and WaitingMessage are why a container does not start, as StartFailure returns them.
+	WaitingReason, WaitingMessage string
 	// Terminating is true once the Pod is deleted.
 	Terminating bool
 	// DrainingSince, IdleSince and RemovableSince are the times, written on the Pod, when the worker was selected for

@@ -2,11 +2,14 @@ package workerpool
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -280,4 +283,60 @@ func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
 
 func hasEvent(d *Decision, reason string) bool {
 	return slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Reason == reason })
+}
+
+func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
+	long := strings.Repeat("é", 600)
+	for title, test := range map[string]struct {
+		waiting corev1.ContainerStateWaiting
+		last    *corev1.ContainerStateTerminated
+		reason  string // of the condition; empty if the container starts by itself
+		message string
+	}{
+		"it is created":        {waiting: corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+		"it waits for another": {waiting: corev1.ContainerStateWaiting{Reason: "PodInitializing"}},
+		"its image runs as root": {
+			waiting: corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "container has runAsNonRoot and image will run as root"},
+			reason:  v1alpha1.ReasonConfigError, message: "container worker: CreateContainerConfigError: container has runAsNonRoot and image will run as root",
+		},
+		"a Secret is missing": {
+			waiting: corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: `secret "x" not found`},
+			reason:  v1alpha1.ReasonConfigError, message: `container worker: CreateContainerConfigError: secret "x" not found`,
+		},
+		"its image does not exist": {
+			waiting: corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
+			reason:  v1alpha1.ReasonImagePull, message: "container worker: ErrImagePull: not found",
+		},
+		"it crashes": {
+			waiting: corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"},
+			last:    &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no such table\n"},
+			reason:  v1alpha1.ReasonCrashLoop, message: "container worker: CrashLoopBackOff: exit code 3: no such table",
+		},
+		"it crashes, and nobody knows how": {
+			waiting: corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"},
+			reason:  v1alpha1.ReasonCrashLoop, message: "container worker: CrashLoopBackOff",
+		},
+		"the kubelet says too much": {
+			waiting: corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: long},
+			reason:  v1alpha1.ReasonConfigError, message: "container worker: RunContainerError: ééé",
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			status := &corev1.ContainerStatus{Name: "worker", State: corev1.ContainerState{Waiting: &test.waiting}, LastTerminationState: corev1.ContainerState{Terminated: test.last}}
+			s := rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) {
+				w.Running, w.ReadySince, w.Stats = false, time.Time{}, nil
+				w.WaitingReason, w.WaitingMessage = StartFailure(status)
+			})
+			degraded := meta.FindStatusCondition(Decide(s.Observation).Status.Conditions, v1alpha1.ConditionDegraded)
+			if test.reason == "" {
+				if degraded.Status != metav1.ConditionFalse {
+					t.Errorf("%+v", degraded)
+				}
+				return
+			}
+			if degraded.Reason != test.reason || !strings.Contains(degraded.Message, " does not start: "+test.message) || len(degraded.Message) > 1024 {
+				t.Errorf("%s: %s", degraded.Reason, degraded.Message)
+			}
+		})
+	}
 }

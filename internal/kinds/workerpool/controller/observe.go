@@ -219,8 +219,8 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 			c := &statuses[i]
 			mayHaveMessages := c.Name == v1alpha1.WorkerContainer || c.Name == workerpool.SidecarContainer
 			w.Running = w.Running || c.State.Running != nil && mayHaveMessages
-			if c.State.Waiting != nil && w.WaitingReason == "" {
-				w.WaitingReason = c.State.Waiting.Reason
+			if w.WaitingReason == "" {
+				w.WaitingReason, w.WaitingMessage = workerpool.StartFailure(c)
 			}
 		}
 	}
