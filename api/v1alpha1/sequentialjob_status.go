@@ -162,7 +162,7 @@ const (
 	// resumed.
 	StepInterrupted StepPhase = "Interrupted"
 	// The step's Job is being deleted for the given reason; afterwards the step is
-	// Failed.
+	// Failed or, with the reason ContainerEnded, Succeeded.
 	StepStopping StepPhase = "Stopping"
 	// The step's Job was deleted before its outcome was recorded. The next attempt
 	// starts, because of onLostJob: Rerun.
@@ -197,6 +197,8 @@ const (
 	ReasonStartDeadlineExceeded = "StartDeadlineExceeded"
 	ReasonJobLost               = "JobLost"
 	ReasonOutcomeUnknown        = "OutcomeUnknown"
+	ReasonContainerStillRuns    = "ContainerStillRuns"
+	ReasonContainerEnded        = "ContainerEnded"
 	ReasonJobRejected           = "JobRejected"
 	ReasonInterrupted           = "Interrupted"
 	ReasonOutputInvalid         = "OutputInvalid"

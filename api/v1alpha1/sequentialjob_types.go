@@ -148,6 +148,10 @@ type PodTemplate struct {
 	// nothing.
 	// +optional
 	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
+
+	// endWithStep ends the Pod when the step's container has ended, although other containers run. Defaults to false.
+	// +optional
+	EndWithStep bool `json:"endWithStep,omitempty"`
 }
 
 // Parameter is a variable.
@@ -224,7 +228,7 @@ type StepOptions struct {
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// startDeadlineSeconds until a container must have started. Unset means no limit.
+	// startDeadlineSeconds until the step's container must have started. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`

@@ -19,6 +19,8 @@ type PodTemplateApplyConfiguration struct {
 	// securityProfile Restricted fills in the Pod Security Standard restricted, and user and groups 65532. Unset means
 	// nothing.
 	SecurityProfile *apiv1alpha1.SecurityProfile `json:"securityProfile,omitempty"`
+	// endWithStep ends the Pod when the step's container has ended, although other containers run. Defaults to false.
+	EndWithStep *bool `json:"endWithStep,omitempty"`
 }
 
 // PodTemplateApplyConfiguration constructs a declarative configuration of the PodTemplate type for use with
@@ -182,6 +184,14 @@ func (b *PodTemplateApplyConfiguration) WithSpec(value *v1.PodSpecApplyConfigura
 // If called multiple times, the SecurityProfile field is set to the value of the last call.
 func (b *PodTemplateApplyConfiguration) WithSecurityProfile(value apiv1alpha1.SecurityProfile) *PodTemplateApplyConfiguration {
 	b.SecurityProfile = &value
+	return b
+}
+
+// WithEndWithStep sets the EndWithStep field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EndWithStep field is set to the value of the last call.
+func (b *PodTemplateApplyConfiguration) WithEndWithStep(value bool) *PodTemplateApplyConfiguration {
+	b.EndWithStep = &value
 	return b
 }
 

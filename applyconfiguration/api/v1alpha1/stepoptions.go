@@ -18,7 +18,7 @@ type StepOptionsApplyConfiguration struct {
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 	// activeDeadlineSeconds of the step. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// startDeadlineSeconds until a container must have started. Unset means no limit.
+	// startDeadlineSeconds until the step's container must have started. Unset means no limit.
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m.
 	Retry *RetryApplyConfiguration `json:"retry,omitempty"`

@@ -76,6 +76,8 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 	case presence == jobUnknown:
 		e.decision.Question = &Question{JobNamed: step.JobName}
 		return stepVerdict{}
+	case step.Reason == v1alpha1.ReasonContainerEnded && (presence == jobAbsent || IsTerminal(job)):
+		return stepVerdict{phase: v1alpha1.StepSucceeded, output: step.Output}
 	case presence == jobAbsent:
 		return e.evaluateAbsentJob(step)
 	case IsTerminal(job):
@@ -89,9 +91,14 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 		e.deleteJob(job)
 		return stepVerdict{}
 	}
-	if problem := e.stopProblem(step, job); problem != nil {
+	left := findLeftover(podsOf(e.Pods, job.UID), job)
+	endsWithStep := e.spec.Template != nil && e.spec.Template.EndWithStep
+	switch problem := e.stopProblem(step, job); {
+	case left != nil && hasOnePod(job) && (problem != nil || endsWithStep && left.isDue(&e.timer)):
+		e.stopWithResult(step, job, left)
+	case problem != nil:
 		e.stopStep(step, job, v1alpha1.StepStopping, *problem)
-	} else if e.decision.Question == nil {
+	case e.decision.Question == nil:
 		e.suspendOrResume(step, job)
 	}
 	return stepVerdict{}
@@ -203,8 +210,10 @@ func canRetry(refusal *decision.Refusal) bool {
 func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1.Job) stepVerdict {
 	options := jobOptions(job)
 	condition := decision.FindEndCondition(job)
-	failed := condition.Type == batchv1.JobFailed
 	evidence := e.evidenceOf(job)
+	// A deadline may end a Pod in which only containers of others run.
+	hasEndedBefore := condition.Reason == batchv1.JobReasonDeadlineExceeded && hasOnePod(job) && evidence.success != nil
+	failed := condition.Type == batchv1.JobFailed && !hasEndedBefore
 	if verdict, waits := e.doubt(step, job, &evidence); waits || verdict.phase != "" {
 		return verdict
 	}
@@ -265,9 +274,7 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 	if job.Status.Failed <= step.FailedPods {
 		return
 	}
-	_, known := e.Answers.PodsByJob[job.UID]
-	hasOnePod := ptr.Deref(job.Spec.Completions, 1) == 1 && ptr.Deref(job.Spec.Parallelism, 1) == 1
-	if !known && hasOnePod {
+	if _, known := e.Answers.PodsByJob[job.UID]; !known && hasOnePod(job) {
 		e.decision.Question = &Question{PodsOf: job}
 		return
 	}

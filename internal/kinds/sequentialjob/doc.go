@@ -18,7 +18,8 @@
 //	Skipped                       Job lost   └─────▶ Lost ──────────────────────┴─▶ Starting (next attempt)
 //
 // A Job is complete also if its Pod was requested to stop and its program exits with 0: Evidence decides whether the step is Succeeded
-// or Interrupted, or Lost because nobody saw its Pods end.
+// or Interrupted, or Lost because nobody saw its Pods end. A step whose own container has ended while another container runs can be
+// Stopping too, and is then Succeeded or Failed as its container.
 //
 // Transitions from Running are also possible from Starting and Queued. At most one step is Starting, Queued, Running,
 // Suspending, Suspended or Stopping. The next step starts in the decision that records the outcome of the step before

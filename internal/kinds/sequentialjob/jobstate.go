@@ -48,6 +48,11 @@ func restartsContainers(job *batchv1.Job) bool {
 	return job.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
+// hasOnePod reports whether the Job needs one Pod.
+func hasOnePod(job *batchv1.Job) bool {
+	return ptr.Deref(job.Spec.Completions, 1) == 1 && ptr.Deref(job.Spec.Parallelism, 1) == 1
+}
+
 // hasStartedPod reports whether the Job's counters prove that the step's container started in a Pod. A started Pod with a
 // readiness probe is not ready at once, so a false result proves nothing.
 func hasStartedPod(job *batchv1.Job) bool {

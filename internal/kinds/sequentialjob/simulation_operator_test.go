@@ -74,19 +74,32 @@ func (w *simulator) observe() Observation {
 	return in
 }
 
-// randomPods returns what a cache shows of a Job's Pods: none, or one that runs, waits or is being prepared.
+// randomPods returns what a cache shows of a Job's Pods: none, or one that runs, waits or is being prepared, or in which only a
+// container of others still runs.
 func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
-	builder := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time)
-	switch w.rng.IntN(4) {
+	pod := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time).Obj()
+	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
+	status := &pod.Status.ContainerStatuses[0]
+	started := &corev1.ContainerStateRunning{StartedAt: job.CreationTimestamp}
+	state := w.rng.IntN(5)
+	if w.leftoverJobs[job.UID] {
+		state = 3
+	}
+	switch state {
 	case 0:
 		return nil
 	case 1:
-		builder.Running()
+		pod.Status.Phase, status.State.Running = corev1.PodRunning, started
 	case 2:
-		builder.Waiting("ErrImagePull", "no")
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no"}
+	case 3:
+		if IsTerminal(job) || isSuspended(job) || isArchiveJob(w.sj, job) {
+			return nil
+		}
+		w.leftoverJobs[job.UID], pod.Status.Phase = true, corev1.PodRunning
+		status.State.Terminated = &corev1.ContainerStateTerminated{Message: "output", FinishedAt: job.CreationTimestamp}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Running: started}})
 	}
-	pod := builder.Obj()
-	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
 	return []*corev1.Pod{&pod}
 }
 

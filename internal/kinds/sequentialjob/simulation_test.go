@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -96,6 +97,7 @@ type simulator struct {
 	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
 	interruptedJobs map[types.UID]bool        // ended by suspension, or by a disruption after which the program exited with 0
 	disruptedJobs   map[types.UID]bool        // ended by a disruption
+	leftoverJobs    map[types.UID]bool        // whose step has exited with 0 while another container still runs
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
 	log             []string
 	violations      []string
@@ -114,6 +116,7 @@ func newSimulator(seed uint64) *simulator {
 		unrecordedJobs:  map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
 		disruptedJobs:   map[types.UID]bool{},
+		leftoverJobs:    map[types.UID]bool{},
 		retryTimes:      map[types.UID]time.Time{},
 		claimOfJob:      map[types.UID]types.UID{},
 		approved:        map[string]bool{},
@@ -170,6 +173,10 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	if w.happensWithChance(30) {
 		sj.Spec.Template = &v1alpha1.PodTemplate{}
 		sj.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	}
+	if w.happensWithChance(30) {
+		sj.Spec.Template = cmp.Or(sj.Spec.Template, &v1alpha1.PodTemplate{})
+		sj.Spec.Template.EndWithStep = true
 	}
 	if w.happensWithChance(40) {
 		sj.Spec.Workspace = &v1alpha1.Workspace{}
@@ -478,7 +485,7 @@ func (w *simulator) checkFinalState() {
 	}
 	for _, step := range status.Steps {
 		if step.Phase == v1alpha1.StepSucceeded && !w.hasCompletedJob(&step) {
-			w.reportViolation("step %s is recorded as succeeded; no Job of it completed", step.Name)
+			w.reportViolation("step %s is recorded as succeeded; no Job or container of it completed", step.Name)
 		}
 	}
 	w.checkArchive()
@@ -507,6 +514,6 @@ func (w *simulator) hasCompletedJob(step *v1alpha1.StepStatus) bool {
 	key := fmt.Sprintf("%d/%s", step.Run, step.Name)
 	return slices.ContainsFunc(w.jobHistory[key], func(job *batchv1.Job) bool {
 		outcome := decision.FindEndCondition(job)
-		return outcome != nil && outcome.Type == batchv1.JobComplete && !w.disruptedJobs[job.UID]
+		return outcome != nil && outcome.Type == batchv1.JobComplete && !w.disruptedJobs[job.UID] || w.leftoverJobs[job.UID]
 	})
 }

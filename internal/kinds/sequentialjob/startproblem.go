@@ -61,11 +61,16 @@ func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
 		return
 	}
 	pods := podsOf(e.Pods, job.UID)
+	left := findLeftover(pods, job)
 	switch since := runningSince(withoutDeleted(pods)); {
 	case isSuspended(job):
 		e.observeSuspendedJob(step, job)
+	case left != nil && left.isDue(&e.timer):
+		e.recordJob(step, job)
+		e.reportBlocked(step, v1alpha1.StepRunning, left.problem(step.Name))
 	case since != nil:
-		if e.timer.HasReached(since.Add(startReportDelay)) && step.Phase != v1alpha1.StepRunning {
+		isReported := step.Phase == v1alpha1.StepRunning && step.Reason != v1alpha1.ReasonContainerStillRuns
+		if e.timer.HasReached(since.Add(startReportDelay)) && !isReported {
 			e.recordJob(step, job)
 			e.reportBlocked(step, v1alpha1.StepRunning, nil)
 		}
@@ -234,11 +239,11 @@ func podsOf(pods []*corev1.Pod, uid types.UID) []*corev1.Pod {
 // IsRelevantPodUpdate reports whether a change of a Pod can affect the phase or the message of its step. before is nil
 // for a new Pod.
 func IsRelevantPodUpdate(before, after *corev1.Pod) bool {
-	summarize := func(pod *corev1.Pod) [3]string {
+	summarize := func(pod *corev1.Pod) [4]string {
 		if pod == nil {
-			return [3]string{}
+			return [4]string{}
 		}
-		var summary [3]string
+		var summary [4]string
 		if problem := podProblem(pod); problem != nil {
 			summary[0] = problem.Message
 		}
@@ -248,6 +253,7 @@ func IsRelevantPodUpdate(before, after *corev1.Pod) bool {
 		if isBeingPrepared(pod) {
 			summary[2] = "being prepared"
 		}
+		summary[3] = leftoverContainers(pod)
 		return summary
 	}
 	return summarize(before) != summarize(after)
