@@ -101,6 +101,7 @@ type SequentialJobSpec struct {
 	// activeDeadlineSeconds of the run without finally steps. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
 	// ttlSecondsAfterFinished until the object is deleted. Unset means never.
@@ -226,11 +227,13 @@ type StepOptions struct {
 	// activeDeadlineSeconds of the step. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
 	// startDeadlineSeconds until the step's container must have started. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 
 	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -308,6 +309,36 @@ func TestEvictedPodIsReplacedWhateverItsExitCode(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestExtremeDeadlinesAreRefusedOrMeanWhatTheySay(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	for field, set := range map[string]func(*v1alpha1.SequentialJobSpec, int64){
+		"activeDeadlineSeconds": func(spec *v1alpha1.SequentialJobSpec, n int64) { spec.ActiveDeadlineSeconds = &n },
+		"step.activeDeadlineSeconds": func(spec *v1alpha1.SequentialJobSpec, n int64) {
+			spec.Containers[0].Step = &v1alpha1.StepOptions{ActiveDeadlineSeconds: &n}
+		},
+		"step.startDeadlineSeconds": func(spec *v1alpha1.SequentialJobSpec, n int64) {
+			spec.Containers[0].Step = &v1alpha1.StepOptions{StartDeadlineSeconds: &n}
+		},
+	} {
+		for _, seconds := range []int64{math.MinInt64, -1, 0, 1 << 31, 9_999_999_999, math.MaxInt64} {
+			sj := testbuilder.SequentialJob("refused", ns).Step("a").Obj()
+			set(&sj.Spec, seconds)
+			if err := cluster.Create(t.Context(), sj, client.DryRunAll); !apierrors.IsInvalid(err) {
+				t.Errorf("%s of %d: %v, want it refused", field, seconds, err)
+			}
+		}
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			sj := testbuilder.SequentialJob("longest", "").Step("a").Obj()
+			set(&sj.Spec, math.MaxInt32)
+			s := createSequence(t, sj)
+			s.succeedStep("a")
+			s.waitForPhase(v1alpha1.PhaseCompleted)
+		})
 	}
 }
 

@@ -150,7 +150,8 @@ func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 	case e.spec.OnLostJob == v1alpha1.LostJobRerun:
 		return stepVerdict{phase: v1alpha1.StepLost, reason: v1alpha1.ReasonJobLost}
 	default:
-		return e.failedWithoutJob(step, v1alpha1.ReasonJobLost, fmt.Sprintf("Job %s was deleted before its outcome was recorded", step.JobName))
+		return e.failedWithoutJob(step, v1alpha1.ReasonJobLost,
+			fmt.Sprintf("Job %s was deleted before its outcome was recorded, by a client, or by a ttlSecondsAfterFinished that a policy of the cluster set", step.JobName))
 	}
 }
 
@@ -238,7 +239,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		verdict.message = cmp.Or(message, condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
-		output, problem := readOutput(cmp.Or(evidence.success, newestPod(pods, corev1.PodSucceeded)), step.Name)
+		output, problem := readOutput(job, cmp.Or(evidence.success, newestPod(pods, corev1.PodSucceeded)), step.Name)
 		verdict.output = output
 		if problem != nil {
 			verdict.phase, verdict.reason, verdict.message = v1alpha1.StepFailed, problem.Reason, problem.Message

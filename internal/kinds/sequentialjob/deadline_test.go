@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -171,6 +172,21 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 			s.reconcileAfter(time.Hour)
 			s.wantSteps(test.want)
 		})
+	}
+}
+
+// The API server refuses longer ones.
+func TestTheLongestDeadlinesDoNotPass(t *testing.T) {
+	const longest = math.MaxInt32
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(longest)).ActiveDeadline(longest).TTLAfterFinished(longest))
+	testbuilder.Job(s.newestJob("build")).PodPending(s.now)
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Waiting("ErrImagePull", "").Obj()}
+	if got := s.reconcileAfter(365 * 24 * time.Hour); got.RequeueAfter < 0 {
+		t.Errorf("the next decision is due in %s", got.RequeueAfter)
+	}
+	s.wantSteps("build: Starting")
+	if s.succeedStep("build").DeleteExpired {
+		t.Error("the SequentialJob is deleted at once")
 	}
 }
 

@@ -210,5 +210,5 @@ func (e *evaluation) doubt(step *v1alpha1.StepStatus, job *batchv1.Job, evidence
 		return stepVerdict{phase: v1alpha1.StepLost, reason: v1alpha1.ReasonOutcomeUnknown}, false
 	}
 	e.recordJob(step, job)
-	return e.failedWithoutJob(step, v1alpha1.ReasonOutcomeUnknown, "Job "+job.Name+" is complete, but its Pods were deleted while no operator observed how they ended"), false
+	return e.failedWithoutJob(step, v1alpha1.ReasonOutcomeUnknown, "Job "+job.Name+" is complete, but its Pods were deleted while no operator observed how they ended"+explainTTL(job)), false
 }

@@ -71,7 +71,7 @@ func (e *evaluation) stopWithResult(step *v1alpha1.StepStatus, job *batchv1.Job,
 	case left.end.ExitCode != 0:
 		result = decision.Problem{Reason: batchv1.JobReasonBackoffLimitExceeded, Message: exitMessage(step.Name, left.end)}
 	case jobOptions(job).Outputs:
-		output, problem := readOutput(left.pod, step.Name)
+		output, problem := readOutput(job, left.pod, step.Name)
 		if step.Output = output; problem != nil {
 			result = *problem
 		}

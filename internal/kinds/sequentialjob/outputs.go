@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,9 +16,9 @@ import (
 // readOutput returns the output of a step that succeeded: the termination message of its Pod, without trailing newlines, as in a
 // shell's $(command). The Pod is nil if it is not known. It returns a problem if the output is not known exactly, or cannot be
 // the value of an environment variable.
-func readOutput(pod *corev1.Pod, step string) (output string, problem *decision.Problem) {
+func readOutput(job *batchv1.Job, pod *corev1.Pod, step string) (output string, problem *decision.Problem) {
 	if pod == nil {
-		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: "the step's Pod was deleted before its output was recorded"}
+		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: "the step's Pod was deleted before its output was recorded" + explainTTL(job)}
 	}
 	terminated := terminatedState(pod, step)
 	if terminated == nil {
@@ -27,6 +28,14 @@ func readOutput(pod *corev1.Pod, step string) (output string, problem *decision.
 		return "", problem
 	}
 	return strings.TrimRight(terminated.Message, "\n"), nil
+}
+
+// explainTTL says that Kubernetes deletes the Job with its Pods, if someone set its time to live; the operator does not set it.
+func explainTTL(job *batchv1.Job) string {
+	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
+		return fmt.Sprintf("; a policy of the cluster set ttlSecondsAfterFinished: %d of the Job", *ttl)
+	}
+	return ""
 }
 
 // checkOutput returns why an output cannot be passed on; nil if it can. The API server and its clients replace invalid

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,6 +58,9 @@ type Reconciler struct {
 	writeCache     *kube.WriteCache[*v1alpha1.SequentialJob]
 	createdJobs    *createdJobs
 	evidence       *evidenceStore
+	// endedJobs is the last deleted Job of each SequentialJob, if it had ended: with ttlSecondsAfterFinished 0, a Job may be
+	// deleted before its end is observed.
+	endedJobs *kube.Store[*batchv1.Job]
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
 	// failures of each SequentialJob since its last successful reconciliation.
@@ -77,6 +81,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
 		evidence:       newEvidenceStore(),
+		endedJobs:      kube.NewStore[*batchv1.Job](),
 		stepEnds:       kube.NewStore[time.Time](),
 		failures:       kube.NewStore[failure](),
 		eventLists:     rate.NewLimiter(eventListRate, eventListBurst),
@@ -115,6 +120,7 @@ func (r *Reconciler) Finish(sj *v1alpha1.SequentialJob, observation *sequentialj
 // Forget implements kube.Kind.
 func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
 	r.createdJobs.Forget(key)
+	r.endedJobs.Forget(key)
 	r.stepEnds.Forget(key)
 	r.failures.Forget(key)
 	return nil

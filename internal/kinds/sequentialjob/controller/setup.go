@@ -115,6 +115,9 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if job, isJob := e.Object.(*batchv1.Job); isJob {
 				r.createdJobs.markObserved(job)
+				if owner := ownerOf(job); owner != nil && sequentialjob.IsTerminal(job) {
+					r.endedJobs.Set(owner, job)
+				}
 				enqueueOwner(job, queue)
 			}
 		},

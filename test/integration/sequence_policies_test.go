@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// createMutatingPolicy creates a policy of the cluster that changes each new Job, or Pod, of a namespace. It returns when the policy
+// has an effect on such an object.
+func createMutatingPolicy(t *testing.T, ns, resource, expression string, probe client.Object, isChanged func() bool) {
+	t.Helper()
+	group := ""
+	if resource == "jobs" {
+		group = "batch"
+	}
+	policy := parse(t, "", fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %s}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [%q], apiVersions: [v1], operations: [CREATE], resources: [%s]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: %q}
+`, ns, group, resource, expression))
+	binding := parse(t, "", fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec:
+  policyName: %[1]s
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}
+`, ns))
+	for _, object := range []*unstructured.Unstructured{policy, binding} {
+		object.SetNamespace("")
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := cluster.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	probe.SetNamespace(ns)
+	poll.Until(t, "the policy to have an effect", func() bool {
+		probe.SetResourceVersion("")
+		probe.SetUID("")
+		err := cluster.Create(t.Context(), probe, client.DryRunAll)
+		return err == nil && isChanged()
+	})
+}
+
+func TestOutcomesSurviveATimeToLiveOfZero(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	probe := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+	probe.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
+	createMutatingPolicy(t, ns, "jobs", "Object{spec: Object.spec{ttlSecondsAfterFinished: 0}}", probe,
+		func() bool { return probe.Spec.TTLSecondsAfterFinished != nil })
+	var group sync.WaitGroup
+	for i := range 10 {
+		s := createSequenceIn(t, ns, testbuilder.SequentialJob(fmt.Sprint("etl-", i), "").
+			Step("extract", testbuilder.RecordOutput()).Step("check", testbuilder.ContinueOnFailure()).Step("load", testbuilder.RecordOutput()).Obj())
+		group.Go(func() {
+			s.endStep("extract", 0, "42")
+			s.endStep("check", 3, "no rows")
+			s.endStep("load", 0, "43")
+			s.waitForPhase(v1alpha1.PhaseCompleted)
+			extract, check, load := s.stepStatus("extract"), s.stepStatus("check"), s.stepStatus("load")
+			if extract.Output != "42" || load.Output != "43" || check.ExitCode == nil || *check.ExitCode != 3 || !strings.Contains(check.Message, "no rows") {
+				t.Errorf("%s: outputs %q and %q, %+v", s.sj.Name, extract.Output, load.Output, check)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestContainerThatAPolicyAddsDoesNotHideTheEndOfTheStep(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	createMutatingPolicy(t, ns, "pods", `Object{spec: Object.spec{containers: [Object.spec.containers{name: "mesh-proxy", image: "proxy"}]}}`, probe,
+		func() bool {
+			changed := len(probe.Spec.Containers) == 2
+			probe.Spec.Containers = probe.Spec.Containers[:1]
+			return changed
+		})
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("meshed", "").Step("extract", testbuilder.RecordOutput()).Step("load").Obj())
+	pod := s.waitForPod("extract")
+	s.terminatePod(pod, 0, "42")
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodRunning
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name != "extract" {
+			status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		}
+	}
+	if err := cluster.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	s.waitUntil("the step to name the container", func(sj *v1alpha1.SequentialJob) bool {
+		return sj.Status.Reason == v1alpha1.ReasonContainerStillRuns && strings.Contains(s.stepStatus("extract").Message, "mesh-proxy")
+	})
+}
