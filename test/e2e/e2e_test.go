@@ -28,6 +28,11 @@ func TestSteps(t *testing.T) {
 		{"the next step can read the workspace and the output of a step", testWorkspaceAndOutput},
 		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
 		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEvictionOfAGracefulStep},
+		{"so does one that restarts its containers", testEvictionOfARestartedStep},
+		{"and one that restarts its containers and exits with 0", testEvictionOfARestartedGrace},
+		{"the exit code and the message of a container that is restarted are recorded", testExitCodeOfARestartedContainer},
+		{"the start deadline counts until the step's own container starts, beside init containers and sidecars", testStartDeadlineBesideASidecar},
+		{"a container that a policy adds does not hide the end of the step", testContainerThatAPolicyAdds},
 		{"the logs of a run are in the archive after the SequentialJob was deleted", testArchivedLogs},
 		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
 	})

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -133,10 +135,26 @@ func testImmediateSuspension(t *testing.T) {
 	}
 }
 
-func testEvictionOfAGracefulStep(t *testing.T) {
-	graceful := strings.ReplaceAll(eventLogScript, "exit 143", "exit 0")
-	s := createSequence(t, testbuilder.SequentialJob("drained", "").Workspace(v1alpha1.WorkspaceDelete).
-		Step("write", shellScript(graceful)).
+// onFailure is a template of Pods that restart their containers.
+var onFailure = corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure}}
+
+func testExitCodeOfARestartedContainer(t *testing.T) {
+	s := createSequence(t, testbuilder.SequentialJob("migrate", "").Template(onFailure).
+		Step("migrate", shellScript("printf 'no such table: users' > /dev/termination-log; exit 7")).Obj())
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	const want = "container migrate exited with code 7: no such table: users"
+	if step := s.stepStatus("migrate"); step.Message != want || step.ExitCode == nil || *step.ExitCode != 7 {
+		t.Errorf("message %q, exit code %v", step.Message, step.ExitCode)
+	}
+}
+
+func testEvictionOfAGracefulStep(t *testing.T)   { checkEviction(t, corev1.PodTemplateSpec{}, "exit 0") }
+func testEvictionOfARestartedStep(t *testing.T)  { checkEviction(t, onFailure, "exit 143") }
+func testEvictionOfARestartedGrace(t *testing.T) { checkEviction(t, onFailure, "exit 0") }
+
+func checkEviction(t *testing.T, template corev1.PodTemplateSpec, exit string) {
+	s := createSequence(t, testbuilder.SequentialJob("drained", "").Workspace(v1alpha1.WorkspaceDelete).Template(template).
+		Step("write", shellScript(strings.ReplaceAll(eventLogScript, "exit 143", exit))).
 		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
 		Obj())
 	pod := s.waitForRunningPod("write")
@@ -146,6 +164,80 @@ func testEvictionOfAGracefulStep(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt; history != "started ended started " || attempt != 2 {
 		t.Errorf("history %q after %d attempts", history, attempt)
+	}
+}
+
+func testStartDeadlineBesideASidecar(t *testing.T) {
+	template := corev1.PodTemplateSpec{}
+	template.Spec.InitContainers = []corev1.Container{
+		{Name: "prepare", Image: busyboxImage, Command: []string{"true"}, SecurityContext: restrictedSecurityContext()},
+		{
+			Name: "proxy", Image: busyboxImage, Command: []string{"sleep", "3600"}, SecurityContext: restrictedSecurityContext(),
+			RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		},
+	}
+	s := createSequence(t, testbuilder.SequentialJob("stuck-beside", "").Template(template).
+		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(20)).Obj())
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	if step := s.stepStatus("a"); step.Reason != v1alpha1.ReasonStartDeadlineExceeded || !strings.Contains(step.Message, "registry.invalid/nothing:1") {
+		t.Errorf("%s: %s", step.Reason, step.Message)
+	}
+}
+
+func testContainerThatAPolicyAdds(t *testing.T) {
+	const name = "e2e-mesh"
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				},
+			}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "meshed", Expression: `"e2e-mesh" in object.metadata.?labels.orValue({})`,
+			}},
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: `[JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{
+					name: "mesh-proxy", image: "` + busyboxImage + `", command: ["sh", "-c", "trap 'exit 9' TERM; while :; do sleep 1; done"],
+					securityContext: Object.spec.containers.securityContext{allowPrivilegeEscalation: false,
+						capabilities: Object.spec.containers.securityContext.capabilities{drop: ["ALL"]}}}}]`},
+			}},
+		},
+	}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+	}
+	requireNoError(t, cluster.Create(t.Context(), policy))
+	deleteAtEnd(t, policy)
+	requireNoError(t, cluster.Create(t.Context(), binding))
+	deleteAtEnd(t, binding)
+	meshed := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{name: "true"}}}
+	poll.Until(t, "the policy to have an effect", func() bool {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: unenforcedNamespace, Labels: meshed.Labels}}
+		probe.Spec.Containers = []corev1.Container{{Name: "a", Image: busyboxImage}}
+		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && len(probe.Spec.Containers) == 2
+	})
+	s := createSequence(t, testbuilder.SequentialJob("meshed", "").Template(meshed).
+		Step("extract", shellScript("printf 42 > /dev/termination-log"), testbuilder.RecordOutput()).
+		Step("load", shellScript(`test "$STEP_EXTRACT_OUTPUT" = 42; exit 3`)).Obj())
+	poll.Until(t, "the step to name the container", func() bool {
+		s.readSequence()
+		return s.sj.Status.Reason == v1alpha1.ReasonContainerStillRuns
+	})
+	if message := s.stepStatus("extract").Message; message != "container extract exited with 0; container mesh-proxy still runs" {
+		t.Errorf("message %q", message)
+	}
+	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true }))
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	if step := s.stepStatus("extract"); step.Phase != v1alpha1.StepSucceeded || step.Output != "42" {
+		t.Errorf("step extract is %s, with output %q", step.Phase, step.Output)
+	}
+	if step := s.stepStatus("load"); step.Message != "container load exited with code 3" || *step.ExitCode != 3 {
+		t.Errorf("message %q", step.Message)
 	}
 }
 

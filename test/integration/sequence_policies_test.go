@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,8 +18,8 @@ import (
 )
 
 // createMutatingPolicy creates a policy of the cluster that changes each new Job, or Pod, of a namespace. It returns when the policy
-// has an effect on such an object.
-func createMutatingPolicy(t *testing.T, ns, resource, expression string, probe client.Object, isChanged func() bool) {
+// has an effect.
+func createMutatingPolicy(t *testing.T, ns, resource, expression string, changes func() bool) {
 	t.Helper()
 	group := ""
 	if resource == "jobs" {
@@ -59,58 +58,50 @@ spec:
 			}
 		})
 	}
-	probe.SetNamespace(ns)
-	poll.Until(t, "the policy to have an effect", func() bool {
-		probe.SetResourceVersion("")
-		probe.SetUID("")
-		err := cluster.Create(t.Context(), probe, client.DryRunAll)
-		return err == nil && isChanged()
-	})
+	poll.Until(t, "the policy to have an effect", changes)
 }
 
 func TestOutcomesSurviveATimeToLiveOfZero(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	probe := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-	probe.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
-	createMutatingPolicy(t, ns, "jobs", "Object{spec: Object.spec{ttlSecondsAfterFinished: 0}}", probe,
-		func() bool { return probe.Spec.TTLSecondsAfterFinished != nil })
-	var group sync.WaitGroup
+	createMutatingPolicy(t, ns, "jobs", "Object{spec: Object.spec{ttlSecondsAfterFinished: 0}}", func() bool {
+		probe := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
+		probe.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
+		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && probe.Spec.TTLSecondsAfterFinished != nil
+	})
 	for i := range 10 {
-		s := createSequenceIn(t, ns, testbuilder.SequentialJob(fmt.Sprint("etl-", i), "").
-			Step("extract", testbuilder.RecordOutput()).Step("check", testbuilder.ContinueOnFailure()).Step("load", testbuilder.RecordOutput()).Obj())
-		group.Go(func() {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			s := createSequenceIn(t, ns, testbuilder.SequentialJob(fmt.Sprint("etl-", i), "").
+				Step("extract", testbuilder.RecordOutput()).Step("check", testbuilder.ContinueOnFailure()).Step("load", testbuilder.RecordOutput()).Obj())
 			s.endStep("extract", 0, "42")
 			s.endStep("check", 3, "no rows")
 			s.endStep("load", 0, "43")
 			s.waitForPhase(v1alpha1.PhaseCompleted)
 			extract, check, load := s.stepStatus("extract"), s.stepStatus("check"), s.stepStatus("load")
 			if extract.Output != "42" || load.Output != "43" || check.ExitCode == nil || *check.ExitCode != 3 || !strings.Contains(check.Message, "no rows") {
-				t.Errorf("%s: outputs %q and %q, %+v", s.sj.Name, extract.Output, load.Output, check)
+				t.Errorf("outputs %q and %q, %+v", extract.Output, load.Output, check)
 			}
 		})
 	}
-	group.Wait()
 }
 
 func TestContainerThatAPolicyAddsDoesNotHideTheEndOfTheStep(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
-	createMutatingPolicy(t, ns, "pods", `Object{spec: Object.spec{containers: [Object.spec.containers{name: "mesh-proxy", image: "proxy"}]}}`, probe,
-		func() bool {
-			changed := len(probe.Spec.Containers) == 2
-			probe.Spec.Containers = probe.Spec.Containers[:1]
-			return changed
-		})
+	createMutatingPolicy(t, ns, "pods", `Object{spec: Object.spec{containers: [Object.spec.containers{name: "mesh-proxy", image: "proxy"}]}}`, func() bool {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
+		probe.Spec.Containers = []corev1.Container{{Name: "a", Image: "a"}}
+		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && len(probe.Spec.Containers) == 2
+	})
 	s := createSequenceIn(t, ns, testbuilder.SequentialJob("meshed", "").Step("extract", testbuilder.RecordOutput()).Step("load").Obj())
 	pod := s.waitForPod("extract")
-	s.terminatePod(pod, 0, "42")
 	before := pod.DeepCopy()
-	pod.Status.Phase = corev1.PodRunning
 	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name != "extract" {
-			status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		status := &pod.Status.ContainerStatuses[i]
+		status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		if status.Name == "extract" {
+			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "42", StartedAt: metav1.Now(), FinishedAt: metav1.Now()}}
 		}
 	}
 	if err := cluster.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
@@ -119,4 +110,9 @@ func TestContainerThatAPolicyAddsDoesNotHideTheEndOfTheStep(t *testing.T) {
 	s.waitUntil("the step to name the container", func(sj *v1alpha1.SequentialJob) bool {
 		return sj.Status.Reason == v1alpha1.ReasonContainerStillRuns && strings.Contains(s.stepStatus("extract").Message, "mesh-proxy")
 	})
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true })
+	if step := s.waitForStep("extract", v1alpha1.StepSucceeded); step.Output != "42" {
+		t.Errorf("output %q, want 42", step.Output)
+	}
+	s.waitForPod("load")
 }
