@@ -2,11 +2,19 @@ package sequentialjob
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// The environment variables of all steps that name the attempt, for keys of requests that must have one effect.
+const (
+	envUID     = "SEQUENCE_UID"
+	envRun     = "SEQUENCE_RUN"
+	envAttempt = "STEP_ATTEMPT"
 )
 
 // The environment variables of steps with finally that report how the steps before them ended.
@@ -49,6 +57,18 @@ func outcomeBeforeFinally(sj *v1alpha1.SequentialJob) outcome {
 		return outcome{status: string(v1alpha1.PhaseRunning)}
 	default:
 		return outcome{status: string(v1alpha1.PhaseCompleted)}
+	}
+}
+
+// attemptEnvVars returns the environment variables that name an attempt. The step's own variables can refer to them. The UID is a
+// reference, so that equal SequentialJobs have equal Pod templates, which need one dry run.
+func attemptEnvVars(run, attempt int32) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: envUID, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			APIVersion: "v1", FieldPath: "metadata.labels['" + v1alpha1.LabelSequentialJobUID + "']",
+		}}},
+		{Name: envRun, Value: strconv.Itoa(int(run))},
+		{Name: envAttempt, Value: strconv.Itoa(int(attempt))},
 	}
 }
 

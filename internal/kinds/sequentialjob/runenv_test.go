@@ -12,16 +12,45 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// envOf returns the environment of a step's newest Job, without variables that refer to other objects.
+// envOf returns the environment of a step's newest Job, without the attempt and variables that refer to other objects.
 func (s *testEnv) envOf(step string) map[string]string {
 	s.t.Helper()
 	env := map[string]string{}
 	for _, variable := range s.newestJob(step).Spec.Template.Spec.Containers[0].Env {
-		if variable.ValueFrom == nil {
+		if variable.ValueFrom == nil && variable.Name != envRun && variable.Name != envAttempt {
 			env[variable.Name] = variable.Value
 		}
 	}
 	return env
+}
+
+func TestTheAttemptIsInTheEnvironmentOfEveryStep(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").RerunLostJobs().Step("build").Step("test"))
+	want := func(step, run, attempt string) {
+		t.Helper()
+		env := map[string]string{}
+		pod := s.newestJob(step).Spec.Template
+		for _, variable := range pod.Spec.Containers[0].Env {
+			env[variable.Name] = variable.Value
+			if variable.Name == envUID && variable.ValueFrom.FieldRef.FieldPath == "metadata.labels['yardmaster.dev/sequentialjob-uid']" {
+				env[envUID] = pod.Labels["yardmaster.dev/sequentialjob-uid"]
+			}
+		}
+		if diff := cmp.Diff(map[string]string{envUID: string(s.sj.UID), envRun: run, envAttempt: attempt}, env); diff != "" {
+			t.Errorf("environment of step %s (-want, +got):\n%s", step, diff)
+		}
+	}
+	want("build", "1", "1")
+	s.loseJob("build")
+	want("build", "1", "2")
+	s.succeedStep("build")
+	want("test", "1", "1")
+	s.failStep("test")
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: "Start"}
+	})
+	s.reconcile()
+	want("build", "2", "1")
 }
 
 func TestFinallyStepsGetTheOutcomeOfTheRun(t *testing.T) {

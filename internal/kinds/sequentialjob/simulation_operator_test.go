@@ -445,7 +445,12 @@ func (w *simulator) checkOptions(job *batchv1.Job) {
 	if options.When == "false" {
 		w.reportViolation("%s is created although its expression is false", job.Name)
 	}
-	value := job.Spec.Template.Spec.Containers[0].Env[0].Value
+	value := ""
+	for _, variable := range job.Spec.Template.Spec.Containers[0].Env {
+		if variable.Name == simulatedParameter {
+			value = variable.Value
+		}
+	}
 	run := job.Annotations[v1alpha1.AnnotationRun]
 	if first, found := w.parameterOfRun[run]; found && first != value && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
 		w.reportViolation("%s is created with the parameter %s, the run has %s", job.Name, value, first)
