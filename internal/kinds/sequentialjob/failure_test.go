@@ -46,6 +46,16 @@ func TestFailedFinallyStepFailsTheRunAndSkipsNothing(t *testing.T) {
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed)
 }
 
+func TestFailureOfTheRunNamesTheFinallyStepsThatFailedToo(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
+	s.failStep("build")
+	s.failStep("notify")
+	s.succeedStep("cleanup")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+	s.wantCondition(v1alpha1.ConditionFailed, `True StepFailed: step "build" failed: BackoffLimitExceeded: Job has reached the specified backoff limit; `+
+		`finally step "notify" failed too: BackoffLimitExceeded`)
+}
+
 func TestContinueStartsTheNextStepAfterAFailure(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.failStep("lint")

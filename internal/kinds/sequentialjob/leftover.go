@@ -60,8 +60,8 @@ func (l *leftover) isDue(timer *decision.Timer) bool {
 func (l *leftover) problem(step string) *startProblem {
 	running := leftoverContainers(l.pod)
 	message := fmt.Sprintf("container %s exited with %d; container %s still runs", step, l.end.ExitCode, running)
-	return &startProblem{decision.Problem{Reason: v1alpha1.ReasonContainerStillRuns, Message: message},
-		"end it, make it a native sidecar, or set spec.template.endWithStep"}
+	advice := "end it, make it a native sidecar, or set spec.template.endWithStep"
+	return &startProblem{decision.Problem{Reason: v1alpha1.ReasonContainerStillRuns, Message: message}, advice}
 }
 
 // stopWithResult deletes the Job of a step whose own container has ended, and records its result.

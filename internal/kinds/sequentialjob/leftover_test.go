@@ -112,7 +112,8 @@ func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.R
 // wantStopping checks that nothing else starts before the Pod has stopped.
 func (s *testEnv) wantStopping() {
 	s.t.Helper()
-	if s.reconcile(); s.stepStatus("build").Phase != v1alpha1.StepStopping || s.stepStatus("test").Phase != v1alpha1.StepPending {
+	s.reconcile()
+	if s.stepStatus("build").Phase != v1alpha1.StepStopping || s.stepStatus("test").Phase != v1alpha1.StepPending {
 		s.t.Errorf("steps %+v, want build Stopping and test Pending", s.sj.Status.Steps)
 	}
 }
