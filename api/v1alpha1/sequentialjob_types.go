@@ -75,6 +75,7 @@ type SequentialJobSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, c.name == 'step')",message="the template can have only one container, named step, with defaults for all steps; define sidecars as initContainers with restartPolicy: Always",fieldPath=".spec.containers"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy in ['Never', 'OnFailure']",message="restartPolicy must be Never or OnFailure: a Job cannot run Pods with Always",fieldPath=".spec.restartPolicy"
+	// +kubebuilder:validation:XValidation:rule="self.?spec.?containers.orValue([]).size() <= 64 && self.?spec.?evictionResponders.orValue([]).size() <= 256 && self.?spec.?hostAliases.orValue([]).size() <= 256 && self.?spec.?imagePullSecrets.orValue([]).size() <= 256 && self.?spec.?initContainers.orValue([]).size() <= 64 && self.?spec.?readinessGates.orValue([]).size() <= 256 && self.?spec.?resourceClaims.orValue([]).size() <= 256 && self.?spec.?schedulingGates.orValue([]).size() <= 256 && self.?spec.?tolerations.orValue([]).size() <= 256 && self.?spec.?topologySpreadConstraints.orValue([]).size() <= 256 && self.?spec.?volumes.orValue([]).size() <= 256",message="a template may have at most 64 containers of each type, and 256 of each other list",fieldPath=".spec"
 	Template *PodTemplate `json:"template,omitempty"`
 
 	// jobMetadata of the Jobs, such as the label of a queue.

@@ -23,9 +23,6 @@ func MemoryOf(object any) int {
 // referenced returns the bytes that a value refers to, without the value itself. Unused capacity of lists does not count: the cache
 // stores copies.
 func referenced(value reflect.Value) int {
-	if !refers(value.Type()) {
-		return 0
-	}
 	size := 0
 	switch value.Kind() {
 	case reflect.String:
@@ -35,12 +32,15 @@ func referenced(value reflect.Value) int {
 			return int(value.Elem().Type().Size()) + referenced(value.Elem())
 		}
 	case reflect.Slice:
-		size = value.Len() * int(value.Type().Elem().Size())
-		if !refers(value.Type().Elem()) {
-			return size
+		if value.Len() == 0 {
+			return 0
 		}
-		for i := range value.Len() {
-			size += referenced(value.Index(i))
+		element := value.Type().Elem()
+		size = value.Len() * int(element.Size())
+		if refers(element) {
+			for i := range value.Len() {
+				size += referenced(value.Index(i))
+			}
 		}
 	case reflect.Map:
 		if value.Len() == 0 {
@@ -56,7 +56,7 @@ func referenced(value reflect.Value) int {
 			size += referenced(entries.Key()) + referenced(entries.Value())
 		}
 	case reflect.Struct:
-		for i := range value.NumField() {
+		for _, i := range referringFields(value.Type()) {
 			size += referenced(value.Field(i))
 		}
 	case reflect.Array:
@@ -68,28 +68,37 @@ func referenced(value reflect.Value) int {
 	return size
 }
 
-// reference remembers which types may refer to memory.
-var reference sync.Map
-
 func refers(kind reflect.Type) bool {
-	if known, found := reference.Load(kind); found {
-		return known.(bool) //nolint:forcetypeassert // only booleans are stored
-	}
-	answer := false
 	switch kind.Kind() {
 	case reflect.String, reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
-		answer = true
+		return true
 	case reflect.Array:
-		answer = refers(kind.Elem())
+		return refers(kind.Elem())
 	case reflect.Struct:
-		for i := range kind.NumField() {
-			answer = answer || refers(kind.Field(i).Type)
-		}
-		answer = answer && kind != reflect.TypeFor[time.Time]() // all times share their locations
+		return len(referringFields(kind)) > 0
 	default:
+		return false
 	}
-	reference.Store(kind, answer)
-	return answer
+}
+
+// fieldsByType remembers the results of referringFields, which each object needs many times.
+var fieldsByType sync.Map
+
+// referringFields returns the indexes of the fields of a struct that may refer to memory. All times share their locations.
+func referringFields(kind reflect.Type) []int {
+	if known, found := fieldsByType.Load(kind); found {
+		return known.([]int) //nolint:forcetypeassert // only such lists are stored
+	}
+	var fields []int
+	if kind != reflect.TypeFor[time.Time]() {
+		for i := range kind.NumField() { //nolint:modernize // the index is the result
+			if refers(kind.Field(i).Type) {
+				fields = append(fields, i)
+			}
+		}
+	}
+	fieldsByType.Store(kind, fields)
+	return fields
 }
 
 // MaxSpecBytes is the memory that the spec of a Policy or SessionRunner may need. Controllers of other kinds read these objects again

@@ -59,6 +59,11 @@ type Loop[T client.Object, O, D any] struct {
 	NeedsFresh func(*D) bool
 }
 
+// largePasses limits the passes of all kinds over objects that the cache has trimmed. Each of these objects may need several megabytes.
+var largePasses = make(chan struct{}, 4)
+
+const largePassInterval = time.Second
+
 // Reconcile reads an object, from the API server if the cache has trimmed it, and makes one pass, with a second decision if the
 // result of the first decision needs it. The next pass acts on the second decision.
 func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -72,6 +77,12 @@ func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	}
 	object = l.Written.Newest(object)
 	if isTrimmed(object) {
+		select {
+		case largePasses <- struct{}{}:
+			defer func() { <-largePasses }()
+		default: // without waiting, which would keep small objects from a worker of the controller
+			return ctrl.Result{RequeueAfter: largePassInterval}, nil
+		}
 		object = l.New()
 		if err := l.Live.Get(ctx, request.NamespacedName, object); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err) // the cache will lose the object too

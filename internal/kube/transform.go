@@ -17,25 +17,29 @@ import (
 )
 
 const (
-	// LargeBytes is the memory from which on the cache keeps only few fields of an object. Users may create any number of objects
-	// of more than 1 MB, which need several times as much memory: without a bound, those of one namespace fill the operator's
-	// memory, and stop it for all.
-	LargeBytes = 32 << 10
+	// LargeBytes is the memory from which on the cache keeps only few fields of an object. Users may create any number of objects of
+	// more than 1 MB, which need several times as much memory: without a bound, those of one namespace fill the operator's memory,
+	// and stop it for all.
+	LargeBytes = 24 << 10
+	// LargeChildBytes is the same for objects that have only few fields left, and largeMetadataBytes for metadata.
+	LargeChildBytes, largeMetadataBytes = 16 << 10, 8 << 10
 	// maxMetadataBytes is the memory of the labels, of the annotations, of the finalizers and of the owner references that the
 	// cache keeps of a large object. All that the operator sets needs less.
-	maxMetadataBytes = 8 << 10
+	maxMetadataBytes = 6 << 10
 	// annotationTrimmed marks a trimmed object in the cache. No object on the API server needs it.
 	annotationTrimmed = v1alpha1.Prefix + "trimmed"
 )
 
 // TrimObject is a cache transform that removes what no decision reads, and most of the metadata of a large object.
-func TrimObject(object any) (any, error) { return trim(object, func(client.Object) {}) }
+func TrimObject(object any) (any, error) {
+	return trim(object, LargeChildBytes, func(client.Object) {})
+}
 
 // TrimLarge returns a cache transform as TrimObject, which also drops fields of a large object. The object is marked: Loop reads it
 // from the API server.
 func TrimLarge[T client.Object](drop func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
-		return trim(object, func(large client.Object) {
+		return trim(object, LargeBytes, func(large client.Object) {
 			if typed, ok := large.(T); ok {
 				drop(typed)
 			}
@@ -45,13 +49,17 @@ func TrimLarge[T client.Object](drop func(T)) toolscache.TransformFunc {
 
 // trim returns a copy of an object, whose lists have no spare capacity: decoders leave up to three times as much as small lists need,
 // and keep all objects of a list in one array.
-func trim(object any, drop func(client.Object)) (any, error) {
+func trim(object any, limit int, drop func(client.Object)) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {
 		return object, nil
 	}
 	dropUnread(o)
-	if decision.MemoryOf(o) > LargeBytes {
+	if _, isMetadata := o.(*metav1.PartialObjectMetadata); isMetadata { // decisions read no annotations of these
+		o.SetAnnotations(nil)
+		limit = largeMetadataBytes
+	}
+	if decision.MemoryOf(o) > limit {
 		trimLabels(o)
 		kept := keepOwn(o.GetAnnotations(), func(key string) bool { return strings.HasPrefix(key, v1alpha1.Prefix) })
 		kept[annotationTrimmed] = ""
@@ -138,7 +146,7 @@ func TrimJob(object any) (any, error) {
 }
 
 // maxNetworkPolicyBytes is more memory than any NetworkPolicy of the operator needs.
-const maxNetworkPolicyBytes = 128 << 10
+const maxNetworkPolicyBytes = 64 << 10
 
 // TrimNetworkPolicy is a cache transform that replaces the rules of a too large NetworkPolicy by rules that allow everything, so
 // that a tenant cannot fill the operator's memory, and decisions assume no restriction that does not exist.

@@ -48,16 +48,22 @@ func TestOfALargeObjectTheCacheKeepsFewFields(t *testing.T) {
 		wantTrimmed     bool
 	}{
 		"a small object": {
-			metav1.ObjectMeta{Annotations: map[string]string{"note": "n", corev1.LastAppliedConfigAnnotation: text}}, map[string]string{"a": "b"},
-			map[string]string{"note": "n"}, false,
+			metav1.ObjectMeta{Annotations: map[string]string{"note": "n", corev1.LastAppliedConfigAnnotation: text}},
+			map[string]string{"a": "b"},
+			map[string]string{"note": "n"},
+			false,
 		},
 		"a large object": {
-			metav1.ObjectMeta{Annotations: map[string]string{"note": "n", v1alpha1.AnnotationApproval: "{}"}}, map[string]string{"a": text},
-			map[string]string{v1alpha1.AnnotationApproval: "{}", annotationTrimmed: ""}, true,
+			metav1.ObjectMeta{Annotations: map[string]string{"note": "n", v1alpha1.AnnotationApproval: "{}"}},
+			map[string]string{"a": text},
+			map[string]string{v1alpha1.AnnotationApproval: "{}", annotationTrimmed: ""},
+			true,
 		},
 		"large annotations": {
-			metav1.ObjectMeta{Annotations: map[string]string{"note": text, v1alpha1.AnnotationApproval: text, v1alpha1.AnnotationRun: "1"}}, nil,
-			map[string]string{v1alpha1.AnnotationRun: "1", annotationTrimmed: ""}, true,
+			metav1.ObjectMeta{Annotations: map[string]string{"note": text, v1alpha1.AnnotationApproval: text, v1alpha1.AnnotationRun: "1"}},
+			nil,
+			map[string]string{v1alpha1.AnnotationRun: "1", annotationTrimmed: ""},
+			true,
 		},
 		"many labels":            {metav1.ObjectMeta{Labels: many}, nil, map[string]string{annotationTrimmed: ""}, true},
 		"many finalizers":        {metav1.ObjectMeta{Finalizers: finalizers}, nil, map[string]string{annotationTrimmed: ""}, true},

@@ -78,7 +78,7 @@ func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 			"many labels":             {Labels: many},
 			"many finalizers":         {Finalizers: slices.Collect(maps.Keys(many))},
 			"a long owner reference":  {OwnerReferences: []metav1.OwnerReference{{Name: text}}},
-			"a field manager's field": {ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}}},
+			"a field manager's field": {ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(text)}}},
 		} {
 			object := kind.DeepCopyObject().(client.Object)
 			object.SetAnnotations(maps.Clone(metadata.Annotations))

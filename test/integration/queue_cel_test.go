@@ -406,6 +406,10 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`template: {spec: {containers: [{name: main, image: a}]}}`),
 			want: "spec.template.spec.containers: Invalid value: one of the containers must be named worker",
 		},
+		"more containers than the memory of the operator allows": {
+			spec: with(`template: {spec: {containers: [{name: worker, image: a}], initContainers: [` + containers(65) + `]}}`),
+			want: "spec.template.spec: Invalid value: a template may have at most 64 containers of each type, and 256 of each other list",
+		},
 		"a restartPolicy other than Always": {
 			spec: with(`template: {spec: {restartPolicy: OnFailure}}`),
 			want: "spec.template.spec.restartPolicy: Invalid value: restartPolicy must be Always, because workers run until they are drained",
@@ -723,4 +727,13 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "to influence an autoscaled pool, change autoscaling.minReplicas") {
 		t.Errorf("the scale subresource of an autoscaled pool returns %v", err)
 	}
+}
+
+// containers returns containers with different names.
+func containers(number int) string {
+	var list []string
+	for i := range number {
+		list = append(list, fmt.Sprintf("{name: c%d}", i))
+	}
+	return strings.Join(list, ", ")
 }

@@ -1,5 +1,6 @@
 // Package endurance tests that many consecutive sessions leave nothing behind, in the operator or in
-// the cluster. It needs the KUBECONFIG of a real API server, and no other operator may run there.
+// the cluster, and that many large objects do not fill the operator's memory. It needs the KUBECONFIG
+// of a real API server, and no other operator may run there.
 package endurance
 
 import (
