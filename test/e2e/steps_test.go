@@ -217,8 +217,9 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 	deleteAtEnd(t, binding)
 	meshed := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{name: "true"}}}
 	poll.Until(t, "the policy to have an effect", func() bool {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: unenforcedNamespace, Labels: meshed.Labels}}
-		probe.Spec.Containers = []corev1.Container{{Name: "a", Image: busyboxImage}}
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: watchedNamespace, Labels: meshed.Labels}}
+		probe.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		probe.Spec.Containers = []corev1.Container{{Name: "a", Image: busyboxImage, SecurityContext: restrictedSecurityContext()}}
 		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && len(probe.Spec.Containers) == 2
 	})
 	s := createSequence(t, testbuilder.SequentialJob("meshed", "").Template(meshed).
