@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/internal/gateway"
@@ -38,14 +39,28 @@ func main() {
 		exitOnError(err)
 		os.Exit(exitCode)
 	}
+	runOperator()
+}
+
+// runOperator runs the operator. All its output is its log, except for help and version.
+func runOperator() {
 	options, err := operator.ParseFlags(os.Args[1:], os.Environ(), os.Stderr)
 	if errors.Is(err, flag.ErrHelp) || errors.Is(err, operator.ErrVersionRequested) {
 		return
 	}
-	exitOnError(err)
-	config, err := ctrl.GetConfig()
-	exitOnError(err)
-	exitOnError(operator.Run(ctrl.SetupSignalHandler(), config, options))
+	ctx := ctrl.SetupSignalHandler()
+	logger := operator.SetLogger(ctx, &options.Log)
+	var config *rest.Config
+	if err == nil {
+		config, err = ctrl.GetConfig()
+	}
+	if err == nil {
+		err = operator.Run(ctx, config, options)
+	}
+	if err != nil {
+		logger.Error(err, "The operator cannot continue")
+		os.Exit(1)
+	}
 }
 
 // isVersionCommand reports whether the arguments are version, or a command and version.

@@ -75,6 +75,7 @@ func (h *NamespaceHandler) handle(ctx context.Context, object client.Object, pri
 		return
 	}
 	h.pending[namespace] = priority
+	ctx = context.WithoutCancel(ctx) // it ends with the handler, before the cache of the objects may be filled
 	// The queue cannot wait: it merges a delayed request with an earlier one for the same object.
 	time.AfterFunc(time.Until(h.next[namespace]), func() { h.enqueue(ctx, namespace, queue) })
 }

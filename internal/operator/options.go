@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -116,10 +115,24 @@ type WebhookOptions struct {
 var ErrVersionRequested = errors.New("version requested")
 
 // ParseFlags reads the flags in args. Other flags are read from the environment, which has the form of
-// os.Environ: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
+// os.Environ: --kube-api-qps from YARDMASTER_KUBE_API_QPS. It writes to output what --help and --version ask for.
 func ParseFlags(args, environment []string, output io.Writer) (Options, error) {
-	p := newFlagParser(output)
-	if err := p.flags.Parse(args); err != nil {
+	o, err := parseFlags(args, environment, output)
+	if err != nil {
+		return Options{Log: logOptions()}, err
+	}
+	return o, nil
+}
+
+func parseFlags(args, environment []string, output io.Writer) (Options, error) {
+	p := newFlagParser()
+	err := p.flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(output, "Usage of yardmaster:")
+		p.flags.SetOutput(output)
+		p.flags.PrintDefaults()
+	}
+	if err != nil {
 		return Options{}, err
 	}
 	if extra := p.flags.Args(); len(extra) > 0 {
@@ -149,10 +162,10 @@ type flagParser struct {
 // reportNamespacesFlag enables the controller jobreport.
 const reportNamespacesFlag = "report-namespaces"
 
-func newFlagParser(output io.Writer) *flagParser {
+func newFlagParser() *flagParser {
 	p := &flagParser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
-	p.flags.SetOutput(output)
-	p.values.Log = zap.Options{TimeEncoder: zapcore.RFC3339NanoTimeEncoder}
+	p.flags.SetOutput(io.Discard) // it writes errors and usage, which are no log
+	p.values.Log = logOptions()
 	p.values.Log.BindFlags(p.flags)
 	p.bindScopeFlags()
 	p.bindServerFlags()

@@ -15,10 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 	"github.com/yardmaster/yardmaster/internal/version"
@@ -32,10 +30,7 @@ var buildInfo = metric.NewGaugeVec("yardmaster_build_info",
 // Run runs the operator until ctx ends. It then waits for running reconciliations and releases the Lease. The process must exit after
 // Run returns.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
-	logger := zap.New(zap.UseFlagOptions(&o.Log))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger) // client-go logs through klog
-
+	logger := ctrl.Log
 	if err := o.detectNamespaces(); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (d *doctor) checkBrokers(ctx context.Context, check string) error {
 		if others := len(failures[problem]) - 1; others > 0 {
 			more = fmt.Sprintf(" and %d more", others)
 		}
-		d.add(check, statusFailed, d.repairBroker(first, problem), "Queue %s/%s%s: %s", first.Namespace, first.Name, more, problem)
+		d.add(check, statusFailed, repairBroker(first, problem), "Queue %s/%s%s: %s", first.Namespace, first.Name, more, problem)
 	}
 	switch {
 	case waiting > 0:
@@ -112,7 +112,7 @@ func (d *doctor) checkBrokers(ctx context.Context, check string) error {
 }
 
 // repairBroker returns the command that repairs what keeps a Queue from its broker.
-func (d *doctor) repairBroker(q *v1alpha1.Queue, problem string) string {
+func repairBroker(q *v1alpha1.Queue, problem string) string {
 	secret := "yardmaster-broker"
 	if q.Spec.Broker != nil {
 		secret = q.Spec.Broker.URLSecretRef.Name
@@ -195,9 +195,11 @@ func (d *doctor) checkClocks(ctx context.Context, check string) error {
 	const synchronize = "timedatectl set-ntp true"
 	d.compareClock(check, "this machine", synchronize, d.now().Sub(d.serverTime))
 	lease := &coordinationv1.Lease{}
-	if err := d.cluster.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: operatorLease}, lease); client.IgnoreNotFound(err) != nil {
+	err := client.IgnoreNotFound(d.cluster.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: operatorLease}, lease))
+	if err != nil {
 		return err
-	} else if err != nil || lease.Spec.RenewTime == nil {
+	}
+	if lease.Spec.RenewTime == nil {
 		d.add(check, statusUnknown, "", "the operator has no Lease %s/%s, whose times show its clock", d.namespace, operatorLease)
 		return nil
 	}

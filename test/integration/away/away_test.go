@@ -3,6 +3,7 @@
 package away
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,26 +54,36 @@ const forAnHour = `"metadata": {"annotations": {"sim.localcluster.dev/duration":
 func ready(object *unstructured.Unstructured) bool { return condition(object, "Ready") == "True" }
 
 var states = []state{
-	{"SequentialJob", "a step runs", `{"template": {` + forAnHour + `}, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
+	{
+		"SequentialJob", "a step runs", `{"template": {` + forAnHour + `}, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
 		func(object *unstructured.Unstructured) bool {
 			return condition(object, "Ready") == "False" && reason(object) == "Running"
-		}},
-	{"SequentialJob", "suspended", `{"suspend": true, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
-		func(object *unstructured.Unstructured) bool { return reason(object) == "Suspended" }},
+		},
+	},
+	{
+		"SequentialJob", "suspended", `{"suspend": true, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
+		func(object *unstructured.Unstructured) bool { return reason(object) == "Suspended" },
+	},
 	{"SequentialJob", "finished", `{"containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`, ready},
 	{"Schedule", "waits for its next time", `{"schedule": "0 0 1 1 *", "sequentialJob": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}}}`, `{"suspend": true}`, ready},
 	{"AgenticSession", "its runner runs", `{"prompt": "hello", "interactive": true, "runner": "long"}`, `{"suspend": true}`, ready},
-	{"AgenticSession", "stopped", `{"prompt": "hello", "suspend": true, "runner": "long"}`, `{"prompt": "goodbye"}`,
-		func(object *unstructured.Unstructured) bool { return reason(object) == "Stopped" }},
+	{
+		"AgenticSession", "stopped", `{"prompt": "hello", "suspend": true, "runner": "long"}`, `{"prompt": "goodbye"}`,
+		func(object *unstructured.Unstructured) bool { return reason(object) == "Stopped" },
+	},
 	{"SessionRunner", "sessions can use it", `{"image": "runner:1"}`, `{"image": "runner:2"}`, ready},
 	{"Queue", "its queue is on a broker", `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`, `{"suspend": true}`, ready},
-	{"Queue", "it has no broker", `{}`, `{"suspend": true}`,
-		func(object *unstructured.Unstructured) bool { return reason(object) == "NoBroker" }},
-	{"WorkerPool", "has workers", `{"image": "worker:1", "replicas": 1, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`,
+	{
+		"Queue", "it has no broker", `{}`, `{"suspend": true}`,
+		func(object *unstructured.Unstructured) bool { return reason(object) == "NoBroker" },
+	},
+	{
+		"WorkerPool", "has workers", `{"image": "worker:1", "replicas": 1, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`,
 		func(object *unstructured.Unstructured) bool {
 			replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
 			return replicas == 1
-		}},
+		},
+	},
 	{"WorkerPool", "has no workers", `{"image": "worker:1", "replicas": 0, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`, ready},
 	{"Policy", "applied", `{"limits": {"maxReplicas": 3}}`, `{"precedence": 7}`, ready},
 	{"JobReport", "scanned", `{}`, "", ready},
@@ -288,12 +299,11 @@ func leaveBehind(t *testing.T, ns string) {
 func removeOperator(t *testing.T) {
 	t.Helper()
 	for _, file := range []string{"webhook/webhooks.yaml", "admission/policies.yaml"} {
-		manifests, err := os.Open(filepath.Join(testenv.Root(), "config", file))
+		manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "config", file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer manifests.Close()
-		documents := utilyaml.NewYAMLOrJSONDecoder(manifests, 4096)
+		documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
 		for {
 			object := &unstructured.Unstructured{}
 			if err := documents.Decode(object); errors.Is(err, io.EOF) {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -103,7 +104,7 @@ func install(t *testing.T) *installation {
 		documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(i.run("kustomize", "build", folder)), 4096)
 		for {
 			object := &unstructured.Unstructured{}
-			if err := documents.Decode(object); err == io.EOF {
+			if err := documents.Decode(object); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatal(err)
@@ -535,7 +536,7 @@ func (i *installation) runFixes() {
 	i.Helper()
 	programs := i.TempDir()
 	kubectl := "#!/bin/sh\nif [ \"$1\" = yardmaster ]; then shift; exec kubectl-yardmaster \"$@\"; fi\nexec localcluster kubectl --name \"$CLUSTER_NAME\" -- \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(kubectl), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(kubectl), 0o700); err != nil {
 		i.Fatal(err)
 	}
 	path := "PATH=" + strings.Join([]string{programs, filepath.Join(testenv.Root(), "bin"), os.Getenv("PATH")}, ":")

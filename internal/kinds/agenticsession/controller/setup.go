@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -345,7 +346,9 @@ func (r *Reconciler) sessionsOfNamespace(ctx context.Context, namespace string) 
 func (r *Reconciler) sessionsWithPods(ctx context.Context, namespace string) []reconcile.Request {
 	requests := sets.New(r.sessionsOfNamespace(ctx, namespace)...)
 	var pods corev1.PodList
-	if err := r.options.Children.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	// At the start, each Pod is an event of its own.
+	var notStarted *cache.ErrCacheNotStarted
+	if err := r.options.Children.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil && !errors.As(err, &notStarted) {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the Pods of sessions; the NetworkPolicy of deleted sessions is restored at the next event", "namespace", namespace)
 	}
 	for i := range pods.Items {
