@@ -106,7 +106,13 @@ spec: {limits: {maxReplicasTotal: 1}}
 apiVersion: yardmaster.dev/v1alpha1
 kind: WorkerPool
 metadata: {name: workers}
-spec: {image: "example-worker:v1", replicas: 2, queues: [{name: jobs}]}
+spec:
+  queues: [{name: jobs}]
+  replicas: 2
+  drain: {mode: Signal}
+  template:
+    spec:
+      containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
 ---
 apiVersion: yardmaster.dev/v1alpha1
 kind: Schedule
