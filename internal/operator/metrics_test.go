@@ -19,12 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
 
 var (
 	// Other names of a broker, such as streams, also begin with yardmaster_.
-	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|schedule|session|watch|cache|webhook|build)|controller_runtime|workqueue|leader_election)_[a-z_]+|\byardmaster_schedules\b`)
+	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|schedule|session|watch|cache|admission|webhook|build)|controller_runtime|workqueue|leader_election)_[a-z_]+|\byardmaster_schedules\b`)
 	metricDescription = regexp.MustCompile(`fqName: "([a-z_]+)"`)
 	metricDefinition  = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )
@@ -73,6 +74,9 @@ func registerAllMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.brokerManager = brokerManagerOnce(mgr, o)
+	o.admissionPolicies = func() (*kube.AdmissionPolicies, error) {
+		return kube.NewAdmissionPolicies(mgr.GetAPIReader(), nil), nil
+	}
 	for _, controller := range AllControllers() {
 		if err := controller.Setup(mgr, o); err != nil {
 			t.Fatal(err)

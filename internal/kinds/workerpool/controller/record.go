@@ -20,7 +20,7 @@ const statsInterval = 5 * time.Second
 
 // Record implements kube.Kind. It remembers the memory of the decision even if it does not store the status.
 func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *Observed, decision *workerpool.Decision) (*v1alpha1.WorkerPool, error) {
-		isDeferred := decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval
+	isDeferred := decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval
 	if !decision.Leave && !isDeferred { // the permission to write may have been deleted with the last worker
 		stored, err := r.writeCache.UpdateStatus(ctx, r.Client, wp, func(after *v1alpha1.WorkerPool) { after.Status = decision.Status })
 		if err != nil {
