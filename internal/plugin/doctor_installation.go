@@ -100,7 +100,7 @@ func (c *clusterConnection) inCluster(ctx context.Context, want *unstructured.Un
 // defaults are what the API server adds to the objects that are compared.
 var defaults = []any{nil, "*", "Equivalent", "Never", map[string]any{}}
 
-// difference returns the path of the first value that is not as wanted; empty if there is none.
+// difference returns the path of the first value that is not as wanted; empty without a difference.
 func difference(path string, want, got any) string {
 	switch want := want.(type) {
 	case map[string]any:
