@@ -360,7 +360,7 @@ func (d *doctor) reinstall() string {
 	return strings.Join(arguments, " ")
 }
 
-// upgradeOfRelease returns the command that restores the release of the chart to which an object belongs; empty if there is none.
+// upgradeOfRelease returns the command that restores the release of the chart to which an object belongs; empty without a release.
 func upgradeOfRelease(object client.Object) string {
 	release := object.GetAnnotations()["meta.helm.sh/release-name"]
 	if release == "" {
