@@ -91,7 +91,7 @@ func referringFields(kind reflect.Type) []int {
 	}
 	var fields []int
 	if kind != reflect.TypeFor[time.Time]() {
-		for i := range kind.NumField() { //nolint:modernize // the index is the result
+		for i := range kind.NumField() {
 			if refers(kind.Field(i).Type) {
 				fields = append(fields, i)
 			}

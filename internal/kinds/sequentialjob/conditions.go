@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -139,12 +140,13 @@ func runFailure(sj *v1alpha1.SequentialJob) (reason, message string) {
 		}
 		return v1alpha1.ReasonDeadlineExceeded, deadlineMessage
 	}
-	message = fmt.Sprintf("step %q failed: %s", failed.Name, decision.FormatReason(failed.Reason, failed.Message))
+	parts := []string{fmt.Sprintf("step %q failed: %s", failed.Name, decision.FormatReason(failed.Reason, failed.Message))}
 	for i := range status.Steps {
 		if other := &status.Steps[i]; other != failed && other.Phase == v1alpha1.StepFailed && !other.Tolerated && IsFinally(&sj.Spec, other.Name) {
-			message += fmt.Sprintf("; finally step %q failed too: %s", other.Name, other.Reason)
+			parts = append(parts, fmt.Sprintf("finally step %q failed too: %s", other.Name, other.Reason))
 		}
 	}
+	message = strings.Join(parts, "; ")
 	switch {
 	case failed.Reason == v1alpha1.ReasonWorkspaceLost:
 		return v1alpha1.ReasonWorkspaceLost, message
