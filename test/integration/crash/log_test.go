@@ -54,7 +54,8 @@ func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {
 			if len(list.Items[i].OwnerReferences) == 0 && list.Items[i].Status.Phase == v1alpha1.PhaseCompleted {
 				completed++
 			}
-			if changed++; changed%10 > 0 {
+			changed++
+			if changed%10 > 0 {
 				continue
 			}
 			note := fmt.Sprintf(`{"metadata": {"annotations": {"example.com/note": "%d"}}}`, changed)
