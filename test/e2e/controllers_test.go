@@ -43,7 +43,7 @@ func testSingleControllers(t *testing.T) {
 			requireNoError(t, waitForOperator(t.Context()))
 			want := permissions.Union(
 				page.Columns(permissions.WatchedNamespaces, controller),
-				page.Columns(permissions.AllNamespaces, "metrics", "identity", "API server", controller),
+				page.Columns(permissions.AllNamespaces, "metrics", "admission policies", "identity", "API server", controller),
 			)
 			var granted []string
 			poll.Until(t, "the permissions of other controllers to be removed", func() bool {

@@ -29,7 +29,7 @@ func testLeastPrivilege(t *testing.T) {
 	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
 	requireNoError(t, err)
 	watched := page.Columns(permissions.WatchedNamespaces, watchingControllers...)
-	everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "identity", "API server"}, watchingControllers...)...)
+	everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "admission policies", "identity", "API server"}, watchingControllers...)...)
 	for namespace, extra := range map[string][]string{
 		watchedNamespace: watched, deletedNamespace: watched, unwatchedNamespace: nil, "kube-system": nil,
 		operatorNamespace: page.Columns(permissions.OperatorNamespace, "leader election", "workers", "own Pod"),

@@ -50,7 +50,7 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 			t.Run(controllers+" in "+scope, func(t *testing.T) {
 				t.Parallel()
 				d := installPermissions(t, controllers, clusterWide)
-				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "identity", "API server"}, d.watching()...)...)
+				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "admission policies", "identity", "API server"}, d.watching()...)...)
 				watched := page.Columns(permissions.WatchedNamespaces, d.watching()...)
 				reported := page.Columns(permissions.ReportedNamespaces, "jobreport", "openreports")
 				if !d.isEnabled("jobreport") {
