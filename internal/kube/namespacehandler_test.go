@@ -153,19 +153,18 @@ func TestNamespaceHandlerWorksWithQueuesWithoutPriorities(t *testing.T) {
 // The context of an event ends with its handler.
 func TestObjectsAreListedAfterTheHandlerOfTheChangeHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failure error
+		listed := make(chan error, 1)
 		h := newHandledNamespaces(1)
 		h.affected = func(ctx context.Context, _ string) []reconcile.Request {
-			failure = ctx.Err()
+			listed <- ctx.Err()
 			return nil
 		}
 		h.next["a"] = time.Now().Add(time.Second)
 		ctx, end := context.WithCancel(t.Context())
 		h.Delete(ctx, event.DeleteEvent{Object: &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}}, h.queue)
 		end()
-		time.Sleep(2 * time.Second)
-		if failure != nil {
-			t.Error(failure)
+		if err := <-listed; err != nil {
+			t.Error(err)
 		}
 	})
 }

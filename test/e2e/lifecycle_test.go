@@ -70,7 +70,8 @@ func testUninstall(t *testing.T) {
 	requireNoError(t, waitForOperator(t.Context()))
 }
 
-// wantNothingInstalled checks that of the operator's manifests only the CRDs are left.
+// wantNothingInstalled checks that of the operator's manifests only the CRDs are left, and what else operators share: policies, and the
+// roles of users, which have no label of an operator.
 func wantNothingInstalled(t *testing.T) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
@@ -86,7 +87,11 @@ func wantNothingInstalled(t *testing.T) {
 		&admissionregistrationv1.ValidatingWebhookConfigurationList{},
 		&admissionregistrationv1.MutatingWebhookConfigurationList{},
 	} {
-		requireNoError(t, cluster.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/name": operatorName}))
+		labels := client.MatchingLabels{"app.kubernetes.io/name": operatorName}
+		if _, mayBeShared := list.(*rbacv1.ClusterRoleList); mayBeShared {
+			labels["yardmaster.dev/operator-namespace"] = operatorNamespace
+		}
+		requireNoError(t, cluster.List(t.Context(), list, labels))
 		if n := meta.LenList(list); n != 0 {
 			t.Errorf("%d objects of %T are left", n, list)
 		}
