@@ -29,7 +29,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 	options := step.Options()
 	template := podTemplate(sj, step)
 	container := &template.Spec.Containers[0]
-	container.Env = slices.Concat(attemptEnvVars(run, attempt), container.Env)
+	container.Env = withAttempt(container.Env, run, attempt)
 	backoffLimit := options.BackoffLimit
 	if backoffLimit == nil && options.BackoffLimitPerIndex == nil {
 		backoffLimit = new(int32(0)) // by default, failed Pods are not replaced

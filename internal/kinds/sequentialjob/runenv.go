@@ -60,16 +60,23 @@ func outcomeBeforeFinally(sj *v1alpha1.SequentialJob) outcome {
 	}
 }
 
-// attemptEnvVars returns the environment variables that name an attempt. The step's own variables can refer to them. The UID is a
-// reference, so that equal SequentialJobs have equal Pod templates, which need one dry run.
-func attemptEnvVars(run, attempt int32) []corev1.EnvVar {
-	return []corev1.EnvVar{
+// withAttempt adds the environment variables that name an attempt, except those that the step sets itself. They come last, so that
+// messages of the API server about the step's own variables have the right index. The UID is a reference, so that equal
+// SequentialJobs have equal Pod templates, which need one dry run.
+func withAttempt(own []corev1.EnvVar, run, attempt int32) []corev1.EnvVar {
+	all := slices.Clone(own)
+	for _, variable := range []corev1.EnvVar{
 		{Name: envUID, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 			APIVersion: "v1", FieldPath: "metadata.labels['" + v1alpha1.LabelSequentialJobUID + "']",
 		}}},
 		{Name: envRun, Value: strconv.Itoa(int(run))},
 		{Name: envAttempt, Value: strconv.Itoa(int(attempt))},
+	} {
+		if !slices.ContainsFunc(own, func(set corev1.EnvVar) bool { return set.Name == variable.Name }) {
+			all = append(all, variable)
+		}
 	}
+	return all
 }
 
 // runEnvVars returns the environment variables with the parameters of the run and, for a step with finally, how the

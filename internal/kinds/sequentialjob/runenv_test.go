@@ -164,3 +164,14 @@ func TestOutcomeWithADollarSignIsLiteral(t *testing.T) {
 		}
 	}
 }
+
+func TestAStepCanSetAVariableOfTheAttemptItself(t *testing.T) {
+	own := []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: envRun, Value: "nightly"}}
+	var got []string
+	for _, variable := range withAttempt(own, 7, 2) {
+		got = append(got, variable.Name+"="+variable.Value)
+	}
+	if diff := cmp.Diff([]string{"A=1", "SEQUENCE_RUN=nightly", "SEQUENCE_UID=", "STEP_ATTEMPT=2"}, got); diff != "" || len(own) != 2 {
+		t.Errorf("environment (-want, +got):\n%s", diff)
+	}
+}
