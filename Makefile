@@ -10,16 +10,16 @@ IMG ?= yardmaster:dev
 # Namespaces that the operator watches, or '*', and those on whose Jobs it reports. All lists are separated by commas.
 NAMESPACES ?= default
 REPORT_NAMESPACES ?=
-# As in the flag --controllers: '*' for all, a name, -name for all but that one.
+# As in the flag --controllers.
 CONTROLLERS ?= *
 # Folders of config/components to add to the deployment.
 COMPONENTS ?=
 # Number of replicas of the operator; empty for that of config/manager.
 REPLICAS ?=
 OPERATOR_NAMESPACE ?= yardmaster-system
-# Environment variables of the operator, such as YARDMASTER_REPORT_INTERVAL=1m.
+# Environment of the operator, such as YARDMASTER_REPORT_INTERVAL=1m.
 SETTINGS ?=
-# Labels by which Prometheus selects monitors and rules, such as release=prometheus.
+# Labels of monitors and rules, such as release=prometheus.
 MONITOR_LABELS ?=
 # Cluster of `make demo`: localcluster or kind, which it creates, or the current one of your kubeconfig.
 CLUSTER ?= localcluster
@@ -184,7 +184,7 @@ site: bin/hugo bin/mermaid.min.js ## Write the documentation site to dist/site.
 
 ##@ Deploy
 
-install: kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions, and the policies and roles that all operators share.
+install: kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions, and what else operators share.
 	for base in crd shared; do kustomize build config/$$base | $(APPLY) || exit; done
 
 uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions AND ALL OBJECTS of these kinds.
