@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -130,13 +131,13 @@ func repairBroker(q *v1alpha1.Queue, problem string) string {
 	}
 }
 
-// recommendedQuota is the quota in docs/security.md.
-var recommendedQuota = []struct {
-	resource string
-	count    int
-}{
-	{"sequentialjobs", 1000}, {"schedules", 100}, {"queues", 100}, {"workerpools", 100}, {"policies", 20}, {"agenticsessions", 200}, {"sessionrunners", 20},
-}
+// RecommendedQuota is the quota of docs/security.md.
+const RecommendedQuota = "count/sequentialjobs.yardmaster.dev=200,count/schedules.yardmaster.dev=50,count/queues.yardmaster.dev=50," +
+	"count/workerpools.yardmaster.dev=50,count/policies.yardmaster.dev=10,count/agenticsessions.yardmaster.dev=100," +
+	"count/sessionrunners.yardmaster.dev=10,count/jobs.batch=200,count/pods=200,count/deployments.apps=50,count/statefulsets.apps=50," +
+	"count/networkpolicies.networking.k8s.io=120,count/configmaps=150,count/services=100,count/serviceaccounts=120," +
+	"count/poddisruptionbudgets.policy=50,count/leases.coordination.k8s.io=120,count/roles.rbac.authorization.k8s.io=120," +
+	"count/rolebindings.rbac.authorization.k8s.io=120"
 
 // checkQuotas shows the namespaces in which a tenant can create any number of objects.
 func (d *doctor) checkQuotas(ctx context.Context, check string) error {
@@ -157,31 +158,44 @@ func (d *doctor) checkQuotas(ctx context.Context, check string) error {
 			}
 		}
 	}
-	var arguments []string
-	for _, limit := range recommendedQuota {
-		arguments = append(arguments, fmt.Sprintf("count/%s.yardmaster.dev=%d", limit.resource, limit.count))
+	limited := map[string]bool{}
+	for _, quota := range quotas {
+		for resource := range quota.Spec.Hard {
+			limited[quota.Namespace+" "+string(resource)] = true
+		}
 	}
-	problems := 0
+	lacking := map[string][]string{} // namespaces by what no quota limits there
 	for _, namespace := range namespaces {
 		var unlimited []string
-		for _, limit := range recommendedQuota {
-			if !slices.ContainsFunc(quotas, func(q *corev1.ResourceQuota) bool {
-				_, limited := q.Spec.Hard[corev1.ResourceName("count/"+limit.resource+".yardmaster.dev")]
-				return q.Namespace == namespace && limited
-			}) {
-				unlimited = append(unlimited, limit.resource)
+		for limit := range strings.SplitSeq(RecommendedQuota, ",") {
+			resource, _, _ := strings.Cut(limit, "=")
+			if !limited[namespace+" "+resource] {
+				unlimited = append(unlimited, strings.TrimSuffix(strings.TrimPrefix(resource, "count/"), ".yardmaster.dev"))
 			}
 		}
 		if len(unlimited) > 0 {
-			problems++
-			d.add(check, statusWarning, fmt.Sprintf("kubectl create quota yardmaster --namespace %s --hard=%s", namespace, strings.Join(arguments, ",")),
-				"no quota limits %s in namespace %s, so that a tenant can fill the operator's memory", strings.Join(unlimited, ", "), namespace)
+			kinds := enumerate(unlimited)
+			lacking[kinds] = append(lacking[kinds], namespace)
 		}
 	}
-	if problems == 0 {
+	for _, kinds := range slices.Sorted(maps.Keys(lacking)) {
+		in := lacking[kinds]
+		d.add(check, statusWarning, fmt.Sprintf("kubectl create quota yardmaster --namespace %s --hard=%s", in[0], RecommendedQuota),
+			"no quota limits %s in namespace %s, so that a tenant can fill the operator's memory", kinds, enumerate(in))
+	}
+	if len(lacking) == 0 {
 		d.add(check, statusOK, "", "quotas limit the objects in %d namespaces", len(namespaces))
 	}
 	return nil
+}
+
+// enumerate lists the first three words, and counts the others.
+func enumerate(words []string) string {
+	const shown = 3
+	if len(words) <= shown {
+		return strings.Join(words, ", ")
+	}
+	return fmt.Sprintf("%s, and %d more", strings.Join(words[:shown], ", "), len(words)-shown)
 }
 
 // The clocks of Kubernetes agree within seconds. From maxClockSkew on, Schedules report it, too.

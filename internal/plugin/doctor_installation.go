@@ -235,18 +235,14 @@ func (d *doctor) checkPermissions(ctx context.Context, check string) error {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(missing)) {
-		where, more, status := "in all namespaces", "", d.differs()
+		where, status := "in all namespaces", d.differs()
 		switch {
 		case namespace != "":
 			where = "in namespace " + namespace
 		case d.setting("webhook", "true") != "true": // probably an installation with Roles only
 			status = statusWarning
 		}
-		lacks := missing[namespace]
-		if shown := 3; len(lacks) > shown {
-			lacks, more = lacks[:shown], fmt.Sprintf(", and %d more", len(lacks)-shown)
-		}
-		d.add(check, status, d.reinstall(), "the operator may not %s%s %s", strings.Join(lacks, ", "), more, where)
+		d.add(check, status, d.reinstall(), "the operator may not %s %s", enumerate(missing[namespace]), where)
 	}
 	if len(missing) == 0 {
 		d.add(check, statusOK, "", "the operator has the %d permissions that its controllers need", len(needed))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,15 @@ func TestDifference(t *testing.T) {
 				t.Errorf("%q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+func TestDoctorAsksForTheQuotaThatTheDocumentationRecommends(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.ReplaceAll(string(page), "\\\n", ""), "--hard="+RecommendedQuota+"\n") {
+		t.Errorf("docs/security.md does not recommend %s", RecommendedQuota)
 	}
 }

@@ -195,8 +195,9 @@ func (i *installation) renewLease(change func(*coordinationv1.Lease)) {
 func newQuota(namespace string) *corev1.ResourceQuota {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "yardmaster"}}
 	quota.Spec.Hard = corev1.ResourceList{}
-	for _, kind := range []string{"sequentialjobs", "schedules", "queues", "workerpools", "policies", "agenticsessions", "sessionrunners"} {
-		quota.Spec.Hard[corev1.ResourceName("count/"+kind+".yardmaster.dev")] = resource.MustParse("100")
+	for limit := range strings.SplitSeq(plugin.RecommendedQuota, ",") {
+		kind, count, _ := strings.Cut(limit, "=")
+		quota.Spec.Hard[corev1.ResourceName(kind)] = resource.MustParse(count)
 	}
 	return quota
 }
@@ -456,7 +457,7 @@ var damages = map[string]struct {
 	"no quota": {
 		do:   func(i *installation) { i.delete(newQuota("team-b")) },
 		undo: func(i *installation) { i.must(cluster.Create(i.Context(), newQuota("team-b"))) },
-		want: finding{"quotas", "WARNING", "sequentialjobs, schedules, queues, workerpools, policies, agenticsessions, sessionrunners in namespace team-b", "kubectl create quota yardmaster --namespace team-b --hard=count/"},
+		want: finding{"quotas", "WARNING", "sequentialjobs, schedules, queues, and 16 more in namespace team-b", "kubectl create quota yardmaster --namespace team-b --hard=count/"},
 	},
 	"a clock of this machine that is wrong": {
 		do:   func(i *installation) { i.skew.Store(int64(-10 * time.Minute)) },
