@@ -263,6 +263,10 @@ func leaveBehind(t *testing.T, ns string) {
 				if err := cluster.Create(t.Context(), run); err != nil {
 					t.Fatal(err)
 				}
+				// A run with an active step would wait for the operator.
+				poll.Until(t, "the run "+run.GetName()+" to finish", func() bool {
+					return cluster.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && states[2].reached(run)
+				})
 			}
 		}
 	}
