@@ -203,28 +203,29 @@ var startFailureReasons = map[string]string{
 // maxStartFailureBytes limits what a condition quotes from the kubelet.
 const maxStartFailureBytes = 512
 
-// StartFailure returns why a container does not start by itself, in the kubelet's words; empty if it starts. After a crash, these
+// StartFailure returns why a container does not start by itself, in the kubelet's words; nil if it starts. After a crash, these
 // words contain the growing time until the next attempt, so the exit replaces them.
-func StartFailure(c *corev1.ContainerStatus) (reason, message string) {
+func StartFailure(c *corev1.ContainerStatus) *decision.Problem {
 	waiting, last := c.State.Waiting, c.LastTerminationState.Terminated
 	if waiting == nil || startFailureReasons[waiting.Reason] == "" {
-		return "", ""
+		return nil
 	}
-	detail := waiting.Message
-	if startFailureReasons[waiting.Reason] == v1alpha1.ReasonCrashLoop {
+	reason, detail := startFailureReasons[waiting.Reason], waiting.Message
+	if reason == v1alpha1.ReasonCrashLoop {
 		detail = ""
 		if last != nil {
 			detail = decision.FormatReason(fmt.Sprintf("exit code %d", last.ExitCode), strings.TrimSpace(last.Message))
 		}
 	}
-	return waiting.Reason, decision.TruncateMessage("container "+c.Name+": "+decision.FormatReason(waiting.Reason, detail), maxStartFailureBytes)
+	message := "container " + c.Name + ": " + decision.FormatReason(waiting.Reason, detail)
+	return &decision.Problem{Reason: reason, Message: decision.TruncateMessage(message, maxStartFailureBytes)}
 }
 
 // startFailure returns why workers of the revision do not start; nil if they start.
 func (r *revisionState) startFailure() *decision.Problem {
 	for _, w := range r.workers {
-		if reason := startFailureReasons[w.WaitingReason]; reason != "" {
-			return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": worker " + w.Name + " does not start: " + cmp.Or(w.WaitingMessage, w.WaitingReason)}
+		if failure := w.StartFailure; failure != nil {
+			return &decision.Problem{Reason: failure.Reason, Message: "revision " + r.Name + ": worker " + w.Name + " does not start: " + failure.Message}
 		}
 	}
 	if r.CreationFailure == "" {

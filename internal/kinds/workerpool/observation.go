@@ -146,8 +146,8 @@ type Worker struct {
 	ReadySince time.Time
 	// Running is true while its worker container runs.
 	Running bool
-	// WaitingReason and WaitingMessage are why a container does not start, as StartFailure returns them.
-	WaitingReason, WaitingMessage string
+	// StartFailure is why a container does not start by itself; nil if all do.
+	StartFailure *decision.Problem
 	// Terminating is true once the Pod is deleted.
 	Terminating bool
 	// DrainingSince, IdleSince and RemovableSince are the times, written on the Pod, when the worker was selected for

@@ -104,7 +104,9 @@ func detached(w *Worker) { w.Stats = &WorkerStats{Attached: new(false), Succeede
 func countNothing(w *Worker) { w.Stats = &WorkerStats{} }
 
 func failImagePull(w *Worker) {
-	w.Running, w.ReadySince, w.Stats, w.WaitingReason = false, time.Time{}, nil, "ImagePullBackOff"
+	w.Running, w.ReadySince, w.Stats = false, time.Time{}, nil
+	waiting := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+	w.StartFailure = StartFailure(&corev1.ContainerStatus{State: corev1.ContainerState{Waiting: waiting}})
 }
 
 func withMaxUnavailable(s *testPool) *testPool {
@@ -325,7 +327,7 @@ func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
 			status := &corev1.ContainerStatus{Name: "worker", State: corev1.ContainerState{Waiting: &test.waiting}, LastTerminationState: corev1.ContainerState{Terminated: test.last}}
 			s := rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) {
 				w.Running, w.ReadySince, w.Stats = false, time.Time{}, nil
-				w.WaitingReason, w.WaitingMessage = StartFailure(status)
+				w.StartFailure = StartFailure(status)
 			})
 			degraded := meta.FindStatusCondition(Decide(s.Observation).Status.Conditions, v1alpha1.ConditionDegraded)
 			if test.reason == "" {

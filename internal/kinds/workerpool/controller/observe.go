@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -219,9 +220,7 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 			c := &statuses[i]
 			mayHaveMessages := c.Name == v1alpha1.WorkerContainer || c.Name == workerpool.SidecarContainer
 			w.Running = w.Running || c.State.Running != nil && mayHaveMessages
-			if w.WaitingReason == "" {
-				w.WaitingReason, w.WaitingMessage = workerpool.StartFailure(c)
-			}
+			w.StartFailure = cmp.Or(w.StartFailure, workerpool.StartFailure(c))
 		}
 	}
 	return w
