@@ -76,9 +76,7 @@ func newDoctorCommand(env *environment) *cobra.Command {
 			if d.cluster, err = env.connect(env.clientConfig); err != nil {
 				return err
 			}
-			if namespace := command.Flag("namespace"); namespace != nil && namespace.Changed {
-				d.namespace = d.cluster.namespace
-			}
+			d.namespace = d.cluster.givenNamespace(command)
 			return d.run(command.Context())
 		},
 	}

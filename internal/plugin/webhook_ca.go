@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -54,15 +55,20 @@ func newWebhookCACommand(env *environment) *cobra.Command {
 			if a.cluster, err = env.connect(env.clientConfig); err != nil {
 				return err
 			}
-			a.namespace = defaultOperatorNamespace
-			if namespace := command.Flag("namespace"); namespace != nil && namespace.Changed {
-				a.namespace = a.cluster.namespace
-			}
+			a.namespace = cmp.Or(a.cluster.givenNamespace(command), defaultOperatorNamespace)
 			return a.install(command.Context())
 		},
 	}
 	command.Flags().BoolVar(&a.renew, "renew", false, "Replace the certificate authority by a new one.")
 	return command
+}
+
+// givenNamespace returns the value of --namespace, which is that of the operator in some commands; empty if the user did not give it.
+func (c *clusterConnection) givenNamespace(command *cobra.Command) string {
+	if namespace := command.Flag("namespace"); namespace == nil || !namespace.Changed {
+		return ""
+	}
+	return c.namespace
 }
 
 func (a *authority) install(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -71,15 +72,11 @@ func (r *Reconciler) allNamespaces(ctx context.Context, _ client.Object) []recon
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list SessionRunners, whose status does not show a change of the admission policies")
 		return nil
 	}
-	namespaces := map[string]bool{}
-	var requests []reconcile.Request
+	requests := sets.New[reconcile.Request]()
 	for i := range runners.Items {
-		if ns := runners.Items[i].Namespace; !namespaces[ns] {
-			namespaces[ns] = true
-			requests = append(requests, toNamespace(ctx, &runners.Items[i])...)
-		}
+		requests.Insert(toNamespace(ctx, &runners.Items[i])...)
 	}
-	return requests
+	return requests.UnsortedList()
 }
 
 // toUnusedProxy maps an ended session to its namespace if the proxy there may be unused.
