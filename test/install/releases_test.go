@@ -91,13 +91,8 @@ func bindTeam(t *testing.T, namespaces ...string) {
 func wantWorkWithRolesOnly(t *testing.T, ns string) {
 	t.Helper()
 	completeSequence(t, ns)
-	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
+	createQueueAndSchedule(t, ns)
 	const objects = `
-apiVersion: yardmaster.dev/v1alpha1
-kind: Queue
-metadata: {name: jobs}
-spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
----
 apiVersion: yardmaster.dev/v1alpha1
 kind: Policy
 metadata: {name: limits}
@@ -113,14 +108,6 @@ spec:
   template:
     spec:
       containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
----
-apiVersion: yardmaster.dev/v1alpha1
-kind: Schedule
-metadata: {name: each-minute}
-spec:
-  schedule: "* * * * *"
-  sequentialJob:
-    spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
 `
 	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
 	run(t, "kubectl -n "+ns+" wait queue/jobs --for condition=Ready --timeout 5m")

@@ -59,3 +59,24 @@ func webhookServes(t *testing.T, ns string) bool {
 	var status interface{ Status() metav1.Status }
 	return errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid
 }
+
+// createQueueAndSchedule creates a Queue on the broker of the tests, and a Schedule.
+func createQueueAndSchedule(t *testing.T, ns string) {
+	t.Helper()
+	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
+	const objects = `
+apiVersion: yardmaster.dev/v1alpha1
+kind: Queue
+metadata: {name: jobs}
+spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: Schedule
+metadata: {name: each-minute}
+spec:
+  schedule: "* * * * *"
+  sequentialJob:
+    spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
+`
+	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
+}

@@ -17,14 +17,8 @@ import (
 
 const baselineImage = "registry.example/yardmaster:baseline"
 
-// upgradedObjects are objects of each kind at work, as examples of the baseline.
-const upgradedObjects = "kubectl -n team-a create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n team-a label secret broker yardmaster.dev/broker=true && " +
-	`kubectl -n team-a apply -f - <<'YAML'
-apiVersion: yardmaster.dev/v1alpha1
-kind: Queue
-metadata: {name: jobs}
-spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
----
+// upgradedObjects are objects of the other kinds at work.
+const upgradedObjects = `
 apiVersion: yardmaster.dev/v1alpha1
 kind: WorkerPool
 metadata: {name: workers}
@@ -42,14 +36,6 @@ metadata: {name: limits}
 spec: {limits: {maxReplicasPerPool: 10}}
 ---
 apiVersion: yardmaster.dev/v1alpha1
-kind: Schedule
-metadata: {name: each-minute}
-spec:
-  schedule: "* * * * *"
-  sequentialJob:
-    spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
----
-apiVersion: yardmaster.dev/v1alpha1
 kind: SessionRunner
 metadata: {name: shell}
 spec:
@@ -64,7 +50,7 @@ apiVersion: yardmaster.dev/v1alpha1
 kind: AgenticSession
 metadata: {name: long}
 spec: {runner: shell, prompt: wait}
-YAML`
+`
 
 // Work of each kind begins with the release that test/install/baseline names, and continues with this version, and with the earlier
 // one after a downgrade.
@@ -89,7 +75,8 @@ func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	run(t, "make -C "+earlier+" install deploy IMG="+baselineImage+installed)
 	wantSequence(t, "team-a")
 	first := startSequence(t, "team-a")
-	run(t, upgradedObjects)
+	createQueueAndSchedule(t, "team-a")
+	run(t, "kubectl -n team-a apply -f - <<'YAML'"+upgradedObjects+"YAML")
 	wantAllKindsWork(t)
 	before := podsAtWork(t)
 
