@@ -80,7 +80,9 @@ func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Durat
 	switch {
 	case err == nil:
 		w.succeeded.Add(1)
-	case isComplete && !IsSnooze(err):
+	case isComplete && (IsSnooze(err) || staysInQueue(job, m.QueueConfig(), err)):
+		w.snoozed.Add(1)
+	case isComplete:
 		w.failed.Add(1)
 	}
 	if isComplete {
@@ -128,12 +130,13 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		return scheduler.OutcomeUnknown
 	case isSnoozed:
 		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snoozeTime, "error", err)
+		w.availability.suspect()
 		job.report.putBack(w.settleContext, snoozeTime)
-		w.releaseMessage(m, snoozeTime)
+		w.snoozeMessage(m, snoozeTime)
 	case staysInQueue(job, m.QueueConfig(), err):
 		w.log.Warn("Job returns to its queue", "queue", job.Queue, "job", job.ID, "after", unknownKindDelay, "error", err)
 		job.report.putBack(w.settleContext, unknownKindDelay)
-		w.releaseMessage(m, unknownKindDelay)
+		w.snoozeMessage(m, unknownKindDelay)
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
 		w.buryMessage(m, job, err.Error(), job.Attempt)
 	default:
@@ -223,9 +226,16 @@ func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string
 	}, job.endFirst(true, settle)))
 }
 
-// releaseMessage gives the message back to the queue without counting an attempt.
+// releaseMessage gives back a message that the handler has not seen, without counting an attempt.
 func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration) {
+	w.returned.add(w.now(), after)
 	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
+}
+
+// snoozeMessage gives back a message that the handler could not run now, without counting an attempt.
+func (w *Worker) snoozeMessage(m *scheduler.LeasedMessage, after time.Duration) {
+	w.returned.add(w.now(), after)
+	w.settleWithRetry(m, resultSnoozed, func(ctx context.Context) error { return m.Release(ctx, after) })
 }
 
 // releaseUnused releases a message that no executor has started.

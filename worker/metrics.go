@@ -19,6 +19,7 @@ const (
 	resultDropped      = "dropped"
 	resultCanceled     = "canceled"
 	resultReleased     = "released"
+	resultSnoozed      = "snoozed"
 	resultPostponed    = "postponed"
 	// resultLate, counted besides resultDone: the job was done after its lease was lost, before another worker settled the message.
 	resultLate = "late"
@@ -50,8 +51,8 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 	m := &workerMetrics{
 		registry: prometheus.NewRegistry(), omitQueue: w.options.OmitObjectNames,
 		messages: newCounterVec("yardmaster_worker_jobs_total",
-			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), canceled, released (given back without "+
-				"an attempt), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
+			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), canceled, snoozed (given back by the "+
+				"handler without an attempt), released (given back before a handler saw it), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
 				"stale (the job ended after its lease was lost).", queueLabel, "result"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "yardmaster_worker_job_duration_seconds",
@@ -80,6 +81,7 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 		newGaugeFunc("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
 		newGaugeFunc("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
 		newGaugeFunc("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return boolToInt(w.Stats().State != StateRunning) }),
+		newGaugeFunc("yardmaster_worker_handler_available", "0 while the handler cannot run jobs, so that the worker takes none, else 1.", func() int { return boolToInt(w.availability.unavailable() == "") }),
 		newGaugeFunc("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int {
 			count := 0
 			for _, q := range w.Stats().Queues {

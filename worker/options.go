@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,10 @@ type Options struct {
 	// PreStopSecret is the value that the preStop hook must send in the header Yardmaster-Prestop-Secret. If empty, everyone who can connect
 	// to the admin API can end the worker.
 	PreStopSecret string
+	// Available returns why the handler cannot run jobs now, or nil. The worker calls it before it takes its first message, every second from
+	// then on, and after each job that was snoozed. Until it returns nil, the worker takes no messages, gives back those that have not
+	// started, and is not ready. By default, the handler is always available.
+	Available func(context.Context) error
 	// Metrics of the program, which the worker serves with its own.
 	Metrics []prometheus.Collector
 	// OmitObjectNames leaves the label pool out of all metrics, and the label queue of the worker's own

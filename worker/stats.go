@@ -28,15 +28,20 @@ type Stats struct {
 	Connected bool `json:"connected"`
 	// Attached is true once the worker is connected and takes messages from each of its queues.
 	Attached bool `json:"attached"`
+	// Unavailable is why the handler cannot run jobs, so that the worker takes none; empty if it can.
+	Unavailable string `json:"unavailable,omitempty"`
 	// InFlight is the number of running jobs that are not overdue, and Capacity its maximum.
 	InFlight int `json:"inFlight"`
 	Capacity int `json:"capacity"`
 	// Prefetched is the number of messages that have not started. They are given back when the worker drains.
 	Prefetched int `json:"prefetched"`
-	// Succeeded and Failed are the numbers of attempts since the worker started. Attempts that were snoozed or interrupted by a shutdown
-	// count as neither.
+	// Succeeded and Failed are the numbers of attempts since the worker started, and Snoozed that of jobs that the handler gave back
+	// without an attempt. Attempts that a shutdown interrupts do not count.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
+	Snoozed   int64 `json:"snoozed"`
+	// Returned is the number of messages that the worker gave back and that are due within a minute.
+	Returned int `json:"returned"`
 	// Overdue is the number of jobs whose handlers still run after the timeout, although their context has ended.
 	// Their messages are delivered again, so they delay no drain.
 	Overdue int `json:"overdue"`
@@ -73,7 +78,8 @@ func (w *Worker) Stats() Stats {
 	o, snapshot := &w.options, w.scheduler.Snapshot()
 	stats := Stats{
 		State: StateRunning, InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
-		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: snapshot.Overdue, Recent: w.attempts.recent(w.now()),
+		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Snoozed: w.snoozed.Load(), Returned: w.returned.count(w.now()),
+		Unavailable: w.availability.unavailable(), Overdue: snapshot.Overdue, Recent: w.attempts.recent(w.now()),
 		Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}
@@ -93,8 +99,8 @@ func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	stats.Connected, stats.Capacity = w.engine != nil, w.settings.concurrency
-	// Attached: each queue was found on the broker and subscribed to.
-	stats.Attached = w.engine != nil && len(w.settings.queues) > 0
+	// Attached: each queue was found on the broker and subscribed to, and the handler can run jobs.
+	stats.Attached = w.engine != nil && len(w.settings.queues) > 0 && stats.Unavailable == ""
 	for i := range w.settings.queues {
 		q := w.queues[w.settings.queues[i].Name]
 		stats.Attached = stats.Attached && q != nil && q.scheduled != nil

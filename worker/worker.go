@@ -39,11 +39,15 @@ type Worker struct {
 	startedAt time.Time
 	// adminShutdownTimeout is longer in tests, whose machine may be busy.
 	adminShutdownTimeout time.Duration
-	// succeeded and failed count handler calls.
-	succeeded, failed atomic.Int64
-	attempts          attemptRecorder
-	progress          progressBoard
-	reports           reportBoard
+	// succeeded, failed and snoozed count handler calls.
+	succeeded, failed, snoozed atomic.Int64
+	// returned has the messages that jobs gave back, until they are due.
+	returned returnedMessages
+	// availability of the handler; nil if it is always available.
+	availability *availability
+	attempts     attemptRecorder
+	progress     progressBoard
+	reports      reportBoard
 	// keys of unique jobs and batches, set before the first job starts.
 	keys *jobkeys.Keys
 
@@ -114,6 +118,9 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	if mux != nil {
 		w.scheduler.SetKindLimits(mux.concurrencyByKind())
 	}
+	if options.Available != nil {
+		w.availability = newAvailability(options.Available, w.scheduler.Hold, w.log)
+	}
 	if w.metrics, err = newMetrics(w); err != nil {
 		return nil, err
 	}
@@ -160,6 +167,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	w.applySettings(settleContext, w.currentSettings())
 	w.background.Go(func() { w.maintainLeases(settleContext) })
+	if w.availability != nil {
+		w.background.Go(func() { w.availability.watch(settleContext) })
+	}
 
 	for {
 		select {

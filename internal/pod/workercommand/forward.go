@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -53,10 +54,19 @@ type forwarder struct {
 	// timeout of jobs whose queue has none.
 	timeout time.Duration
 	client  *http.Client
+	// address is the host and port of the target.
+	address string
+	// running is the number of requests, and isSuspect is true after a request without a response, until the server accepts a connection.
+	running   atomic.Int64
+	isSuspect atomic.Bool
 }
 
 func newForwarder(target *url.URL, timeout time.Duration) *forwarder {
-	return &forwarder{target: target.String(), timeout: timeout, client: &http.Client{
+	port := target.Port()
+	if port == "" {
+		port = target.Scheme // http and https are names of ports
+	}
+	return &forwarder{target: target.String(), timeout: timeout, address: net.JoinHostPort(target.Hostname(), port), client: &http.Client{
 		Transport: &http.Transport{
 			// Proxy is not set, because the server usually runs in the same Pod.
 			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -81,7 +91,12 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 	}
 	setJobHeaders(request.Header, job)
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header))
+	f.running.Add(1)
+	defer f.running.Add(-1)
 	response, err := f.client.Do(request)
+	if err != nil && ctx.Err() == nil {
+		f.isSuspect.Store(true)
+	}
 	if dialError := (*net.OpError)(nil); errors.As(err, &dialError) && dialError.Op == "dial" {
 		// No connection was made: the server has not seen the job, so this is not an attempt.
 		return fmt.Errorf("%w: %w", err, worker.Snooze(unreachableDelay))
@@ -95,6 +110,20 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 		return fmt.Errorf("reading the response, %s: %w", response.Status, err)
 	}
 	return classifyResponse(response, string(body[:min(len(body), errorBodyBytes)]), time.Now())
+}
+
+// available returns an error if the server accepts no connection. While a request runs, it connects only if the server is suspect: a server
+// that runs one request at a time does not accept others meanwhile, and its queue of connections is short.
+func (f *forwarder) available(ctx context.Context) error {
+	if f.running.Load() > 0 && !f.isSuspect.Load() {
+		return nil
+	}
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", f.address)
+	if err != nil {
+		return fmt.Errorf("the server accepts no connection: %w", err)
+	}
+	f.isSuspect.Store(false)
+	return conn.Close()
 }
 
 // setJobHeaders sets the headers that describe the job. Producer headers that are invalid in HTTP are dropped.

@@ -30,7 +30,9 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	c.options.Logger = slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: c.logLevel}))
 	defer startTracing(ctx, os.Getenv, &c.options)()
 	if c.forwardURL != nil {
-		return worker.Run(ctx, c.options, newForwarder(c.forwardURL, c.forwardTimeout).handle)
+		f := newForwarder(c.forwardURL, c.forwardTimeout)
+		c.options.Available = f.available
+		return worker.Run(ctx, c.options, f.handle)
 	}
 	runner := &commandRunner{command: c.execCommand, timeout: c.execTimeout, out: out, errOut: errOut}
 	return worker.Run(ctx, c.options, runner.handle)

@@ -139,6 +139,22 @@ func (s *Scheduler) Resume() {
 	s.wakeAllWaiters()
 }
 
+// Hold stops taking messages and starting jobs, as Drain does, or ends that. It is independent of draining, which the operator requests:
+// neither ends the other. Jobs that run continue.
+func (s *Scheduler) Hold(held bool) {
+	s.mu.Lock()
+	if s.held == held {
+		s.mu.Unlock()
+		return
+	}
+	s.held = held
+	var messages []*LeasedMessage
+	if held {
+		messages = prefetchedMessages(s.queues)
+	}
+	s.releaseAndUnlock(messages)
+}
+
 // RetireQueues stops taking messages of the queues and gives back their prefetched messages. Running jobs continue.
 func (s *Scheduler) RetireQueues(queues []*ScheduledQueue) {
 	s.mu.Lock()

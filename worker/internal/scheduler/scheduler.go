@@ -43,7 +43,9 @@ type Scheduler struct {
 
 	limits   MessageLimits
 	draining atomic.Bool
-	closed   bool
+	// held: no message is taken and no job starts until the handler is available again.
+	held   bool
+	closed bool
 
 	queues     []*ScheduledQueue
 	queueTurns *wrr.RoundRobin
@@ -136,7 +138,7 @@ func (s *Scheduler) wakeExecutor() {
 
 // startNextMessage removes the message that starts next from its buffer. It returns nil if no message may start.
 func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
-	if s.draining.Load() || s.running >= s.limits.Concurrency || s.prefetched == 0 {
+	if s.draining.Load() || s.held || s.running >= s.limits.Concurrency || s.prefetched == 0 {
 		return nil
 	}
 	queueIndex, b := s.selectBuffer(func(b *PriorityBuffer) bool {
@@ -254,8 +256,8 @@ func (s *Scheduler) WaitUntilDrained(ctx context.Context) bool {
 
 // Snapshot is the state of a Scheduler at one moment.
 type Snapshot struct {
-	// Draining: the worker takes no messages. Drained: it also has no messages left.
-	Draining, Drained bool
+	// Draining: the worker takes no messages. Drained: it also has no messages left. Held: it takes none until Hold ends it.
+	Draining, Drained, Held bool
 	// Running, Overdue and Prefetched count messages. Overdue messages do not count as running; messages that are being given back count
 	// as prefetched.
 	Running, Overdue, Prefetched int
@@ -276,7 +278,7 @@ func (s *Scheduler) Snapshot() Snapshot {
 	defer s.mu.Unlock()
 	now := s.now()
 	snapshot := Snapshot{
-		Draining: s.draining.Load(), Drained: s.isDrained(),
+		Draining: s.draining.Load(), Drained: s.isDrained(), Held: s.held,
 		Running: s.running - s.overdue, Overdue: s.overdue, Prefetched: s.prefetched + s.releasing,
 	}
 	for _, q := range s.queues {
