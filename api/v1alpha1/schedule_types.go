@@ -127,7 +127,38 @@ type Cron struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
+
+	// inGap is what happens at a time that the clocks skip: Skip, or RunAfter the change. Defaults to RunAfter. Expressions
+	// with * or / in the minute or hour follow elapsed time instead.
+	// +optional
+	// +kubebuilder:default=RunAfter
+	InGap ScheduleGap `json:"inGap,omitempty"`
+
+	// inOverlap is how often a time runs that the clocks repeat: First or Both, with the same exception. Defaults to First.
+	// +optional
+	// +kubebuilder:default=First
+	InOverlap ScheduleOverlap `json:"inOverlap,omitempty"`
 }
+
+// ScheduleGap is what happens at a time that a change of the clocks skips.
+// +kubebuilder:validation:Enum=Skip;RunAfter
+type ScheduleGap string
+
+// The values of inGap.
+const (
+	GapSkip     ScheduleGap = "Skip"
+	GapRunAfter ScheduleGap = "RunAfter"
+)
+
+// ScheduleOverlap is how often a time runs that a change of the clocks repeats.
+// +kubebuilder:validation:Enum=First;Both
+type ScheduleOverlap string
+
+// The values of inOverlap.
+const (
+	OverlapFirst ScheduleOverlap = "First"
+	OverlapBoth  ScheduleOverlap = "Both"
+)
 
 // ScheduledMessage is the message of each time.
 type ScheduledMessage struct {

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
 // CronApplyConfiguration represents a declarative configuration of the Cron type for use
 // with apply.
 //
@@ -11,6 +15,11 @@ type CronApplyConfiguration struct {
 	Schedule *string `json:"schedule,omitempty"`
 	// timeZone, such as Europe/Berlin. Defaults to UTC.
 	TimeZone *string `json:"timeZone,omitempty"`
+	// inGap is what happens at a time that the clocks skip: Skip, or RunAfter the change. Defaults to RunAfter. Expressions
+	// with * or / in the minute or hour follow elapsed time instead.
+	InGap *apiv1alpha1.ScheduleGap `json:"inGap,omitempty"`
+	// inOverlap is how often a time runs that the clocks repeat: First or Both, with the same exception. Defaults to First.
+	InOverlap *apiv1alpha1.ScheduleOverlap `json:"inOverlap,omitempty"`
 }
 
 // CronApplyConfiguration constructs a declarative configuration of the Cron type for use with
@@ -32,5 +41,21 @@ func (b *CronApplyConfiguration) WithSchedule(value string) *CronApplyConfigurat
 // If called multiple times, the TimeZone field is set to the value of the last call.
 func (b *CronApplyConfiguration) WithTimeZone(value string) *CronApplyConfiguration {
 	b.TimeZone = &value
+	return b
+}
+
+// WithInGap sets the InGap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InGap field is set to the value of the last call.
+func (b *CronApplyConfiguration) WithInGap(value apiv1alpha1.ScheduleGap) *CronApplyConfiguration {
+	b.InGap = &value
+	return b
+}
+
+// WithInOverlap sets the InOverlap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InOverlap field is set to the value of the last call.
+func (b *CronApplyConfiguration) WithInOverlap(value apiv1alpha1.ScheduleOverlap) *CronApplyConfiguration {
+	b.InOverlap = &value
 	return b
 }

@@ -58,6 +58,22 @@ func (b *ScheduleSpecApplyConfiguration) WithTimeZone(value string) *ScheduleSpe
 	return b
 }
 
+// WithInGap sets the InGap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InGap field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithInGap(value apiv1alpha1.ScheduleGap) *ScheduleSpecApplyConfiguration {
+	b.CronApplyConfiguration.InGap = &value
+	return b
+}
+
+// WithInOverlap sets the InOverlap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InOverlap field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithInOverlap(value apiv1alpha1.ScheduleOverlap) *ScheduleSpecApplyConfiguration {
+	b.CronApplyConfiguration.InOverlap = &value
+	return b
+}
+
 // WithConcurrencyPolicy sets the ConcurrencyPolicy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ConcurrencyPolicy field is set to the value of the last call.

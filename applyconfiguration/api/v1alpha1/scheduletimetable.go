@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -35,6 +36,22 @@ func (b *ScheduleTimetableApplyConfiguration) WithSchedule(value string) *Schedu
 // If called multiple times, the TimeZone field is set to the value of the last call.
 func (b *ScheduleTimetableApplyConfiguration) WithTimeZone(value string) *ScheduleTimetableApplyConfiguration {
 	b.CronApplyConfiguration.TimeZone = &value
+	return b
+}
+
+// WithInGap sets the InGap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InGap field is set to the value of the last call.
+func (b *ScheduleTimetableApplyConfiguration) WithInGap(value apiv1alpha1.ScheduleGap) *ScheduleTimetableApplyConfiguration {
+	b.CronApplyConfiguration.InGap = &value
+	return b
+}
+
+// WithInOverlap sets the InOverlap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InOverlap field is set to the value of the last call.
+func (b *ScheduleTimetableApplyConfiguration) WithInOverlap(value apiv1alpha1.ScheduleOverlap) *ScheduleTimetableApplyConfiguration {
+	b.CronApplyConfiguration.InOverlap = &value
 	return b
 }
 

@@ -94,7 +94,7 @@ func (e *evaluation) findRun(name string) *Run {
 // loadTimetable sets the timetable that applies to the due times, and reports whether it is valid.
 func (e *evaluation) loadTimetable() bool {
 	var err error
-	if e.wanted, err = NewTimetable(e.spec.Schedule, e.spec.TimeZone); err != nil {
+	if e.wanted, err = NewTimetable(e.spec.Cron); err != nil {
 		e.problem = &decision.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: "spec." + err.Error()}
 		return false
 	}
@@ -103,11 +103,11 @@ func (e *evaluation) loadTimetable() bool {
 		e.applyWanted(e.Schedule.CreationTimestamp)
 		return true
 	}
-	if stored.Schedule == e.spec.Schedule && stored.TimeZone == e.spec.TimeZone {
+	if stored.Cron == e.spec.Cron {
 		e.timetable = e.wanted
 		return true
 	}
-	if e.timetable, err = NewTimetable(stored.Schedule, stored.TimeZone); err != nil { // a time zone that no longer exists
+	if e.timetable, err = NewTimetable(stored.Cron); err != nil { // a time zone that no longer exists
 		e.applyWanted(e.now)
 	}
 	return true

@@ -318,7 +318,7 @@ func (s *simulation) checkConcurrency(due time.Time) {
 func (s *simulation) check() {
 	status, dueTimes := s.stored.Status, int64(0)
 	for i, e := range s.epochs {
-		timetable, err := NewTimetable(e.timetable.Schedule, e.timetable.TimeZone)
+		timetable, err := NewTimetable(e.timetable.Cron)
 		if err != nil {
 			s.t.Fatal(err)
 		}

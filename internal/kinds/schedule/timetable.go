@@ -10,12 +10,17 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // Timetable computes the times at which a Schedule is due.
 type Timetable struct {
 	cron     *cron.SpecSchedule
 	location *time.Location
+	// runsAfterGap is true if a time that the clocks skip is due when they have changed. isDueOnce is true if a time that they repeat is
+	// due only the first time.
+	runsAfterGap, isDueOnce bool
 }
 
 // referenceTime begins the years in which an expression must be due once.
@@ -61,44 +66,77 @@ func LoadTimeZone(name string) (*time.Location, error) {
 }
 
 // NewTimetable returns the times of an expression in a time zone.
-func NewTimetable(expression, timeZone string) (*Timetable, error) {
-	parsed, err := ParseExpression(expression)
+func NewTimetable(of v1alpha1.Cron) (*Timetable, error) {
+	parsed, err := ParseExpression(of.Schedule)
 	if err != nil {
 		return nil, fmt.Errorf("schedule %w", err)
 	}
-	location, err := LoadTimeZone(timeZone)
+	location, err := LoadTimeZone(of.TimeZone)
 	if err != nil {
 		return nil, fmt.Errorf("timeZone %w", err)
 	}
-	return &Timetable{parsed, location}, nil
+	isFixed := !followsElapsedTime(of.Schedule)
+	return &Timetable{
+		cron: parsed, location: location,
+		runsAfterGap: isFixed && of.InGap != v1alpha1.GapSkip, isDueOnce: isFixed && of.InOverlap != v1alpha1.OverlapBoth,
+	}, nil
+}
+
+// followsElapsedTime reports whether an expression is due in intervals, because it has a wildcard or a step in its minute or hour. An
+// interval goes on while the clocks change: the times that they skip did not pass, and the times that they repeat pass twice.
+func followsElapsedTime(expression string) bool {
+	fields := strings.Fields(expression)
+	if len(fields) == 1 {
+		return strings.EqualFold(fields[0], "@hourly")
+	}
+	return strings.ContainsAny(fields[0]+fields[1], "*?/")
 }
 
 // Location returns the time zone.
 func (t *Timetable) Location() *time.Location { return t.location }
 
-// Next returns the first time after another one, in UTC. It returns the zero time if no time comes within 40 years. The times
-// that a change to daylight saving time skips are left out, and the times that the change back repeats are returned twice,
-// because they are different times.
+// Next returns the first time after another one, in UTC. It returns the zero time if no time comes within 40 years.
 //
 // Between two changes of its clocks a zone is a constant distance from UTC, so each of these periods is searched on a clock
 // without changes. The library's own search steps through days by local midnights, of which some do not exist.
 func (t *Timetable) Next(after time.Time) time.Time {
 	last := after.Year() + maxYears
 	for from := after.Add(1).In(t.location); from.Year() <= last; {
-		_, offset := from.Zone()
+		change, _ := from.ZoneBounds()
 		end := endOfPeriod(from)
-		distance := time.Duration(offset) * time.Second
-		onClock := nextOnClock(t.cron, from.UTC().Add(distance))
-		if onClock.IsZero() {
+		distance := distanceFromUTC(from)
+		onClock := from.UTC().Add(distance)
+		if !change.IsZero() {
+			stopped := change.UTC().Add(distanceFromUTC(change.Add(-1))) // where the clock was when it was set
+			started := change.UTC().Add(distance)                        // what it was set to
+			minute := ceilMinute(started)
+			switch {
+			case stopped.Before(started) && t.runsAfterGap && !onClock.After(minute):
+				if skipped := nextOnClock(t.cron, stopped); !skipped.IsZero() && skipped.Before(started) {
+					return minute.Add(-distance)
+				}
+			case started.Before(stopped) && t.isDueOnce && onClock.Before(stopped):
+				onClock = stopped
+			}
+		}
+		due := nextOnClock(t.cron, onClock)
+		if due.IsZero() {
 			return time.Time{}
 		}
-		if next := onClock.Add(-distance); end.IsZero() || next.Before(end) {
+		if next := due.Add(-distance); end.IsZero() || next.Before(end) {
 			return next
 		}
 		from = end
 	}
 	return time.Time{} // each selected time is skipped by a change of the clocks
 }
+
+func distanceFromUTC(at time.Time) time.Duration {
+	_, offset := at.Zone()
+	return time.Duration(offset) * time.Second
+}
+
+func ceilMinute(at time.Time) time.Time { return at.Add(time.Minute - 1).Truncate(time.Minute) }
 
 // endOfPeriod returns a time until which the clocks of a zone do not change; zero if they never change again. ZoneBounds ends the
 // years after those that tzdata lists, which are computed from a rule, after 365 days: on the last day of a leap year its end is
@@ -116,7 +154,7 @@ func endOfPeriod(from time.Time) time.Time {
 func nextOnClock(spec *cron.SpecSchedule, from time.Time) time.Time {
 	selects := func(field uint64, value int) bool { return field&(1<<value) != 0 }
 	const isWildcard = 1 << 63 // of the library
-	at := from.Add(time.Minute - 1).Truncate(time.Minute)
+	at := ceilMinute(from)
 	for last := at.Year() + maxYears; at.Year() <= last; {
 		year, month, day := at.Date()
 		inMonth, inWeek := selects(spec.Dom, day), selects(spec.Dow, int(at.Weekday()))

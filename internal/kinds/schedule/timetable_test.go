@@ -7,11 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 func timesAfter(t *testing.T, expression, timeZone, after string, count int) []string {
 	t.Helper()
-	timetable, err := NewTimetable(expression, timeZone)
+	timetable, err := NewTimetable(v1alpha1.Cron{Schedule: expression, TimeZone: timeZone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +38,25 @@ func TestTimesFollowDaylightSavingAndLeapYears(t *testing.T) {
 			"0 2 * * *", "", "2026-03-28T12:00:00Z",
 			[]string{"2026-03-29T02:00:00Z", "2026-03-30T02:00:00Z"},
 		},
-		"a time that the change to daylight saving time skips is not due": {
+		"a time that the change to daylight saving time skips is due after the change": {
 			"30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
-			[]string{"2026-03-28T02:30:00+01:00", "2026-03-30T02:30:00+02:00"},
+			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"},
 		},
-		"a time that the change back repeats is due twice": {
+		"times that coincide after the change are one": {
+			"0,30 2,3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:00:00+02:00"},
+		},
+		"a time that the change back repeats is due once": {
 			"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
-			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-26T02:30:00+01:00"},
+			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
+		},
+		"an interval goes on while the clocks go forward": {
+			"*/30 1-3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z",
+			[]string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T01:00:00+02:00"},
+		},
+		"an interval goes on while the clocks go back": {
+			"30 * * * *", "Europe/Berlin", "2026-10-24T23:45:00Z",
+			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:30:00+01:00"},
 		},
 		"other times keep their local hour": {
 			"0 6 * * *", "America/New_York", "2026-03-07T12:00:00Z",
@@ -50,11 +64,11 @@ func TestTimesFollowDaylightSavingAndLeapYears(t *testing.T) {
 		},
 		"a change of half an hour": {
 			"15 2 * * *", "Australia/Lord_Howe", "2026-10-02T12:00:00Z",
-			[]string{"2026-10-03T02:15:00+10:30", "2026-10-05T02:15:00+11:00"},
+			[]string{"2026-10-03T02:15:00+10:30", "2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"},
 		},
 		"a change at midnight": {
 			"0 0 * * *", "America/Santiago", "2026-09-04T12:00:00Z",
-			[]string{"2026-09-05T00:00:00-04:00", "2026-09-07T00:00:00-03:00"},
+			[]string{"2026-09-05T00:00:00-04:00", "2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"},
 		},
 		"a zone without daylight saving time": {
 			"30 2 * * 0", "Asia/Kolkata", "2026-03-28T12:00:00Z",
@@ -82,6 +96,34 @@ func TestTimesFollowDaylightSavingAndLeapYears(t *testing.T) {
 	}
 }
 
+func TestFieldsDecideAboutTimesThatTheClocksSkipOrRepeat(t *testing.T) {
+	for title, test := range map[string]struct {
+		of    v1alpha1.Cron
+		after string
+		want  string
+	}{
+		"Skip":     {v1alpha1.Cron{InGap: v1alpha1.GapSkip}, "2026-03-28T12:00:00Z", "2026-03-30T02:30:00+02:00"},
+		"RunAfter": {v1alpha1.Cron{InGap: v1alpha1.GapRunAfter}, "2026-03-28T12:00:00Z", "2026-03-29T03:00:00+02:00"},
+		"First":    {v1alpha1.Cron{InOverlap: v1alpha1.OverlapFirst}, "2026-10-25T00:30:00Z", "2026-10-26T02:30:00+01:00"},
+		"Both":     {v1alpha1.Cron{InOverlap: v1alpha1.OverlapBoth}, "2026-10-25T00:30:00Z", "2026-10-25T02:30:00+01:00"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			test.of.Schedule, test.of.TimeZone = "30 2 * * *", "Europe/Berlin"
+			timetable, err := NewTimetable(test.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := time.Parse(time.RFC3339, test.after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next := timetable.Next(after).In(timetable.location).Format(time.RFC3339); next != test.want {
+				t.Errorf("after %s, %s is due, want %s", test.after, next, test.want)
+			}
+		})
+	}
+}
+
 func TestInvalidTimetablesAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		expression, timeZone, want string
@@ -101,7 +143,7 @@ func TestInvalidTimetablesAreRefused(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if _, err := NewTimetable(test.expression, test.timeZone); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := NewTimetable(v1alpha1.Cron{Schedule: test.expression, TimeZone: test.timeZone}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
@@ -109,7 +151,7 @@ func TestInvalidTimetablesAreRefused(t *testing.T) {
 }
 
 func TestJitterIsStableAndEndsBeforeTheNextTime(t *testing.T) {
-	timetable, err := NewTimetable("*/10 * * * *", "UTC")
+	timetable, err := NewTimetable(v1alpha1.Cron{Schedule: "*/10 * * * *"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +177,7 @@ func TestJitterIsStableAndEndsBeforeTheNextTime(t *testing.T) {
 }
 
 func TestJitterSpreadsSchedulesWithTheSameTime(t *testing.T) {
-	timetable, err := NewTimetable("0 2 * * *", "UTC")
+	timetable, err := NewTimetable(v1alpha1.Cron{Schedule: "0 2 * * *"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +200,7 @@ func FuzzExpression(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, expression string) {
-		timetable, err := NewTimetable(expression, "Europe/Berlin")
+		timetable, err := NewTimetable(v1alpha1.Cron{Schedule: expression, TimeZone: "Europe/Berlin"})
 		if err != nil {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -50,8 +51,7 @@ func clockChanges(t *testing.T) []clockChange {
 	return changes
 }
 
-// isDueAt reports whether an expression selects a minute, by its local date and time. It is the definition that Next implements
-// faster.
+// isDueAt reports whether an expression selects a minute, by its local date and time.
 func isDueAt(spec *cron.SpecSchedule, local time.Time) bool {
 	selects := func(field uint64, value int) bool { return field>>value&1 == 1 }
 	if !selects(spec.Minute, local.Minute()) || !selects(spec.Hour, local.Hour()) || !selects(spec.Month, int(local.Month())) {
@@ -78,6 +78,33 @@ func randomExpression(rng *rand.Rand, around time.Time) string {
 	}, " ")
 }
 
+// dueMinutes goes through the minutes after start until end as a person who reads the clock of a zone: it is the definition that Next
+// implements faster.
+func dueMinutes(of v1alpha1.Cron, spec *cron.SpecSchedule, zone *time.Location, start, end time.Time) []time.Time {
+	fields := strings.Fields(of.Schedule)
+	isInterval := strings.ContainsAny(fields[0], "*/") || strings.ContainsAny(fields[1], "*/")
+	onClock := func(at time.Time) time.Time {
+		local := at.In(zone)
+		return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC)
+	}
+	var due []time.Time
+	seen := map[time.Time]bool{}
+	warmUp := start.Add(-30 * time.Hour).Truncate(time.Minute) // to have seen the times that are repeated after start
+	expected := onClock(warmUp)
+	for at := warmUp; !at.After(end); at = at.Add(time.Minute) {
+		now := onClock(at)
+		isDue := isDueAt(spec, now) && (isInterval || of.InOverlap == v1alpha1.OverlapBoth || !seen[now])
+		for skipped := expected; skipped.Before(now) && !isInterval && of.InGap != v1alpha1.GapSkip; skipped = skipped.Add(time.Minute) {
+			isDue = isDue || isDueAt(spec, skipped)
+		}
+		if isDue && at.After(start) {
+			due = append(due, at.UTC())
+		}
+		seen[now], expected = true, now.Add(time.Minute)
+	}
+	return due
+}
+
 func TestNextIsTheNextMinuteThatTheExpressionSelectsAroundEveryChangeOfTheClocks(t *testing.T) {
 	changes := clockChanges(t)
 	runs := testbuilder.NumberFromEnv(t, "SCHEDULE_CHANGES", 300)
@@ -89,23 +116,30 @@ func TestNextIsTheNextMinuteThatTheExpressionSelectsAroundEveryChangeOfTheClocks
 		if runs < len(changes) {
 			change = changes[rng.IntN(len(changes))]
 		}
-		expression := randomExpression(rng, change.at)
-		timetable, err := NewTimetable(expression, change.zone.String())
+		of := v1alpha1.Cron{
+			Schedule: randomExpression(rng, change.at), TimeZone: change.zone.String(),
+			InGap:     []v1alpha1.ScheduleGap{"", v1alpha1.GapSkip, v1alpha1.GapRunAfter}[rng.IntN(3)],
+			InOverlap: []v1alpha1.ScheduleOverlap{"", v1alpha1.OverlapFirst, v1alpha1.OverlapBoth}[rng.IntN(3)],
+		}
+		timetable, err := NewTimetable(of)
 		if err != nil {
 			continue // the expression selects 30 February
 		}
 		start, end := change.at.Add(-50*time.Hour), change.at.Add(50*time.Hour)
-		var want, got []time.Time
-		for at := start.Truncate(time.Minute).Add(time.Minute); !at.After(end); at = at.Add(time.Minute) {
-			if isDueAt(timetable.cron, at.In(change.zone)) {
-				want = append(want, at.UTC())
-			}
-		}
+		want := dueMinutes(of, timetable.cron, change.zone, start, end)
+		var got []time.Time
 		for at := timetable.Next(start); !at.IsZero() && !at.After(end); at = timetable.Next(at) {
 			got = append(got, at)
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("%q in %s around %v:\n got %v\nwant %v", expression, change.zone, change.at, got, want)
+			t.Fatalf("%+v around %v:\n got %v\nwant %v", of, change.at, got, want)
+		}
+		for range 20 { // from any moment, not only from times that are due
+			after := start.Add(time.Duration(rng.Int64N(int64(end.Sub(start)))))
+			following, _ := slices.BinarySearchFunc(want, after.Add(1), time.Time.Compare)
+			if next := timetable.Next(after); following < len(want) && !next.Equal(want[following]) {
+				t.Fatalf("%+v: after %v, %v is due, want %v", of, after, next, want[following])
+			}
 		}
 	}
 }

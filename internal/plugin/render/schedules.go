@@ -41,7 +41,7 @@ func ScheduleTable(s terminal.Style, schedules []*v1alpha1.Schedule, now time.Ti
 
 // NextTimes renders the next times of a Schedule, whether or not it is suspended. The error names the invalid field of the spec.
 func NextTimes(s terminal.Style, sched *v1alpha1.Schedule, count int, now time.Time) ([]string, error) {
-	timetable, err := schedule.NewTimetable(sched.Spec.Schedule, sched.Spec.TimeZone)
+	timetable, err := schedule.NewTimetable(sched.Spec.Cron)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func lastResult(status *v1alpha1.ScheduleStatus) Fact {
 
 // setNextTimes computes the next times, whether or not the Schedule is suspended.
 func (v *Schedule) setNextTimes(s *v1alpha1.Schedule, now time.Time) {
-	timetable, err := schedule.NewTimetable(s.Spec.Schedule, s.Spec.TimeZone)
+	timetable, err := schedule.NewTimetable(s.Spec.Cron)
 	if err != nil {
 		v.NextError = cleanLine("spec." + err.Error())
 		return
