@@ -53,7 +53,8 @@ const (
 	ConditionScalingActive = "ScalingActive"
 	// ConditionScalingLimited is True when limits prevent the recommended number of workers of a WorkerPool.
 	ConditionScalingLimited = "ScalingLimited"
-	// ConditionDegraded is True when workers of a WorkerPool cannot start or keep restarting, or have not drained within drain.timeout.
+	// ConditionDegraded is True when workers of a WorkerPool cannot start, keep restarting, take no messages or finish none that are due, or
+	// have not drained within drain.timeout.
 	ConditionDegraded = "Degraded"
 
 	// ConditionNetworkRestricted is True if the NetworkPolicy of an AgenticSession matches its SessionRunner and is enforced.

@@ -27,6 +27,9 @@ type WorkerPoolStatus struct {
 	// busy is the number of workers that handle a message now.
 	// +optional
 	Busy *int32 `json:"busy,omitempty"`
+	// openBreakers is the number of workers whose circuit breaker for a queue is not closed.
+	// +optional
+	OpenBreakers *int32 `json:"openBreakers,omitempty"`
 	// draining is the number of workers that finish their messages and stop.
 	// +optional
 	// +kubebuilder:default=0
@@ -46,6 +49,10 @@ type WorkerPoolStatus struct {
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
 
 	MessageCounts `json:",inline"`
+
+	// snoozed is the number of messages of the backlog that workers gave back, to have them delivered again within a minute.
+	// +optional
+	Snoozed *int64 `json:"snoozed,omitempty"`
 
 	// waitP95 is the 95th percentile of recent waiting times, of the slowest queue.
 	// +optional
@@ -95,6 +102,9 @@ type RevisionStatus struct {
 	// failed is the number of messages that its workers failed to handle.
 	// +optional
 	Failed *int64 `json:"failed,omitempty"`
+	// snoozed is how often its workers gave a message back without an attempt.
+	// +optional
+	Snoozed *int64 `json:"snoozed,omitempty"`
 }
 
 // ScaleDecision is a scaling decision.
@@ -151,6 +161,10 @@ const (
 	ReasonManual                 = "Manual"
 	ReasonWithinBounds           = "WithinBounds"
 	ReasonDrainTimeout           = "DrainTimeout"
+	// ReasonNothingFinished: work is due, and none has finished for five minutes.
+	ReasonNothingFinished = "NothingFinished"
+	// ReasonApplicationUnavailable: workers take no messages, because their application cannot run jobs.
+	ReasonApplicationUnavailable = "ApplicationUnavailable"
 )
 
 // Reasons of events on a WorkerPool.
@@ -161,6 +175,7 @@ const (
 	EventMetricsRecovered = "MetricsRecovered"
 	EventDrainStarted     = "DrainStarted"
 	EventDrainTimedOut    = "DrainTimedOut"
+	EventNothingFinished  = "NothingFinished"
 	EventRolloutStarted   = "RolloutStarted"
 	EventRolloutPaused    = "RolloutPaused"
 	EventRolloutCompleted = "RolloutCompleted"

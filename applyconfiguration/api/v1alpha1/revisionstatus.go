@@ -23,6 +23,8 @@ type RevisionStatusApplyConfiguration struct {
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	// failed is the number of messages that its workers failed to handle.
 	Failed *int64 `json:"failed,omitempty"`
+	// snoozed is how often its workers gave a message back without an attempt.
+	Snoozed *int64 `json:"snoozed,omitempty"`
 }
 
 // RevisionStatusApplyConfiguration constructs a declarative configuration of the RevisionStatus type for use with
@@ -92,5 +94,13 @@ func (b *RevisionStatusApplyConfiguration) WithSucceeded(value int64) *RevisionS
 // If called multiple times, the Failed field is set to the value of the last call.
 func (b *RevisionStatusApplyConfiguration) WithFailed(value int64) *RevisionStatusApplyConfiguration {
 	b.Failed = &value
+	return b
+}
+
+// WithSnoozed sets the Snoozed field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Snoozed field is set to the value of the last call.
+func (b *RevisionStatusApplyConfiguration) WithSnoozed(value int64) *RevisionStatusApplyConfiguration {
+	b.Snoozed = &value
 	return b
 }

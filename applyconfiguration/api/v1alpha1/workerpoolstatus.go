@@ -24,6 +24,8 @@ type WorkerPoolStatusApplyConfiguration struct {
 	Ready *int32 `json:"ready,omitempty"`
 	// busy is the number of workers that handle a message now.
 	Busy *int32 `json:"busy,omitempty"`
+	// openBreakers is the number of workers whose circuit breaker for a queue is not closed.
+	OpenBreakers *int32 `json:"openBreakers,omitempty"`
 	// draining is the number of workers that finish their messages and stop.
 	Draining *int32 `json:"draining,omitempty"`
 	// currentRevision is the revision that serves; during a rollout, the old one.
@@ -33,6 +35,8 @@ type WorkerPoolStatusApplyConfiguration struct {
 	// revisions with workers or kept for rollbacks, newest first, at most 16.
 	Revisions                       []RevisionStatusApplyConfiguration `json:"revisions,omitempty"`
 	MessageCountsApplyConfiguration `json:""`
+	// snoozed is the number of messages of the backlog that workers gave back, to have them delivered again within a minute.
+	Snoozed *int64 `json:"snoozed,omitempty"`
 	// waitP95 is the 95th percentile of recent waiting times, of the slowest queue.
 	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
 	// objectiveMet is whether waits are within autoscaling.waitP95: True, False or Unknown.
@@ -112,6 +116,14 @@ func (b *WorkerPoolStatusApplyConfiguration) WithBusy(value int32) *WorkerPoolSt
 	return b
 }
 
+// WithOpenBreakers sets the OpenBreakers field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OpenBreakers field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithOpenBreakers(value int32) *WorkerPoolStatusApplyConfiguration {
+	b.OpenBreakers = &value
+	return b
+}
+
 // WithDraining sets the Draining field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Draining field is set to the value of the last call.
@@ -162,6 +174,14 @@ func (b *WorkerPoolStatusApplyConfiguration) WithBacklog(value int64) *WorkerPoo
 // If called multiple times, the InFlight field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithInFlight(value int64) *WorkerPoolStatusApplyConfiguration {
 	b.MessageCountsApplyConfiguration.InFlight = &value
+	return b
+}
+
+// WithSnoozed sets the Snoozed field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Snoozed field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithSnoozed(value int64) *WorkerPoolStatusApplyConfiguration {
+	b.Snoozed = &value
 	return b
 }
 

@@ -18,6 +18,8 @@ type Decision struct {
 	Memory scaling.Memory
 	// Rollout is the memory of the rollout for the next decision.
 	Rollout RolloutMemory
+	// Work is the memory of what workers finish for the next decision.
+	Work WorkMemory
 	// BusyTimes for the next decision.
 	BusyTimes BusyTimes
 	Actions
@@ -89,6 +91,7 @@ func Decide(observation Observation) Decision {
 		StatusDeferrable: differsInStatsOnly(&f.Pool.Status, report.status) && !p.changesCluster(),
 		Memory:           d.memory,
 		Rollout:          r.memory,
+		Work:             f.work,
 		BusyTimes:        p.busyTimes,
 		Actions:          p.Actions,
 		Events:           report.events(),

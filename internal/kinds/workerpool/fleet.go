@@ -30,6 +30,8 @@ type fleet struct {
 	builder     *workloadBuilder
 	// problem that prevents the pool from following its spec; nil if none exists, or if the pool is being deleted.
 	problem *decision.Problem
+	// work is what workers finish.
+	work WorkMemory
 	// revisions, newest first. updated is the revision that the spec describes, which may not exist yet.
 	revisions []*revisionState
 	updated   *revisionState
@@ -43,6 +45,8 @@ type revisionState struct {
 	// workers that are not terminating, and the number of terminating workers.
 	workers     []*workerState
 	terminating int32
+	// failure is why its workers do no work; nil if they do, or may start to.
+	failure *decision.Problem
 	// newReplicas and newHistory to write; the current values until workers are planned.
 	newReplicas int32
 	newHistory  History
@@ -71,6 +75,10 @@ func newFleet(observation Observation) *fleet {
 		isAbandoned: f.isDeleting && wp.Annotations[AnnotationAbandon] == "true",
 	}
 	f.revisions, f.updated = newRevisionStates(&observation, f.builder, f.now)
+	f.work = observation.Work.observe(f)
+	for _, r := range f.revisions {
+		r.failure = findRevisionFailure(f, r)
+	}
 	if !f.isDeleting {
 		f.problem = findProblem(&observation, f.drain.Mode)
 	}

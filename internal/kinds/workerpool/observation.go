@@ -43,6 +43,8 @@ type Observation struct {
 	Memory scaling.Memory
 	// Rollout is the last decision's memory of the rollout.
 	Rollout RolloutMemory
+	// Work is the last decision's memory of what workers finish.
+	Work WorkMemory
 	// BusyTimes of the last decision.
 	BusyTimes BusyTimes
 	// Now is the time of the decision.
@@ -90,9 +92,11 @@ type QueueLimits struct {
 type QueueStats struct {
 	// BacklogStats of the broker. Decide adds the reports of workers.
 	scaling.BacklogStats
-	// Waiting is the number of messages that wait for a worker, as the broker counts them. Backlog differs from it by
-	// messages that are prefetched or due for a retry, and by those of suspended queues.
+	// Waiting is the number of messages that wait for a worker, as the broker counts them, and of those that workers gave back. Backlog
+	// differs from it by messages that are prefetched, and by those of suspended queues.
 	Waiting int64
+	// Returned is the number of messages that workers gave back, a part of Waiting.
+	Returned int64
 	// InFlight is the number of messages that the broker delivered to any client and that are not acknowledged. It is
 	// unknown if InFlightKnown is false.
 	InFlight      int64
@@ -168,8 +172,14 @@ type WorkerStats struct {
 	Drained bool
 	// InFlight messages are being handled, Prefetched messages not yet.
 	InFlight, Prefetched int64
-	// Succeeded and Failed count messages since the worker started; nil if it does not count.
-	Succeeded, Failed *int64
+	// Succeeded, Failed and Snoozed count attempts since the worker started; nil if it does not count. Snoozed ones gave the message back.
+	Succeeded, Failed, Snoozed *int64
+	// Returned is the number of messages that the worker gave back and that are due within a minute.
+	Returned int64
+	// Unavailable is why the worker takes no messages although it could; empty if it takes them.
+	Unavailable string
+	// BreakerOpen is true if the circuit breaker of a queue is not closed.
+	BreakerOpen bool
 	// Recent attempts; nil if the worker does not count them.
 	Recent *RecentAttempts
 }

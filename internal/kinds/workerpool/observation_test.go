@@ -148,7 +148,7 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	}
 	t.Run("a retry that is due scales the pool from zero", func(t *testing.T) {
 		s.Workers, s.Stats = nil, retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55, RetryDue: true})
-		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 0 || *decision.Status.InFlight != 55 {
+		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 1 || *decision.Status.InFlight != 55 {
 			t.Errorf("%d desired, backlog %d, %d in flight", decision.Status.Desired, *decision.Status.Backlog, *decision.Status.InFlight)
 		}
 	})

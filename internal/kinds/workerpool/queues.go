@@ -44,7 +44,7 @@ func CombineReadings(readings []QueueReading) *QueueStats {
 		if !q.Paused { // workers get no messages from a paused queue
 			total.Backlog += stats.Ready
 			if stats.RetryDue {
-				total.Backlog, total.RetriesDue = total.Backlog+1, true
+				total.Backlog, total.Waiting, total.RetriesDue = total.Backlog+1, total.Waiting+1, true
 			}
 			if !stats.OldestReadyTime.IsZero() {
 				total.OldestAge = max(total.OldestAge, stats.MeasuredTime.Sub(stats.OldestReadyTime))
@@ -87,7 +87,7 @@ func CombineLimits(queues []broker.QueueConfig) QueueLimits {
 }
 
 // addWorkers returns the stats of the queues with the reports of workers: which of the delivered messages run, and how
-// long attempts take. Prefetched messages count as backlog.
+// long attempts take. Prefetched messages count as backlog, and so do those that workers gave back to have them delivered again soon.
 //
 // Other delivered messages wait for a retry, or belong to other clients.
 func (s *QueueStats) addWorkers(workers []Worker, concurrency int32) *QueueStats {
@@ -95,12 +95,13 @@ func (s *QueueStats) addWorkers(workers []Worker, concurrency int32) *QueueStats
 		return nil
 	}
 	stats := new(*s)
-	var silent, prefetched int64
+	var silent, prefetched, returned int64
 	for i := range workers {
 		switch w := &workers[i]; {
 		case w.Stats != nil:
 			stats.Running += max(w.Stats.InFlight, 0)
 			prefetched += max(w.Stats.Prefetched, 0)
+			returned += max(w.Stats.Returned, 0)
 		case w.Running && !w.Terminating && w.RemovableSince.IsZero():
 			silent++ // the messages of a stopping worker need no other worker until their lease ends
 		}
@@ -112,7 +113,9 @@ func (s *QueueStats) addWorkers(workers []Worker, concurrency int32) *QueueStats
 		unreported := s.InFlight - stats.Running - prefetched
 		assumed := min(unreported, silent*int64(concurrency))
 		stats.Running += assumed
-		switch unaccounted := unreported - assumed; {
+		// The broker counts a message that was given back as delivered, or as delayed.
+		returned = min(returned, unreported-assumed+s.Delayed)
+		switch unaccounted := max(0, unreported-assumed-returned); {
 		case s.RetriesInFlight: // they count as backlog when they are due
 		case s.InFlightMayWait && silent > 0:
 			// A worker that does not answer may hold any number of messages.
@@ -123,7 +126,9 @@ func (s *QueueStats) addWorkers(workers []Worker, concurrency int32) *QueueStats
 			stats.RetriesDue = s.RetriesDue || s.InFlightMayWait && unaccounted > 0
 		}
 	}
-	stats.Backlog += prefetched
+	stats.Returned = returned
+	stats.Waiting += returned
+	stats.Backlog += prefetched + returned
 	stats.addRecentAttempts(workers)
 	return stats
 }

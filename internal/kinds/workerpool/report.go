@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -24,6 +25,8 @@ type report struct {
 	rollout *rollout
 	plan    *plan
 	status  *v1alpha1.WorkerPoolStatus
+	// undone is that work is due and none finishes; nil if work finishes.
+	undone *decision.Problem
 }
 
 // maxStatusRevisions is the maximum number of revisions in a status.
@@ -40,7 +43,7 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	s.Replicas = sumOf(p.revisions, (*revisionState).liveWorkers)
 	s.Ready = sumOf(p.revisions, (*revisionState).availableWorkers)
 	s.Draining = sumOf(p.revisions, (*revisionState).drainingWorkers)
-	s.Busy = busyWorkers(p.revisions)
+	s.Busy, s.OpenBreakers, s.Snoozed = busyWorkers(p.revisions), openBreakers(p.revisions), nil
 	s.CurrentRevision, s.UpdatedRevision = r.currentRevision, f.updated.Name
 	s.Revisions = nil
 	for _, r := range p.revisions[:min(len(p.revisions), maxStatusRevisions)] {
@@ -49,19 +52,23 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 			Replicas: r.liveWorkers(), Ready: r.availableWorkers(), Draining: r.drainingWorkers(),
 		}
 		var outcomes Outcomes
+		snoozed := int64(0)
 		for _, w := range r.workers {
 			reported, _ := w.reportedOutcomes()
 			outcomes = outcomes.plus(reported)
+			if w.Stats != nil {
+				snoozed += max(ptr.Deref(w.Stats.Snoozed, 0), 0)
+			}
 		}
-		if outcomes.total() > 0 {
-			status.Succeeded, status.Failed = new(outcomes.Succeeded), new(outcomes.Failed)
+		if outcomes.total()+snoozed > 0 {
+			status.Succeeded, status.Failed, status.Snoozed = new(outcomes.Succeeded), new(outcomes.Failed), new(snoozed)
 		}
 		s.Revisions = append(s.Revisions, status)
 	}
 	s.Effective = f.effective
 	s.MessageCounts, s.WaitP95 = v1alpha1.MessageCounts{}, nil
 	if f.Stats != nil {
-		s.Backlog = new(f.Stats.Waiting)
+		s.Backlog, s.Snoozed = new(f.Stats.Waiting), new(f.Stats.Returned)
 		if f.Stats.InFlightKnown {
 			s.InFlight = new(f.Stats.InFlight)
 		}
@@ -69,8 +76,8 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 			s.WaitP95 = &metav1.Duration{Duration: *f.Stats.WaitP95}
 		}
 	}
-	s.ObjectiveMet = objectiveMet(f.Pool.Spec.Autoscaling, f.Stats)
-	report := &report{fleet: f, demand: d, rollout: r, plan: p, status: s}
+	report := &report{fleet: f, demand: d, rollout: r, plan: p, status: s, undone: f.undoneProblem(d.desired)}
+	s.ObjectiveMet = objectiveMet(f.Pool.Spec.Autoscaling, f.Stats, report.undone != nil)
 	report.setWorkerConditions()
 	report.setScalingConditions()
 	if r.isEvaluated {
@@ -96,8 +103,9 @@ func busyWorkers(revisions []*revisionState) *int32 {
 	return &count
 }
 
-// objectiveMet compares the measured waiting time with the objective; "" without an objective.
-func objectiveMet(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) metav1.ConditionStatus {
+// objectiveMet compares the measured waiting time with the objective; "" without an objective. While no work finishes, nothing measures how
+// long messages wait.
+func objectiveMet(autoscaling *v1alpha1.Autoscaling, stats *QueueStats, isUndone bool) metav1.ConditionStatus {
 	if autoscaling == nil || autoscaling.WaitP95 == nil {
 		return ""
 	}
@@ -107,6 +115,8 @@ func objectiveMet(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) metav1.C
 		return metav1.ConditionUnknown
 	case stats.IsIdle():
 		return metav1.ConditionTrue
+	case isUndone:
+		return metav1.ConditionFalse
 	case stats.WaitP95 != nil:
 		return decision.StatusOf(*stats.WaitP95 <= objective)
 	case stats.OldestAge > objective:
@@ -123,7 +133,7 @@ func (r *report) setCondition(kind string, state decision.State) {
 
 func (r *report) setRolloutConditions() {
 	name, ready, desired := r.updated.Name, r.status.Ready, r.demand.desired
-	failure, stalled, start := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.startFailure()
+	failure, stalled, idle := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.failure
 
 	proven, steps := r.plan.updated.countWorkers(r.rollout.proof.isProven), len(r.rolloutSpec.Steps)
 	progress := fmt.Sprintf("revision %s: %d of %d workers have proven to work", name, proven, desired)
@@ -147,8 +157,8 @@ func (r *report) setRolloutConditions() {
 		progressing = decision.True(v1alpha1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers of revision %s are ready", ready, desired, name))
 	case failure != "":
 		progressing = decision.False(v1alpha1.ReasonAnalysisFailed, failure)
-	case start != nil:
-		progressing = decision.False(start.Reason, start.Message)
+	case idle != nil:
+		progressing = decision.False(idle.Reason, idle.Message)
 	case stalled != nil:
 		progressing = decision.False(stalled.Reason, stalled.Message)
 	}
@@ -158,10 +168,7 @@ func (r *report) setRolloutConditions() {
 // stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it did not. A pool that
 // needs no workers, and a rollout that waits in a canary step, have no deadline.
 func (r *report) stalledProgress() *decision.Problem {
-	deadline := defaultProgressDeadline
-	if r.rolloutSpec.ProgressDeadline != nil {
-		deadline = r.rolloutSpec.ProgressDeadline.Duration.Duration
-	}
+	deadline := progressDeadlineOf(&r.rolloutSpec)
 	last := r.updated.Created
 	if r.rollout.history.LastProgress.After(last) {
 		last = r.rollout.history.LastProgress
@@ -228,7 +235,7 @@ func (r *report) setWorkerConditions() {
 	var late []string
 	var failure *decision.Problem
 	for _, revision := range r.plan.revisions {
-		failure = cmp.Or(failure, revision.startFailure())
+		failure = cmp.Or(failure, revision.failure)
 		for _, w := range revision.workers {
 			if r.drain.hasTimedOut(w) {
 				late = append(late, w.Name)
@@ -236,7 +243,7 @@ func (r *report) setWorkerConditions() {
 		}
 	}
 	degraded := decision.False(v1alpha1.ReasonReady, "")
-	if failure != nil {
+	if failure = cmp.Or(r.undone, failure); failure != nil {
 		degraded = decision.True(failure.Reason, failure.Message)
 	}
 	if len(late) > 0 {
@@ -265,8 +272,8 @@ var waitingReasons = []string{
 func (r *report) summarize() decision.Summary {
 	available := meta.FindStatusCondition(r.status.Conditions, v1alpha1.ConditionAvailable)
 	isAvailable := available.Status == metav1.ConditionTrue
-	start := r.updated.startFailure()
-	stopped := cmp.Or(start, r.stalledProgress()) // a rollout that cannot continue
+	idle := r.updated.failure
+	stopped := cmp.Or(idle, r.stalledProgress()) // a rollout that cannot continue
 	if failure := r.rollout.history.FailureMessage; failure != "" {
 		stopped = &decision.Problem{Reason: v1alpha1.ReasonAnalysisFailed, Message: failure}
 	}
@@ -286,10 +293,15 @@ func (r *report) summarize() decision.Summary {
 	case problem != nil:
 	case r.Refusal != nil:
 		problem = refusalProblem(r.Refusal)
+	case r.undone != nil:
+		problem = r.undone
 	case !r.rollout.isComplete && stopped != nil: // workers of the old revision may still serve
 		ready, problem = available.Status, stopped
-	case !isAvailable && start != nil && start.Reason == v1alpha1.ReasonQuotaExceeded:
-		problem = start
+		if r.status.Ready == 0 && r.demand.desired > 0 {
+			ready = metav1.ConditionFalse
+		}
+	case !isAvailable && idle != nil && idle.Reason == v1alpha1.ReasonQuotaExceeded, r.status.Ready == 0 && r.demand.desired > 0 && idle != nil:
+		problem = idle
 	case !isAvailable:
 		return decision.Summary{Ready: ready, Reason: available.Reason, Message: available.Message, Progress: decision.InProgress}
 	case !r.rollout.isComplete && !isSleeping:
@@ -326,10 +338,10 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	}
 	a, b := before.DeepCopy(), after.DeepCopy()
 	for _, s := range []*v1alpha1.WorkerPoolStatus{a, b} {
-		s.Busy, s.MessageCounts, s.WaitP95, s.IdleSince = nil, v1alpha1.MessageCounts{}, nil, nil
+		s.Busy, s.OpenBreakers, s.Snoozed, s.MessageCounts, s.WaitP95, s.IdleSince = nil, nil, nil, v1alpha1.MessageCounts{}, nil, nil
 		s.LastDecision = &v1alpha1.ScaleDecision{Reason: s.LastDecision.Reason}
 		for i := range s.Revisions {
-			s.Revisions[i].Succeeded, s.Revisions[i].Failed = nil, nil
+			s.Revisions[i].Succeeded, s.Revisions[i].Failed, s.Revisions[i].Snoozed = nil, nil, nil
 		}
 		for i := range s.Conditions {
 			s.Conditions[i].Message = ""
@@ -395,6 +407,7 @@ const (
 	actionDrain     = "Drain"
 	actionRollout   = "Rollout"
 	actionReadStats = "ReadMetrics"
+	actionWork      = "Work"
 )
 
 // conditionEventRules are the events for conditions that change to a status, with this reason if it is set.
@@ -406,6 +419,7 @@ var conditionEventRules = []struct {
 }{
 	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, "", v1alpha1.EventScalingLimited, actionScale},
 	{v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonDrainTimeout, v1alpha1.EventDrainTimedOut, actionDrain},
+	{v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNothingFinished, v1alpha1.EventNothingFinished, actionWork},
 	{v1alpha1.ConditionProgressing, metav1.ConditionFalse, "", v1alpha1.EventRolloutPaused, actionRollout},
 }
 

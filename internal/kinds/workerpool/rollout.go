@@ -24,6 +24,13 @@ const (
 	defaultMinSamples       = 20
 )
 
+func progressDeadlineOf(spec *v1alpha1.Rollout) time.Duration {
+	if spec.ProgressDeadline == nil {
+		return defaultProgressDeadline
+	}
+	return spec.ProgressDeadline.Duration.Duration
+}
+
 // rollout has the number of workers of each revision that should serve, and why.
 type rollout struct {
 	// isEvaluated is false for a pool that has a problem or is being deleted.
@@ -244,7 +251,8 @@ type proof struct {
 
 // isProven reports whether a worker of the updated revision is proven to work. It must be ready, and so attached to
 // each queue. Until the revision has a proven worker, it must also have handled a message successfully, or have been
-// idle for a while with no message waiting and no failure. Later workers must only not have failures without successes.
+// idle for a while with no message waiting and no failure. Later workers must only not have failures without successes. A worker that gives
+// messages back and has finished none is never proven: it may be what keeps the queue empty.
 //
 // A worker without stats is not proven, except in drain mode Signal, where workers need no admin API.
 func (p *proof) isProven(w *workerState) bool {
@@ -255,6 +263,9 @@ func (p *proof) isProven(w *workerState) bool {
 		return true
 	case w.Stats == nil:
 		return p.mode == v1alpha1.DrainSignal && p.now.Sub(w.ReadySince) >= minProvenIdleTime
+	}
+	if w.givesAllBack() {
+		return false
 	}
 	// No message has waited for a while since the worker was ready.
 	idleSince := p.queueEmptySince
@@ -303,7 +314,7 @@ func (o Outcomes) failureRatio() float64 {
 type RolloutMemory struct {
 	// Revision is the name of the updated revision.
 	Revision string
-	// QueueEmptySince is since when no message has waited in the queues; zero if messages wait.
+	// QueueEmptySince is since when no message has waited in the queues and no attempt has ended; zero if messages wait.
 	QueueEmptySince time.Time
 	// Start of the comparison; zero before the start.
 	Start time.Time
@@ -325,7 +336,7 @@ func (m RolloutMemory) observe(f *fleet) RolloutMemory {
 		m = RolloutMemory{Revision: f.updated.Name}
 	}
 	switch {
-	case f.Stats == nil || f.Stats.Backlog > 0:
+	case f.Stats == nil || f.Stats.Backlog > 0 || f.work.HasMoved:
 		m.QueueEmptySince = time.Time{}
 	case m.QueueEmptySince.IsZero():
 		m.QueueEmptySince = f.now

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
@@ -122,8 +123,13 @@ func poolSummary(wp *v1alpha1.WorkerPool) string {
 	status := &wp.Status
 	text := fmt.Sprintf("backlog %s, in flight %s, %d/%d workers ready, %s busy",
 		formatCount(status.Backlog), formatCount(status.InFlight), status.Ready, status.Desired, formatCount(status.Busy))
-	if status.Draining > 0 {
-		text += fmt.Sprintf(", %d draining", status.Draining)
+	for _, part := range []struct {
+		number int64
+		what   string
+	}{{int64(status.Draining), "draining"}, {ptr.Deref(status.Snoozed, 0), "snoozed"}, {int64(ptr.Deref(status.OpenBreakers, 0)), "with an open breaker"}} {
+		if part.number > 0 {
+			text += fmt.Sprintf(", %d %s", part.number, part.what)
+		}
 	}
 	if wp.Spec.Autoscaling != nil {
 		text += ": " + decisionReason(wp)

@@ -58,6 +58,14 @@ type Stats struct {
 	// Succeeded and Failed are the numbers of attempts since the worker started; nil if not reported.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
+	// Snoozed is the number of jobs that the handler gave back since the start; nil if not reported.
+	Snoozed *int64 `json:"snoozed,omitempty"`
+	// Returned is the number of messages that the worker gave back and that are due within a minute; 0 if not reported.
+	Returned int64 `json:"returned"`
+	// Unavailable is why the handler cannot run jobs; empty if it can, or if not reported.
+	Unavailable string `json:"unavailable,omitempty"`
+	// Breaker is the worst state among the circuit breakers; empty if not reported.
+	Breaker string `json:"breaker,omitempty"`
 	// Recent attempts; nil if not reported.
 	Recent *RecentAttempts `json:"recent,omitempty"`
 }
@@ -78,6 +86,9 @@ func (s *Stats) IsAttached(queues int) *bool {
 	}
 	return s.Attached
 }
+
+// IsBreakerOpen reports whether the worker takes no or few messages of a queue because most of them fail.
+func (s *Stats) IsBreakerOpen() bool { return s.Breaker == "Open" || s.Breaker == "HalfOpen" }
 
 // IsDraining reports whether the worker takes no messages.
 func (s *Stats) IsDraining() bool { return s.State == stateDraining || s.State == stateDrained }
@@ -133,6 +144,8 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 		{"prefetched", s.Prefetched, maxJobs},
 		{"succeeded", ptr.Deref(s.Succeeded, 0), maxAttempts},
 		{"failed", ptr.Deref(s.Failed, 0), maxAttempts},
+		{"snoozed", ptr.Deref(s.Snoozed, 0), maxAttempts},
+		{"returned", s.Returned, maxJobs},
 	} {
 		if number.reported < 0 || number.reported > number.atMost {
 			return nil, fmt.Errorf("worker %s reports an impossible number: %s is %d", address, number.what, number.reported)

@@ -39,6 +39,10 @@ func TestStatsAreParsed(t *testing.T) {
 		draining, drained bool
 	}{
 		"running":              {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
+		"jobs that were given back": {
+			`{"state":"Running","succeeded":5,"failed":1,"snoozed":7,"returned":2,"unavailable":"refused","breaker":"HalfOpen"}`,
+			&Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1)), Snoozed: new(int64(7)), Returned: 2, Unavailable: "refused", Breaker: "HalfOpen"}, false, false,
+		},
 		"attempts are counted": {`{"state":"Running","succeeded":5,"failed":1}`, &Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1))}, false, false},
 		"recent attempts": {
 			`{"state":"Running","recent":{"count":2.5,"seconds":0.25,"returned":1}}`,
@@ -48,7 +52,7 @@ func TestStatsAreParsed(t *testing.T) {
 		"draining":              {`{"state":"Draining","inFlight":1}`, &Stats{State: "Draining", InFlight: 1}, true, false},
 		"drained":               {`{"state":"Drained"}`, &Stats{State: "Drained"}, true, true},
 		"drained but in flight": {`{"state":"Drained","inFlight":1}`, &Stats{State: "Drained", InFlight: 1}, true, false},
-		"unknown fields":        {`{"state":"Running","breaker":"closed"}`, &Stats{State: "Running"}, false, false},
+		"unknown fields":        {`{"state":"Running","color":"green"}`, &Stats{State: "Running"}, false, false},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

@@ -19,9 +19,9 @@ var (
 	objectivesGauge = metric.NewSum("yardmaster_workerpool_objectives",
 		"WorkerPools by whether they meet their waiting time objective: True, False or Unknown.", "namespace", poolLabel, "met")
 	workersGauge = metric.NewSum("yardmaster_workerpool_workers",
-		"Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.", "namespace", poolLabel, "state")
+		"Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy, draining, or breaker_open (its circuit breaker is not closed).", "namespace", poolLabel, "state")
 	messagesGauge = metric.NewSum("yardmaster_workerpool_messages",
-		"Messages of a WorkerPool by state: backlog or in_flight.", "namespace", poolLabel, "state")
+		"Messages of a WorkerPool by state: backlog, in_flight, or snoozed (given back by workers, a part of the backlog).", "namespace", poolLabel, "state")
 )
 
 // RegisterMetrics registers the gauges. Unlike New, it must be called only once in a process.
@@ -61,6 +61,12 @@ func addPools(sums metric.Sums, list *v1alpha1.WorkerPoolList) {
 		count(workersGauge, "draining", int64(status.Draining))
 		if status.Busy != nil {
 			count(workersGauge, "busy", int64(*status.Busy))
+		}
+		if status.OpenBreakers != nil {
+			count(workersGauge, "breaker_open", int64(*status.OpenBreakers))
+		}
+		if status.Snoozed != nil {
+			count(messagesGauge, "snoozed", *status.Snoozed)
 		}
 		if status.Backlog != nil {
 			count(messagesGauge, "backlog", *status.Backlog)

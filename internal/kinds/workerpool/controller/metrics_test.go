@@ -24,16 +24,18 @@ yardmaster_workerpool_conditions{condition="Degraded",namespace="a",pool="mail",
 # HELP yardmaster_workerpool_decisions Autoscaled WorkerPools by the reason of their last scaling decision.
 # TYPE yardmaster_workerpool_decisions gauge
 yardmaster_workerpool_decisions{namespace="a",pool="mail",reason="MaxReplicas"} 1
-# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog or in_flight.
+# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog, in_flight, or snoozed (given back by workers, a part of the backlog).
 # TYPE yardmaster_workerpool_messages gauge
 yardmaster_workerpool_messages{namespace="a",pool="mail",state="backlog"} 1200
 yardmaster_workerpool_messages{namespace="a",pool="mail",state="in_flight"} 50
+yardmaster_workerpool_messages{namespace="a",pool="mail",state="snoozed"} 7
 # HELP yardmaster_workerpool_objectives WorkerPools by whether they meet their waiting time objective: True, False or Unknown.
 # TYPE yardmaster_workerpool_objectives gauge
 yardmaster_workerpool_objectives{met="False",namespace="a",pool="mail"} 1
 yardmaster_workerpool_objectives{met="Unknown",namespace="a",pool="video"} 1
-# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.
+# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy, draining, or breaker_open (its circuit breaker is not closed).
 # TYPE yardmaster_workerpool_workers gauge
+yardmaster_workerpool_workers{namespace="a",pool="mail",state="breaker_open"} 2
 yardmaster_workerpool_workers{namespace="a",pool="mail",state="busy"} 5
 yardmaster_workerpool_workers{namespace="a",pool="mail",state="desired"} 8
 yardmaster_workerpool_workers{namespace="a",pool="mail",state="draining"} 1
@@ -58,7 +60,7 @@ func assertGauges(t *testing.T, want string) {
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		pool("mail", v1alpha1.WorkerPoolStatus{
-			Desired: 8, Ready: 6, Draining: 1, Busy: new(int32(5)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
+			Desired: 8, Ready: 6, Draining: 1, Busy: new(int32(5)), OpenBreakers: new(int32(2)), Snoozed: new(int64(7)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
 			ObjectiveMet:   metav1.ConditionFalse,
 			LastDecision:   &v1alpha1.ScaleDecision{Recommendation: 12, Reason: "MaxReplicas"},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashLoop}}},
@@ -80,16 +82,18 @@ yardmaster_workerpool_conditions{condition="Degraded",namespace="a",pool="",reas
 # HELP yardmaster_workerpool_decisions Autoscaled WorkerPools by the reason of their last scaling decision.
 # TYPE yardmaster_workerpool_decisions gauge
 yardmaster_workerpool_decisions{namespace="a",pool="",reason="MaxReplicas"} 1
-# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog or in_flight.
+# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog, in_flight, or snoozed (given back by workers, a part of the backlog).
 # TYPE yardmaster_workerpool_messages gauge
 yardmaster_workerpool_messages{namespace="a",pool="",state="backlog"} 1200
 yardmaster_workerpool_messages{namespace="a",pool="",state="in_flight"} 50
+yardmaster_workerpool_messages{namespace="a",pool="",state="snoozed"} 7
 # HELP yardmaster_workerpool_objectives WorkerPools by whether they meet their waiting time objective: True, False or Unknown.
 # TYPE yardmaster_workerpool_objectives gauge
 yardmaster_workerpool_objectives{met="False",namespace="a",pool=""} 1
 yardmaster_workerpool_objectives{met="Unknown",namespace="a",pool=""} 1
-# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.
+# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy, draining, or breaker_open (its circuit breaker is not closed).
 # TYPE yardmaster_workerpool_workers gauge
+yardmaster_workerpool_workers{namespace="a",pool="",state="breaker_open"} 2
 yardmaster_workerpool_workers{namespace="a",pool="",state="busy"} 5
 yardmaster_workerpool_workers{namespace="a",pool="",state="desired"} 10
 yardmaster_workerpool_workers{namespace="a",pool="",state="draining"} 1

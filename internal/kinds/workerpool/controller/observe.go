@@ -57,6 +57,7 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Obs
 			},
 			Memory:  scaling.RestoreMemory(&wp.Status),
 			Rollout: remembered.rollout,
+			Work:    workerpool.RestoreWork(&wp.Status),
 			Refusal: remembered.refusal,
 
 			BusyTimes: remembered.busyTimes,
@@ -65,7 +66,7 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Obs
 		lastDrainRequests: remembered.drainRequests,
 	}
 	if remembered.scaling != nil {
-		observed.Memory = *remembered.scaling
+		observed.Memory, observed.Work = *remembered.scaling, remembered.work
 	}
 	for _, read := range []func(context.Context, *Observed) error{
 		r.observeAdminAccess,

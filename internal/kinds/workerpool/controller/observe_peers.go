@@ -211,6 +211,7 @@ func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod, qu
 	return &workerpool.WorkerStats{
 		Attached: s.IsAttached(queues), Recent: (*workerpool.RecentAttempts)(s.Recent),
 		Draining: s.IsDraining(), Drained: s.IsDrained(), InFlight: s.InFlight, Prefetched: s.Prefetched, Succeeded: s.Succeeded, Failed: s.Failed,
+		Snoozed: s.Snoozed, Returned: s.Returned, Unavailable: s.Unavailable, BreakerOpen: s.IsBreakerOpen(),
 	}
 }
 

@@ -35,6 +35,7 @@ func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *Obs
 	scalingMemory := decision.Memory
 	r.memory.Update(wp, func(memory *poolMemory) {
 		memory.scaling, memory.rollout, memory.busyTimes = &scalingMemory, decision.Rollout, decision.BusyTimes
+		memory.work = decision.Work
 	})
 	return wp, nil
 }
@@ -82,6 +83,8 @@ type poolMemory struct {
 	scaling *scaling.Memory
 	// rollout is the memory of the last decision about a rollout.
 	rollout workerpool.RolloutMemory
+	// work is the memory of what workers finish.
+	work workerpool.WorkMemory
 	// busyTimes of the last decision.
 	busyTimes workerpool.BusyTimes
 	// protectionRetry is when protections are written again after a refusal.

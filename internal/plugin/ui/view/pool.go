@@ -55,6 +55,12 @@ func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, past *Past, no
 		Workers: newChart("Workers", history, Series{"ready", func(s *Sample) *float64 { return s.Ready }}, Series{"busy", func(s *Sample) *float64 { return s.Busy }}, Series{"draining", func(s *Sample) *float64 { return s.Draining }}),
 		Backlog: newChart("Backlog", history, Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}),
 	}
+	if ptr.Deref(status.Snoozed, 0) > 0 {
+		v.Facts = append(v.Facts, Fact{Name: "Snoozed", Value: count(status.Snoozed), Level: LevelWaiting})
+	}
+	if ptr.Deref(status.OpenBreakers, 0) > 0 {
+		v.Facts = append(v.Facts, Fact{Name: "Open breakers", Value: count(status.OpenBreakers), Level: LevelProblem})
+	}
 	if wp.Spec.Autoscaling != nil && wp.Spec.Autoscaling.Suspend {
 		v.Facts = append(v.Facts, Fact{Name: "Scaling", Value: "suspended", Level: LevelWaiting})
 	}

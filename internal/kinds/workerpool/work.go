@@ -1,0 +1,189 @@
+package workerpool
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// undoneTime is how long work may be due without any that finishes, before the pool is not Ready.
+	undoneTime = 5 * time.Minute
+	// restTime is how long no work is due before a pool with messages that wait for a retry has no undone work.
+	restTime = time.Minute
+	// unavailableTime is how long the application of a worker may be unavailable. It is the time to start.
+	unavailableTime = time.Minute
+	// slotsWithoutResult is the number of slots of a rate limit after which work without a result is undone.
+	slotsWithoutResult = 3
+)
+
+// WorkMemory is the memory of decisions about what workers finish. It is not stored; RestoreWork derives it from the status after a
+// restart of the operator.
+type WorkMemory struct {
+	// UndoneSince is since when work is due and none has finished; zero if none is due. LastDue is when work was due last.
+	UndoneSince, LastDue time.Time
+	// Ended is true if attempts have ended in this time, none with success.
+	Ended bool
+	// IsUndone is true once this has lasted too long, until work finishes or none is due.
+	IsUndone bool
+	// HasMoved is true if an attempt has ended since the last observation.
+	HasMoved bool
+	// Workers by Pod; nil before the first observation, which only shows what to compare with.
+	Workers map[string]WorkerProgress
+	// Finished is the number of finished messages as the broker counts them; nil if it does not.
+	Finished *int64
+}
+
+// WorkerProgress is what a worker has finished.
+type WorkerProgress struct {
+	Succeeded, Ended int64
+	// UnavailableSince is since when its application is unavailable; zero if it is available.
+	UnavailableSince time.Time
+}
+
+// RestoreWork returns the memory of an operator that has started.
+func RestoreWork(status *v1alpha1.WorkerPoolStatus) WorkMemory {
+	undone := decision.FindReason(status.Conditions, v1alpha1.ConditionDegraded, v1alpha1.ReasonNothingFinished)
+	if undone == nil {
+		return WorkMemory{}
+	}
+	return WorkMemory{UndoneSince: undone.LastTransitionTime.Add(-undoneTime), IsUndone: true}
+}
+
+// observe returns the memory after an observation. Work is done by a success: a message that is given back, or that fails, is not done.
+//
+// While the stats of the queues are unknown, nothing is judged.
+func (m WorkMemory) observe(f *fleet) WorkMemory {
+	before, isFirst := m.Workers, m.Workers == nil
+	m.Workers = map[string]WorkerProgress{}
+	hasFinished, hasEnded, areCounted := false, false, true
+	for i := range f.Workers {
+		w := &f.Workers[i]
+		known, found := before[w.Name]
+		progress := known
+		switch {
+		case w.Stats == nil || w.Stats.Succeeded == nil:
+			areCounted = areCounted && !(w.Running && w.IsReady())
+		default:
+			progress.Succeeded = *w.Stats.Succeeded
+			progress.Ended = progress.Succeeded + ptr.Deref(w.Stats.Failed, 0) + ptr.Deref(w.Stats.Snoozed, 0)
+			if progress.Succeeded < known.Succeeded || progress.Ended < known.Ended { // it has restarted
+				known = WorkerProgress{}
+			}
+			hasFinished = hasFinished || !isFirst && progress.Succeeded > known.Succeeded
+			hasEnded = hasEnded || (found || !isFirst) && progress.Ended > known.Ended
+		}
+		switch {
+		case w.Stats != nil && w.Stats.Unavailable == "":
+			progress.UnavailableSince = time.Time{}
+		case w.Stats != nil && progress.UnavailableSince.IsZero():
+			progress.UnavailableSince = f.now
+		}
+		m.Workers[w.Name] = progress
+	}
+	m.HasMoved = hasEnded || hasFinished
+	if f.Stats == nil {
+		return m
+	}
+	// Workers that count nothing finish what the broker no longer has.
+	if finished := f.Stats.Finished; !areCounted {
+		hasFinished = hasFinished || finished == nil || m.Finished == nil || *finished > *m.Finished
+	}
+	m.Finished = f.Stats.Finished
+	isEmpty := f.Stats.Backlog+f.Stats.Running == 0
+	if !isEmpty {
+		m.LastDue = f.now
+	}
+	// Between two attempts of a message, no work is due for a moment.
+	isEmpty = isEmpty && (f.Stats.InFlightKnown && f.Stats.InFlight == 0 || f.now.Sub(m.LastDue) >= restTime)
+	switch {
+	case isEmpty:
+		m.UndoneSince, m.Ended, m.IsUndone = time.Time{}, false, false
+		return m
+	case hasFinished, m.UndoneSince.IsZero(), m.UndoneSince.After(f.now):
+		m.UndoneSince, m.Ended, m.IsUndone = f.now, false, false
+		return m
+	}
+	m.Ended = m.Ended || hasEnded
+	limit := undoneTime
+	if rate := f.Limits.RatePerSecond; rate > 0 {
+		limit = max(limit, time.Duration(slotsWithoutResult/rate*float64(time.Second)))
+	}
+	if f.Stats.Running > 0 && !m.Ended { // jobs may take this long
+		limit = max(limit, progressDeadlineOf(&f.rolloutSpec))
+		if f.Stats.Backlog == 0 {
+			return m
+		}
+	}
+	m.IsUndone = m.IsUndone || f.now.Sub(m.UndoneSince) >= limit
+	return m
+}
+
+// undoneProblem returns that work is due and none finishes; nil if work finishes, or if the pool should have no workers. The problem with
+// which workers fail says why.
+func (f *fleet) undoneProblem(desired int32) *decision.Problem {
+	if !f.work.IsUndone || desired == 0 {
+		return nil
+	}
+	problem := &decision.Problem{Reason: v1alpha1.ReasonNothingFinished, Message: fmt.Sprintf(
+		"work is due, and none has finished for %s", undoneTime)}
+	for _, r := range f.revisions {
+		if r.failure != nil {
+			return &decision.Problem{Reason: r.failure.Reason, Message: problem.Message + ": " + r.failure.Message}
+		}
+	}
+	return problem
+}
+
+// maxReasonBytes limits what a condition quotes from a worker.
+const maxReasonBytes = 256
+
+// findRevisionFailure returns why workers of a revision do no work: they do not start, their application is unavailable, or they give back
+// every message. It returns nil if they work, or may still start to.
+func findRevisionFailure(f *fleet, r *revisionState) *decision.Problem {
+	if start := r.startFailure(); start != nil {
+		return start
+	}
+	// A handler of the revision that serves may have given back the last message for a reason.
+	isJudged := r.Name != f.Pool.Status.CurrentRevision || f.Stats != nil && f.Stats.Backlog > 0
+	for _, w := range r.workers {
+		if w.Stats == nil || !w.isServing() {
+			continue
+		}
+		since := f.work.Workers[w.Name].UnavailableSince
+		switch {
+		case w.Stats.Unavailable != "" && f.now.Sub(since) >= unavailableTime:
+			return &decision.Problem{Reason: v1alpha1.ReasonApplicationUnavailable, Message: fmt.Sprintf(
+				"revision %s: worker %s takes no messages: %s", r.Name, w.Name, decision.TruncateMessage(w.Stats.Unavailable, maxReasonBytes))}
+		case isJudged && w.givesAllBack() && w.IsReady() && f.now.Sub(w.ReadySince) >= minProvenIdleTime:
+			return &decision.Problem{Reason: v1alpha1.ReasonNothingFinished, Message: fmt.Sprintf(
+				"revision %s: worker %s gives back every message and has finished none", r.Name, w.Name)}
+		}
+	}
+	return nil
+}
+
+// givesAllBack reports whether the worker gave back messages and has finished none.
+func (w *workerState) givesAllBack() bool {
+	return w.Stats != nil && ptr.Deref(w.Stats.Snoozed, 0) > 0 && ptr.Deref(w.Stats.Succeeded, 0) == 0
+}
+
+// openBreakers counts the workers that take no messages of a queue because most of them fail; nil if a ready worker does not answer.
+func openBreakers(revisions []*revisionState) *int32 {
+	count := int32(0)
+	for _, r := range revisions {
+		for _, w := range r.workers {
+			switch {
+			case w.Stats != nil && w.Stats.BreakerOpen:
+				count++
+			case w.Stats == nil && w.IsReady():
+				return nil
+			}
+		}
+	}
+	return &count
+}

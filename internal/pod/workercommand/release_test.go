@@ -1,0 +1,179 @@
+package workercommand
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
+)
+
+const (
+	releaseJobs = 3
+	// lateness is when an application that listens late does.
+	lateness = 1500 * time.Millisecond
+)
+
+// What sidecars and commands report of an application with each defect, on a real server. TestReleasesOfEachRuntimeWithEachDefect of package
+// workerpool has what the operator makes of it.
+func TestAVersionTakesNoMessagesThatItCannotRun(t *testing.T) {
+	t.Parallel()
+	for _, runtime := range []string{"sidecar", "exec"} {
+		for _, defect := range []string{"none", "never listens", "listens late", "refuses", "hangs", "crashes", "answers 500"} {
+			t.Run(runtime+" "+defect, func(t *testing.T) {
+				t.Parallel()
+				q, admin := newTestQueue(t), ports.Reserve(t).String()
+				for range releaseJobs {
+					q.send(t, "x", nil)
+				}
+				arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", admin, "--log-level", "error", "--drain-timeout", "1ms"}
+				if runtime == "sidecar" {
+					arguments = append(arguments, "--forward", "http://"+startApplication(t, defect))
+				} else {
+					arguments = append(arguments, "--exec", "--", writeApplication(t, defect))
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = Run(ctx, arguments, io.Discard, io.Discard) // it is killed while jobs hang
+				}()
+				t.Cleanup(func() { stop(); <-ended })
+				requireOutcome(t, q, admin, runtime, defect)
+			})
+		}
+	}
+}
+
+func requireOutcome(t *testing.T, q *testQueue, admin, runtime, defect string) {
+	t.Helper()
+	client := workerclient.New()
+	works, observations := defect == "none" || defect == "listens late", 0
+	poll.Until(t, "what the worker reports", func() bool {
+		stats, err := client.FetchStats(t.Context(), admin)
+		if err != nil {
+			return false
+		}
+		succeeded, failed, snoozed := ptr.Deref(stats.Succeeded, 0), ptr.Deref(stats.Failed, 0), ptr.Deref(stats.Snoozed, 0)
+		isReady := ptr.Deref(stats.Attached, false)
+		onBroker := q.stats(t)
+		left := onBroker.Ready + onBroker.InFlight + onBroker.DeadLetters
+		if !works && (succeeded > 0 || left != releaseJobs) {
+			t.Fatalf("%d succeeded, %+v on the broker", succeeded, onBroker)
+		}
+		switch {
+		case works:
+			return succeeded == releaseJobs && failed == 0 && left == 0 && isReady
+		case runtime == "sidecar" && defect == "never listens":
+			if stats.InFlight+stats.Prefetched+snoozed+failed > 0 || onBroker.Ready != releaseJobs || isReady {
+				t.Fatalf("it takes messages: %+v, %+v", stats, onBroker)
+			}
+			observations++
+			return observations == 20 && stats.Unavailable != ""
+		case runtime == "sidecar" && defect == "crashes":
+			return stats.Unavailable != "" && !isReady && failed > 0 && stats.InFlight+stats.Prefetched == 0
+		case defect == "never listens":
+			return snoozed > 0 && failed == 0
+		case defect == "hangs":
+			return stats.InFlight == releaseJobs
+		}
+		return failed >= releaseJobs
+	})
+}
+
+// startApplication starts an HTTP server with a defect, and returns its address.
+func startApplication(t *testing.T, defect string) (address string) {
+	t.Helper()
+	address = ports.Reserve(t).String()
+	ended := make(chan struct{})
+	server := &http.Server{ReadHeaderTimeout: time.Minute}
+	server.Handler = http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		switch defect {
+		case "hangs":
+			<-ended
+		case "answers 500":
+			response.WriteHeader(http.StatusInternalServerError)
+		case "crashes":
+			go func() { _ = server.Close() }()
+			<-ended
+		}
+	})
+	var serving sync.WaitGroup
+	t.Cleanup(func() { close(ended); _ = server.Close(); serving.Wait() })
+	listen := func() {
+		listener, err := net.Listen("tcp", address) //nolint:noctx // it ends with the test
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if defect == "refuses" {
+			listener = refusingListener{listener}
+		}
+		serving.Go(func() { _ = server.Serve(listener) })
+	}
+	switch defect {
+	case "never listens":
+	case "listens late":
+		timer := time.AfterFunc(lateness, listen)
+		t.Cleanup(func() { timer.Stop() })
+	default:
+		listen()
+	}
+	return address
+}
+
+// refusingListener closes each connection that it accepts.
+type refusingListener struct{ net.Listener }
+
+func (l refusingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		_ = conn.Close()
+	}
+	return conn, err
+}
+
+// writeApplication writes a command with a defect, and returns its path. A command that does not "listen" cannot start.
+func writeApplication(t *testing.T, defect string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "application")
+	write := func(text string) {
+		temporary := path + ".new"
+		if err := os.WriteFile(temporary, []byte(text), 0o700); err != nil { //nolint:gosec // it is executed
+			t.Error(err)
+		}
+		if err := os.Rename(temporary, path); err != nil {
+			t.Error(err)
+		}
+	}
+	const works = "#!/bin/sh\nexec cat >/dev/null\n"
+	switch defect {
+	case "none":
+		write(works)
+	case "never listens":
+		write("#!/no/such/interpreter\n")
+	case "listens late":
+		write("#!/no/such/interpreter\n")
+		timer := time.AfterFunc(lateness, func() { write(works) })
+		t.Cleanup(func() { timer.Stop() })
+	case "refuses":
+		write("#!/bin/sh\nexit 75\n")
+	case "hangs":
+		write("#!/bin/sh\nexec sleep 600\n")
+	case "crashes":
+		write("#!/bin/sh\nkill -9 $$\n")
+	case "answers 500":
+		write("#!/bin/sh\nexit 1\n")
+	}
+	return path
+}
