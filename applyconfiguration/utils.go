@@ -164,6 +164,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScheduledMessageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduledRun"):
 		return &apiv1alpha1.ScheduledRunApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleRerun"):
+		return &apiv1alpha1.ScheduleRerunApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleRerunStatus"):
+		return &apiv1alpha1.ScheduleRerunStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleSpec"):
 		return &apiv1alpha1.ScheduleSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleStatus"):

@@ -40,9 +40,11 @@ const (
 	// LabelSchedule is the name of the Schedule that started a SequentialJob or AgenticSession, for label
 	// selectors. Ownership is determined by the controller reference.
 	LabelSchedule = Prefix + "schedule"
-	// AnnotationScheduledTime is the time of a run of a Schedule, in RFC 3339 and UTC. A run without it was
-	// triggered.
+	// AnnotationScheduledTime is the time of a run of a Schedule, in RFC 3339 and UTC.
 	AnnotationScheduledTime = Prefix + "scheduled-time"
+	// AnnotationRerunID is the ID of the request in a Schedule to which a run belongs. Runs of the timetable do not
+	// have it.
+	AnnotationRerunID = Prefix + "rerun-id"
 	// AnnotationSuspended marks a Job that the operator suspended. The operator resumes only
 	// such Jobs.
 	AnnotationSuspended = Prefix + "suspended"

@@ -100,6 +100,10 @@ type ScheduleSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	FailedRunsHistoryLimit *int32 `json:"failedRunsHistoryLimit,omitempty"`
 
+	// rerun requests runs beside those of the timetable.
+	// +optional
+	Rerun *ScheduleRerun `json:"rerun,omitempty"`
+
 	// sequentialJob of each run, with the variable SCHEDULED_TIME.
 	// +optional
 	SequentialJob *ScheduleTemplate `json:"sequentialJob,omitempty"`
@@ -159,6 +163,21 @@ const (
 	OverlapFirst ScheduleOverlap = "First"
 	OverlapBoth  ScheduleOverlap = "Both"
 )
+
+// ScheduleRerun requests a run of a Schedule, or with to a backfill. Another id, or none, withdraws what has not started.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.to) || has(self.from) && self.from <= self.to",message="to must not be before from, which it needs",fieldPath=".to"
+type ScheduleRerun struct {
+	Rerun `json:",inline"`
+
+	// from is the scheduled time of the run, or the first one of a backfill. Defaults to the time of the request.
+	// +optional
+	From *metav1.Time `json:"from,omitempty"`
+
+	// to requests a run for each time of the timetable from from to to, at most 1000.
+	// +optional
+	To *metav1.Time `json:"to,omitempty"`
+}
 
 // ScheduledMessage is the message of each time.
 type ScheduledMessage struct {
@@ -252,6 +271,8 @@ const (
 	MissedRefused = "Refused"
 	// MissedOutcomeUnknown: the broker did not confirm the message. It may have been sent.
 	MissedOutcomeUnknown = "OutcomeUnknown"
+	// MissedCanceled: the request for the run was withdrawn.
+	MissedCanceled = "Canceled"
 )
 
 // Events of a Schedule.
@@ -293,6 +314,10 @@ type ScheduleStatus struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.scheduledTime)",message="scheduledTime is required",fieldPath=".scheduledTime"
 	Pending *ScheduledRun `json:"pending,omitempty"`
 
+	// rerun is the last accepted request.
+	// +optional
+	Rerun *ScheduleRerunStatus `json:"rerun,omitempty"`
+
 	// active is the number of unfinished runs.
 	// +optional
 	// +kubebuilder:default=0
@@ -328,13 +353,39 @@ type ScheduleTimetable struct {
 	Since metav1.Time `json:"since"`
 }
 
+// ScheduleRerunStatus is what became of a request.
+type ScheduleRerunStatus struct {
+	// id of the request.
+	ID string `json:"id"`
+	// since is when it was accepted.
+	Since metav1.Time `json:"since"`
+	// to is its last time. A backfill with more than 1000 times ends earlier than requested.
+	To metav1.Time `json:"to"`
+	// lastTime that was started or missed.
+	// +optional
+	LastTime *metav1.Time `json:"lastTime,omitempty"`
+	// runs is the number of started times.
+	// +optional
+	Runs int32 `json:"runs,omitempty"`
+	// missed is the number of missed times.
+	// +optional
+	Missed int32 `json:"missed,omitempty"`
+	// left is the number of times that are not decided.
+	// +optional
+	// +kubebuilder:default=0
+	Left int32 `json:"left"`
+}
+
 // ScheduledRun is a run or a message.
 type ScheduledRun struct {
 	// name of the run, or ID of the message.
 	Name string `json:"name"`
-	// scheduledTime, unless triggered.
+	// scheduledTime of the run.
 	// +optional
 	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
+	// rerunID of the request; empty if its time is of the timetable.
+	// +optional
+	RerunID string `json:"rerunID,omitempty"`
 	// since is when the message was first sent.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`

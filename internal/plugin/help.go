@@ -125,9 +125,18 @@ resizers resizers-5c9f7d-x2k4p`,
 	"pool suspend-scaling": "resizers",
 	"pool resume-scaling":  "resizers",
 
-	"schedule list":    "-A",
-	"schedule next":    "nightly --count 10",
-	"schedule trigger": "nightly",
+	"schedule list": "-A",
+	"schedule next": "nightly --count 10",
+	"schedule runs": "nightly",
+	"schedule trigger": `# A run of this moment
+nightly
+# The run of yesterday night once more, in the time zone of the Schedule
+nightly --at 2026-03-01T02:30`,
+	"schedule backfill": `# Which times are these?
+nightly --from 2026-02-01 --to 2026-02-15 --dry-run
+# Run them
+nightly --from 2026-02-01 --to 2026-02-15`,
+	"schedule cancel":  "nightly",
 	"schedule suspend": "nightly",
 	"schedule resume":  "nightly",
 

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // nightlySchedule returns a Schedule in namespace a with an active run and missed times.
@@ -68,32 +68,103 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-func TestATriggeredRunBelongsToItsScheduleAndHasNoScheduledTime(t *testing.T) {
-	c := newFakeClient(t, nightlySchedule())
-	code, out, errOut := runPluginWith(t, "schedule trigger nightly", c)
-	if code != exitSuccess || !strings.HasPrefix(out, "sequentialjob.yardmaster.dev/nightly-now-") {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+func TestRunsAreRequestedInTheSchedule(t *testing.T) {
+	at := func(text string) *metav1.Time {
+		parsed, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return new(metav1.NewTime(parsed))
 	}
-	var runs v1alpha1.SequentialJobList
-	if err := c.List(t.Context(), &runs, client.InNamespace("a")); err != nil || len(runs.Items) != 1 {
-		t.Fatalf("%d runs: %v", len(runs.Items), err)
+	inProgress := func(s *v1alpha1.Schedule) {
+		s.Spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "6"}}
+		s.Status.Rerun = &v1alpha1.ScheduleRerunStatus{ID: "6", Left: 3}
 	}
-	run := &runs.Items[0]
-	if !metav1.IsControlledBy(run, nightlySchedule()) || run.Annotations[v1alpha1.AnnotationScheduledTime] != "" || len(run.Spec.Parameters) != 0 || len(run.Name) > 52 {
-		t.Errorf("the run: %+v", run)
+	notAccepted := func(s *v1alpha1.Schedule) {
+		inProgress(s)
+		s.Status.Rerun.ID = "5"
+	}
+	ended := func(s *v1alpha1.Schedule) {
+		inProgress(s)
+		s.Status.Rerun.Left = 0
+	}
+	for title, row := range map[string]struct {
+		args     string
+		change   func(*v1alpha1.Schedule)
+		from, to *metav1.Time
+		want     string
+	}{
+		"now":                            {"trigger nightly --id 7", ended, nil, nil, "schedule.yardmaster.dev/nightly triggered: request 7"},
+		"a time":                         {"trigger nightly --id 7 --at 2026-02-28T01:30:00Z", ended, at("2026-02-28T01:30:00Z"), nil, "triggered"},
+		"a time of the zone":             {"trigger nightly --id 7 --at 2026-02-28T02:30", ended, at("2026-02-28T01:30:00Z"), nil, "triggered"},
+		"no time":                        {"trigger nightly --id 7 --at yesterday", ended, nil, nil, `invalid --at "yesterday": must be a time as`},
+		"an id that was used":            {"trigger nightly --id 6", ended, nil, nil, `the last request had the id "6"; choose another with --id`},
+		"beside a backfill":              {"trigger nightly --id 7", inProgress, nil, nil, "3 times of request 6 have not started; wait, or withdraw it with `schedule cancel nightly`"},
+		"before the last one is seen":    {"trigger nightly --id 7", notAccepted, nil, nil, "request 6 has not been accepted yet"},
+		"a backfill":                     {"backfill nightly --id 7 --from 2026-02-01 --to 2026-02-03", ended, at("2026-01-31T23:00:00Z"), at("2026-02-02T23:00:00Z"), "runs 2 times again: request 7"},
+		"the times of a backfill":        {"backfill nightly --from 2026-02-01 --to 2026-02-03 --dry-run", inProgress, nil, nil, "Sun 2026-02-01 02:30 CET   2026-02-01 01:30\nMon 2026-02-02 02:30 CET   2026-02-02 01:30\n"},
+		"a backfill backwards":           {"backfill nightly --from 2026-02-03 --to 2026-02-01", ended, nil, nil, "--to is before --from"},
+		"a backfill of times to come":    {"backfill nightly --from 2026-02-03 --to 2027-02-01", ended, nil, nil, "--to has not come yet"},
+		"a backfill without times":       {"backfill nightly --from 2026-02-01 --to 2026-02-01", ended, nil, nil, "no time of the timetable"},
+		"a backfill with too many times": {"backfill nightly --from 2020-01-01 --to 2026-02-01", ended, nil, nil, "more than 1000 times are from --from to --to"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			c := newFakeClient(t, nightlySchedule(row.change))
+			_, out, errOut := runPluginWith(t, "schedule "+row.args, c)
+			if !strings.Contains(out+errOut, row.want) {
+				t.Errorf("missing %q:\n%s%s", row.want, out, errOut)
+			}
+			s := &v1alpha1.Schedule{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "nightly"}, s); err != nil {
+				t.Fatal(err)
+			}
+			wantID := "6"
+			if strings.Contains(out, "request 7") {
+				wantID = "7"
+			}
+			if got := s.Spec.Rerun; got.ID != wantID || !got.From.Equal(row.from) || !got.To.Equal(row.to) {
+				t.Errorf("the request is %+v", got)
+			}
+		})
 	}
 }
 
-func TestATriggeredJobIsSentToItsQueue(t *testing.T) {
-	g := newDeadLetterBroker(t, 0)
-	s := nightlySchedule(func(s *v1alpha1.Schedule) {
-		s.Spec.SequentialJob, s.Spec.Message = nil, &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "mail"}, Kind: "digest", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
-	})
-	code, out, errOut := runPlugin(t, "schedule trigger nightly", s, natsQueue("mail"), natsSecret(g.clientURL()))
-	if code != exitSuccess || !strings.HasPrefix(out, "job nightly-now-") {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+func TestARequestIsWithdrawn(t *testing.T) {
+	c := newFakeClient(t, nightlySchedule(func(s *v1alpha1.Schedule) {
+		s.Spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "6"}}
+	}))
+	for _, want := range []string{"schedule.yardmaster.dev/nightly has no request any more", "schedule.yardmaster.dev/nightly has no request"} {
+		if _, out, errOut := runPluginWith(t, "schedule cancel nightly", c); !strings.HasPrefix(out, want) {
+			t.Errorf("stdout %q, stderr %q", out, errOut)
+		}
 	}
-	if message := g.lastJob(); string(message.Data) != `{"all":true}` || message.Header.Get("Yardmaster-Kind") != "digest" || message.Header.Get("Scheduled-Time") != "" {
-		t.Errorf("payload %q, headers %v", message.Data, message.Header)
+}
+
+func TestRunsOfAScheduleAreListedWithTheirDurations(t *testing.T) {
+	run := func(name, scheduled, requestID string, status v1alpha1.SequentialJobStatus, owner *v1alpha1.Schedule) *v1alpha1.SequentialJob {
+		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", CreationTimestamp: metav1.NewTime(testTime.Add(-2 * time.Hour))}, Status: status}
+		sj.Labels = map[string]string{v1alpha1.LabelSchedule: "nightly"}
+		sj.Annotations = map[string]string{v1alpha1.AnnotationScheduledTime: scheduled}
+		if requestID != "" {
+			sj.Annotations[v1alpha1.AnnotationRerunID] = requestID
+		}
+		sj.OwnerReferences = decision.ControllerReferences("Schedule", owner)
+		return sj
+	}
+	start, end := metav1.NewTime(testTime.Add(-time.Hour)), metav1.NewTime(testTime.Add(-time.Minute))
+	failed := v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseFailed, Reason: "StepFailed"}
+	failed.StartTime, failed.CompletionTime = &start, &end
+	running := v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseRunning}
+	running.StartTime = &start
+	s := nightlySchedule()
+	foreign := nightlySchedule(func(s *v1alpha1.Schedule) { s.UID = "other" })
+	code, out, errOut := runPlugin(t, "schedule runs nightly", s,
+		run("nightly-29529210", "2026-02-28T01:30:00Z", "", failed, s), run("nightly-0123456789", "2026-02-27T01:30:00Z", "again", running, s), run("foreign", "2026-02-27T01:30:00Z", "", running, foreign))
+	for _, want := range []string{
+		"nightly-29529210     Sat 2026-02-28 02:30 CET   -         Failed    StepFailed   59m", "nightly-0123456789   Fri 2026-02-27 02:30 CET   again     Running   -            1h0m0s",
+	} {
+		if code != exitSuccess || !strings.Contains(out, want) || strings.Contains(out, "foreign") {
+			t.Errorf("missing %q:\n%s%s", want, out, errOut)
+		}
 	}
 }

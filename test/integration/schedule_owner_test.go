@@ -34,7 +34,7 @@ func patchSchedule(t *testing.T, c client.Client, s *v1alpha1.Schedule, patch st
 // wantOwner checks whose sessions a Schedule starts.
 func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
 	t.Helper()
-	run, err := schedule.NewRun(s, "run", s.CreationTimestamp.Time)
+	run, err := schedule.NewRun(s, &v1alpha1.ScheduledRun{Name: "run", ScheduledTime: &s.CreationTimestamp})
 	if err != nil {
 		t.Fatal(err)
 	}

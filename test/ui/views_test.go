@@ -142,9 +142,8 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	b.open("/k/schedule/" + ns + "/nightly")
 	b.waitForText("main", "30 2 * * *", "Europe/Berlin", "TooLate: the operator was away", "succeeded")
 	b.do("Trigger a run now", "")
-	var runs v1alpha1.SequentialJobList
-	if err := cluster.List(t.Context(), &runs, inNamespace(ns)); err != nil || len(runs.Items) != 1 {
-		t.Errorf("%d runs: %v", len(runs.Items), err)
+	if reload(t, schedule).Spec.Rerun == nil {
+		t.Error("no run is requested")
 	}
 	b.do("Suspend", "")
 	if !reload(t, schedule).Spec.Suspend {

@@ -13,8 +13,10 @@ import (
 type ScheduledRunApplyConfiguration struct {
 	// name of the run, or ID of the message.
 	Name *string `json:"name,omitempty"`
-	// scheduledTime, unless triggered.
+	// scheduledTime of the run.
 	ScheduledTime *v1.Time `json:"scheduledTime,omitempty"`
+	// rerunID of the request; empty if its time is of the timetable.
+	RerunID *string `json:"rerunID,omitempty"`
 	// since is when the message was first sent.
 	Since *v1.Time `json:"since,omitempty"`
 }
@@ -38,6 +40,14 @@ func (b *ScheduledRunApplyConfiguration) WithName(value string) *ScheduledRunApp
 // If called multiple times, the ScheduledTime field is set to the value of the last call.
 func (b *ScheduledRunApplyConfiguration) WithScheduledTime(value v1.Time) *ScheduledRunApplyConfiguration {
 	b.ScheduledTime = &value
+	return b
+}
+
+// WithRerunID sets the RerunID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RerunID field is set to the value of the last call.
+func (b *ScheduledRunApplyConfiguration) WithRerunID(value string) *ScheduledRunApplyConfiguration {
+	b.RerunID = &value
 	return b
 }
 

@@ -28,6 +28,8 @@ type ScheduleSpecApplyConfiguration struct {
 	SuccessfulRunsHistoryLimit *int32 `json:"successfulRunsHistoryLimit,omitempty"`
 	// failedRunsHistoryLimit is how many other finished runs are kept. Defaults to 1.
 	FailedRunsHistoryLimit *int32 `json:"failedRunsHistoryLimit,omitempty"`
+	// rerun requests runs beside those of the timetable.
+	Rerun *ScheduleRerunApplyConfiguration `json:"rerun,omitempty"`
 	// sequentialJob of each run, with the variable SCHEDULED_TIME.
 	SequentialJob *ScheduleTemplateApplyConfiguration `json:"sequentialJob,omitempty"`
 	// agenticSession of each run, with the variable SCHEDULED_TIME. Its owner is the user who last changed it.
@@ -127,6 +129,14 @@ func (b *ScheduleSpecApplyConfiguration) WithSuccessfulRunsHistoryLimit(value in
 // If called multiple times, the FailedRunsHistoryLimit field is set to the value of the last call.
 func (b *ScheduleSpecApplyConfiguration) WithFailedRunsHistoryLimit(value int32) *ScheduleSpecApplyConfiguration {
 	b.FailedRunsHistoryLimit = &value
+	return b
+}
+
+// WithRerun sets the Rerun field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rerun field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithRerun(value *ScheduleRerunApplyConfiguration) *ScheduleSpecApplyConfiguration {
+	b.Rerun = value
 	return b
 }
 

@@ -25,6 +25,8 @@ type ScheduleStatusApplyConfiguration struct {
 	LastSuccessfulTime *v1.Time `json:"lastSuccessfulTime,omitempty"`
 	// pending run or message.
 	Pending *ScheduledRunApplyConfiguration `json:"pending,omitempty"`
+	// rerun is the last accepted request.
+	Rerun *ScheduleRerunStatusApplyConfiguration `json:"rerun,omitempty"`
 	// active is the number of unfinished runs.
 	Active *int32 `json:"active,omitempty"`
 	// activeRuns are the oldest unfinished runs.
@@ -109,6 +111,14 @@ func (b *ScheduleStatusApplyConfiguration) WithLastSuccessfulTime(value v1.Time)
 // If called multiple times, the Pending field is set to the value of the last call.
 func (b *ScheduleStatusApplyConfiguration) WithPending(value *ScheduledRunApplyConfiguration) *ScheduleStatusApplyConfiguration {
 	b.Pending = value
+	return b
+}
+
+// WithRerun sets the Rerun field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rerun field is set to the value of the last call.
+func (b *ScheduleStatusApplyConfiguration) WithRerun(value *ScheduleRerunStatusApplyConfiguration) *ScheduleStatusApplyConfiguration {
+	b.Rerun = value
 	return b
 }
 

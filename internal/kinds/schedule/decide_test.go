@@ -80,7 +80,7 @@ func (s *scenario) store(decision *Decision) {
 func (s *scenario) create(pending *v1alpha1.ScheduledRun, now time.Time) Decision {
 	observation := Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Refusal: s.refusal}
 	if s.refusal == nil {
-		run := Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: pending.ScheduledTime.Time, CreationTime: now}
+		run := Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: pending.ScheduledTime.Time, RerunID: pending.RerunID, CreationTime: now}
 		s.runs = append(s.runs, run)
 		s.started = append(s.started, pending.ScheduledTime.Format("15:04"))
 		observation.Runs = s.runs

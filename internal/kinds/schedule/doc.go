@@ -2,6 +2,13 @@
 // which runs are deleted. It has no client, no clock and no I/O, except that time zones may be read from the files of the
 // system.
 //
+// Decide has four stages, each a function from values to a value. No stage changes what an earlier stage decided:
+//
+//	facts    the known runs, the timetable in effect and that of the spec
+//	times    which times start or are missed, of the timetable and of a request, and why a time waits
+//	plan     which runs are created and deleted
+//	report   status, conditions, events, and when to decide again
+//
 // The state of a Schedule is lastScheduleTime, the last decided time, and pending, a decided time whose run is being created:
 //
 //	            due, and may start: record lastScheduleTime and pending
@@ -14,4 +21,7 @@
 // Both are written over the version that was read, and lastScheduleTime only moves forward. So each time is decided once,
 // whatever crashes or conflicts happen in between: an operator that finds a pending time creates its run, or finds that the run
 // exists.
+//
+// A request has a last decided time of its own, and shares pending: at most one run is being created. So a requested run and a run
+// of the timetable know of each other before the API server shows them.
 package schedule

@@ -21,63 +21,60 @@ const (
 // lateEvent is how late a run is before its event mentions the delay.
 const lateEvent = 10 * time.Second
 
-// events returns the events about the changes that the decision records.
-func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []decision.Event {
-	var events []decision.Event
-	for _, reason := range slices.Sorted(maps.Keys(e.decision.Missed)) {
-		events = append(events, e.missedEvent(reason))
+// newEvents returns the events about the changes that a decision records, and the number of runs that have ended, by result.
+func newEvents(f *facts, t *times, p plan, after *v1alpha1.ScheduleStatus) (events []decision.Event, finished map[string]int64) {
+	for _, reason := range slices.Sorted(maps.Keys(t.missed)) {
+		events = append(events, missedEvent(reason, t.missed[reason], t.status.LastMissed))
 	}
-	if started := e.decision.Started; started != nil {
-		message := fmt.Sprintf("Created %s %s", KindOf(e.spec), started.Name)
-		if e.spec.Message != nil {
-			message = fmt.Sprintf("Sent message %s to Queue %s", started.Name, e.spec.Message.QueueRef.Name)
+	if t.started != nil {
+		message := fmt.Sprintf("Created %s %s", KindOf(f.spec), t.started.Name)
+		if f.spec.Message != nil {
+			message = fmt.Sprintf("Sent message %s to Queue %s", t.started.Name, f.spec.Message.QueueRef.Name)
 		}
-		if late := started.Created.Sub(started.Due); late > lateEvent {
+		if late := t.started.Created.Sub(t.started.Due); late > lateEvent {
 			message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
 		}
 		events = append(events, decision.RoutineEvent(v1alpha1.EventRunCreated, actionStart, message))
 	}
-	for i := range before.ActiveRuns {
-		run := e.findRun(before.ActiveRuns[i].Name)
+	finished = map[string]int64{}
+	for i := range f.stored.ActiveRuns {
+		run := f.findRun(f.stored.ActiveRuns[i].Name)
 		if run == nil || !run.IsFinished {
 			continue
 		}
-		if e.decision.Finished == nil {
-			e.decision.Finished = map[string]int64{}
-		}
 		if run.HasSucceeded {
-			e.decision.Finished["succeeded"]++
+			finished["succeeded"]++
 			events = append(events, decision.RoutineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", run.Name)))
 		} else {
-			e.decision.Finished["failed"]++
+			finished["failed"]++
 			events = append(events, decision.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", run.Name, run.Failure)))
 		}
 	}
-	for _, run := range e.decision.DeleteRuns {
+	for _, run := range p.deleteRuns {
 		if !run.IsFinished {
 			events = append(events, decision.NormalEvent(v1alpha1.EventRunReplaced, actionReplace, fmt.Sprintf("Deleting run %s, because another time is due", run.Name)))
 		}
 	}
-	if isReady(before) && !isReady(&e.status) {
-		message := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionReady).Message
+	if isReady(f.stored) && !isReady(after) {
+		message := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady).Message
 		events = append(events, decision.WarningEvent(v1alpha1.EventRunBlocked, actionStart, message))
 	}
-	return events
+	return events, finished
 }
 
-func (e *evaluation) missedEvent(reason string) decision.Event {
-	count, text := e.decision.Missed[reason], missedTexts[reason]
-	message := fmt.Sprintf("Missed %d times until %s: %s", count, formatTime(e.status.LastMissed.Time.Time), text)
+func missedEvent(reason string, count int64, last *v1alpha1.MissedTime) decision.Event {
+	message := fmt.Sprintf("Missed %d times until %s: %s", count, formatTime(last.Time.Time), missedTexts[reason])
 	if count == 1 {
-		message = fmt.Sprintf("Missed the time %s: %s", formatTime(e.status.LastMissed.Time.Time), text)
+		message = fmt.Sprintf("Missed the time %s: %s", formatTime(last.Time.Time), missedTexts[reason])
 	}
-	if reason == v1alpha1.MissedRefused {
-		message += ": " + e.status.LastMissed.Message
-	}
-	if reason == v1alpha1.MissedSuspended {
+	switch reason {
+	case v1alpha1.MissedRefused:
+		return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message+": "+last.Message)
+	case v1alpha1.MissedSuspended, v1alpha1.MissedCanceled:
 		return decision.NormalEvent(v1alpha1.EventTimesMissed, actionStart, message)
+	default:
+		return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message)
 	}
-	return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message)
 }
 
 var missedTexts = map[string]string{
@@ -85,6 +82,7 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedTooLate:         "too late to start",
 	v1alpha1.MissedSuperseded:      "a later time was due too",
 	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
+	v1alpha1.MissedCanceled:        "the request was withdrawn or replaced",
 	v1alpha1.MissedRefused:         "the run was refused",
 	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the message, which may be in its queue",
 }

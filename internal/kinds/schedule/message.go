@@ -25,7 +25,7 @@ func NewMessage(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.O
 	spec := s.Spec.Message
 	message := &broker.OutgoingJob{
 		Queue: queue, ID: id, HasChosenID: true, DeduplicateFor: deduplicateFor, Kind: spec.Kind, Priority: spec.Priority,
-		Headers: map[string][]string{},
+		Headers: map[string][]string{ScheduledTimeHeader: {formatTime(due)}},
 	}
 	for name, value := range spec.Headers {
 		message.Headers[name] = []string{value}
@@ -33,9 +33,6 @@ func NewMessage(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.O
 	if spec.Payload != nil {
 		message.Payload = spec.Payload.Raw
 		message.Headers["Content-Type"] = []string{"application/json"}
-	}
-	if !due.IsZero() {
-		message.Headers[ScheduledTimeHeader] = []string{formatTime(due)}
 	}
 	if spec.Timeout != nil {
 		message.Timeout = spec.Timeout.Duration.Duration
@@ -45,34 +42,40 @@ func NewMessage(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.O
 
 // resolveMessage decides about a time whose message is being sent. It reports whether further times can be decided. A message is
 // sent again only while the broker certainly recognizes it: afterwards, it remains unknown whether the message was sent.
-func (e *evaluation) resolveMessage(pending *v1alpha1.ScheduledRun) bool {
-	due := pending.ScheduledTime.Time
+func (t *times) resolveMessage(pending *v1alpha1.ScheduledRun) bool {
+	isCertainlyNotSent := t.NotSent != nil || pending.Since == nil
+	obstacle, detail := t.obstacleOf(pending), ""
 	switch {
-	case e.Sent:
-		e.countStarted(e.Now)
+	case t.Sent:
+		t.countStarted(t.Now)
 		return true
-	case e.Refusal != nil:
-		return e.missPending(v1alpha1.MissedRefused, e.Refusal.Message)
-	case e.NotSent != nil && e.spec.Suspend:
-		return e.missPending(v1alpha1.MissedSuspended, "")
-	case e.NotSent != nil && e.isTooLate(due):
-		return e.missPending(v1alpha1.MissedTooLate, e.NotSent.Message)
-	case e.NotSent != nil:
+	case t.Refusal != nil:
+		t.missPending(v1alpha1.MissedRefused, t.Refusal.Message)
+		return true
+	case isCertainlyNotSent && obstacle != "":
+		if t.NotSent != nil && obstacle == v1alpha1.MissedTooLate {
+			detail = t.NotSent.Message
+		}
+		t.missPending(obstacle, detail)
+		return true
+	case t.NotSent != nil:
 		pending.Since = nil
-		e.problem = e.NotSent
-		e.retryLater(due)
+		t.problem = t.NotSent
+		t.retryLater(pending)
 		return false
+	case isCertainlyNotSent:
+		t.startSending()
+	default:
+		if elapsed := t.Now.Sub(pending.Since.Time); elapsed <= -maxSetBack || elapsed >= resendWindow {
+			t.missPending(v1alpha1.MissedOutcomeUnknown, "the broker did not confirm the message in time")
+			return true
+		}
 	}
-	if pending.Since == nil {
-		e.startSending()
-	} else if elapsed := e.Now.Sub(pending.Since.Time); elapsed <= -maxSetBack || elapsed >= resendWindow {
-		return e.missPending(v1alpha1.MissedOutcomeUnknown, "the broker did not confirm the message in time")
-	}
-	e.decision.CreateRun = pending
+	t.create = pending
 	return false
 }
 
-func (e *evaluation) startSending() {
-	e.status.Pending.Since = e.now.DeepCopy()
-	e.decision.IsFirstAttempt = true
+func (t *times) startSending() {
+	t.status.Pending.Since = t.now.DeepCopy()
+	t.isFirstAttempt = true
 }

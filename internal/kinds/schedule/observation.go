@@ -38,8 +38,10 @@ type Observation struct {
 type Run struct {
 	Name string
 	UID  types.UID
-	// ScheduledTime of the run; zero if it was triggered.
+	// ScheduledTime of the run; zero if its annotation was removed.
 	ScheduledTime time.Time
+	// RerunID of the request that the run belongs to; empty if its time is of the timetable.
+	RerunID string
 	// CreationTime of the object.
 	CreationTime time.Time
 	// IsFinished is true if the run has ended. HasSucceeded and CompletionTime say how and when.
@@ -55,9 +57,9 @@ type Run struct {
 	Object decision.Object
 }
 
-// orderTime is when a run was due or was triggered.
+// orderTime is when a run was due, or was created on request.
 func (r *Run) orderTime() time.Time {
-	if r.ScheduledTime.IsZero() {
+	if r.ScheduledTime.IsZero() || r.RerunID != "" {
 		return r.CreationTime
 	}
 	return r.ScheduledTime
@@ -106,8 +108,6 @@ type StartedRun struct {
 // HasActions reports whether the decision changes anything but the status.
 func (d *Decision) HasActions() bool { return len(d.DeleteRuns) > 0 || d.CreateRun != nil }
 
-func apiTime(t time.Time) *metav1.Time { return new(metav1.NewTime(t)) }
-
 // RunOfSequentialJob returns the Run of a SequentialJob.
 func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	run := newRun(sj, sj.Status.CompletionTime, sj.Status.Phase == v1alpha1.PhaseCompleted)
@@ -146,6 +146,7 @@ func newRun(object decision.Object, completed *metav1.Time, succeeded bool) Run 
 	run := Run{
 		Name: object.GetName(), UID: object.GetUID(), CreationTime: object.GetCreationTimestamp().Time,
 		IsDeleted: object.GetDeletionTimestamp() != nil, Object: object,
+		RerunID: object.GetAnnotations()[v1alpha1.AnnotationRerunID],
 	}
 	if due, err := time.Parse(time.RFC3339, object.GetAnnotations()[v1alpha1.AnnotationScheduledTime]); err == nil {
 		run.ScheduledTime = due.UTC()

@@ -60,21 +60,19 @@ func templateOf(spec *v1alpha1.ScheduleSpec) (*v1alpha1.ScheduleTemplate, *field
 	return template, field.NewPath("spec", TemplateField(spec))
 }
 
-// NewRun returns the object of a run. due is its scheduled time; zero if it is triggered. It is not converted to the Go type of
-// its kind, so that the API server reports unknown fields.
-func NewRun(s *v1alpha1.Schedule, name string, due time.Time) (*unstructured.Unstructured, error) {
+// NewRun returns the object of a run. It is not converted to the Go type of its kind, so that the API server reports unknown fields.
+func NewRun(s *v1alpha1.Schedule, started *v1alpha1.ScheduledRun) (*unstructured.Unstructured, error) {
 	template, path := templateOf(&s.Spec)
 	spec := map[string]any{}
 	if err := utiljson.Unmarshal(template.Spec.Raw, &spec); err != nil { // keeps whole numbers
 		return nil, fmt.Errorf("%s must be an object: %w", path.Child("spec"), err)
 	}
-	if !due.IsZero() {
-		setScheduledTime(spec, KindOf(&s.Spec), formatTime(due))
-	}
+	due := formatTime(started.ScheduledTime.Time)
+	setScheduledTime(spec, KindOf(&s.Spec), due)
 	run := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	run.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(KindOf(&s.Spec)))
 	run.SetNamespace(s.Namespace)
-	run.SetName(name)
+	run.SetName(started.Name)
 	run.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
 	labels, annotations := map[string]string{}, map[string]string{}
 	if template.Metadata != nil {
@@ -83,8 +81,9 @@ func NewRun(s *v1alpha1.Schedule, name string, due time.Time) (*unstructured.Uns
 	}
 	labels[v1alpha1.LabelSchedule] = s.Name
 	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue
-	if !due.IsZero() {
-		annotations[v1alpha1.AnnotationScheduledTime] = formatTime(due)
+	annotations[v1alpha1.AnnotationScheduledTime] = due
+	if started.RerunID != "" {
+		annotations[v1alpha1.AnnotationRerunID] = started.RerunID
 	}
 	run.SetLabels(labels)
 	run.SetAnnotations(annotations)

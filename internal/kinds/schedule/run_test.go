@@ -26,34 +26,32 @@ func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 	due := created.Add(time.Hour)
 	tests := map[string]struct {
 		kind, template, want string
-		due                  time.Time
 	}{
 		"a sequence": {
 			"SequentialJob", `{"containers":[{"name":"a"}]}`,
-			`{"containers":[{"name":"a"}],"parameters":[{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`, due,
+			`{"containers":[{"name":"a"}],"parameters":[{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`,
 		},
 		"a sequence with parameters": {
 			"SequentialJob", `{"parameters":[{"name":"REGION","value":"eu"}]}`,
-			`{"parameters":[{"name":"REGION","value":"eu"},{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`, due,
+			`{"parameters":[{"name":"REGION","value":"eu"},{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`,
 		},
 		"a sequence with a parameter of that name": {
 			"SequentialJob", `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
-			`{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`, due,
+			`{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
 		},
 		"a session": {
 			"AgenticSession", `{"prompt":"review","timeout":1800}`,
-			`{"environmentVariables":{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"},"prompt":"review","timeout":1800}`, due,
+			`{"environmentVariables":{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"},"prompt":"review","timeout":1800}`,
 		},
 		"a session with a variable of that name": {
-			"AgenticSession", `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, due,
+			"AgenticSession", `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`,
 		},
-		"a triggered run has no time": {"SequentialJob", `{"containers":[]}`, `{"containers":[]}`, time.Time{}},
-		"whole numbers stay whole":    {"SequentialJob", `{"a":9007199254740993,"b":1e3,"c":0.5}`, `{"a":9007199254740993,"b":1000,"c":0.5}`, time.Time{}},
+		"whole numbers stay whole": {"AgenticSession", `{"a":9007199254740993,"b":1e3,"c":0.5}`, `{"a":9007199254740993,"b":1000,"c":0.5,"environmentVariables":{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"}}`},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := withTemplate(test.kind, test.template)
-			run, err := NewRun(s, "run", test.due)
+			run, err := NewRun(s, &v1alpha1.ScheduledRun{Name: "run", ScheduledTime: apiTime(due), RerunID: "yesterday"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,8 +65,9 @@ func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 			if run.GetKind() != test.kind || !metav1.IsControlledBy(run, s) || run.GetLabels()[v1alpha1.LabelSchedule] != s.Name {
 				t.Errorf("metadata: %v", run.Object["metadata"])
 			}
-			if _, hasTime := run.GetAnnotations()[v1alpha1.AnnotationScheduledTime]; hasTime == test.due.IsZero() {
-				t.Errorf("annotations: %v", run.GetAnnotations())
+			want := map[string]string{v1alpha1.AnnotationScheduledTime: "2026-05-04T13:00:00Z", v1alpha1.AnnotationRerunID: "yesterday"}
+			if diff := cmp.Diff(want, run.GetAnnotations()); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 		})
 	}

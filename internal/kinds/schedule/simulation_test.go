@@ -24,16 +24,18 @@ type simulation struct {
 	version int
 	stored  *v1alpha1.Schedule
 	runs    []Run
-	// created counts the runs that were created, by their times.
-	created map[time.Time]int
+	// created counts the runs that were created, by their names.
+	created map[string]int
+	// requested is the number of times of all accepted requests.
+	requested int64
 	// epochs are the timetables that applied.
 	epochs []epoch
 	// quota is exhausted, or the broker does not answer, until then.
 	quotaUntil time.Time
 	// clockOffset is by how much the operator's clock was set.
 	clockOffset time.Duration
-	// sent has the times that the broker recognizes, by when it stored their messages.
-	sent map[time.Time]time.Time
+	// sent has when the broker stored the messages that it recognizes, by their IDs.
+	sent map[string]time.Time
 }
 
 // epoch is a timetable, and the time until which its times were decided.
@@ -57,7 +59,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}}
 		}
 	})
-	return &simulation{t: t, random: random, now: created, stored: s, created: map[time.Time]int{}, sent: map[time.Time]time.Time{}}
+	return &simulation{t: t, random: random, now: created, stored: s, created: map[string]int{}, sent: map[string]time.Time{}}
 }
 
 var (
@@ -108,6 +110,9 @@ func (s *simulation) advance(wait time.Duration) {
 	if next := s.stored.Status.NextScheduleTime; wait == maxRequeue && next != nil && !s.stored.Spec.Suspend {
 		wait = max(next.Sub(s.now), time.Minute)
 	}
+	if request := s.stored.Status.Rerun; request != nil && request.Left > 0 {
+		wait = min(wait, 10*time.Minute) // until its next run can start
+	}
 	if s.stored.Spec.Suspend {
 		wait = time.Duration(s.random.IntN(48*3600)) * time.Second
 	}
@@ -134,6 +139,18 @@ func (s *simulation) disturb() {
 		s.changed()
 	case event == 21:
 		s.quotaUntil = s.now.Add(time.Duration(s.random.IntN(4*3600)) * time.Second)
+	case event == 22:
+		spec.Rerun = nil
+		s.changed()
+	case event == 23, event == 24:
+		spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: strconv.Itoa(s.random.IntN(1000))}}
+		if s.chance(60) { // of another time, which may not have come
+			spec.Rerun.From = apiTime(s.now.Add(-time.Duration(s.random.IntN(20*24*3600)-3600) * time.Second))
+		}
+		if spec.Rerun.From != nil && s.chance(40) {
+			spec.Rerun.To = apiTime(spec.Rerun.From.Add(time.Duration(s.random.IntN(10*24*3600)) * time.Second))
+		}
+		s.changed()
 	}
 }
 
@@ -217,7 +234,7 @@ func (s *simulation) observedRuns() []Run {
 	}
 	newest := runs[len(runs)-1]
 	last := s.stored.Status.LastScheduleTime
-	isCounted := s.stored.Status.Pending == nil && last != nil && !newest.ScheduledTime.After(last.Time)
+	isCounted := s.stored.Status.Pending == nil && (newest.RerunID != "" || last != nil && !newest.ScheduledTime.After(last.Time))
 	if s.chance(20) && (!isCounted || s.now.Sub(newest.CreationTime) < time.Second) {
 		runs = runs[:len(runs)-1]
 	}
@@ -238,6 +255,9 @@ func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	if last := before.LastScheduleTime; last != nil && status.LastScheduleTime.Before(last) {
 		s.t.Fatalf("lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
 	}
+	if request := status.Rerun; request != nil && (before.Rerun == nil || before.Rerun.ID != request.ID) {
+		s.accepted()
+	}
 	s.stored.Status = *status.DeepCopy()
 	s.changed()
 	if status.Timetable == nil {
@@ -250,6 +270,22 @@ func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	if last := status.LastScheduleTime; last != nil && last.After(status.Timetable.Since.Time) {
 		current.until = last.Time
 	}
+}
+
+// accepted counts the times of the request.
+func (s *simulation) accepted() {
+	wanted, times := s.stored.Spec.Rerun, int64(1)
+	if wanted.To != nil {
+		timetable, err := NewTimetable(s.stored.Spec.Cron)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		times = 0
+		for due := timetable.Next(wanted.From.Add(-time.Second)); !due.IsZero() && !due.After(wanted.To.Time); due = timetable.Next(due) {
+			times++
+		}
+	}
+	s.requested += times
 }
 
 func (s *simulation) deleteRuns(runs []Run) {
@@ -268,20 +304,27 @@ func (s *simulation) create(pending *v1alpha1.ScheduledRun) (*Run, *decision.Ref
 	if s.now.Before(s.quotaUntil) {
 		return nil, &decision.Refusal{Class: decision.QuotaExceeded, Message: "exceeded quota"}
 	}
-	due := pending.ScheduledTime.UTC()
-	s.created[due]++
-	if s.created[due] > 1 {
+	due, spec := pending.ScheduledTime.UTC(), &s.stored.Spec
+	s.created[pending.Name]++
+	switch {
+	case s.created[pending.Name] > 1:
 		s.t.Fatalf("the time %s ran twice", due)
+	case pending.RerunID != "" && (spec.Rerun == nil || spec.Rerun.ID != pending.RerunID):
+		s.t.Fatalf("the time %s of request %s ran after it was withdrawn", due, pending.RerunID)
+	case pending.RerunID != "" && spec.Suspend && spec.Rerun.To != nil:
+		s.t.Fatalf("the time %s of backfill %s ran although the Schedule is suspended", due, pending.RerunID)
+	case pending.RerunID == "" && spec.Suspend:
+		s.t.Fatalf("the time %s ran although the Schedule is suspended", due)
 	}
 	s.checkConcurrency(due)
-	s.runs = append(s.runs, Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: due, CreationTime: s.now})
+	s.runs = append(s.runs, Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: due, RerunID: pending.RerunID, CreationTime: s.now})
 	return &s.runs[len(s.runs)-1], nil
 }
 
 // send sends a message to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored
 // nothing.
 func (s *simulation) send(d *Decision, observation *Observation) {
-	due := d.CreateRun.ScheduledTime.UTC()
+	id := d.CreateRun.Name
 	isAway := s.now.Before(s.quotaUntil)
 	if isAway && s.chance(50) {
 		if d.IsFirstAttempt {
@@ -289,12 +332,12 @@ func (s *simulation) send(d *Decision, observation *Observation) {
 		}
 		return
 	}
-	if stored, found := s.sent[due]; !found || s.brokerNow().Sub(stored) > deduplicateFor {
-		s.created[due]++
-		s.sent[due] = s.brokerNow()
+	if stored, found := s.sent[id]; !found || s.brokerNow().Sub(stored) > deduplicateFor {
+		s.created[id]++
+		s.sent[id] = s.brokerNow()
 	}
-	if s.created[due] > 1 {
-		s.t.Fatalf("the job of %s was stored twice", due)
+	if s.created[id] > 1 {
+		s.t.Fatalf("the job of %s was stored twice", d.CreateRun.ScheduledTime)
 	}
 	observation.Sent = !isAway
 }
@@ -316,7 +359,10 @@ func (s *simulation) checkConcurrency(due time.Time) {
 
 // check compares the times that started and were missed with those that were due.
 func (s *simulation) check() {
-	status, dueTimes := s.stored.Status, int64(0)
+	status, dueTimes, left := s.stored.Status, int64(0), int64(0)
+	if status.Rerun != nil {
+		left = int64(status.Rerun.Left)
+	}
 	for i, e := range s.epochs {
 		timetable, err := NewTimetable(e.timetable.Cron)
 		if err != nil {
@@ -337,8 +383,10 @@ func (s *simulation) check() {
 		s.t.Fatalf("status.runs is %d, and %d jobs were stored", status.Runs, len(s.created))
 	case s.stored.Spec.Message == nil && status.Runs != int64(len(s.created)):
 		s.t.Fatalf("status.runs is %d, and %d runs were created", status.Runs, len(s.created))
-	case status.Runs+status.Missed != dueTimes:
-		s.t.Fatalf("%d times started and %d were missed, but %d were due", status.Runs, status.Missed, dueTimes)
+	case status.Runs+status.Missed+left != dueTimes+s.requested:
+		s.t.Fatalf("%d times started, %d were missed and %d are left, but %d were due and %d requested", status.Runs, status.Missed, left, dueTimes, s.requested)
+	case left > 0 && status.Rerun.To.Before(apiTime(s.now.Add(-2*time.Hour))):
+		s.t.Fatalf("the request does not end: %+v", status.Rerun)
 	case status.NextScheduleTime == nil || !status.NextScheduleTime.After(s.now.Add(-2*time.Hour)):
 		s.t.Fatalf("at %s the next time is %s", s.now, status.NextScheduleTime)
 	}
@@ -346,7 +394,7 @@ func (s *simulation) check() {
 
 // TestSimulationDecidesEachTimeOnce simulates ten years of Schedules in several time zones, with crashes, an operator
 // that is away, stale reads, conflicts, clocks that are set, suspensions, changes of the schedule, exhausted
-// quotas, and runs of any length. SCHEDULE_RUNS is the number of Schedules.
+// quotas, requests for further runs that are repeated, replaced and withdrawn, and runs of any length. SCHEDULE_RUNS is the number of Schedules.
 func TestSimulationDecidesEachTimeOnce(t *testing.T) {
 	count := 60
 	if text := os.Getenv("SCHEDULE_RUNS"); text != "" {
@@ -355,17 +403,17 @@ func TestSimulationDecidesEachTimeOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var started, missed int64
+	var started, missed, requested int64
 	for seed := range count {
 		passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			s := newSimulation(t, uint64(seed))
 			s.run(created.AddDate(10, 0, 0))
 			s.check()
-			started, missed = started+s.stored.Status.Runs, missed+s.stored.Status.Missed
+			started, missed, requested = started+s.stored.Status.Runs, missed+s.stored.Status.Missed, requested+s.requested
 		})
 		if !passed {
 			return
 		}
 	}
-	t.Logf("%d times started, %d were missed", started, missed)
+	t.Logf("%d times started, %d were missed; %d of them were requested", started, missed, requested)
 }

@@ -65,7 +65,7 @@ func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admissi
 	if s = s.DeepCopy(); s.UID == "" {
 		s.UID = "dry-run" // a new Schedule may have no UID yet
 	}
-	run, err := schedule.NewRun(s, s.Name+"-dry-run", time.Now())
+	run, err := schedule.NewRun(s, &v1alpha1.ScheduledRun{Name: s.Name + "-dry-run", ScheduledTime: new(metav1.Now())})
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}

@@ -2,6 +2,7 @@ package render
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,8 +53,78 @@ func NextTimes(s terminal.Style, sched *v1alpha1.Schedule, count int, now time.T
 			break
 		}
 		start := timetable.StartTime(sched.UID, due, schedule.Jitter(&sched.Spec))
-		table.addRow("", due.In(timetable.Location()).Format("Mon 2006-01-02 15:04 MST"), due.Format("2006-01-02 15:04"),
+		table.addRow("", formatLocal(timetable.Location(), due), due.Format("2006-01-02 15:04"),
 			start.In(timetable.Location()).Format(time.TimeOnly), duration.HumanDuration(start.Sub(now)))
 	}
 	return table.Lines(false), nil
+}
+
+// RequestedTimes renders the times of a backfill.
+func RequestedTimes(s terminal.Style, timetable *schedule.Timetable, requested []time.Time) []string {
+	table := newTable(s, "TIME", "UTC")
+	for _, due := range requested {
+		table.addRow("", formatLocal(timetable.Location(), due), due.Format("2006-01-02 15:04"))
+	}
+	return table.Lines(false)
+}
+
+func formatLocal(location *time.Location, at time.Time) string {
+	return at.In(location).Format("Mon 2006-01-02 15:04 MST")
+}
+
+// ScheduleRun is a run of a Schedule.
+type ScheduleRun struct {
+	run           schedule.Run
+	controller    *metav1.OwnerReference
+	phase, reason string
+	color         terminal.Color
+	start, end    *metav1.Time
+}
+
+// RunOfSequence returns the run that a SequentialJob is.
+func RunOfSequence(sj *v1alpha1.SequentialJob) ScheduleRun {
+	return ScheduleRun{
+		schedule.RunOfSequentialJob(sj), metav1.GetControllerOf(sj), string(SequencePhase(sj)), sj.Status.Reason,
+		sequencePhaseColors[sj.Status.Phase], sj.Status.StartTime, sj.Status.CompletionTime,
+	}
+}
+
+// RunOfSession returns the run that an AgenticSession is.
+func RunOfSession(session *v1alpha1.AgenticSession) ScheduleRun {
+	phase := SessionPhase(session)
+	return ScheduleRun{
+		schedule.RunOfSession(session), metav1.GetControllerOf(session), string(phase), sessionReason(session),
+		sessionPhaseColors[phase], session.Status.StartTime, session.Status.CompletionTime,
+	}
+}
+
+// RunTable renders the runs that belong to a Schedule, newest first.
+func RunTable(s terminal.Style, sched *v1alpha1.Schedule, runs []ScheduleRun, now time.Time) []string {
+	location, err := schedule.LoadTimeZone(sched.Spec.TimeZone)
+	if err != nil {
+		location = time.UTC
+	}
+	runs = slices.DeleteFunc(slices.Clone(runs), func(run ScheduleRun) bool { // an object with the label may be of somebody else
+		return run.controller == nil || run.controller.UID != sched.UID
+	})
+	slices.SortFunc(runs, func(a, b ScheduleRun) int {
+		return cmp.Or(b.run.CreationTime.Compare(a.run.CreationTime), b.run.ScheduledTime.Compare(a.run.ScheduledTime))
+	})
+	table := newTable(s, nameHeader, "SCHEDULED", "REQUEST", "STATUS", "REASON", "TIME", "AGE")
+	for i := range runs {
+		run := &runs[i]
+		scheduled, duration := unknownValue, unknownValue
+		if !run.run.ScheduledTime.IsZero() {
+			scheduled = formatLocal(location, run.run.ScheduledTime)
+		}
+		if run.start != nil {
+			duration = elapsedSince(run.start, now)
+			if run.end != nil {
+				duration = elapsedSince(run.start, run.end.Time)
+			}
+		}
+		table.addRow("", run.run.Name, scheduled, cmp.Or(terminal.Sanitize(run.run.RerunID), unknownValue),
+			s.Colorize(cmp.Or(run.color, terminal.Dim), run.phase), cmp.Or(terminal.Sanitize(run.reason), unknownValue), duration, formatAge(metav1.NewTime(run.run.CreationTime), now))
+	}
+	return table.Lines(false)
 }

@@ -60,7 +60,7 @@ func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation 
 // not an error: package schedule decides about it.
 func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.ScheduledRun) (*decision.Refusal, error) {
 	refused := decision.Refusal{Kind: schedule.KindOf(&s.Spec), Name: pending.Name}
-	object, err := schedule.NewRun(s, pending.Name, pending.ScheduledTime.Time)
+	object, err := schedule.NewRun(s, pending)
 	if err != nil {
 		refused.Class, refused.Message = decision.Invalid, err.Error()
 		return &refused, nil //nolint:nilerr // the core decides about it
@@ -76,8 +76,15 @@ func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pendin
 	case err != nil:
 		return kube.AsRefusal(err, refused)
 	}
-	startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
+	r.observeDelay(pending)
 	return nil, nil
+}
+
+// observeDelay measures how late a run starts. The time of a requested run says nothing about that.
+func (r *Reconciler) observeDelay(started *v1alpha1.ScheduledRun) {
+	if started.RerunID == "" {
+		startDelay.Observe(max(r.Clock.Now().Sub(started.ScheduledTime.Time), 0).Seconds())
+	}
 }
 
 // sendTimeout limits how long a broker takes to confirm a message.
@@ -184,7 +191,7 @@ func (r *Reconciler) sendMessage(ctx context.Context, s *v1alpha1.Schedule, d *s
 func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.ScheduledRun, answer answer) (outcome, error) {
 	switch failure := answer.failure; {
 	case failure == nil:
-		startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
+		r.observeDelay(pending)
 		return outcome{sent: true}, nil
 	case errors.Is(failure, broker.ErrUnavailable), errors.Is(failure, broker.ErrClosed):
 		return outcome{}, fmt.Errorf("sending message %s to Queue %s: %w", pending.Name, s.Spec.Message.QueueRef.Name, failure)

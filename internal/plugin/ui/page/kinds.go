@@ -90,12 +90,15 @@ func Schedule(l Links, s *view.Schedule) g.Node {
 		section("next", "Next times", problemNote(s.NextError),
 			h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) }))),
 		g.If(len(s.Active) > 0, section("active", "Active runs", h.Ul(g.Map(s.Active, func(run view.ActiveRun) g.Node {
-			name, due := g.Text(run.Name), g.Group{g.Text(", triggered")}
+			name, due := g.Text(run.Name), g.Group{}
 			if run.Kind != nil {
 				name = l.link(&view.Entry{Kind: run.Kind, Namespace: s.Namespace, Name: run.Name})
 			}
 			if !run.Due.IsZero() {
 				due = g.Group{g.Text(", due "), age(run.Due)}
+			}
+			if run.Request != "" {
+				due = append(due, g.Text(", of request "+run.Request))
 			}
 			return h.Li(name, due)
 		})))),

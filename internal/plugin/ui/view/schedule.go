@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -48,8 +49,9 @@ type ActiveRun struct {
 	// Kind of the run; nil for a job of a queue.
 	Kind *Kind
 	Name string
-	// Due is zero if the run was triggered.
-	Due time.Time
+	Due  time.Time
+	// Request is the ID of the request; empty if the time is of the timetable.
+	Request string
 }
 
 // NewSchedule computes the page of a Schedule.
@@ -64,14 +66,18 @@ func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 	case s.Spec.Message != nil:
 		starts = "a message of Queue " + cleanLine(s.Spec.Message.QueueRef.Name)
 	}
-	trigger := newAction(e, "Trigger a run now", "Starts a run now, from the template and with your permissions.", "trigger")
-	suspend := newAction(e, "Suspend", "Starts no further run. Active runs continue, and times that come meanwhile are missed.", "suspend")
+	trigger := newAction(e, "Trigger a run now", "Requests a run, which the operator starts by the rules of the Schedule.", "trigger")
+	suspend := newAction(e, "Suspend", "Starts no run but a triggered one. Active runs continue, and times that come meanwhile are missed.", "suspend")
 	if s.Spec.Suspend {
 		suspend = newAction(e, "Resume", "Resumes at the next time. Times that came meanwhile do not run.", "resume")
 	}
+	actions := []Action{trigger, suspend}
+	if request := status.Rerun; s.Spec.Rerun != nil && request != nil && request.Left > 0 {
+		actions = append(actions, newAction(e, "Withdraw the request", "Counts the times of the request that have not started as missed. Active runs continue.", "cancel"))
+	}
 	v := &Schedule{
 		Entry: e, Expression: cleanLine(s.Spec.Schedule), TimeZone: cleanLine(s.Spec.TimeZone), Starts: starts, Conditions: newConditions(status.Conditions),
-		Actions: []Action{trigger, suspend},
+		Actions: actions,
 		Facts: []Fact{
 			{Name: "Last time", Value: Unknown, Time: timeOf(status.LastScheduleTime)},
 			{Name: "Last success", Value: Unknown, Time: timeOf(status.LastSuccessfulTime)},
@@ -81,10 +87,13 @@ func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 			{Name: "Missed", Value: strconv.FormatInt(status.Missed, 10), Level: deadLevel(&status.Missed)},
 		},
 	}
+	if request := status.Rerun; request != nil {
+		v.Facts = append(v.Facts, Fact{Name: "Last request", Value: cleanLine(fmt.Sprintf("%s: %d started, %d missed, %d left", request.ID, request.Runs, request.Missed, request.Left))})
+	}
 	v.setNextTimes(s, now)
 	for i := range status.ActiveRuns {
 		run := &status.ActiveRuns[i]
-		v.Active = append(v.Active, ActiveRun{kind, cleanLine(run.Name), timeOf(run.ScheduledTime)})
+		v.Active = append(v.Active, ActiveRun{kind, cleanLine(run.Name), timeOf(run.ScheduledTime), cleanLine(run.RerunID)})
 	}
 	if missed := status.LastMissed; missed != nil {
 		v.LastMissed, v.LastMissedTime = joinReason(missed.Reason, missed.Message), missed.Time.Time

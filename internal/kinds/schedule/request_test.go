@@ -1,0 +1,245 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// request sets the request of the spec: from and to are hours after the creation, and the request is a trigger without to.
+func (s *scenario) request(id string, hours ...int) *scenario {
+	s.schedule.Spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: id}}
+	at := func(hours int) *metav1.Time { return apiTime(created.Add(time.Duration(hours) * time.Hour)) }
+	if len(hours) > 0 {
+		s.schedule.Spec.Rerun.From = at(hours[0])
+	}
+	if len(hours) > 1 {
+		s.schedule.Spec.Rerun.To = at(hours[1])
+	}
+	return s
+}
+
+func (s *scenario) wantRequest(runs, missed, left int32) *scenario {
+	s.t.Helper()
+	got := s.schedule.Status.Rerun
+	if got == nil || got.Runs != runs || got.Missed != missed || got.Left != left {
+		s.t.Errorf("the request is %+v, want %d runs, %d missed, %d left", got, runs, missed, left)
+	}
+	return s
+}
+
+// removeDeleted completes deletions.
+func (s *scenario) removeDeleted() *scenario {
+	for _, name := range s.deleted {
+		s.remove(name)
+	}
+	return s
+}
+
+// Each request in each state of a Schedule, with each policy.
+func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
+	type combination struct {
+		policy     v1alpha1.ScheduleConcurrency
+		isBackfill bool
+		state      string
+	}
+	// rule returns how many of the times start at once, and how many start in the end; the others are missed.
+	rule := func(c combination) (atOnce, inTheEnd int) {
+		times := 1
+		if c.isBackfill {
+			times = 4
+		}
+		atOnce, inTheEnd = times, times
+		if c.policy != v1alpha1.ConcurrencyAllow {
+			atOnce = 1
+		}
+		switch {
+		case c.state == "a run is active" && c.policy != v1alpha1.ConcurrencyAllow, c.state == "a quota is exhausted":
+			atOnce = 0 // with Replace, when the active run is gone
+		case c.state == "suspended" && c.isBackfill:
+			atOnce = 0
+		case c.state == "refused":
+			atOnce, inTheEnd = 0, 0
+		}
+		return atOnce, inTheEnd
+	}
+	for _, policy := range []v1alpha1.ScheduleConcurrency{v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace} {
+		for _, isBackfill := range []bool{false, true} {
+			for _, state := range []string{"idle", "a run is active", "suspended", "a quota is exhausted", "refused"} {
+				c := combination{policy, isBackfill, state}
+				t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+					s := newScenario(t, concurrency(policy), catchUp(v1alpha1.CatchUpAll)).at(time.Second).at(time.Hour)
+					if state != "a run is active" {
+						s.finish(time.Hour, true).at(time.Hour)
+					}
+					s.request("again", -10)
+					if isBackfill {
+						s.request("again", -10, -7)
+					}
+					s.schedule.Spec.Suspend = state == "suspended"
+					switch state {
+					case "a quota is exhausted":
+						s.refusal = &decision.Refusal{Class: decision.QuotaExceeded, Message: "exceeded quota"}
+					case "refused":
+						s.refusal = &decision.Refusal{Class: decision.Invalid, Message: "spec.containers: Required value"}
+					}
+					atOnce, inTheEnd := rule(c)
+					before, now := len(s.started), time.Hour+time.Second
+					s.at(now)
+					if got := len(s.started) - before; got != atOnce {
+						t.Errorf("%d times start at once, want %d: %v", got, atOnce, s.started)
+					}
+					if state != "refused" {
+						s.refusal, s.schedule.Spec.Suspend = nil, false
+					}
+					for range 10 { // until an hour has passed, no time of the timetable is due
+						now += time.Minute
+						s.removeDeleted().finish(now, true).at(now)
+						if active := s.schedule.Status.Active; active > 1 && policy != v1alpha1.ConcurrencyAllow {
+							t.Fatalf("%d runs are active", active)
+						}
+					}
+					requested := 0
+					for _, at := range s.started {
+						if at < "12:00" { // times of the day before the Schedule was created
+							requested++
+						}
+					}
+					if requested != inTheEnd {
+						t.Errorf("%d times started in the end, want %d: %v", requested, inTheEnd, s.started)
+					}
+					times := int32(1)
+					if isBackfill {
+						times = 4
+					}
+					s.wantRequest(int32(inTheEnd), times-int32(inTheEnd), 0)
+					if state == "refused" {
+						s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused, "spec.containers")
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestARequestRunsOnceUntilItHasAnotherID(t *testing.T) {
+	s := newScenario(t).at(time.Second).request("a").at(10*time.Minute).wantStarted("12:10").wantRequest(1, 0, 0)
+	s.at(11 * time.Minute).at(20 * time.Minute).wantStarted("12:10")
+	s.request("b").at(21*time.Minute).wantStarted("12:10", "12:21").request("a").at(22*time.Minute).wantStarted("12:10", "12:21", "12:22")
+	names := map[string]bool{}
+	for _, run := range s.runs {
+		names[run.Name] = true
+		if len(run.Name) != len("nightly-")+10 {
+			t.Errorf("the run has the name %s, which may be too long", run.Name)
+		}
+	}
+	if len(names) != 3 {
+		t.Errorf("names %v", names)
+	}
+}
+
+func TestARequestedTimeThatHasNotComeWaits(t *testing.T) {
+	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "30 23 * * *" }).at(time.Second).request("later", 5).at(time.Hour).wantStarted().wantRequest(0, 0, 1)
+	s.wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "1 times of request later have not started")
+	s.at(5 * time.Hour).wantStarted("17:00")
+}
+
+func TestWithdrawnTimesAreMissed(t *testing.T) {
+	for title, change := range map[string]struct {
+		change func(*scenario)
+		reason string
+	}{
+		"the request is removed":   {func(s *scenario) { s.schedule.Spec.Rerun = nil }, v1alpha1.MissedCanceled},
+		"the schedule has changed": {func(s *scenario) { s.schedule.Spec.Schedule = "30 * * * *" }, v1alpha1.MissedScheduleChanged},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).request("b", -10, -7).at(time.Minute)
+			s.wantStarted("02:00").wantRequest(1, 0, 3)
+			change.change(s)
+			s.at(2*time.Minute).finish(3*time.Minute, true).at(4*time.Minute).wantStarted("02:00").wantRequest(1, 3, 0).wantMissed(3, change.reason)
+		})
+	}
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).request("b", -10, -7).at(time.Minute).request("c").at(2 * time.Minute)
+	s.wantMissed(3, v1alpha1.MissedCanceled).wantRequest(0, 0, 1).finish(3*time.Minute, true).at(3*time.Minute).wantStarted("02:00", "12:02")
+}
+
+func TestATriggerHasTheDeadlineOfTheScheduleAndABackfillHasNone(t *testing.T) {
+	for _, isBackfill := range []bool{false, true} {
+		s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid), deadline(60)).at(time.Second).at(time.Hour).request("late", -10)
+		if isBackfill {
+			s.request("late", -10, -7)
+		}
+		s.at(time.Hour + 10*time.Second).wantStarted("13:00").at(time.Hour + 5*time.Minute)
+		if isBackfill {
+			s.wantRequest(0, 0, 4)
+		} else {
+			s.wantRequest(0, 1, 0).wantMissed(1, v1alpha1.MissedTooLate)
+		}
+	}
+}
+
+func TestATriggerStartsBeforeTimesThatWaitAndABackfillAfterThem(t *testing.T) {
+	trigger := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2*time.Hour).request("a", -10).at(2*time.Hour + time.Minute)
+	trigger.finish(2*time.Hour+2*time.Minute, true).at(2*time.Hour+2*time.Minute).wantStarted("13:00", "02:00")
+	trigger.finish(2*time.Hour+3*time.Minute, true).at(2*time.Hour+3*time.Minute).wantStarted("13:00", "02:00", "14:00")
+	next := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).request("a", -10).at(time.Hour + time.Minute)
+	next.finish(2*time.Hour, true).at(2*time.Hour).wantStarted("13:00", "02:00")
+	backfill := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2*time.Hour).request("a", -10, -9).at(2*time.Hour + time.Minute)
+	backfill.finish(2*time.Hour+2*time.Minute, true).at(2*time.Hour+2*time.Minute).wantStarted("13:00", "14:00")
+	backfill.finish(2*time.Hour+3*time.Minute, true).at(2*time.Hour+3*time.Minute).wantStarted("13:00", "14:00", "02:00")
+}
+
+func TestABackfillIsBounded(t *testing.T) {
+	everyMinute := func(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
+	s := newScenario(t, everyMinute).at(time.Second).request("all", -24*365, 0).at(30 * time.Second)
+	if len(s.started) != maxActiveBackfill {
+		t.Errorf("%d runs are active at the same time", len(s.started))
+	}
+	s.wantRequest(maxActiveBackfill, 0, MaxBackfill-maxActiveBackfill)
+	if want := apiTime(created.AddDate(-1, 0, 0).Add((MaxBackfill - 1) * time.Minute)); !s.schedule.Status.Rerun.To.Equal(want) {
+		t.Errorf("the backfill ends at %s, want %s", s.schedule.Status.Rerun.To, want)
+	}
+	none := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "0 0 29 2 *" }).at(time.Second).request("none", -24, -20).at(time.Minute)
+	none.wantStarted().wantRequest(0, 0, 0)
+}
+
+// The clock was set back after the run of 13:00 was created, which the cache does not have yet.
+func TestARequestDoesNotStartBesideARunThatIsNotRecorded(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(0).request("again")
+	name := RunName(s.schedule, created.Add(time.Hour))
+	if decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(50 * time.Minute)}); decision.Question != name {
+		t.Errorf("decision %+v, want a question about %s", decision, name)
+	}
+}
+
+func TestAFailedRequestedRunIsTheLastRun(t *testing.T) {
+	s := newScenario(t).at(time.Second).at(time.Hour).finish(time.Hour+time.Minute, true).request("again", -10).at(time.Hour + 2*time.Minute)
+	s.finish(time.Hour+3*time.Minute, false).at(time.Hour + 3*time.Minute)
+	if last := decision.FindReason(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded, v1alpha1.ReasonRunFailed); last == nil || !strings.Contains(last.Message, "StepFailed") {
+		t.Errorf("conditions %+v", s.schedule.Status.Conditions)
+	}
+}
+
+func TestNoStageOfADecisionChangesWhatAnEarlierOneDecided(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyReplace)).at(time.Second).at(time.Hour).request("again", -10)
+	o := Observation{Schedule: s.schedule, Runs: s.runs, Now: created.Add(2 * time.Hour), Answers: map[string]*Run{RunName(s.schedule, created.Add(2*time.Hour)): nil}}
+	f := newFacts(o)
+	outcome := decideTimes(f)
+	statusBefore, replaced := outcome.status.DeepCopy(), len(outcome.replaced)
+	p := planRuns(f, outcome)
+	deletions := len(p.deleteRuns)
+	newReport(f, outcome, p)
+	if diff := cmp.Diff(*statusBefore, outcome.status); diff != "" || len(outcome.replaced) != replaced || len(p.deleteRuns) != deletions {
+		t.Errorf("a later stage changes the outcome (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(*s.schedule, *newFacts(o).Schedule); diff != "" || len(newFacts(o).Runs) != len(f.Runs) {
+		t.Errorf("a later stage changes the facts (-before +after):\n%s", diff)
+	}
+}
