@@ -430,3 +430,25 @@ func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
 		})
 	}
 }
+
+func TestAWorkerContinuesWithAConsumerThatWasDeletedAndCreatedAgain(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	var done jobLog
+	w := env.start(env.config(), func(_ context.Context, job *Job) error {
+		done.add(job)
+		return nil
+	})
+	env.send("default", "before")
+	poll.Until(t, "the first job", func() bool { return done.count() == 1 && env.isEmpty() })
+	if err := env.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"); err != nil {
+		t.Fatal(err)
+	}
+	env.send("default", numberedPayloads(20)...)
+	if stats := env.stats(); stats.Ready != 20 {
+		t.Errorf("without the consumer: %+v", stats)
+	}
+	env.ensureQueue("orders")
+	poll.Until(t, "the other jobs", func() bool { return done.count() == 21 && env.isEmpty() })
+	requireCleanShutdown(t, w)
+}

@@ -94,6 +94,9 @@ type QueueStats struct {
 	TotalArrivals uint64
 	// MeasuredTime is the time of the measurement by the clock of the broker.
 	MeasuredTime time.Time
+	// Missing are the priorities that someone deleted on the broker. Workers receive none of their messages, which count as ready, until
+	// EnsureQueue creates them again.
+	Missing []string
 }
 
 // QueueField is a field of a QueueConfig, or a feature of queues.

@@ -15,7 +15,7 @@ import (
 )
 
 // Stats implements broker.Engine. It needs three requests, and another request for each priority to find the oldest ready message, or
-// a retry that is due.
+// a retry that is due, and one if a priority has no consumer.
 func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, err error) {
 	defer func() { err = e.classifyError("reading the stats of the queue "+queue, err) }()
 	// Read the stream before the consumers: a message that is acknowledged in between counts as delayed for a moment, and is not
@@ -34,8 +34,11 @@ func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, 
 		f.Ready += int64(consumer.NumPending) //nolint:gosec // counts of messages
 		f.InFlight += int64(consumer.NumAckPending)
 	}
+	if err := readMissingPriorities(ctx, queue, stream, infos, &f); err != nil {
+		return f, err
+	}
 	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
-	if err := readOldestReadyTime(ctx, stream, infos, &f); err != nil {
+	if err := readOldestReadyTime(ctx, queue, stream, infos, &f); err != nil {
 		return f, err
 	}
 	if f.RetryDue, err = e.isRetryDue(ctx, queue, infos, &f); err != nil {
@@ -51,11 +54,32 @@ func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, 
 	return f, err
 }
 
+// readMissingPriorities finds priorities whose consumer someone deleted. The stream still has their messages, of which no consumer counts
+// any as ready or in flight.
+func readMissingPriorities(ctx context.Context, queue string, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
+	for _, subject := range stream.CachedInfo().Config.Subjects {
+		if priority, isReady := strings.CutPrefix(subject, readySubject(queue, "")); isReady && infos[priority] == nil {
+			f.Missing = append(f.Missing, priority)
+		}
+	}
+	if len(f.Missing) == 0 {
+		return nil
+	}
+	counts, err := stream.Info(ctx, jetstream.WithSubjectFilter(readySubject(queue, "*")))
+	if err != nil {
+		return err
+	}
+	for _, priority := range f.Missing {
+		f.Ready += int64(counts.State.Subjects[readySubject(queue, priority)]) //nolint:gosec // a count of messages
+	}
+	return nil
+}
+
 // readOldestReadyTime reads when the oldest ready message was sent, if the state of the stream does not contain it.
 //
 // A consumer registers a message shortly after the stream has stored and announced it. In between, the message appears delayed.
 // readOldestReadyTime counts it as ready, because a pool that was activated for the message would otherwise scale down again.
-func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
+func readOldestReadyTime(ctx context.Context, queue string, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
 	if f.Ready > 0 && f.InFlight == 0 && f.Delayed == 0 {
 		f.OldestReadyTime = stream.CachedInfo().State.FirstTime
 		return nil
@@ -79,6 +103,16 @@ func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map
 			f.Ready, f.Delayed = f.Ready+1, f.Delayed-1
 		}
 		if f.OldestReadyTime.IsZero() || message.Time.Before(f.OldestReadyTime) {
+			f.OldestReadyTime = message.Time
+		}
+	}
+	for _, priority := range f.Missing {
+		message, err := stream.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(readySubject(queue, priority)))
+		switch {
+		case isNotFound(err):
+		case err != nil:
+			return err
+		case f.OldestReadyTime.IsZero() || message.Time.Before(f.OldestReadyTime):
 			f.OldestReadyTime = message.Time
 		}
 	}

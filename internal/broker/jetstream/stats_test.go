@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -112,5 +113,39 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 	}
 	if err := <-waiting; err != nil {
 		t.Error(err)
+	}
+}
+
+// Someone deletes the consumer of a priority while messages wait, run, are delayed and wait for a retry.
+func TestMessagesOfADeletedConsumerWait(t *testing.T) {
+	e := startEngine(t)
+	queue := ordersQueue(withPriorities("high", "low"))
+	ensureQueue(t, e, queue)
+	for range 10 {
+		publish(t, e, "yardmaster.orders.ready.high", "x")
+		publish(t, e, "yardmaster.orders.ready.low", "y")
+	}
+	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	fetchOne(t, e, "orders", "high")
+	fetchOne(t, e, "orders", "low")
+	before := readStats(t, e, "orders")
+	if before.Ready != 17 || before.InFlight != 3 || len(before.Missing) != 0 {
+		t.Fatalf("before: %+v", before)
+	}
+	if err := e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "low"); err != nil {
+		t.Fatal(err)
+	}
+	deleted := readStats(t, e, "orders")
+	if deleted.Ready != 19 || deleted.InFlight != 1 || deleted.Delayed != 0 || deleted.OldestReadyTime.IsZero() || !slices.Equal(deleted.Missing, []string{"low"}) {
+		t.Errorf("after the deletion: %+v", deleted)
+	}
+	if err := e.WaitForMessage(t.Context(), "orders"); err != nil { // a pool without workers is activated
+		t.Error(err)
+	}
+	ensureQueue(t, e, queue)
+	if after := readStats(t, e, "orders"); after.Ready != 19 || after.InFlight != 1 || len(after.Missing) != 0 {
+		t.Errorf("once it is created again: %+v", after)
 	}
 }

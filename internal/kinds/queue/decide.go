@@ -139,7 +139,7 @@ func nextAction(o *Observation) Action {
 	case o.NotFound && !o.IsFresh:
 		return ActionAssertFresh
 	// Dead letters are changed only right after the broker confirmed the owner.
-	case o.EnsureResult == nil && (o.NotFound || request != "" || mustCompare(o)):
+	case o.EnsureResult == nil && (o.NotFound || request != "" || len(o.Stats.Missing) > 0 || mustCompare(o)):
 		return ActionEnsureQueue
 	case o.ProcessedDeadLetters != nil:
 		return ActionNone

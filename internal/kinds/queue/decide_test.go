@@ -304,3 +304,24 @@ func TestJitterSpreadsComparisons(t *testing.T) {
 		}
 	}
 }
+
+func TestAQueueWithoutAConsumerIsRepairedAtOnce(t *testing.T) {
+	o := unobserved(comparedAt(noon))
+	isMissing := true
+	actions, _ := decideAll(t, &o, func(action Action) ActionResult {
+		var result ActionResult
+		switch action { //nolint:exhaustive // the other actions have no result
+		case ActionEnsureQueue:
+			isMissing, result.EnsureResult.Corrected = false, true
+		case ActionReadStats:
+			if result.Stats.Ready = 3; isMissing {
+				result.Stats.Missing = []string{"default"}
+			}
+		}
+		return result
+	})
+	want := []Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}
+	if diff := cmp.Diff(want, actions); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}

@@ -38,7 +38,7 @@ func TestStatsAreParsed(t *testing.T) {
 		want              *Stats
 		draining, drained bool
 	}{
-		"running":              {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
+		"running": {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
 		"jobs that were given back": {
 			`{"state":"Running","succeeded":5,"failed":1,"snoozed":7,"returned":2,"unavailable":"refused","breaker":"HalfOpen"}`,
 			&Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1)), Snoozed: new(int64(7)), Returned: 2, Unavailable: "refused", Breaker: "HalfOpen"}, false, false,
