@@ -61,6 +61,15 @@ type JobReportStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	Groups []JobFindingGroup `json:"groups,omitempty"`
 
+	// nextSteps is a command for each reason of the findings, which begins the next step for one of
+	// the Jobs.
+	// +optional
+	NextSteps map[string]string `json:"nextSteps,omitempty"`
+
+	// thresholds of the rules that differ from the defaults, by the names of the plugin's flags.
+	// +optional
+	Thresholds map[string]string `json:"thresholds,omitempty"`
+
 	// lastScanTime is the start of the last recorded scan.
 	// +optional
 	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
@@ -125,10 +134,6 @@ type JobFinding struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// next is what to do.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Next string `json:"next,omitempty"`
 }
 
 // JobOwner is what created a Job, as far as the Job states it: its controller, or what its labels

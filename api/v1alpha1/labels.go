@@ -50,8 +50,11 @@ const (
 	AnnotationSuspended = Prefix + "suspended"
 )
 
-// Annotations by which a Job changes how JobReports treat it.
+// Labels and annotations by which a Job changes how JobReports treat it.
 const (
+	// LabelReportSeries names a series of Jobs that do the same thing: a later success of one makes the failures of
+	// the others irrelevant.
+	LabelReportSeries = Prefix + "report-series"
 	// AnnotationReportIgnore with the value "true" exempts the Job from all rules.
 	AnnotationReportIgnore = Prefix + "report-ignore"
 	// AnnotationReportRunningTooLong is the time that the Job may run, such as 12h or 7d. It

@@ -788,6 +788,20 @@ func (in *JobReportStatus) DeepCopyInto(out *JobReportStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.NextSteps != nil {
+		in, out := &in.NextSteps, &out.NextSteps
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
+	if in.Thresholds != nil {
+		in, out := &in.Thresholds, &out.Thresholds
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.LastScanTime != nil {
 		in, out := &in.LastScanTime, &out.LastScanTime
 		*out = (*in).DeepCopy()

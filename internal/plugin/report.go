@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,16 +45,17 @@ type reportCommand struct {
 	failOn, groupBy, format string
 	top                     int
 	fromCluster             bool
-	thresholds              jobreport.Thresholds
+	thresholds              *thresholdFlags
 }
 
 func newReportCommand(env *environment) *cobra.Command {
-	r := &reportCommand{environment: env, thresholds: jobreport.DefaultThresholds()}
+	r := &reportCommand{environment: env}
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "List stale Jobs, why they are stale, and what to do",
 		Long: "List stale Jobs and why they are stale. The plugin classifies the Jobs itself, so the operator does not have to be installed. " +
-			"With --from-cluster, it shows the JobReports that the operator stored.\n\n" +
+			"With --from-cluster, it shows the JobReports that the operator stored. The thresholds are those of the namespace's JobReport, " +
+			"if it has one, unless a flag sets them.\n\n" +
 			"The exit code is 1 if there are zombies (see --fail-on), and 2 if the Jobs could not be read.",
 		Args:              rejectArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -67,9 +69,7 @@ func newReportCommand(env *environment) *cobra.Command {
 	f.StringVar(&r.groupBy, "group-by", "", "Show one line for the findings of the same owner and reason: owner.")
 	f.BoolVar(&r.fromCluster, "from-cluster", false, "Show the JobReports that the operator stored, instead of classifying the Jobs.")
 	f.IntVar(&r.top, "top", jobreport.MaxFindings, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", jobreport.MaxFindings))
-	for _, setting := range r.thresholds.Settings() {
-		addDurationFlag(command, setting.Value, setting.Name, setting.Usage)
-	}
+	r.thresholds = addThresholdFlags(command)
 	completeValues(command, "group-by", groupByOwner)
 	command.AddCommand(newExplainJobCommand(env))
 	return command
@@ -124,18 +124,23 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	if err != nil {
 		return nil, err
 	}
+	thresholds, err := r.readThresholds(ctx, cluster, namespace)
+	if err != nil {
+		return nil, err
+	}
 	startTime := r.now()
 	var tallies map[string]*jobreport.Aggregator
 	err = joblist.ForEach(ctx, cluster, namespace,
 		func() { tallies = map[string]*jobreport.Aggregator{} },
 		func(job *batchv1.Job) {
-			if !selector.Matches(labels.Set(job.Labels)) {
-				return
-			}
 			if tallies[job.Namespace] == nil {
 				tallies[job.Namespace] = jobreport.NewAggregator(r.top)
 			}
-			tallies[job.Namespace].Add(jobreport.NewEntry(job, startTime, r.thresholds))
+			if !selector.Matches(labels.Set(job.Labels)) {
+				tallies[job.Namespace].AddSuperseding(jobreport.SeriesOf(job))
+				return
+			}
+			tallies[job.Namespace].Add(jobreport.NewEntry(job, startTime, thresholds(job.Namespace)))
 		})
 	if err != nil {
 		return nil, err
@@ -146,7 +151,67 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 		}
 		tallies[namespace] = jobreport.NewAggregator(r.top)
 	}
-	return r.buildReports(tallies, startTime), nil
+	return r.buildReports(tallies, thresholds, startTime), nil
+}
+
+// readThresholds returns the thresholds of each namespace: those of the flags, then of its JobReport, then the defaults.
+func (r *reportCommand) readThresholds(ctx context.Context, cluster *clusterConnection, namespace string) (func(namespace string) jobreport.Thresholds, error) {
+	list := &v1alpha1.JobReportList{}
+	if err := r.ignoreUnknownReports(cluster.List(ctx, list, client.InNamespace(namespace))); err != nil {
+		return nil, err
+	}
+	byNamespace := map[string]jobreport.Thresholds{}
+	for i := range list.Items {
+		byNamespace[list.Items[i].Namespace] = r.thresholds.with(&list.Items[i])
+	}
+	others := r.thresholds.with(&v1alpha1.JobReport{})
+	return func(namespace string) jobreport.Thresholds {
+		if known := byNamespace[namespace]; known != nil {
+			return known
+		}
+		return others
+	}, nil
+}
+
+// ignoreUnknownReports returns nil for the error of a cluster without JobReports, and of a user who may not read them.
+func (e *environment) ignoreUnknownReports(err error) error {
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil
+	case isPermissionError(err):
+		fmt.Fprintln(e.errOut, "warning: you have no permission to read JobReports, so that the operator's thresholds are unknown: the defaults apply")
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the thresholds of JobReports: %w", err)
+	}
+	return nil
+}
+
+// thresholdFlags are flags for the thresholds of the rules.
+type thresholdFlags struct {
+	flags  *pflag.FlagSet
+	values jobreport.Thresholds
+}
+
+func addThresholdFlags(command *cobra.Command) *thresholdFlags {
+	t := &thresholdFlags{flags: command.Flags(), values: jobreport.DefaultThresholds()}
+	for _, setting := range t.values.Settings() {
+		addDurationFlag(command, setting.Value, setting.Name, setting.Usage)
+	}
+	return t
+}
+
+// with returns the thresholds of a stored report, so that the plugin and the operator agree about each Job, with the values of the
+// flags that are set.
+func (t *thresholdFlags) with(report *v1alpha1.JobReport) jobreport.Thresholds {
+	thresholds := jobreport.DefaultThresholds().With(report.Status.Thresholds)
+	given := t.values.Settings()
+	for i, setting := range thresholds.Settings() {
+		if t.flags.Changed(setting.Name) {
+			*setting.Value = *given[i].Value
+		}
+	}
+	return thresholds
 }
 
 // checkNamespaceExists returns an error if the namespace does not exist: a list of its Jobs succeeds and is empty. A user who may not
@@ -171,7 +236,7 @@ func (r *reportCommand) validateFlags(command *cobra.Command) error {
 		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, jobreport.MaxFindings)
 	}
 	names := []string{"selector", "top"}
-	for _, setting := range r.thresholds.Settings() {
+	for _, setting := range r.thresholds.values.Settings() {
 		names = append(names, setting.Name)
 	}
 	for _, name := range names {
@@ -183,13 +248,15 @@ func (r *reportCommand) validateFlags(command *cobra.Command) error {
 }
 
 // buildReports returns the JobReports that the operator would write, ordered by namespace.
-func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, startTime time.Time) []namespaceReport {
+func (r *reportCommand) buildReports(
+	tallies map[string]*jobreport.Aggregator, thresholds func(namespace string) jobreport.Thresholds, startTime time.Time,
+) []namespaceReport {
 	var reports []namespaceReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		tally := tallies[namespace]
 		one := namespaceReport{JobReport: v1alpha1.JobReport{TypeMeta: jobReportType}}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
-		scan := jobreport.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
+		scan := jobreport.Scan{Jobs: tally, Thresholds: thresholds(namespace), StartTime: startTime, Duration: r.now().Sub(startTime)}
 		one.Status = jobreport.Decide(jobreport.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
 		one.findings, _ = storedLines(&one.Status)
 		for _, group := range tally.Groups() {
@@ -319,8 +386,9 @@ func (r *reportCommand) tableRow(namespace string, line *reportLine) (header, ro
 		add("OWNER", cmp.Or(terminal.Sanitize(line.owner), "-"))
 	}
 	add("MESSAGE", terminal.Sanitize(line.message))
-	if isWide {
-		add("NEXT", jobreport.NextStep(jobreport.Reason(line.reason)))
+	if isWide && !isGrouped {
+		_, next := jobreport.NextStep(jobreport.Reason(line.reason), namespace, line.name)
+		add("NEXT", terminal.Sanitize(next))
 	}
 	return header, row
 }

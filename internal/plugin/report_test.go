@@ -116,8 +116,11 @@ func TestReportExitCode(t *testing.T) {
 
 func TestReportFailsIfJobsCannotBeListed(t *testing.T) {
 	failing := interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("forbidden")
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			if _, isJobs := list.(*batchv1.JobList); isJobs {
+				return errors.New("forbidden")
+			}
+			return nil
 		},
 	})
 	code, out, errOut := runPluginWith(t, "report", failing)
@@ -250,10 +253,72 @@ func TestReportExplainReadsPodsAndEvents(t *testing.T) {
 	if code != exitSuccess || errOut != "" {
 		t.Errorf("exit code %d, stderr %q", code, errOut)
 	}
-	for _, want := range []string{"job.batch/train   Zombie   NeverStarted   for 2d", "1 Pod unschedulable: 0/5 nodes have nvidia.com/gpu", "FailedCreate: exceeded quota: team-a", "next ", "kube-controller-manager"} {
+	for _, want := range []string{"job.batch/train   Zombie   NeverStarted   for 2d", "Unschedulable: 1 Pod without a node: 0/5 nodes have nvidia.com/gpu", "FailedCreate: exceeded quota: team-a", "next ", "kube-controller-manager"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("missing %q:\n%s", want, out)
 		}
+	}
+}
+
+// supersededTestJobs are a failed run of a CronJob and a later successful run.
+func supersededTestJobs() []client.Object {
+	run := func(name string, age time.Duration, condition batchv1.JobConditionType) *batchv1.Job {
+		job := unstartedJob("a", name, age)
+		job.UID, job.Labels = types.UID(name), map[string]string{"run": name}
+		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", UID: "c", Controller: new(true)}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", LastTransitionTime: job.CreationTimestamp}}
+		return job
+	}
+	return []client.Object{run("failed", 2*time.Hour, batchv1.JobFailed), run("good", time.Hour, batchv1.JobComplete)}
+}
+
+func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
+	stored := &v1alpha1.JobReport{}
+	stored.Namespace, stored.Name = "a", v1alpha1.JobReportName
+	stored.Status.Thresholds = map[string]string{"never-started-zombie-after": "30m", "of-another-version": "1h"}
+	late := unstartedJob("a", "late", time.Hour)
+	for name, row := range map[string]struct {
+		job     string
+		flags   string
+		objects []client.Object
+		want    string
+	}{
+		"by the default thresholds":                     {"late", "", []client.Object{late}, "Suspicious"},
+		"by the thresholds of the stored report":        {"late", "", []client.Object{late, stored}, "Zombie"},
+		"by the flag":                                   {"late", " --never-started-zombie-after=2h", []client.Object{late, stored}, "Suspicious"},
+		"by a flag that is the default":                 {"late", " --never-started-zombie-after=24h", []client.Object{late, stored}, "Suspicious"},
+		"a failure that a later run supersedes":         {"failed", "", supersededTestJobs(), "Healthy"},
+		"a failure without a later run":                 {"failed", "", supersededTestJobs()[:1], "Suspicious"},
+		"a failure whose later run is not selected too": {"failed", " -l run=failed", supersededTestJobs(), "Healthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, raw, errOut := runPlugin(t, "report -o json"+row.flags, row.objects...)
+			report := v1alpha1.JobReport{}
+			if err := json.Unmarshal([]byte(raw), &report); err != nil {
+				t.Fatal(err, errOut)
+			}
+			reported := "Healthy"
+			for i := range report.Status.Findings {
+				if report.Status.Findings[i].Name == row.job {
+					reported = string(report.Status.Findings[i].Category)
+				}
+			}
+			flags := row.flags
+			if strings.HasPrefix(flags, " -l") {
+				flags = "" // explain names one Job
+			}
+			_, raw, errOut = runPlugin(t, "report explain "+row.job+" -o json"+flags, row.objects...)
+			explained := struct{ Category, Message string }{}
+			if err := json.Unmarshal([]byte(raw), &explained); err != nil {
+				t.Fatal(err, errOut)
+			}
+			if reported != row.want || explained.Category != row.want {
+				t.Errorf("reported as %s, explained as %s, want %s", reported, explained.Category, row.want)
+			}
+			if isSuperseded := strings.Contains(explained.Message, "the later Job good does the same work"); isSuperseded != (row.job == "failed" && row.want == "Healthy") {
+				t.Errorf("message %q", explained.Message)
+			}
+		})
 	}
 }
 

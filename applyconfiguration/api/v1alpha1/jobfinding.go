@@ -24,8 +24,6 @@ type JobFindingApplyConfiguration struct {
 	Since *v1.Time `json:"since,omitempty"`
 	// message describes the finding.
 	Message *string `json:"message,omitempty"`
-	// next is what to do.
-	Next *string `json:"next,omitempty"`
 }
 
 // JobFindingApplyConfiguration constructs a declarative configuration of the JobFinding type for use with
@@ -103,13 +101,5 @@ func (b *JobFindingApplyConfiguration) WithSince(value v1.Time) *JobFindingApply
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *JobFindingApplyConfiguration) WithMessage(value string) *JobFindingApplyConfiguration {
 	b.Message = &value
-	return b
-}
-
-// WithNext sets the Next field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Next field is set to the value of the last call.
-func (b *JobFindingApplyConfiguration) WithNext(value string) *JobFindingApplyConfiguration {
-	b.Next = &value
 	return b
 }

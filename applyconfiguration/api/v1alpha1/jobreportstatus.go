@@ -19,6 +19,11 @@ type JobReportStatusApplyConfiguration struct {
 	Findings []JobFindingApplyConfiguration `json:"findings,omitempty"`
 	// groups of findings with the same owner and reason, the 20 most important.
 	Groups []JobFindingGroupApplyConfiguration `json:"groups,omitempty"`
+	// nextSteps is a command for each reason of the findings, which begins the next step for one of
+	// the Jobs.
+	NextSteps map[string]string `json:"nextSteps,omitempty"`
+	// thresholds of the rules that differ from the defaults, by the names of the plugin's flags.
+	Thresholds map[string]string `json:"thresholds,omitempty"`
 	// lastScanTime is the start of the last recorded scan.
 	LastScanTime *v1.Time `json:"lastScanTime,omitempty"`
 }
@@ -80,6 +85,34 @@ func (b *JobReportStatusApplyConfiguration) WithGroups(values ...*JobFindingGrou
 			panic("nil value passed to WithGroups")
 		}
 		b.Groups = append(b.Groups, *values[i])
+	}
+	return b
+}
+
+// WithNextSteps puts the entries into the NextSteps field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the NextSteps field,
+// overwriting an existing map entries in NextSteps field with the same key.
+func (b *JobReportStatusApplyConfiguration) WithNextSteps(entries map[string]string) *JobReportStatusApplyConfiguration {
+	if b.NextSteps == nil && len(entries) > 0 {
+		b.NextSteps = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.NextSteps[k] = v
+	}
+	return b
+}
+
+// WithThresholds puts the entries into the Thresholds field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Thresholds field,
+// overwriting an existing map entries in Thresholds field with the same key.
+func (b *JobReportStatusApplyConfiguration) WithThresholds(entries map[string]string) *JobReportStatusApplyConfiguration {
+	if b.Thresholds == nil && len(entries) > 0 {
+		b.Thresholds = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.Thresholds[k] = v
 	}
 	return b
 }

@@ -23,8 +23,8 @@ type Entry struct {
 	UID     types.UID
 	Finding Finding
 	Owner   Owner
-	// Series is the Job's place among the Jobs that supersede each other.
-	Series Series
+	// Series are the Job's places among the Jobs that supersede each other.
+	Series []Series
 }
 
 // NewEntry classifies a Job.
@@ -37,12 +37,29 @@ func NewEntry(job *batchv1.Job, now time.Time, thresholds Thresholds) Entry {
 	}
 }
 
+// CanBeSuperseded reports whether the finding is about a failure that a later Job makes irrelevant.
+func (e *Entry) CanBeSuperseded() bool { return len(e.Series) > 0 && e.Finding.Reason.IsFailure() }
+
+// IsSupersededBy reports whether another Job makes the failure of this Job irrelevant. The Job is then healthy.
+func (e *Entry) IsSupersededBy(others []Series) bool {
+	return e.CanBeSuperseded() && slices.ContainsFunc(e.Series, func(own Series) bool {
+		return slices.ContainsFunc(others, func(other Series) bool {
+			return other.Supersedes && other.Key == own.Key && other.Position > own.Position
+		})
+	})
+}
+
 // Aggregator counts Jobs and keeps the most important entries. However many Jobs are added, it keeps at most twice as many
 // entries as the report shows, and the entries of failed Jobs that a later Job may supersede.
 type Aggregator struct {
 	maxEntries int
 	total      int32
-	series     map[string]*seriesState
+	// latest is the place of the latest Job that supersedes earlier failures, by the key of the series. Jobs are listed by name,
+	// not by time, so a failed Job may be listed before the Job that supersedes it.
+	latest map[string]Series
+	// failed Jobs that a Job which is not listed yet may supersede. Those that are superseded are dropped at maxFailed.
+	failed     []Entry
+	maxFailed  int
 	byCategory map[Category]int32
 	byFinding  map[findingKind]findingStats
 	groups     map[groupKey]*Group
@@ -68,16 +85,55 @@ func NewAggregator(maxEntries int) *Aggregator {
 		byCategory: map[Category]int32{},
 		byFinding:  map[findingKind]findingStats{},
 		groups:     map[groupKey]*Group{},
-		series:     map[string]*seriesState{},
+		latest:     map[string]Series{},
+		maxFailed:  2 * MaxFindings,
 	}
 }
 
 // Add counts one Job.
 func (a *Aggregator) Add(entry Entry) {
 	a.total++
-	if !a.addToSeries(&entry) {
+	a.AddSuperseding(entry.Series)
+	if !entry.CanBeSuperseded() {
+		a.addFinding(entry)
+		return
+	}
+	a.failed = append(a.failed, entry)
+	if len(a.failed) >= a.maxFailed {
+		a.dropSuperseded()
+		a.maxFailed = max(a.maxFailed, 2*len(a.failed))
+	}
+}
+
+// AddSuperseding adds the places of a Job that is not counted, and supersedes others.
+func (a *Aggregator) AddSuperseding(series []Series) {
+	for _, place := range series {
+		if known, found := a.latest[place.Key]; place.Supersedes && (!found || place.Position > known.Position) {
+			a.latest[place.Key] = place
+		}
+	}
+}
+
+// dropSuperseded counts the superseded failures as healthy.
+func (a *Aggregator) dropSuperseded() {
+	a.failed = slices.DeleteFunc(a.failed, func(failed Entry) bool {
+		isSuperseded := slices.ContainsFunc(failed.Series, func(own Series) bool {
+			return failed.IsSupersededBy([]Series{a.latest[own.Key]})
+		})
+		if isSuperseded {
+			a.byCategory[CategoryHealthy]++
+		}
+		return isSuperseded
+	})
+}
+
+// settle turns the failures that no Job supersedes into findings.
+func (a *Aggregator) settle() {
+	a.dropSuperseded()
+	for _, entry := range a.failed {
 		a.addFinding(entry)
 	}
+	a.failed = nil
 }
 
 func (a *Aggregator) addFinding(entry Entry) {
@@ -101,7 +157,7 @@ func (a *Aggregator) addFinding(entry Entry) {
 
 // TopEntries returns the most important entries, the most important one first.
 func (a *Aggregator) TopEntries() []Entry {
-	a.settleSeries()
+	a.settle()
 	a.discardExcess()
 	return slices.Clone(a.entries)
 }
@@ -124,7 +180,7 @@ func (a *Aggregator) discardExcess() {
 }
 
 func (a *Aggregator) summary() v1alpha1.JobSummary {
-	a.settleSeries()
+	a.settle()
 	summary := v1alpha1.JobSummary{
 		Total:      a.total,
 		Healthy:    a.byCategory[CategoryHealthy],
@@ -143,14 +199,14 @@ func (a *Aggregator) summary() v1alpha1.JobSummary {
 
 // Count returns the number of Jobs of a category.
 func (a *Aggregator) Count(category Category) int32 {
-	a.settleSeries()
+	a.settle()
 	return a.byCategory[category]
 }
 
 // Findings returns the number of Jobs of a category with this reason, and the earliest time from which such a finding counts its age;
 // zero without such a finding, or if no time is known.
 func (a *Aggregator) Findings(category Category, reason Reason) (count int32, oldest time.Time) {
-	a.settleSeries()
+	a.settle()
 	stats := a.byFinding[findingKind{category, reason}]
 	return stats.count, stats.oldest
 }
@@ -159,67 +215,6 @@ func (a *Aggregator) Findings(category Category, reason Reason) (count int32, ol
 var severityOrder = []Severity{SeverityHigh, SeverityMedium, SeverityLow}
 
 func severityRank(severity Severity) int { return slices.Index(severityOrder, severity) }
-
-// seriesState is the state of one series. Jobs are listed by name, not by time, so a failed Job may be listed before the Job
-// that supersedes it.
-type seriesState struct {
-	// latest position of a Job that supersedes earlier failures.
-	latest int64
-	// superseding is false until such a Job is added.
-	superseding bool
-	// failed Jobs that no Job has superseded yet.
-	failed []Entry
-}
-
-func (s *seriesState) isSuperseded(entry *Entry) bool {
-	return s.superseding && entry.Series.Position < s.latest
-}
-
-// addToSeries records a Job in its series. It returns true if it keeps the entry until all Jobs are known, or has counted it
-// because a later Job supersedes its failure.
-func (a *Aggregator) addToSeries(entry *Entry) bool {
-	place := &entry.Series
-	canBeSuperseded := place.Failed && entry.Finding.Reason.IsFailure()
-	if place.Key == "" || !place.Supersedes && !canBeSuperseded {
-		return false
-	}
-	state := a.series[place.Key]
-	if state == nil {
-		state = &seriesState{}
-		a.series[place.Key] = state
-	}
-	if place.Supersedes && (!state.superseding || place.Position > state.latest) {
-		state.superseding, state.latest = true, place.Position
-		state.failed = slices.DeleteFunc(state.failed, func(failed Entry) bool {
-			if !state.isSuperseded(&failed) {
-				return false
-			}
-			a.byCategory[CategoryHealthy]++
-			return true
-		})
-	}
-	if canBeSuperseded && state.isSuperseded(entry) {
-		a.byCategory[CategoryHealthy]++ // a failure that no longer matters
-		return true
-	}
-	if canBeSuperseded {
-		state.failed = append(state.failed, *entry)
-	}
-	return canBeSuperseded
-}
-
-// settleSeries turns the failures that no Job supersedes into findings.
-func (a *Aggregator) settleSeries() {
-	for key, state := range a.series {
-		for i := range state.failed {
-			a.addFinding(state.failed[i])
-		}
-		state.failed = nil
-		if !state.superseding {
-			delete(a.series, key)
-		}
-	}
-}
 
 // MaxGroups is the maximum number of groups in a report.
 const MaxGroups = 20
@@ -269,7 +264,7 @@ func (a *Aggregator) addToGroup(entry *Entry) {
 
 // Groups returns all groups, the most important one first.
 func (a *Aggregator) Groups() []Group {
-	a.settleSeries()
+	a.settle()
 	groups := make([]Group, 0, len(a.groups))
 	for group := range maps.Values(a.groups) {
 		groups = append(groups, *group)

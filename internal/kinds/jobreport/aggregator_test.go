@@ -1,6 +1,7 @@
 package jobreport
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,22 +15,41 @@ import (
 func failedEntry(name, key string, position int64) Entry {
 	row := suspiciousEntry(name, SeverityMedium, time.Duration(position)*time.Hour)
 	row.Finding.Reason = ReasonBackoffLimitExceeded
-	row.Series = Series{Key: key, Position: position, Failed: true}
+	row.Series = []Series{{Key: key, Position: position}}
 	return row
 }
 
 // succeededEntry returns an entry of a healthy Job that supersedes earlier ones of its series.
 func succeededEntry(name, key string, position int64) Entry {
 	row := healthyEntry(name)
-	row.Series = Series{Key: key, Position: position, Supersedes: true}
+	row.Series = []Series{{Key: key, Position: position, Supersedes: true}}
 	return row
 }
 
 // rerunEntry returns an entry of a failed Job that supersedes earlier ones of its series.
 func rerunEntry(name, key string, position int64) Entry {
 	row := failedEntry(name, key, position)
-	row.Series.Supersedes = true
+	row.Series[0].Supersedes = true
 	return row
+}
+
+func withoutSeries(entry Entry) Entry {
+	entry.Series = nil
+	return entry
+}
+
+// inSeries adds a place in a further series.
+func inSeries(entry Entry, key string, position int64) Entry {
+	entry.Series = append(entry.Series, Series{Key: key, Position: position})
+	return entry
+}
+
+func failedEntries(count int) []Entry {
+	var all []Entry
+	for i := range count {
+		all = append(all, failedEntry(fmt.Sprintf("f-%d", i), "k", int64(i)))
+	}
+	return all
 }
 
 func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
@@ -49,7 +69,9 @@ func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
 		"a rerun that failed":                           {[]Entry{rerunEntry("a", "k", 1), rerunEntry("b", "k", 2)}, []string{"b"}},
 		"two failed Jobs of the same run":               {[]Entry{rerunEntry("a", "k", 1), rerunEntry("b", "k", 1)}, []string{"a", "b"}},
 		"a failed Job that cannot be deleted stays":     {[]Entry{deleting, succeededEntry("b", "k", 2)}, []string{"a"}},
-		"a failed Job without a series is not affected": {[]Entry{failedEntry("a", "", 1), succeededEntry("b", "", 2)}, []string{"a"}},
+		"a failed Job without a series is not affected": {[]Entry{withoutSeries(failedEntry("a", "k", 1)), succeededEntry("b", "k", 2)}, []string{"a"}},
+		"a success in the second of two series":         {[]Entry{inSeries(failedEntry("a", "k", 1), "l", 1), succeededEntry("b", "l", 2)}, nil},
+		"more failures than are kept":                   {append(failedEntries(3*MaxFindings), succeededEntry("z", "k", 1e6)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, row.rows...)

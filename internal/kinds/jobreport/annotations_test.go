@@ -13,7 +13,8 @@ func TestReportIgnore(t *testing.T) {
 	checkClassification(t, map[string]classification{
 		"no rule applies to the Job":         {jobWith(startedJob, deletedAt(0), ignore), 30 * oneDay, "Ignored"},
 		"a healthy Job is counted as well":   {jobWith(ignore), 0, "Ignored"},
-		"any value but true has no effect":   {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), oneDay, "Zombie NeverStarted"},
+		"True and 1 are true":                {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "True")), oneDay, "Ignored"},
+		"any other value has no effect":      {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), oneDay, "Zombie NeverStarted"},
 		"the value false does not ignore it": {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "false")), oneDay, "Zombie NeverStarted"},
 	})
 }
@@ -40,6 +41,10 @@ func TestTheMessageNamesAnInvalidAnnotation(t *testing.T) {
 	got := Classify(job, testTimePlus(8*oneDay), DefaultThresholds()).Message
 	want := `the annotation yardmaster.dev/report-running-too-long is ignored: invalid duration "a week": use a value such as 90m, 12h or 7d`
 	if !strings.HasSuffix(got, want) {
+		t.Errorf("message %q, want the end %q", got, want)
+	}
+	got = Classify(jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), testTimePlus(oneDay), DefaultThresholds()).Message
+	if want := "; the annotation yardmaster.dev/report-ignore is neither true nor false"; !strings.HasSuffix(got, want) {
 		t.Errorf("message %q, want the end %q", got, want)
 	}
 }

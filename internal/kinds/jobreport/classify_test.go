@@ -112,7 +112,12 @@ func annotated(key, value string) jobTrait {
 }
 
 func labeled(key, value string) jobTrait {
-	return func(job *batchv1.Job) { job.Labels = map[string]string{key: value} }
+	return func(job *batchv1.Job) {
+		if job.Labels == nil {
+			job.Labels = map[string]string{}
+		}
+		job.Labels[key] = value
+	}
 }
 
 func createdByCronJob(job *batchv1.Job) {

@@ -3,7 +3,10 @@ package jobreport
 import (
 	"bytes"
 	"hash/fnv"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -29,9 +32,11 @@ type Scan struct {
 	// Failure is nil if all Jobs were listed.
 	Failure *Failure
 	// Jobs of a successful scan.
-	Jobs      *Aggregator
-	StartTime time.Time
-	Duration  time.Duration
+	Jobs *Aggregator
+	// Thresholds by which the Jobs were classified.
+	Thresholds Thresholds
+	StartTime  time.Time
+	Duration   time.Duration
 }
 
 // ExportResult is the result of writing an OpenReports Report.
@@ -55,6 +60,7 @@ type Decision struct {
 func Decide(o Observation) Decision {
 	before := &o.Report.Status
 	after := statusAfterScan(before, &o)
+	after.Conditions = slices.DeleteFunc(after.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditionTypes, c.Type) })
 	setExportCondition(&after, before, &o)
 	// The API server creates a JobReport with the generation 1, and it has no spec that would change it.
 	after.ObservedGeneration = max(o.Report.Generation, 1)
@@ -65,6 +71,11 @@ func Decide(o Observation) Decision {
 		Export: o.ExportEnabled && o.Export == nil && after.LastScanTime != nil,
 		Events: transitionEvents(before, &after),
 	}
+}
+
+// conditionTypes are the conditions of a JobReport. Others were added by somebody else.
+var conditionTypes = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTruncated, v1alpha1.ConditionOpenReportsReady,
 }
 
 // HeartbeatInterval is the time after which an unchanged status is written again, plus or minus a tenth, so that lastScanTime
@@ -92,8 +103,9 @@ func compareStatus(namespace string, before, after *v1alpha1.JobReportStatus) Wr
 	if !bytes.Equal(withoutScanTime(*before), withoutScanTime(*after)) {
 		return WriteChanged
 	}
+	// Without a recorded time, or with one in the future, the report was edited or the clock was set.
 	scanned, recorded := after.LastScanTime, before.LastScanTime
-	if scanned != nil && recorded != nil && scanned.Sub(recorded.Time) >= heartbeatInterval(namespace) {
+	if scanned != nil && (recorded == nil || recorded.After(scanned.Time) || scanned.Sub(recorded.Time) >= heartbeatInterval(namespace)) {
 		return WriteHeartbeat
 	}
 	return WriteUnchanged

@@ -55,7 +55,7 @@ func reasonSections() string {
 	var sections strings.Builder
 	for i := range rules {
 		for _, text := range rules[i].reasons {
-			fmt.Fprintf(&sections, "\n### %s\n\nThe Job %s. %s\n", text.reason, rules[i].description, text.next)
+			fmt.Fprintf(&sections, "\n### %s\n\nThe Job %s. %s\n\n```sh\n%s\n```\n", text.reason, rules[i].description, text.next, text.command)
 		}
 	}
 	return sections.String() + "\n"
@@ -94,15 +94,18 @@ const alertTemplate = `    - alert: YardmasterJob%s
         runbook_url: %s#%s
 `
 
-func TestEachReasonHasANextStep(t *testing.T) {
+func TestEachReasonHasANextStepWithACommand(t *testing.T) {
 	for _, reason := range AllReasons() {
-		next := NextStep(reason)
-		if next == "" || len(next) > MaxMessageBytes || !strings.HasSuffix(next, ".") {
-			t.Errorf("%s: %q", reason, next)
+		sentence, command := NextStep(reason, "team-a", "train")
+		if sentence == "" || len(sentence) > MaxMessageBytes || !strings.HasSuffix(sentence, ".") {
+			t.Errorf("%s: %q", reason, sentence)
+		}
+		if !strings.HasPrefix(command, "kubectl ") || strings.Contains(command, "NAME") {
+			t.Errorf("%s: command %q", reason, command)
 		}
 	}
-	if got := NextStep("Other"); got != "" {
-		t.Errorf("an unknown reason has the next step %q", got)
+	if sentence, command := NextStep("Other", "a", "b"); sentence != "" || command != "" {
+		t.Errorf("an unknown reason has the next step %q: %q", sentence, command)
 	}
 }
 

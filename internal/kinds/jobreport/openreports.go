@@ -65,13 +65,14 @@ func newResult(namespace string, finding *v1alpha1.JobFinding) openreportsv1alph
 	if finding.Since != nil {
 		result.Timestamp = metav1.Timestamp{Seconds: finding.Since.Unix()}
 	}
-	result.Properties = properties(finding)
+	result.Properties = properties(namespace, finding)
 	return result
 }
 
 // properties returns further statements of a finding; nil without any.
-func properties(finding *v1alpha1.JobFinding) map[string]string {
-	stated := map[string]string{"cause": finding.Cause, "next": finding.Next}
+func properties(namespace string, finding *v1alpha1.JobFinding) map[string]string {
+	_, next := NextStep(Reason(finding.Reason), namespace, finding.Name)
+	stated := map[string]string{"cause": finding.Cause, "next": next}
 	if finding.Owner != nil {
 		stated["owner"] = finding.Owner.Kind + "/" + finding.Owner.Name
 	}

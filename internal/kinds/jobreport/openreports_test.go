@@ -64,11 +64,14 @@ func TestSummaryCountsOmittedJobs(t *testing.T) {
 	}
 }
 
+const nextNeverStarted = "kubectl get lease kube-controller-manager -n kube-system"
+
 func TestEachFindingBecomesAResult(t *testing.T) {
 	result := func(change func(*openreportsv1alpha1.ReportResult)) openreportsv1alpha1.ReportResult {
 		r := openreportsv1alpha1.ReportResult{
 			Policy: "NeverStarted", Rule: "NeverStarted", Category: "Zombie", Severity: "high", Result: "fail",
 			Timestamp: metav1.Timestamp{Seconds: viewTime.Unix()}, Description: "never started",
+			Properties: map[string]string{"next": nextNeverStarted},
 			Subjects: []corev1.ObjectReference{{
 				APIVersion: "batch/v1", Kind: "Job", Namespace: "team-a", Name: "a", UID: "uid-a",
 			}},
@@ -99,7 +102,7 @@ func TestEachFindingBecomesAResult(t *testing.T) {
 		"the cause is a property": {
 			func(f *v1alpha1.JobFinding) { f.Cause = "example.com/finalizer" },
 			func(r *openreportsv1alpha1.ReportResult) {
-				r.Properties = map[string]string{"cause": "example.com/finalizer"}
+				r.Properties["cause"] = "example.com/finalizer"
 			},
 		},
 		"a finding without a time": {
@@ -141,14 +144,16 @@ func TestApplyConfigurationOmitsUnknownFields(t *testing.T) {
 	want := []any{
 		map[string]any{
 			"policy": "NeverStarted", "rule": "NeverStarted", "category": "Zombie", "severity": "high", "result": "fail",
-			"message":   "never started",
-			"resources": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "a", "uid": "uid-a"}},
+			"message":    "never started",
+			"properties": map[string]any{"next": nextNeverStarted},
+			"resources":  []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "a", "uid": "uid-a"}},
 		},
 		map[string]any{
 			"policy": "NeverStarted", "rule": "NeverStarted", "category": "Zombie", "severity": "high", "result": "fail",
-			"message":   "never started",
-			"timestamp": map[string]any{"seconds": viewTime.Unix(), "nanos": int64(0)},
-			"resources": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "b", "uid": "uid-b"}},
+			"message":    "never started",
+			"properties": map[string]any{"next": nextNeverStarted},
+			"timestamp":  map[string]any{"seconds": viewTime.Unix(), "nanos": int64(0)},
+			"resources":  []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "b", "uid": "uid-b"}},
 		},
 	}
 	if diff := cmp.Diff(want, applied.Object["results"]); diff != "" {
@@ -175,14 +180,14 @@ func TestHasSameContentIgnoresIrrelevantDifferences(t *testing.T) {
 		"an added label": {func(r *openreportsv1alpha1.Report) {
 			r.Labels["team"], r.ResourceVersion = "a", "5"
 		}, true},
-		"empty properties instead of none": {func(r *openreportsv1alpha1.Report) { r.Results[0].Properties = map[string]string{} }, true},
-		"another count":                    {func(r *openreportsv1alpha1.Report) { r.Summary.Pass++ }, false},
-		"another message":                  {func(r *openreportsv1alpha1.Report) { r.Results[0].Description = "edited" }, false},
-		"a missing result":                 {func(r *openreportsv1alpha1.Report) { r.Results = r.Results[1:] }, false},
-		"another source":                   {func(r *openreportsv1alpha1.Report) { r.Source = "kubectl" }, false},
-		"another scope":                    {func(r *openreportsv1alpha1.Report) { r.Scope = nil }, false},
-		"owned by another JobReport":       {func(r *openreportsv1alpha1.Report) { r.OwnerReferences[0].UID = "before" }, false},
-		"no owner":                         {func(r *openreportsv1alpha1.Report) { r.OwnerReferences = nil }, false},
+		"edited properties":          {func(r *openreportsv1alpha1.Report) { r.Results[0].Properties = map[string]string{} }, false},
+		"another count":              {func(r *openreportsv1alpha1.Report) { r.Summary.Pass++ }, false},
+		"another message":            {func(r *openreportsv1alpha1.Report) { r.Results[0].Description = "edited" }, false},
+		"a missing result":           {func(r *openreportsv1alpha1.Report) { r.Results = r.Results[1:] }, false},
+		"another source":             {func(r *openreportsv1alpha1.Report) { r.Source = "kubectl" }, false},
+		"another scope":              {func(r *openreportsv1alpha1.Report) { r.Scope = nil }, false},
+		"owned by another JobReport": {func(r *openreportsv1alpha1.Report) { r.OwnerReferences[0].UID = "before" }, false},
+		"no owner":                   {func(r *openreportsv1alpha1.Report) { r.OwnerReferences = nil }, false},
 		"an additional owner": {func(r *openreportsv1alpha1.Report) {
 			r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{UID: "another"})
 		}, true},

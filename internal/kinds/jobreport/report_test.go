@@ -74,7 +74,7 @@ func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 		return v1alpha1.JobFinding{
 			Name: name, UID: types.UID("uid-" + name),
 			JobFindingClass: v1alpha1.JobFindingClass{Category: category, Severity: severity, Reason: reason},
-			Since:           new(metav1.NewTime(scanTime)), Message: "never started", Next: NextStep(Reason(reason)),
+			Since:           new(metav1.NewTime(scanTime)), Message: "never started",
 		}
 	}
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -102,6 +102,9 @@ func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 		Findings: []v1alpha1.JobFinding{
 			finding("a", v1alpha1.JobSuspicious, v1alpha1.SeverityLow, "Orphaned"),
 			finding("c", v1alpha1.JobZombie, v1alpha1.SeverityHigh, "NeverStarted"),
+		},
+		NextSteps: map[string]string{
+			"NeverStarted": "kubectl get lease kube-controller-manager -n kube-system", "Orphaned": "kubectl delete job a -n a",
 		},
 		LastScanTime: new(metav1.NewTime(scanTime)),
 	}

@@ -17,9 +17,9 @@ import (
 // MaxStatusBytes bounds the size of a status in JSON.
 const MaxStatusBytes = 64 << 10
 
-// maxFindingsBytes bounds the size of the findings and groups. The rest is for the conditions and the summary, which have a
-// bounded size.
-const maxFindingsBytes = MaxStatusBytes - 12<<10
+// maxFindingsBytes bounds the size of the findings and groups. The rest is for the conditions, the summary, the thresholds and the
+// next steps, which have a bounded size.
+const maxFindingsBytes = MaxStatusBytes - 20<<10
 
 // statusAfterScan returns the status without the conditions that do not depend on the scan. A failed scan keeps the previous
 // findings: Jobs that were not listed may still exist.
@@ -31,7 +31,7 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 	if o.Unstored {
 		maxBytes = math.MaxInt
 	}
-	after := newStatus(&o.Scan, maxBytes)
+	after := newStatus(o, maxBytes)
 	after.Conditions = slices.Clone(before.Conditions)
 	now := o.Scan.StartTime
 	unhealthy := int(after.Summary.Suspicious + after.Summary.Zombie)
@@ -48,13 +48,26 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 }
 
 // newStatus returns the results of a successful scan, without conditions.
-func newStatus(scan *Scan, maxBytes int) v1alpha1.JobReportStatus {
-	groups := scan.Jobs.statusGroups()
+func newStatus(o *Observation, maxBytes int) v1alpha1.JobReportStatus {
+	groups := o.Scan.Jobs.statusGroups()
+	findings := findingsThatFit(o.Scan.Jobs.TopEntries(), maxBytes-len(encodeJSON(groups)))
+	var nextSteps map[string]string
+	for i := range findings {
+		reason := findings[i].Reason
+		if nextSteps == nil {
+			nextSteps = map[string]string{}
+		}
+		if nextSteps[reason] == "" { // the first Job by name, so that the report changes little
+			_, nextSteps[reason] = NextStep(Reason(reason), o.Report.Namespace, findings[i].Name)
+		}
+	}
 	return v1alpha1.JobReportStatus{
-		Summary:      scan.Jobs.summary(),
-		Findings:     findingsThatFit(scan.Jobs.TopEntries(), maxBytes-len(encodeJSON(groups))),
+		Summary:      o.Scan.Jobs.summary(),
+		Findings:     findings,
 		Groups:       groups,
-		LastScanTime: new(metav1.NewTime(scan.StartTime.Truncate(time.Second))),
+		NextSteps:    nextSteps,
+		Thresholds:   o.Scan.Thresholds.Changed(),
+		LastScanTime: new(metav1.NewTime(o.Scan.StartTime.Truncate(time.Second))),
 	}
 }
 
@@ -83,7 +96,6 @@ func findingOf(entry Entry) v1alpha1.JobFinding {
 		Cause:           entry.Finding.Cause,
 		Message:         entry.Finding.Message,
 		Since:           timeOrNil(entry.Finding.Since),
-		Next:            NextStep(entry.Finding.Reason),
 	}
 }
 

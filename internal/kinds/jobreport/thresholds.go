@@ -67,6 +67,40 @@ func (r *staleRule) newSetting(category Category, value *time.Duration) Threshol
 	}
 }
 
+// Changed returns the settings that differ from the defaults, by name. Nil without any.
+func (t Thresholds) Changed() map[string]string {
+	defaults := map[string]time.Duration{}
+	for _, setting := range DefaultThresholds().Settings() {
+		defaults[setting.Name] = *setting.Value
+	}
+	var changed map[string]string
+	for _, setting := range t.Settings() {
+		if *setting.Value == defaults[setting.Name] {
+			continue
+		}
+		if changed == nil {
+			changed = map[string]string{}
+		}
+		changed[setting.Name] = FormatDuration(*setting.Value)
+	}
+	return changed
+}
+
+// With returns the thresholds with the settings of a stored report. A setting of another version, which this version does not
+// know, has no effect.
+func (t Thresholds) With(stored map[string]string) Thresholds {
+	changed := Thresholds{}
+	for reason, threshold := range t {
+		changed[reason] = new(*threshold)
+	}
+	for _, setting := range changed.Settings() {
+		if value, err := ParseDuration(stored[setting.Name]); err == nil {
+			*setting.Value = value
+		}
+	}
+	return changed
+}
+
 // Validate returns an error that names the negative thresholds.
 func (t Thresholds) Validate() error {
 	var errs []error

@@ -1,6 +1,7 @@
 package jobreport
 
 import (
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -139,17 +140,31 @@ func checkNoActivePods(f *jobFacts) *Finding {
 		"no Pods since %s; %d succeeded, %d failed", formatTime(since), s.Succeeded, s.Failed)
 }
 
-// checkNoReadyPods finds Jobs whose Pods do not become ready: their image cannot be pulled, they cannot be scheduled, or they
-// crash repeatedly.
+// checkNoReadyPods finds Jobs whose Pods do not become ready: they cannot be scheduled, their image cannot be pulled, they crash
+// repeatedly, or their own container has ended and an injected sidecar runs on.
 func checkNoReadyPods(f *jobFacts) *Finding {
 	s := &f.Status
 	if !f.isExpectedToHavePods() || s.Active <= 0 || s.Ready == nil || *s.Ready != 0 {
 		return nil
 	}
+	template := &f.Spec.Template.Spec
+	isInit := func(c corev1.Container) bool { return c.RestartPolicy == nil }
+	remark := ""
+	if slices.ContainsFunc(template.InitContainers, isInit) {
+		remark = "; an init container may work"
+	}
+	if len(template.Containers) > 1 {
+		remark += "; one container may have ended while another works"
+	}
+	if remark != "" { // such a Pod is not ready either, however long the work takes
+		at := *f
+		at.threshold.Zombie = 0
+		f = &at
+	}
 	// A Job whose Pod was evicted or whose container restarts has no ready Pods either, however long ago it started.
 	since := f.podCountsSince()
 	return f.findingByAge(since, ReasonNoReadyPods, "",
-		"none of %d active Pods is ready since %s; %d succeeded, %d failed", s.Active, formatTime(since), s.Succeeded, s.Failed)
+		"none of %d active Pods is ready since %s; %d succeeded, %d failed%s", s.Active, formatTime(since), s.Succeeded, s.Failed, remark)
 }
 
 // podCountsSince returns since when the status has its present numbers of Pods; zero, which means unknown, if managedFields do

@@ -144,8 +144,21 @@ func TestNoReadyPods(t *testing.T) {
 		"a container restarts just now": {
 			jobWith(startedJob, activeDeadline(1e9), podCounts(1, 0), writtenAt(30*oneDay, "status")), 30*oneDay + time.Minute, "Healthy",
 		},
+		"an init container may work":             {jobWith(startedJob, podCounts(1, 0), initContainer(nil)), 30 * oneDay, "Suspicious NoReadyPods"},
+		"a native sidecar does not work":         {jobWith(startedJob, podCounts(1, 0), initContainer(new(corev1.ContainerRestartPolicyAlways))), oneDay, "Zombie NoReadyPods"},
+		"one of two containers may have ended":   {jobWith(startedJob, podCounts(1, 0), containers(2)), 30 * oneDay, "Suspicious NoReadyPods"},
 		"the time of the last change is unknown": {jobWith(startedAt(0), activeDeadline(1e9), podCounts(1, 0)), 30 * oneDay, "Healthy"},
 	})
+}
+
+func initContainer(restart *corev1.ContainerRestartPolicy) jobTrait {
+	return func(job *batchv1.Job) {
+		job.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart}}
+	}
+}
+
+func containers(count int) jobTrait {
+	return func(job *batchv1.Job) { job.Spec.Template.Spec.Containers = make([]corev1.Container, count) }
 }
 
 // finishedPods sets the numbers of succeeded and failed Pods.

@@ -3,6 +3,7 @@ package jobreport
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -190,6 +191,103 @@ func (y *simulatedYear) addRerunSequence(at time.Time) {
 	tolerated.quietFrom = finished
 	end := rerun.Add(y.between(2*oneDay, 30*oneDay))
 	first.end, again.end, tolerated.end = end, end, end
+}
+
+// addRetriedStep adds the attempts at a step, of which the last one succeeds.
+func (y *simulatedYear) addRetriedStep(at time.Time) {
+	name := fmt.Sprintf("retried-%05d", len(y.jobs))
+	var failed []*simulatedJob
+	for attempt := range 3 {
+		job := y.addJob("attempt at a step", at)
+		job.setController(v1alpha1.GroupVersion.String(), "SequentialJob", name)
+		job.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationStepOptions: "{}"}
+		job.Labels = map[string]string{v1alpha1.LabelStep: "load"}
+		end := y.run(job, at, y.between(time.Minute, 10*time.Hour))
+		job.end = at.Add(30 * oneDay)
+		if attempt == 2 {
+			job.finish(end, batchv1.JobComplete, "CompletionsReached")
+			return
+		}
+		job.finish(end, batchv1.JobFailed, "BackoffLimitExceeded")
+		at = end.Add(y.between(time.Second, 20*oneDay))
+		for _, before := range append(failed, job) {
+			if before.quietFrom.IsZero() {
+				before.quietFrom = at
+			}
+		}
+		failed = append(failed, job)
+	}
+}
+
+// addSeries adds Jobs that a change of the Job puts into one series, and of which every fourth fails. They are deleted after six days.
+func (y *simulatedYear) addSeries(story string, period time.Duration, change func(job *batchv1.Job, number int)) {
+	var failed []*simulatedJob
+	number := 0
+	for at := testTime; at.Before(testTime.Add(oneYear)); at = at.Add(period) {
+		number++
+		job := y.addJob(story, at)
+		change(job.Job, number)
+		end := at.Add(y.between(time.Minute, period/2))
+		job.start(at)
+		job.setPods(at, 1, 1, 0, 0)
+		job.end = at.Add(6 * oneDay)
+		if y.random.Intn(4) == 0 {
+			job.finish(end, batchv1.JobFailed, "BackoffLimitExceeded")
+			failed = append(failed, job)
+			continue
+		}
+		job.finish(end, batchv1.JobComplete, "CompletionsReached")
+		for _, before := range failed {
+			before.quietFrom = end
+		}
+		failed = nil
+	}
+}
+
+// addRepeatedWork adds the runs of Schedules, hooks of Helm and Argo CD, and the Jobs of a series that a user names.
+func (y *simulatedYear) addRepeatedWork() {
+	hook := func(annotation string) func(job *batchv1.Job, number int) {
+		return func(job *batchv1.Job, number int) {
+			job.Annotations = map[string]string{annotation: "PreSync"}
+			job.Labels = map[string]string{labelInstance: "shop"}
+			if annotation == annotationArgoCDHook {
+				job.GenerateName = "migrate-"
+			}
+			job.Name = fmt.Sprintf("shop-%s-%d", strings.ReplaceAll(annotation, "/", "-"), number)
+			job.UID = types.UID(job.Name)
+		}
+	}
+	y.addSeries("hook of Helm", 2*oneDay, hook(annotationHelmHook))
+	y.addSeries("hook of Argo CD", 2*oneDay, hook(annotationArgoCDHook))
+	y.addSeries("named series", oneDay, func(job *batchv1.Job, _ int) {
+		job.Labels = map[string]string{v1alpha1.LabelReportSeries: "import"}
+	})
+	for _, kind := range []string{"SequentialJob", "AgenticSession"} {
+		y.addSeries("run of a Schedule: "+kind, oneDay, func(job *batchv1.Job, number int) {
+			name := fmt.Sprintf("%s-%d", strings.ToLower(kind), number)
+			job.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name, UID: types.UID(name), Controller: new(true),
+			}}
+			job.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationStepOptions: "{}"}
+			job.Labels = map[string]string{v1alpha1.LabelSchedule: "nightly", v1alpha1.LabelStep: "load"}
+		})
+	}
+}
+
+// addUnreadyJob adds a Job that works while its Pod is not ready.
+func (y *simulatedYear) addUnreadyJob(at time.Time) {
+	job := y.addJob("init container at work", at)
+	job.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "download"}}
+	job.Spec.Template.Spec.Containers = []corev1.Container{{Name: "train"}}
+	if y.random.Intn(2) == 0 {
+		job.story = "one of two containers has ended"
+		job.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "train"}, {Name: "warm-up"}}}
+	}
+	end := at.Add(y.between(time.Hour, 6*oneDay))
+	job.start(at)
+	job.setPods(at, 1, 0, 0, 0)
+	job.finish(end, batchv1.JobComplete, "CompletionsReached")
+	job.end = end.Add(oneDay)
 }
 
 // stuckStories make a Job stuck and return since when. The Job starts at its creation.

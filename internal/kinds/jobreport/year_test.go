@@ -180,6 +180,11 @@ func newSimulatedYear(seed int64) *simulatedYear {
 	for range 100 {
 		y.addRerunSequence(y.randomTime())
 	}
+	for range 100 {
+		y.addRetriedStep(y.randomTime())
+		y.addUnreadyJob(y.randomTime())
+	}
+	y.addRepeatedWork()
 	y.addCronJob("hourly", 2*time.Hour)
 	y.addCronJob("nightly", oneDay)
 	slices.SortStableFunc(y.jobs, func(a, b *simulatedJob) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })

@@ -20,7 +20,7 @@ const maxScanDuration = 2 * time.Minute
 func (r *Reconciler) scanJobs(ctx context.Context, namespace string) (jobreport.Scan, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(maxScanDuration, r.options.Interval))
 	defer cancel()
-	scan := jobreport.Scan{StartTime: r.clock.Now()}
+	scan := jobreport.Scan{StartTime: r.clock.Now(), Thresholds: r.options.Thresholds}
 	err := joblist.ForEach(ctx, r.live, namespace,
 		func() { scan.Jobs = jobreport.NewAggregator(r.options.MaxFindings) },
 		func(job *batchv1.Job) { scan.Jobs.Add(jobreport.NewEntry(job, scan.StartTime, r.options.Thresholds)) })

@@ -53,7 +53,11 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, log
 }
 
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=list
+// The RoleBinding owns the report. An admission plugin of Kubernetes allows owners only to those who may delete the object.
+//
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports,verbs=get;create
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports,verbs=delete,resourceNames=jobs
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get,resourceNames=yardmaster-jobreport
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports/status,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -98,17 +102,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {
 	return newScanError(scanErr, nil)
 }
 
-// reconcileAndLog reconciles a namespace. The error has no caller to return to.
-func (r *Reconciler) reconcileAndLog(ctx context.Context, namespace string) {
+// reconcileAndLog reconciles a namespace, and counts and logs a failure. It reports whether the scan succeeded.
+func (r *Reconciler) reconcileAndLog(ctx context.Context, namespace string) bool {
 	err := r.Reconcile(ctx, namespace)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	failed := (*scanError)(nil)
 	if errors.As(err, &failed) {
 		scanErrorsTotal.WithLabelValues(namespace, failed.reason).Inc()
 	}
 	r.logResult(namespace, failed)
+	return failed == nil
 }
 
 // loggedResults has the reason of the last result by namespace; empty after a successful scan.

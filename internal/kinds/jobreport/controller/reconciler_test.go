@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,8 +56,10 @@ type fakeCluster struct {
 func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cluster := &fakeCluster{
 		t: t, clock: testclock.NewFakeClock(testTime), events: events.NewFakeRecorder(100),
@@ -578,6 +581,97 @@ func TestScansStartImmediatelyAndRepeatEveryInterval(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, "a")
+		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		start := time.Now()
+		var scans []time.Duration
+		cluster.failures["a"] = func(int) error {
+			scans = append(scans, time.Since(start))
+			if len(scans) == 7 {
+				return nil
+			}
+			return errForbidden
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer stop()
+		if err := cluster.reconciler.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		want := []time.Duration{
+			0, 15 * time.Second, 45 * time.Second, 105 * time.Second, 225 * time.Second, 465 * time.Second, // 15 s, then twice as long
+			765 * time.Second,                      // never longer than the interval of 5 minutes
+			1065 * time.Second, 1080 * time.Second, // after the success the interval, then 15 s again
+		}
+		if diff := cmp.Diff(want, scans[:min(len(scans), len(want))]); diff != "" {
+			t.Errorf("scans (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTheRoleBindingOfTheScanOwnsTheReport(t *testing.T) {
+	cluster := newFakeCluster(t, "a", "b")
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: roleBindingName, UID: "binding"}}
+	if err := cluster.reconciler.client.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	cluster.reconcileAll()
+	for namespace, want := range map[string][]metav1.OwnerReference{
+		"a": {{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding", Name: roleBindingName, UID: "binding"}},
+		"b": nil,
+	} {
+		report := &v1alpha1.JobReport{}
+		if err := cluster.reconciler.live.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, report.OwnerReferences); diff != "" {
+			t.Errorf("owners of the report of %s (-want +got):\n%s", namespace, diff)
+		}
+	}
+}
+
+func TestAnEditedReportIsRepairedByTheNextScan(t *testing.T) {
+	for name, edit := range map[string]func(*v1alpha1.JobReportStatus){
+		"a count":        func(s *v1alpha1.JobReportStatus) { s.Summary.Zombie = 0 },
+		"the findings":   func(s *v1alpha1.JobReportStatus) { s.Findings = nil },
+		"a message":      func(s *v1alpha1.JobReportStatus) { s.Findings[0].Message = "fine" },
+		"the groups":     func(s *v1alpha1.JobReportStatus) { s.Groups = []v1alpha1.JobFindingGroup{{Count: 2}} },
+		"the next steps": func(s *v1alpha1.JobReportStatus) { s.NextSteps = map[string]string{"NeverStarted": "rm -rf /"} },
+		"the thresholds": func(s *v1alpha1.JobReportStatus) { s.Thresholds = map[string]string{"x": "1h"} },
+		"the time of the scan": func(s *v1alpha1.JobReportStatus) {
+			s.LastScanTime = new(metav1.NewTime(testTime.Add(1000 * time.Hour)))
+		},
+		"no time of the scan":   func(s *v1alpha1.JobReportStatus) { s.LastScanTime = nil },
+		"a condition's status":  func(s *v1alpha1.JobReportStatus) { s.Conditions[0].Status = metav1.ConditionUnknown },
+		"a condition's message": func(s *v1alpha1.JobReportStatus) { s.Conditions[1].Message = "edited" },
+		"a condition of another type": func(s *v1alpha1.JobReportStatus) {
+			s.Conditions = append(s.Conditions, metav1.Condition{Type: "Fine", Status: "True"})
+		},
+		"no conditions": func(s *v1alpha1.JobReportStatus) { s.Conditions = nil },
+		"everything":    func(s *v1alpha1.JobReportStatus) { *s = v1alpha1.JobReportStatus{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, "a")
+			cluster.addJobs("a", 2, 48*time.Hour)
+			cluster.reconcileAll()
+			want := cluster.storedStatus("a").DeepCopy()
+			report := &v1alpha1.JobReport{}
+			if err := cluster.reconciler.live.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: v1alpha1.JobReportName}, report); err != nil {
+				t.Fatal(err)
+			}
+			edit(&report.Status)
+			if err := cluster.reconciler.client.Status().Update(t.Context(), report); err != nil {
+				t.Fatal(err)
+			}
+			cluster.reconcileAll()
+			if diff := cmp.Diff(want, cluster.storedStatus("a")); diff != "" {
+				t.Errorf("the report differs (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // Five namespaces hang and four are scanned concurrently, which takes two intervals.

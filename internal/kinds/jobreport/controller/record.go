@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -17,6 +19,13 @@ const maxRecordDuration = 30 * time.Second
 // recordRetryInterval is the wait after a failed attempt.
 const recordRetryInterval = time.Second
 
+// roleBindingName is the RoleBinding that lets the operator scan a namespace. It owns the namespace's report: an installation that
+// no longer scans the namespace removes the RoleBinding, and the garbage collector then removes the report, which nobody would
+// update. A report in an installation without this RoleBinding has no owner.
+const roleBindingName = "yardmaster-jobreport"
+
+var roleBindingKind = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+
 // record stores the decision's status, if a write is due, and emits its events. It creates a missing report first. On success
 // observation.Report is the stored report.
 func (r *Reconciler) record(ctx context.Context, observation *jobreport.Observation, decision *jobreport.Decision) error {
@@ -26,6 +35,15 @@ func (r *Reconciler) record(ctx context.Context, observation *jobreport.Observat
 		return nil
 	}
 	if missing {
+		binding, err := kube.ReadMetadata(ctx, r.live, roleBindingKind, before.Namespace, roleBindingName)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("reading the RoleBinding %s: %w", roleBindingName, err)
+		}
+		if binding != nil {
+			before.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: roleBindingKind.Kind, Name: binding.Name, UID: binding.UID,
+			}}
+		}
 		if err := r.client.Create(ctx, before); err != nil {
 			before.ResourceVersion = ""
 			return fmt.Errorf("creating the JobReport: %w", err)

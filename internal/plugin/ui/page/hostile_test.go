@@ -139,7 +139,7 @@ func hostileWorkers(text string) []byte {
 
 func hostileReport(text string) []byte {
 	raw, err := json.Marshal(&v1alpha1.JobReportList{Items: []v1alpha1.JobReport{{Status: v1alpha1.JobReportStatus{
-		Findings: []v1alpha1.JobFinding{{Name: text, JobFindingClass: v1alpha1.JobFindingClass{Category: v1alpha1.JobCategory(text), Owner: &v1alpha1.JobOwner{Kind: text, Name: text}, Reason: text}, Cause: text, Message: text, Next: text}},
+		Findings: []v1alpha1.JobFinding{{Name: text, JobFindingClass: v1alpha1.JobFindingClass{Category: v1alpha1.JobCategory(text), Owner: &v1alpha1.JobOwner{Kind: text, Name: text}, Reason: text}, Cause: text, Message: text}},
 	}}}})
 	if err != nil {
 		panic(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 )
 
 const maxStaleGroups = 200
@@ -114,8 +115,9 @@ func addFinding(groups map[groupKey]*StaleGroup, namespace string, f *v1alpha1.J
 		group.More++
 		return
 	}
+	_, next := jobreport.NextStep(jobreport.Reason(f.Reason), namespace, f.Name)
 	group.Jobs = append(group.Jobs, StaleJob{
-		Namespace: namespace, Name: f.Name, Message: cleanLine(f.Message), Cause: cleanLine(f.Cause), Next: cleanLine(f.Next), Since: timeOf(f.Since),
+		Namespace: namespace, Name: f.Name, Message: cleanLine(f.Message), Cause: cleanLine(f.Cause), Next: cleanLine(next), Since: timeOf(f.Since),
 	})
 }
 
