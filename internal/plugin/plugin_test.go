@@ -27,7 +27,7 @@ func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	byInvolvedObject := func(object client.Object) []string {
 		return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
 		WithIndex(&corev1.Event{}, "involvedObject.uid", byInvolvedObject).Build()
 }
 

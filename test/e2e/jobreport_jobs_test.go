@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,17 +47,11 @@ type jobFixture struct {
 	with   []func(*batchv1.Job)
 	// finding is the category and the reason, or empty for a Job that is not reported.
 	finding string
-	// message, owner and next are parts of the finding's texts.
-	message, owner, next string
+	// message and owner are parts of the finding's texts.
+	message, owner string
 	// cause is a part of what `kubectl yardmaster report explain` prints as causes.
 	cause string
 }
-
-// Parts of texts that several fixtures share.
-const (
-	nextExplain = "kubectl yardmaster report explain"
-	nextLog     = "kubectl logs job/"
-)
 
 var jobFixtures = []jobFixture{
 	// Healthy or exempt.
@@ -65,144 +60,156 @@ var jobFixtures = []jobFixture{
 	{name: "running-again", script: scriptSleep, with: jobWith(withDeadline(3600), withRetries(6))}, // its Pod is deleted
 	{name: "nightly-1", script: "exit 1", with: jobWith(ofCronJob("nightly"))},                      // superseded by nightly-2
 	{name: "nightly-2", script: "true", with: jobWith(ofCronJob("nightly"))},
+	{name: "import-1", script: "exit 1", with: jobWith(withLabel(v1alpha1.LabelReportSeries, "import"))}, // superseded by import-2
+	{name: "import-2", script: "true", with: jobWith(withLabel(v1alpha1.LabelReportSeries, "import"))},
+	{name: "migrate-1", script: "exit 1", with: jobWith(hookOf("shop"))}, // superseded by migrate-2
+	{name: "migrate-2", script: "true", with: jobWith(hookOf("shop"))},
 	{name: "ignored", script: "exit 3", with: jobWith(withAnnotation(v1alpha1.AnnotationReportIgnore, "true"))},
 	{name: "training", script: scriptSleep, with: jobWith(withAnnotation(v1alpha1.AnnotationReportRunningTooLong, "0s"))},
 
 	// No Pod becomes ready.
 	{
 		name: "image-not-found", script: "true", with: jobWith(withImage("registry.invalid/none:1")),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "registry.invalid/none:1",
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "registry.invalid/none:1",
 	},
 	{
 		name: "unschedulable", script: "true", with: jobWith(withNodeSelector("e2e.yardmaster.dev/none", "such")),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "1 Pod unschedulable: 0/1 nodes are available",
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "Unschedulable: 1 Pod without a node: 0/1 nodes are available",
 	},
 	{ // its Pod is deleted
 		name: "unschedulable-again", script: "true", with: jobWith(withNodeSelector("e2e.yardmaster.dev/none", "such"), withRetries(6)),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "1 Pod unschedulable: 0/1 nodes are available",
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "Unschedulable: 1 Pod without a node: 0/1 nodes are available",
 	},
 	{
 		name: "no-gpu", script: "true", with: jobWith(withResource("nvidia.com/gpu")),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "Insufficient nvidia.com/gpu",
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "Insufficient nvidia.com/gpu",
 	},
 	{
 		name: "no-claim", script: "true", with: jobWith(withClaim("absent")),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: `persistentvolumeclaim "absent" not found`,
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: `persistentvolumeclaim "absent" not found`,
 	},
 	{
 		name: "no-config", script: "true", with: jobWith(withConfigMap("absent")),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: `configmap "absent" not found`,
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: `configmap "absent" not found`,
 	},
 	{
 		name: "crash-loop", script: "exit 1", with: jobWith(restartingOnFailure),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "container main in CrashLoopBackOff",
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "CrashLoopBackOff: 1 Pod with container main",
+	},
+	{
+		name: "initializing", script: "true", with: jobWith(withInitContainer(scriptSleep)),
+		finding: "Suspicious NoReadyPods", message: "an init container may work", cause: "Initializing: 1 Pod with init container init at work",
+	},
+	{
+		name: "helper-runs-on", script: "true", with: jobWith(withHelper),
+		finding: "Suspicious NoReadyPods", message: "one container may have ended while another works",
+		cause: "ContainerEnded: 1 Pod with container main, which ended with exit code 0, while container helper runs on",
 	},
 	{
 		name: "failing-init-container", script: "true", with: jobWith(restartingOnFailure, withInitContainer("exit 5")),
-		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "exited with code 5",
+		finding: "Suspicious NoReadyPods", message: "none of 1 active Pods is ready", cause: "exited with code 5",
 	},
 
 	// No Pod is created.
 	{
 		name: "violating-pod-security", script: "true", with: jobWith(withoutSecurityContext),
-		finding: "Zombie NoActivePods", message: "no Pods since", next: nextExplain, cause: `violates PodSecurity "restricted:latest"`,
+		finding: "Zombie NoActivePods", message: "no Pods since", cause: `violates PodSecurity "restricted:latest"`,
 	},
 	{
 		name: "quota-exhausted", script: "true", with: jobWith(withResource(limitedResource)),
-		finding: "Zombie NoActivePods", message: "no Pods since", next: nextExplain, cause: "exceeded quota: licenses",
+		finding: "Zombie NoActivePods", message: "no Pods since", cause: "exceeded quota: licenses",
 	},
 	{
 		name: "no-service-account", script: "true", with: jobWith(withServiceAccount("absent")),
-		finding: "Zombie NoActivePods", message: "no Pods since", next: nextExplain, cause: `serviceaccount "absent" not found`,
+		finding: "Zombie NoActivePods", message: "no Pods since", cause: `serviceaccount "absent" not found`,
 	},
 
 	// Waiting for somebody.
 	{
 		name: "suspended", script: "true", with: jobWith(suspended),
-		finding: "Zombie SuspendedTooLong", message: "suspended since", next: "spec.suspend",
+		finding: "Zombie SuspendedTooLong", message: "suspended since",
 	},
 	{
 		name: "queued", script: "true", with: jobWith(suspended, withLabel("kueue.x-k8s.io/queue-name", "team-a")),
-		finding: "Zombie SuspendedTooLong", message: "queued by Kueue in team-a", owner: "LocalQueue/team-a", next: "check the queue that admits it",
+		finding: "Zombie SuspendedTooLong", message: "queued by Kueue in team-a", owner: "LocalQueue/team-a",
 	},
 	{
 		name: "paused", script: "true", with: jobWith(withParallelism(0)),
-		finding: "Suspicious PausedByParallelism", message: "parallelism is 0", next: "Raise spec.parallelism",
+		finding: "Suspicious PausedByParallelism", message: "parallelism is 0",
 	},
 	{
 		name: "externally-managed", script: "true", with: jobWith(managedBy(absentManager)),
-		finding: "Suspicious ExternallyManaged", message: "managed by " + absentManager, next: "spec.managedBy",
+		finding: "Suspicious ExternallyManaged", message: "managed by " + absentManager,
 	},
 	{
 		name: "without-deadline", script: scriptSleep,
-		finding: "Suspicious RunningTooLong", message: "without activeDeadlineSeconds", next: "set activeDeadlineSeconds",
+		finding: "Suspicious RunningTooLong", message: "without activeDeadlineSeconds",
 	},
 	{
 		name: "orphaned", script: scriptSleep,
 		with:    jobWith(withDeadline(3600), withAnnotation(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T00:00:00Z")),
-		finding: "Suspicious Orphaned", message: "created by a CronJob for 2026-03-01T00:00:00Z", next: "no history limit applies",
+		finding: "Suspicious Orphaned", message: "created by a CronJob for 2026-03-01T00:00:00Z",
 	},
 
 	// Failed.
 	{
 		name: "failing", script: "exit 3",
-		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", next: nextLog, cause: "container main exited with code 3",
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", cause: "container main, which exited with code 3",
 	},
 	{
 		name: "failing-with-ttl", script: "exit 4", with: jobWith(withTTL(3600)),
-		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", next: nextLog, cause: "container main exited with code 4",
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", cause: "container main, which exited with code 4",
 	},
 	{
 		name: "hourly-1", script: "exit 1", with: jobWith(ofCronJob("hourly")),
-		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "CronJob/hourly", next: nextLog, cause: "exited with code 1",
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "CronJob/hourly", cause: "exited with code 1",
 	},
 	{
 		name: "helm-hook", script: "exit 1", with: jobWith(withAnnotation("meta.helm.sh/release-name", "shop")),
-		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "HelmRelease/shop", next: nextLog, cause: "exited with code 1",
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "HelmRelease/shop", cause: "exited with code 1",
 	},
 	{
 		name: "exceeding-deadline", script: scriptSleep, with: jobWith(withDeadline(1)),
-		finding: "Suspicious DeadlineExceeded", message: "longer than specified deadline", next: "raise activeDeadlineSeconds", cause: "DeadlineExceeded",
+		finding: "Suspicious DeadlineExceeded", message: "longer than specified deadline", cause: "DeadlineExceeded",
 	},
 	{
 		name: "failing-by-policy", script: "exit 42", with: jobWith(failingOnExitCode(42)),
-		finding: "Suspicious PodFailurePolicy", message: "exit code 42", next: "exit code or Pod condition", cause: "exited with code 42",
+		finding: "Suspicious PodFailurePolicy", message: "exit code 42", cause: "exited with code 42",
 	},
 	{
 		name: "failing-index", script: `test "$JOB_COMPLETION_INDEX" = 0`, with: jobWith(indexed(2, nil)),
-		finding: "Suspicious FailedIndexes", message: "1 of 2 completions, 1 failed", next: "status.failedIndexes", cause: "exited with code 1",
+		finding: "Suspicious FailedIndexes", message: "1 of 2 completions, 1 failed", cause: "exited with code 1",
 	},
 	{
 		name: "failing-indexes", script: "exit 1", with: jobWith(indexed(3, new(int32(1)))),
-		finding: "Suspicious MaxFailedIndexesExceeded", message: "of 3 completions", next: "status.failedIndexes", cause: "exited with code 1",
+		finding: "Suspicious MaxFailedIndexesExceeded", message: "of 3 completions", cause: "exited with code 1",
 	},
 	{
 		name: "failed-long-ago", script: "true", with: jobWith(managedBy(absentManager)), // the test writes its status
-		finding: "Zombie FailedLongAgo", message: "failed at", next: "set ttlSecondsAfterFinished",
+		finding: "Zombie FailedLongAgo", message: "failed at",
 	},
 	{
 		name: "finished-long-ago", script: "true", with: jobWith(managedBy(absentManager)), // the test writes its status
-		finding: "Suspicious FinishedNotCleaned", message: "no ttlSecondsAfterFinished", next: "set ttlSecondsAfterFinished",
+		finding: "Suspicious FinishedNotCleaned", message: "no ttlSecondsAfterFinished",
 	},
 
 	// Not ending.
 	{
 		name: "blocked-deletion", script: "true", with: jobWith(withFinalizer(blockingFinalizer)), // the test deletes it
-		finding: "Zombie StuckTerminating", message: "waiting for finalizer " + blockingFinalizer, next: "remove the finalizer",
+		finding: "Zombie StuckTerminating", message: "waiting for finalizer " + blockingFinalizer,
 	},
 	{
 		name: "foreground-deletion", script: scriptIgnoreSIGTERM, with: jobWith(withGracePeriod(3600)), // the test deletes it
-		finding: "Zombie StuckTerminating", message: "waiting for finalizer foregroundDeletion: its Pods are not terminating",
-		next: "Check the nodes of Pods", cause: "terminating on node",
+		finding: "Zombie StuckTerminating", message: "waiting for finalizer foregroundDeletion: its Pods are not terminating", cause: "Terminating: 1 Pod on node",
 	},
 	{
 		name: "stuck-failure", script: scriptIgnoreSIGTERM, with: jobWith(withGracePeriod(3600)), // the test sets its deadline
-		finding: "Zombie FailureTargetStuck", message: "FailureTarget is True since", next: "Pods that do not terminate", cause: "terminating on node",
+		finding: "Zombie FailureTargetStuck", message: "FailureTarget is True since", cause: "Terminating: 1 Pod on node",
 	},
 	{
 		name: "stuck-success", script: `test "$JOB_COMPLETION_INDEX" = 1 && exit; ` + scriptIgnoreSIGTERM,
 		with:    jobWith(indexed(2, nil), succeedingWithIndex("1"), withParallelism(1), withGracePeriod(3600)), // the test raises its parallelism
-		finding: "Zombie SuccessCriteriaStuck", message: "SuccessCriteriaMet is True since", next: "Pods that do not terminate", cause: "terminating on node",
+		finding: "Zombie SuccessCriteriaStuck", message: "SuccessCriteriaMet is True since", cause: "Terminating: 1 Pod on node",
 	},
 }
 
@@ -323,6 +330,21 @@ func succeedingWithIndex(indexes string) func(*batchv1.Job) {
 	}
 }
 
+// hookOf makes the Job a hook of a Helm release.
+func hookOf(release string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		metav1.SetMetaDataAnnotation(&job.ObjectMeta, "helm.sh/hook", "pre-upgrade")
+		metav1.SetMetaDataLabel(&job.ObjectMeta, "app.kubernetes.io/instance", release)
+	}
+}
+
+// withHelper adds a container that does not end.
+func withHelper(job *batchv1.Job) {
+	helper := mainContainer(job).DeepCopy()
+	helper.Name, helper.Command = "helper", []string{"sh", "-c", scriptSleep}
+	podSpec(job).Containers = append(podSpec(job).Containers, *helper)
+}
+
 // ofCronJob makes a CronJob the Job's controller, as `kubectl create job --from` does.
 func ofCronJob(name string) func(*batchv1.Job) {
 	return func(job *batchv1.Job) {
@@ -361,8 +383,8 @@ func createJobFixtures(t *testing.T) {
 		if len(job.OwnerReferences) > 0 {
 			job.OwnerReferences[0].UID = cronJobs[job.OwnerReferences[0].Name].UID
 		}
-		if job.Name == "nightly-2" {
-			waitForJobCondition(t, "nightly-1", batchv1.JobFailed) // a CronJob creates its next run later, too
+		if failed, isLater := strings.CutSuffix(job.Name, "-2"); isLater {
+			waitForJobCondition(t, failed+"-1", batchv1.JobFailed) // a CronJob creates its next run later, too
 		}
 		requireNoError(t, cluster.Create(t.Context(), job))
 	}

@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -34,8 +37,8 @@ var shortThresholds = []string{
 
 // reportedFinding is what is compared of a finding.
 type reportedFinding struct {
-	finding, owner      string
-	hasMessage, hasNext bool
+	finding, owner string
+	hasMessage     bool
 }
 
 // wantedFindings returns the expected findings, by Job.
@@ -43,7 +46,7 @@ func wantedFindings() map[string]reportedFinding {
 	want := map[string]reportedFinding{}
 	for i := range jobFixtures {
 		if f := &jobFixtures[i]; f.finding != "" {
-			want[f.name] = reportedFinding{f.finding, f.owner, true, true}
+			want[f.name] = reportedFinding{f.finding, f.owner, true}
 		}
 	}
 	return want
@@ -63,7 +66,7 @@ func findingsByJob(report *v1alpha1.JobReport) map[string]reportedFinding {
 			one.owner = f.Owner.Kind + "/" + f.Owner.Name
 		}
 		if fixture := fixtures[f.Name]; fixture != nil {
-			one.hasMessage, one.hasNext = strings.Contains(f.Message, fixture.message), strings.Contains(f.Next, fixture.next)
+			one.hasMessage = strings.Contains(f.Message, fixture.message)
 		}
 		got[f.Name] = one
 	}
@@ -128,29 +131,33 @@ func testPluginReportsStaleJobs(t *testing.T) {
 	}
 }
 
-// The report alone cannot name these causes: they are in Pods and events.
+// The explanation has the verdict of the report, and names the causes that are in Pods and events. Its command works.
 func testPluginExplainsStaleJobs(t *testing.T) {
 	for i := range jobFixtures {
 		f := &jobFixtures[i]
-		if f.cause == "" {
+		var explanation render.JobExplanation
+		output := ""
+		poll.Until(t, "the explanation of "+f.name, func() bool {
+			output, _ = runPluginBinary(t, "report", "explain", f.name, "-n", reportedNamespace, "-o", "json")
+			explanation = render.JobExplanation{}
+			requireNoError(t, json.Unmarshal([]byte(output), &explanation))
+			verdict := strings.TrimSpace(string(explanation.Category) + " " + string(explanation.Reason))
+			if f.finding == "" {
+				return verdict == "Healthy" || verdict == "Ignored"
+			}
+			hasCause := slices.ContainsFunc(explanation.Causes, func(cause render.JobCause) bool {
+				return strings.Contains(fmt.Sprintf("%s: %d Pod %s", cause.Reason, cause.Pods, cause.Message), f.cause)
+			})
+			return verdict == f.finding && (f.cause == "" || hasCause)
+		})
+		words := strings.Fields(explanation.Command)
+		if len(words) < 2 || !slices.Contains([]string{"get", "describe", "logs"}, words[1]) {
 			continue
 		}
-		output := ""
-		poll.Until(t, "the cause of "+f.name, func() bool {
-			output, _ = runPluginBinary(t, "report", "explain", f.name, "-n", reportedNamespace)
-			return explainsCause(output, f.cause)
-		})
-		t.Logf("%s", output)
-	}
-}
-
-func explainsCause(output, cause string) bool {
-	for line := range strings.Lines(output) {
-		if strings.HasPrefix(strings.TrimSpace(line), "cause") && strings.Contains(line, cause) {
-			return true
+		if out, err := newKubectlCommand(t.Context(), words[1:]...).CombinedOutput(); err != nil {
+			t.Errorf("%s: the command %q fails: %v: %s", f.name, explanation.Command, err, out)
 		}
 	}
-	return false
 }
 
 // pluginFlagFor returns the plugin's flag for an environment variable of the operator.

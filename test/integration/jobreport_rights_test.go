@@ -45,6 +45,8 @@ var reportPermissions = []string{
 	"get jobreports.yardmaster.dev jobs",
 	"create jobreports.yardmaster.dev",
 	"update jobreports.yardmaster.dev/status jobs",
+	"delete jobreports.yardmaster.dev jobs",
+	"get rolebindings.rbac.authorization.k8s.io yardmaster-jobreport",
 	"create events.events.k8s.io",
 	"patch events.events.k8s.io",
 }
@@ -64,10 +66,10 @@ func TestJobReportRoleAllowsNoChangesOfJobs(t *testing.T) {
 		"list pods", "get pods a", "delete pods a", "get pods/log a", "create pods/exec a",
 		"get secrets a", "list secrets", "get configmaps a", "create serviceaccounts/token a",
 		"list jobreports.yardmaster.dev", "watch jobreports.yardmaster.dev", "update jobreports.yardmaster.dev jobs",
-		"patch jobreports.yardmaster.dev jobs", "delete jobreports.yardmaster.dev jobs",
+		"patch jobreports.yardmaster.dev jobs", "delete jobreports.yardmaster.dev others", "deletecollection jobreports.yardmaster.dev",
 		"patch jobreports.yardmaster.dev/status jobs", "update jobreports.yardmaster.dev/finalizers jobs",
 		"get sequentialjobs.yardmaster.dev a", "list events.events.k8s.io", "get reports.openreports.io yardmaster-jobs",
-		"create rolebindings.rbac.authorization.k8s.io", "escalate roles.rbac.authorization.k8s.io",
+		"get rolebindings.rbac.authorization.k8s.io other", "create rolebindings.rbac.authorization.k8s.io", "escalate roles.rbac.authorization.k8s.io",
 	)
 }
 
