@@ -88,7 +88,7 @@ func verdictJobs(t *testing.T) []batchv1.Job {
 		jobs[i].Namespace, jobs[i].UID, jobs[i].ResourceVersion = "a", types.UID(jobs[i].Name), ""
 		for j := range jobs[i].ManagedFields { // of which the samples show only a part
 			fields := &jobs[i].ManagedFields[j]
-			fields.APIVersion, fields.FieldsType, fields.FieldsV1 = "batch/v1", "FieldsV1", &metav1.FieldsV1{Raw: []byte("{}")}
+			fields.APIVersion, fields.FieldsType, fields.FieldsV1 = "batch/v1", "FieldsV1", metav1.NewFieldsV1("{}")
 		}
 		if jobs[i].DeletionTimestamp != nil && len(jobs[i].Finalizers) == 0 {
 			jobs[i].Finalizers = []string{"a.example/hold"}
@@ -136,7 +136,9 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 			var out, errOut bytes.Buffer
 			runCommand(t.Context(), strings.Fields(args), &environment{
 				out: &out, errOut: &errOut, now: func() time.Time { return now },
-				connect: func(clientcmd.ClientConfig) (*clusterConnection, error) { return &clusterConnection{WithWatch: c, namespace: "a"}, nil },
+				connect: func(clientcmd.ClientConfig) (*clusterConnection, error) {
+					return &clusterConnection{WithWatch: c, namespace: "a"}, nil
+				},
 			})
 			if errOut.Len() > 0 {
 				t.Errorf("%s: %s", args, errOut.String())

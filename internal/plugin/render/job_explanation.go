@@ -137,7 +137,7 @@ func (e *JobExplanation) Lines(s terminal.Style, now time.Time) []string {
 	addRow("message", e.Message)
 	addRow("owner", e.Owner)
 	addRow("pods", e.Pods)
-	addRow("failed indexes", e.FailedIndexes)
+	addRow("indexes failed", e.FailedIndexes)
 	for i := range e.Causes {
 		cause := &e.Causes[i]
 		text := cause.Message

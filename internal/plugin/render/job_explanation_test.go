@@ -89,7 +89,8 @@ func TestAnExplanationNamesTheCauseAndACommand(t *testing.T) {
 		"a missing Secret":              {[]corev1.Pod{waiting("CreateContainerConfigError", `secret "db" not found`)}, nil, `CreateContainerConfigError: 1 Pod with container main, which waits: secret "db" not found`, "kubectl describe pod p -n team-a"},
 		"a command that does not exist": {[]corev1.Pod{podWithContainer(corev1.ContainerStatus{State: terminated(128, "StartError", `exec: "nope": not found`)})}, nil, `StartError: 1 Pod with container main, which exited with code 128 (StartError): exec: "nope": not found (60s ago)`, "kubectl logs p -n team-a -c main --tail=50"},
 		"containers that crash": {
-			[]corev1.Pod{backOff("etl-x7k2p"), backOff("etl-9q4zt")}, nil,
+			[]corev1.Pod{backOff("etl-x7k2p"), backOff("etl-9q4zt")},
+			nil,
 			"CrashLoopBackOff: 2 Pods with container main, which waits: back-off 20s restarting failed container=main, last exited with code 137 (OOMKilled) (60s ago)", "kubectl logs etl-x7k2p -n team-a -c main --tail=50 --previous",
 		},
 		"a container that failed, with its message":  {[]corev1.Pod{podWithContainer(corev1.ContainerStatus{State: terminated(3, "Error", "no rows\nin orders")})}, nil, "Error: 1 Pod with container main, which exited with code 3: no rows in orders (60s ago)", "kubectl logs p -n team-a -c main --tail=50"},
@@ -144,7 +145,7 @@ func TestAJobExplanationEndsWithTheNextStepAndTheLog(t *testing.T) {
 	want := `job.batch/train   Zombie   StuckTerminating   for 2d
   message          waiting for finalizer x
   pods             2 active, 0 ready, 0 succeeded, 0 failed
-  failed indexes   1,3-5
+  indexes failed   1,3-5
   cause            Error: 1 Pod with container main, which exited with code 3 (60s ago)
   image            etl:1
   next             Check the nodes of Pods that do not terminate. If the controller of the finalizer no longer runs, remove the finalizer with kubectl edit.
