@@ -132,6 +132,37 @@ func testSidecarWorkers(t *testing.T) {
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(2, "job", "later")
 	env.wantDeadLetters("retouched", 10) // the server responded with 400
+	env.wantDeafApplicationsEnd()
+}
+
+// endTime is how long a Pod of a drained worker is terminating, four times what is promised.
+const endTime = 4 * 15 * time.Second
+
+// wantDeafApplicationsEnd replaces the application by one that ignores SIGTERM: a shell that is the first process of its container, as
+// Python and Node.js would be. The grace period of its Pods is six minutes.
+func (env *queueEnv) wantDeafApplicationsEnd() {
+	env.t.Helper()
+	env.changePool("orders", func(spec *v1alpha1.WorkerPoolSpec) {
+		worker := &spec.Template.Spec.Containers[0]
+		spec.Version, worker.Image, worker.Env, worker.VolumeMounts = "deaf", busyboxImage, nil, nil
+		worker.Command = []string{"sh", "-c", "httpd -p 8080 -h /tmp; while :; do sleep 3600; done"}
+	})
+	env.waitUntilRolledOut()
+	env.waitUntilWorkers(3)
+	env.patchPool("orders", `{"spec":{"replicas":1}}`)
+	var since time.Time
+	poll.Until(env.t, "the surplus workers to end", func() bool {
+		pods := env.workerPods()
+		if since.IsZero() && slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }) {
+			since = time.Now()
+		}
+		return len(pods) == 1
+	})
+	if took := time.Since(since); !since.IsZero() && took > endTime {
+		env.t.Errorf("a drained Pod was terminating for %s, want at most %s", took, endTime)
+	} else {
+		env.t.Logf("drained Pods whose application ignores SIGTERM were terminating for %s", took)
+	}
 }
 
 func testCommandWorkers(t *testing.T) {

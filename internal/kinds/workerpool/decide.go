@@ -49,6 +49,8 @@ type Actions struct {
 	Resizes []RevisionSize
 	// DeleteRevisions without workers, by name.
 	DeleteRevisions []string
+	// EndWorkers that have finished and are still terminating, within EndGrace.
+	EndWorkers []string
 	// Protections to write on Pods that get no drain state, only over the versions that were read.
 	Protections []ProtectionChange
 }
@@ -57,6 +59,8 @@ type Actions struct {
 type DrainState struct {
 	Worker                                   string
 	DrainingSince, IdleSince, RemovableSince time.Time
+	// Unprotect is true if the Pod loses its protection: the worker has finished.
+	Unprotect bool
 }
 
 // DrainRequest is a request to a worker.

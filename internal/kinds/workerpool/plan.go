@@ -56,8 +56,28 @@ func planWorkers(f *fleet, r *rollout) plan {
 			p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: true, Stop: true})
 		}
 	}
+	p.EndWorkers = finishedSidecars(f)
 	p.Protections, p.busyTimes = planProtections(&f.Observation, p.DrainStates)
 	return p
+}
+
+// EndGrace is how long the application of a drained worker with a sidecar may take to end.
+const EndGrace = 5 * time.Second
+
+// finishedSidecars returns the terminating workers with a sidecar that have finished. Their application has no messages, and may ignore
+// SIGTERM, as the first process of a container does by default: its Pod would keep its node's resources for the grace period of an evicted
+// worker. A worker that was stopped with messages in flight, and a grace period that the user has set, keep their time.
+func finishedSidecars(f *fleet) []string {
+	var names []string
+	for i := range f.Workers {
+		w := &f.Workers[i]
+		hasSidecar := slices.ContainsFunc(f.Revisions, func(r Revision) bool { return r.Hash == w.Revision && r.SidecarImage != "" })
+		hasFinished := !w.RemovableSince.IsZero() && !w.IdleSince.IsZero() && (w.Stats == nil || w.Stats.Drained && w.Stats.InFlight == 0)
+		if w.Terminating && hasSidecar && hasFinished && f.builder.defaultGrace && w.DeletionGrace > EndGrace {
+			names = append(names, w.Name)
+		}
+	}
+	return names
 }
 
 func (p *plan) planRevisions(f *fleet, r *rollout) {
@@ -77,7 +97,8 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 		p.revisions = append(p.revisions, &after)
 		for _, w := range after.workers {
 			if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
-				p.DrainStates = append(p.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
+				isUnprotected := !w.targetRemovable.IsZero() && w.Protection.Active && !w.Protection.Foreign
+				p.DrainStates = append(p.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable, isUnprotected})
 			}
 			// A worker whose behavior differs from its state gets a request.
 			isDraining, shouldDrain := w.Stats != nil && w.Stats.Draining, !w.targetDraining.IsZero()
@@ -98,7 +119,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 
 // changesCluster reports whether the actions change more than the protection of Pods and shared objects.
 func (a *Actions) changesCluster() bool {
-	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || a.Leave
+	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions)+len(a.EndWorkers) > 0 || a.Leave
 }
 
 // planReplicas plans the replicas of a revision, and the drain states of its workers, for a target number of serving

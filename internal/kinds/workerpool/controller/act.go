@@ -61,6 +61,9 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 			return nil, err
 		}
 	}
+	if err := r.endWorkers(ctx, observed, d.EndWorkers); err != nil {
+		return nil, err
+	}
 	if d.KeepFinalizer {
 		return nil, r.writeProtections(ctx, wp, observed, d.Protections)
 	}
@@ -99,6 +102,9 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 					metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
 				}
 			}
+			if state.Unprotect {
+				unprotect(after)
+			}
 			if !state.RemovableSince.IsZero() {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestDeletionCost)
 			}
@@ -110,6 +116,22 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 		})
 	}
 	return group.Wait()
+}
+
+// endWorkers shortens the time in which terminating Pods must end. A refusal, or a missing permission, is only logged: the Pods end later.
+func (r *Reconciler) endWorkers(ctx context.Context, observed *Observed, names []string) error {
+	for _, name := range names {
+		pod := observed.pods[name]
+		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(int64(workerpool.EndGrace.Seconds())), client.Preconditions{UID: new(pod.UID)})
+		isRefused := decision.AsRefusal(err, decision.Refusal{Kind: "Pod", Name: name}) != nil || decision.ClassOf(err) == decision.PermissionMissing
+		switch {
+		case isRefused:
+			ctrl.LoggerFrom(ctx).V(1).Info("The API server refused to shorten the time in which a finished worker must end", "pod", name, "error", err.Error())
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("ending the Pod %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, size *workerpool.RevisionSize) (*decision.Refusal, error) {
@@ -303,6 +325,12 @@ func contentVersion(object metav1.Object) string {
 	return workerpool.HashJSON([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetOwnerReferences()})
 }
 
+// unprotect removes the annotations that protect a Pod from the removal of its node.
+func unprotect(pod *corev1.Pod) {
+	delete(pod.Annotations, workerpool.AnnotationSafeToEvict)
+	delete(pod.Annotations, workerpool.AnnotationDoNotDisrupt)
+}
+
 // protectionRefusalInterval is the time until protections are written again after a refusal.
 const protectionRefusalInterval = time.Minute
 
@@ -319,8 +347,7 @@ func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPo
 			before := observed.pods[change.Worker]
 			after := before.DeepCopy()
 			metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationProtection, change.Time.UTC().Format(time.RFC3339Nano))
-			delete(after.Annotations, workerpool.AnnotationSafeToEvict)
-			delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
+			unprotect(after)
 			if change.Active {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationSafeToEvict, "false")
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationDoNotDisrupt, "true")

@@ -55,3 +55,32 @@ func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
 		}
 	}
 }
+
+func TestAFinishedWorkerGetsAShortTimeToEnd(t *testing.T) {
+	for title, row := range map[string]struct {
+		answer  error
+		isError bool
+	}{
+		"accepted":                    {nil, false},
+		"gone":                        {apierrors.NewNotFound(corev1.Resource("pods"), "worker-0"), false},
+		"forbidden":                   {apierrors.NewForbidden(corev1.Resource("pods"), "worker-0", errors.New("no")), false},
+		"the API server is not there": {errors.New("connection refused"), true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var got client.DeleteOptions
+			r := &Reconciler{Clients: kube.Clients{Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+					got.ApplyOptions(options)
+					return row.answer
+				},
+			}).Build()}}
+			observed := &Observed{pods: map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", UID: "u"}}}}
+			if err := r.endWorkers(t.Context(), observed, []string{"worker-0"}); (err != nil) != row.isError {
+				t.Errorf("error %v, want one: %t", err, row.isError)
+			}
+			if got.GracePeriodSeconds == nil || *got.GracePeriodSeconds != 5 || got.Preconditions == nil || *got.Preconditions.UID != "u" {
+				t.Errorf("options %+v", got)
+			}
+		})
+	}
+}
