@@ -15,16 +15,19 @@ import (
 // +kubebuilder:resource:shortName=sched,categories=all;yardmaster
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Suspend",type=boolean,JSONPath=`.spec.suspend`
-// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`
-// +kubebuilder:printcolumn:name="Last Schedule",type=date,JSONPath=`.status.lastScheduleTime`
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduleTime`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Last Run Succeeded",type=string,JSONPath=`.status.conditions[?(@.type=="LastRunSucceeded")].status`
+// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`
+// +kubebuilder:printcolumn:name="Last Schedule",type=date,JSONPath=`.status.lastScheduleTime`
+// +kubebuilder:printcolumn:name="Last Run",type=string,JSONPath=`.status.conditions[?(@.type=="LastRunSucceeded")].reason`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduleTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Timezone",type=string,priority=1,JSONPath=`.spec.timeZone`
 // +kubebuilder:printcolumn:name="Missed",type=integer,priority=1,JSONPath=`.status.missed`
+// +kubebuilder:printcolumn:name="Last Missed",type=string,priority=1,JSONPath=`.status.lastMissed.reason`
 // +kubebuilder:printcolumn:name="Last Success",type=date,priority=1,JSONPath=`.status.lastSuccessfulTime`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Last Run Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="LastRunSucceeded")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41",message="metadata.name has at most 41 characters: each run appends its time"
 type Schedule struct {
 	metav1.TypeMeta `json:",inline"`

@@ -296,7 +296,9 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"a time to live that is shorter than an observation": {template(`{"containers": [{"name": "a", "image": "a"}], "ttlSecondsAfterFinished": 0}`), "ttlSecondsAfterFinished: Invalid value: 0: must be at least 60"},
 		"a field that does not exist":                        {template(`{"containers": [{"name": "a", "image": "a", "comand": ["true"]}]}`), "comand"},
 		"a value that is refused":                            {template(`{"containers": []}`), "spec.sequentialJob: Invalid value: its runs would be refused"},
-		"what only the webhook of the runs refuses":          {template(`{"containers": [{"name": "a", "image": "a"}], "template": {"metadata": {"labels": {"yardmaster.dev/step": "x"}}}}`), "its runs would be refused"},
+		"a step whose Jobs are refused": {template(`{"containers": [{"name": "ok", "image": "a"}, {"name": "greedy", "image": "a", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]}`),
+			`spec.sequentialJob: Invalid value: Jobs of step "greedy" of its runs would be refused`},
+		"what only the webhook of the runs refuses": {template(`{"containers": [{"name": "a", "image": "a"}], "template": {"metadata": {"labels": {"yardmaster.dev/step": "x"}}}}`), "its runs would be refused"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -309,6 +311,30 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 	long := newScheduleOf(ns, strings.Repeat("n", 42))
 	if err := cluster.Create(t.Context(), long); err == nil || !strings.Contains(err.Error(), "at most 41 characters") {
 		t.Errorf("a long name: %v", err)
+	}
+}
+
+func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	createIfMissing(t, newUnschedulableRunner(t, ns))
+	for want, s := range map[string]*v1alpha1.Schedule{
+		`spec.sequentialJob: Pods of step "load" of its runs would be refused now`: newScheduleOf(ns, "sequences"),
+		`spec.agenticSession: spec.runner: SessionRunner missing does not exist`: newScheduleOf(ns, "no-runner", func(spec *v1alpha1.ScheduleSpec) {
+			spec.SequentialJob, spec.AgenticSession = nil, &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"prompt": "review", "runner": "missing"}`)}}
+		}),
+		`spec.agenticSession: Pods of its runs would be refused now`: newScheduleOf(ns, "sessions", func(spec *v1alpha1.ScheduleSpec) {
+			spec.SequentialJob, spec.AgenticSession = nil, &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(
+				`{"prompt": "review", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}`)}}
+		}),
+	} {
+		var warnings warningList
+		if err := strictClient(t, &warnings).Create(t.Context(), s, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+		if all := strings.Join(warnings.all, "\n"); !strings.Contains(all, want) {
+			t.Errorf("%s: no warning with %q: %s", s.Name, want, all)
+		}
 	}
 }
 

@@ -248,14 +248,7 @@ func (e *evaluation) createAttemptObjects() {
 	}
 	e.status.Attempt.InputsRef.Name = inputs.Name
 	e.decision.ApplyObjects = b.newChildObjects(inputs)
-	e.decision.DryRunPod = &corev1.Pod{ // as the Job will create it
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: b.status.Attempt.JobName + "-", Namespace: b.session.Namespace,
-			Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
-		},
-		Spec: *template.Spec.DeepCopy(),
-	}
+	e.decision.DryRunPod = b.newDryRunPod(&template)
 	e.decision.CreateJob = b.newJob(&template)
 	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
 		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = new(left + int64(startupAllowance/time.Second))
@@ -265,6 +258,35 @@ func (e *evaluation) createAttemptObjects() {
 	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionBlocked); c != nil && slices.Contains(refusals, c.Reason) {
 		e.obstacle = &obstacle{decision.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
+}
+
+// newDryRunPod returns the Pod that the Job of the attempt will create.
+func (b *objectBuilder) newDryRunPod(template *corev1.PodTemplateSpec) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: b.status.Attempt.JobName + "-", Namespace: b.session.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}
+
+// FirstPod returns the Pod of the first attempt of a new session, as far as it is known without the session's children: with another
+// ServiceAccount, and without the check of the network. It returns nil if the SessionRunner does not accept the session.
+func FirstPod(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) *corev1.Pod {
+	e := newEvaluation(Observation{Session: s, Runner: runner})
+	if e.settings == nil {
+		return nil
+	}
+	e.openAttempt()
+	b := e.newObjectBuilder()
+	template := b.newPodTemplate("inputs")
+	pod := b.newDryRunPod(&template)
+	if e.settings.template.Spec.ServiceAccountName == "" {
+		pod.Spec.ServiceAccountName = "default"
+	}
+	return pod
 }
 
 // handleRefusal fails the run after the API server refused an object of the attempt, or waits to try again.

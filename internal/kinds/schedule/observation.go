@@ -3,6 +3,7 @@ package schedule
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -111,7 +112,7 @@ func (d *Decision) HasActions() bool { return len(d.DeleteRuns) > 0 || d.CreateR
 // RunOfSequentialJob returns the Run of a SequentialJob.
 func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	run := newRun(sj, sj.Status.CompletionTime, sj.Status.Phase == v1alpha1.PhaseCompleted)
-	run.Failure = sj.Status.Reason
+	run.Failure = causeOf(sj.Status.Conditions, sj.Status.Reason)
 	run.IsArchiving = sj.Status.Archive != nil && sj.Status.Archive.FinishTime == nil
 	return run
 }
@@ -132,13 +133,20 @@ func RunOfSession(s *v1alpha1.AgenticSession) Run {
 		completed = nil
 	}
 	run := newRun(s, completed, s.Status.Phase == v1alpha1.SessionCompleted)
-	run.Failure = string(s.Status.Phase)
-	for _, condition := range s.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionReady && condition.Reason != "" {
-			run.Failure = condition.Reason
-		}
-	}
+	run.Failure = causeOf(s.Status.Conditions, string(s.Status.Phase))
 	return run
+}
+
+// maxCause is the length of the cause of a failure in bytes.
+const maxCause = 512
+
+// causeOf returns the reason and the message of the condition Ready, in which a run says why it has not succeeded.
+func causeOf(conditions []metav1.Condition, otherwise string) string {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason == "" {
+		return otherwise
+	}
+	return decision.TruncateMessage(decision.FormatReason(ready.Reason, ready.Message), maxCause)
 }
 
 // newRun returns a run that has ended if completed is set.

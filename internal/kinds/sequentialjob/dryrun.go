@@ -94,6 +94,15 @@ func waitingJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
 	return jobs
 }
 
+// FirstJobs returns the Jobs that a new SequentialJob creates, unless a step fails.
+func FirstJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
+	first := sj.DeepCopy()
+	first.Status = v1alpha1.SequentialJobStatus{
+		RunStatus: v1alpha1.RunStatus{Run: 1}, Steps: mergeSteps(&first.Spec, nil), Parameters: runParameters(&first.Spec, nil),
+	}
+	return waitingJobs(first)
+}
+
 // PodOf returns the Pod that the Job controller would create for a Job that the API server returned, with the label and
 // the owner without which the operator may not create it: see the policy yardmaster-own-objects.
 func PodOf(job *batchv1.Job) *corev1.Pod {

@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,7 +24,9 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 )
 
@@ -27,6 +34,8 @@ const (
 	schedulesWebhook = "schedules.yardmaster.dev"
 	// dryRunTimeout is shorter than the webhook's timeout of 5 s.
 	dryRunTimeout = 3 * time.Second
+	// maxConcurrentDryRuns is the number of Jobs of one Schedule that are tried at the same time.
+	maxConcurrentDryRuns = 4
 )
 
 // SetupSchedule adds the webhooks for Schedules to the manager.
@@ -55,8 +64,8 @@ func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
 	}
 }
 
-// tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning if its
-// acceptance is unknown.
+// tryRun creates a run of the Schedule in a dry run, and then what the run would create. What fails runs is an error, and what may only
+// keep them from starting now is a warning: quotas, the admission of Pods, and SessionRunners change.
 func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
 	if s.Spec.Message != nil {
 		return nil, nil // jobs are sent to brokers, which do not try them
@@ -71,16 +80,83 @@ func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admissi
 	}
 	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
 	defer cancel()
-	err = c.Create(ctx, run, client.DryRunAll)
-	switch class := decision.ClassOf(err); {
-	case err == nil || apierrors.IsAlreadyExists(err):
+	switch err = c.Create(ctx, run, client.DryRunAll); {
+	case apierrors.IsAlreadyExists(err):
 		return nil, nil
-	case class == decision.Invalid || class == decision.PolicyDenied || apierrors.IsBadRequest(err):
-		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, "its runs would be refused: "+err.Error())}
-	case class == decision.QuotaExceeded:
-		return admission.Warnings{fmt.Sprintf("%s: a run would not start now: %v", path, err)}, nil
+	case err != nil:
+		return refusalOf(path, "its runs", err)
+	case s.Spec.AgenticSession != nil:
+		return trySession(ctx, c, run, path)
 	default:
-		return admission.Warnings{fmt.Sprintf("%s: whether runs are accepted is unknown: %v", path, err)}, nil
+		return trySteps(ctx, c, run, path)
+	}
+}
+
+// refusalOf returns an error if the API server refuses an object whenever it is created, and otherwise a warning.
+func refusalOf(path *field.Path, objects string, err error) (admission.Warnings, field.ErrorList) {
+	switch class := decision.ClassOf(err); {
+	case class == decision.Invalid || class == decision.PolicyDenied || apierrors.IsBadRequest(err):
+		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, objects+" would be refused: "+err.Error())}
+	case class == decision.QuotaExceeded:
+		return admission.Warnings{fmt.Sprintf("%s: %s would not start now: %v", path, objects, err)}, nil
+	default:
+		return admission.Warnings{fmt.Sprintf("%s: whether %s are accepted is unknown: %v", path, objects, err)}, nil
+	}
+}
+
+// trySteps creates the Jobs of a run, and their Pods, in a dry run. Their acceptance is unknown if the time is not enough for all.
+func trySteps(ctx context.Context, c client.Client, run *unstructured.Unstructured, path *field.Path) (admission.Warnings, field.ErrorList) {
+	sj := &v1alpha1.SequentialJob{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, sj); err != nil || !sequentialjob.IsManaged(sj) {
+		return nil, nil //nolint:nilerr // the API server has accepted it
+	}
+	jobs := sequentialjob.FirstJobs(sj)
+	warnings, errs := make([]admission.Warnings, len(jobs)), make([]field.ErrorList, len(jobs))
+	var group errgroup.Group
+	group.SetLimit(maxConcurrentDryRuns)
+	for i, job := range jobs {
+		group.Go(func() error {
+			step := fmt.Sprintf("step %q of its runs", job.Labels[v1alpha1.LabelStep])
+			if err := c.Create(ctx, job, client.DryRunAll); err != nil {
+				warnings[i], errs[i] = refusalOf(path, "Jobs of "+step, err)
+				return nil
+			}
+			warnings[i] = tryPod(ctx, c, sequentialjob.PodOf(job), path, step)
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+	return slices.Concat(warnings...), slices.Concat(errs...)
+}
+
+// trySession checks a session against its SessionRunner, and creates its Pod in a dry run.
+func trySession(ctx context.Context, c client.Client, run *unstructured.Unstructured, path *field.Path) (admission.Warnings, field.ErrorList) {
+	session, runner := &v1alpha1.AgenticSession{}, &v1alpha1.SessionRunner{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, session); err != nil {
+		return nil, nil //nolint:nilerr // the API server has accepted it
+	}
+	var warnings admission.Warnings
+	for _, warning := range agenticSessionWarnings(ctx, c, session) {
+		warnings = append(warnings, fmt.Sprintf("%s: %s", path, warning))
+	}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: session.Namespace, Name: session.Spec.Runner}, runner); err != nil {
+		return warnings, nil //nolint:nilerr // a warning says so
+	}
+	if pod := agenticsession.FirstPod(session, runner); pod != nil {
+		warnings = append(warnings, tryPod(ctx, c, pod, path, "its runs")...)
+	}
+	return warnings, nil
+}
+
+// tryPod creates a Pod in a dry run. It returns a warning if the API server refuses the Pod. The ServiceAccount may be created later,
+// and the operator may not have the permission to create Pods.
+func tryPod(ctx context.Context, c client.Client, pod *corev1.Pod, path *field.Path, of string) admission.Warnings {
+	err := c.Create(ctx, pod, client.DryRunAll)
+	switch decision.ClassOf(err) {
+	case decision.Invalid, decision.PolicyDenied, decision.QuotaExceeded:
+		return admission.Warnings{fmt.Sprintf("%s: Pods of %s would be refused now: %v", path, of, err)}
+	default:
+		return nil
 	}
 }
 
