@@ -26,7 +26,7 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	attempt, err := m.AttemptNumber(w.settleContext)
 	if err != nil {
 		w.log.Warn("Failed to count the attempts of a job; it is delivered again", "error", err, "retryAfter", unknownAttemptDelay)
-		w.settleWithRetry(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay) })
+		w.settleWithRetry(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay, err.Error()) })
 		return scheduler.OutcomeUnknown
 	}
 	message := m.Message()
@@ -143,7 +143,7 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		delay := retryDelay(job, err)
 		w.log.Warn("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
 		job.report.retry(w.settleContext, err.Error(), delay)
-		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
+		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay, err.Error()) })
 	}
 	return jobOutcome(err)
 }

@@ -150,7 +150,7 @@ func TestJobIsDeadLetteredAfterItsWorkersWereLost(t *testing.T) {
 	defer consumer.Stop()
 	for range 3 { // three workers that start the job and disappear
 		received, err := consumer.Next(t.Context(), testTimeout, func(d broker.Delivery) {
-			if err := d.Retry(t.Context(), 0); err != nil {
+			if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -52,7 +52,7 @@ func (d *delivery) AttemptNumber(context.Context) (int, error) { return d.failur
 func (d *delivery) Ack(ctx context.Context, _ bool) error { return d.Delivery.Ack(ctx, true) }
 
 // Retry implements broker.Delivery.
-func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
+func (d *delivery) Retry(ctx context.Context, delay time.Duration, _ string) error {
 	d.failures++
 	return d.Release(ctx, delay)
 }
@@ -83,7 +83,7 @@ func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error 
 }
 
 // Abandon implements broker.Delivery. The broker delivers the message again, as after a failure.
-func (d *delivery) Abandon() { _ = d.Retry(context.Background(), 0) }
+func (d *delivery) Abandon() { _ = d.Retry(context.Background(), 0, "") }
 
 func jobOf(m *broker.Message) Job {
 	return Job{ID: m.ID, Kind: m.Kind, Priority: m.Priority, Payload: m.Payload, Headers: m.Headers, SentTime: m.SentTime}

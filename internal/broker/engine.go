@@ -248,8 +248,8 @@ type Delivery interface {
 	ExtendLease(ctx context.Context) error
 	// Ack removes the message from its queue: the job is done. Confirmed waits for the confirmation of the broker, a round trip.
 	Ack(ctx context.Context, confirmed bool) error
-	// Retry redelivers the message after the delay.
-	Retry(ctx context.Context, delay time.Duration) error
+	// Retry redelivers the message after the delay. The reason is in the dead letter if the broker allows no further attempt.
+	Retry(ctx context.Context, delay time.Duration, reason string) error
 	// Release redelivers the message after the delay, and does not count as an attempt.
 	Release(ctx context.Context, delay time.Duration) error
 	// Bury makes the message a dead letter, and removes it from its queue.

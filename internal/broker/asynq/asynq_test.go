@@ -104,7 +104,7 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	dead := b.enqueueTask("dead")
 	b.requireSuccess(b.inspector.ArchiveTask("orders", dead))
 	fetched := b.fetchTasks(2)
-	b.requireSuccess(fetched[0].Retry(t.Context(), time.Hour))
+	b.requireSuccess(fetched[0].Retry(t.Context(), time.Hour, "it failed"))
 
 	f := b.readStats()
 	info, err := b.inspector.GetQueueInfo("orders")
@@ -184,7 +184,7 @@ func TestTotalArrivalsNeverDecrease(t *testing.T) {
 	b.requireSuccess(b.DeadLetters("orders").Purge(t.Context()))
 	arrivals(2)
 	fetched := b.fetchTasks(1)
-	b.requireSuccess(fetched[0].Retry(t.Context(), 0))
+	b.requireSuccess(fetched[0].Retry(t.Context(), 0, "it failed"))
 	arrivals(2)
 	b.enqueueTask("3")
 	arrivals(3)

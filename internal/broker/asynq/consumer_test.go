@@ -155,11 +155,11 @@ func TestOutcomesOfADelivery(t *testing.T) {
 			func(b *testEnv, d broker.Delivery) error { return d.Ack(b.t.Context(), true) }, asynq.TaskStateCompleted, 0, "",
 		},
 		"Retry schedules the next attempt": {
-			nil, func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour) }, asynq.TaskStateRetry, 1, "the attempt failed",
+			nil, func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour, "it failed") }, asynq.TaskStateRetry, 1, "it failed",
 		},
 		"Retry archives a task without attempts left": {
 			[]asynq.Option{asynq.MaxRetry(0)},
-			func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour) }, asynq.TaskStateArchived, 0, "the attempt failed",
+			func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour, "it failed") }, asynq.TaskStateArchived, 0, "it failed",
 		},
 		"Release makes the task pending": {
 			nil, func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
@@ -226,7 +226,7 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 		if got, err := d.AttemptNumber(t.Context()); got != attempt || err != nil {
 			t.Errorf("attempt %d: %v, want %d", got, err, attempt)
 		}
-		b.requireSuccess(d.Retry(t.Context(), 10*time.Millisecond))
+		b.requireSuccess(d.Retry(t.Context(), 10*time.Millisecond, "it failed"))
 	}
 }
 

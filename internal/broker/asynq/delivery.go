@@ -34,8 +34,6 @@ type leasedTask struct {
 	// settledSignal is closed when asynq has stored the verdict, or, if wasLost, can no longer store it.
 	settledSignal chan struct{}
 	wasLost       bool
-	// reportedError is why the attempt failed, if the queue keeps the state of its jobs.
-	reportedError string
 	isFinished    bool
 }
 
@@ -105,13 +103,9 @@ func (d *leasedTask) Ack(ctx context.Context, confirmed bool) error {
 	return nil
 }
 
-// Retry implements broker.Delivery. If the producer allows no further attempt, asynq
-// archives the task.
-func (d *leasedTask) Retry(ctx context.Context, delay time.Duration) error {
-	d.mu.Lock()
-	reason := cmp.Or(d.reportedError, "the attempt failed")
-	d.mu.Unlock()
-	return d.settle(ctx, "retrying", &taskVerdict{reason: reason, delay: delay})
+// Retry implements broker.Delivery. If the producer allows no further attempt, asynq archives the task with the reason.
+func (d *leasedTask) Retry(ctx context.Context, delay time.Duration, reason string) error {
+	return d.settle(ctx, "retrying", &taskVerdict{reason: cmp.Or(broker.TruncateText(reason), "the attempt failed"), delay: delay})
 }
 
 // Release implements broker.Delivery.

@@ -52,10 +52,6 @@ func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobs
 		return errors.New("the message is of another engine")
 	}
 	switch entry.State {
-	case jobstate.Retrying:
-		task.mu.Lock()
-		task.reportedError = entry.Error
-		task.mu.Unlock()
 	case jobstate.Done:
 		if entry.Result != nil {
 			_, err := task.task.ResultWriter().Write(entry.Result)
@@ -63,7 +59,7 @@ func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobs
 		}
 	case jobstate.Canceled:
 		return queueError("recording a job of", r.queue, r.recordCanceled(ctx, r.queue, task.id))
-	case jobstate.Waiting, jobstate.Running, jobstate.Dead, jobstate.Unknown:
+	case jobstate.Waiting, jobstate.Running, jobstate.Retrying, jobstate.Dead, jobstate.Unknown:
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package brokerconn
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -244,7 +245,7 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := conn.Stats(t.Context(), "orders", time.Hour)
-	if err != nil || again != first {
+	if err != nil || !reflect.DeepEqual(again, first) {
 		t.Errorf("%+v, then %+v: %v", first, again, err)
 	}
 	if now, err := conn.Stats(t.Context(), "orders", 0); err != nil || !now.MeasuredTime.After(first.MeasuredTime) {

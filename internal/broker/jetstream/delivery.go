@@ -55,8 +55,8 @@ func (d *leasedMessage) Ack(ctx context.Context, confirmed bool) error {
 	return d.deliveryError("acknowledging", d.message.Ack())
 }
 
-// Retry implements broker.Delivery.
-func (d *leasedMessage) Retry(_ context.Context, delay time.Duration) error {
+// Retry implements broker.Delivery. The server stores no reason.
+func (d *leasedMessage) Retry(_ context.Context, delay time.Duration, _ string) error {
 	if delay <= 0 {
 		return d.deliveryError("retrying", d.message.Nak())
 	}
@@ -76,7 +76,7 @@ func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error 
 	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(releaseCountTTL)); err != nil {
 		return d.deliveryError("releasing", err)
 	}
-	return d.Retry(ctx, delay)
+	return d.Retry(ctx, delay, "")
 }
 
 const releaseCountPrefix = "returned."

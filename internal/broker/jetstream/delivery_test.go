@@ -45,7 +45,7 @@ func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
 	if got := attemptNumber(t, d); got != 1 {
 		t.Errorf("after three releases it is attempt %d", got)
 	}
-	if err := d.Retry(t.Context(), 0); err != nil {
+	if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	d = fetchOne(t, e, "orders", "default")
@@ -59,7 +59,7 @@ func TestRetryIsDeliveredAfterDelay(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	failed := time.Now()
-	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), 500*time.Millisecond); err != nil {
+	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), 500*time.Millisecond, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 {

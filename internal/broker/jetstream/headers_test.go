@@ -49,7 +49,7 @@ func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testin
 			}
 			d := fetchOne(t, e, "orders", "default")
 			requireID("first delivery", d)
-			if err := d.Retry(t.Context(), 0); err != nil {
+			if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
 				t.Fatal(err)
 			}
 			d = fetchOne(t, e, "orders", "default")

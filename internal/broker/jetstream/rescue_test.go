@@ -37,7 +37,7 @@ func limitDeliveries(t *testing.T, e *Engine, priority string, limit int, change
 func failDeliveries(t *testing.T, e *Engine, priority string, times int) {
 	t.Helper()
 	for range times {
-		if err := fetchOne(t, e, "orders", priority).Retry(t.Context(), 0); err != nil {
+		if err := fetchOne(t, e, "orders", priority).Retry(t.Context(), 0, "it failed"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	held := fetchOne(t, e, "orders", "default")
 	strandOne(t, e, "stranded")
 	publish(t, e, "yardmaster.orders.ready.default", "retried")
-	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour); err != nil {
+	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, e, "yardmaster.orders.ready.default", "waiting")
@@ -427,7 +427,7 @@ func (s *scenario) settle(d broker.Delivery) {
 	case 3:
 		err = d.Release(ctx, 0)
 	default:
-		err = d.Retry(ctx, time.Duration(s.random.IntN(300))*time.Millisecond)
+		err = d.Retry(ctx, time.Duration(s.random.IntN(300))*time.Millisecond, "it failed")
 	}
 	if err != nil {
 		s.t.Fatal(err)

@@ -19,7 +19,7 @@ func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
 	if f := readStats(t, e, "orders"); !f.RetriesInFlight || f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
 		t.Errorf("while a worker has it: %+v", f)
 	}
-	if err := d.Retry(t.Context(), time.Hour); err != nil {
+	if err := d.Retry(t.Context(), time.Hour, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
@@ -34,10 +34,10 @@ func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.low", "x")
 	publish(t, e, "yardmaster.orders.ready.low", "y")
 	failed := time.Now()
-	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second); err != nil {
+	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second, "it failed"); err != nil {
 		t.Fatal(err)
 	}
-	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour); err != nil {
+	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
@@ -81,7 +81,7 @@ func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
 	d := fetchOne(t, e, "orders", "default")
 	q.Paused = true
 	ensureQueue(t, e, q)
-	if err := d.Retry(t.Context(), 0); err != nil {
+	if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	if f := readStats(t, e, "orders"); f.RetryDue || f.InFlight != 1 {
@@ -99,7 +99,7 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
-	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour); err != nil {
+	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	waiting := make(chan error, 1)
@@ -125,7 +125,7 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 		publish(t, e, "yardmaster.orders.ready.high", "x")
 		publish(t, e, "yardmaster.orders.ready.low", "y")
 	}
-	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour); err != nil {
+	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"); err != nil {
 		t.Fatal(err)
 	}
 	fetchOne(t, e, "orders", "high")
