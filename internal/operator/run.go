@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +41,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	if _, found := os.LookupEnv("GOGC"); !found {
-		debug.SetGCPercent(garbageCollectorPercent)
+		go adaptCollector(ctx)
 	}
 	buildInfo.WithLabelValues(version.Version(), version.Revision(), runtime.Version()).Set(1)
 	logger.Info("Starting", "version", version.Version(), "controllers", controllerNames(o.Controllers), "namespaces", o.Namespaces)
@@ -52,10 +51,6 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	logger.Info("Stopped")
 	return nil
 }
-
-// garbageCollectorPercent makes the garbage collector keep the heap at 1.25 times the live data instead of twice: the operator mostly
-// consists of caches, and memory is scarcer than CPU.
-const garbageCollectorPercent = 25
 
 // serviceAccountNamespace is the file with the name of a Pod's namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

@@ -13,6 +13,7 @@ type Process struct {
 
 // StartProcess starts a command.
 func StartProcess(command *exec.Cmd) (*Process, error) {
+	endWithParent(command)
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
