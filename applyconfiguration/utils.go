@@ -136,6 +136,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisSentinelApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisSource"):
 		return &apiv1alpha1.RedisSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RepoPush"):
+		return &apiv1alpha1.RepoPushApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rerun"):
 		return &apiv1alpha1.RerunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Results"):

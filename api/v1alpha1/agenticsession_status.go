@@ -148,14 +148,14 @@ type SessionRepositoryResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Commit string `json:"commit,omitempty"`
-	// pushed means that the commit was pushed.
+	// pushed means that all commits were pushed.
 	// +optional
 	Pushed bool `json:"pushed,omitempty"`
 	// pullRequestURL is the URL of the pull request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	PullRequestURL string `json:"pullRequestURL,omitempty"`
-	// error is why pushing failed.
+	// error is why some work was not pushed, and where it is, or why no pull request was opened.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Error string `json:"error,omitempty"`
@@ -256,6 +256,11 @@ const (
 	ReasonCostUnknown               = "CostUnknown"
 	ReasonCostMalformed             = "CostMalformed"
 	ReasonResultMalformed           = "ResultMalformed"
+	ReasonPushed                    = "Pushed"
+	ReasonNothingToPush             = "NothingToPush"
+	ReasonNotPushedYet              = "NotPushedYet"
+	ReasonPushFailed                = "PushFailed"
+	ReasonPushUnknown               = "PushUnknown"
 
 	ReasonExitedWithError = "ExitedWithError"
 	ReasonOOMKilled       = "OOMKilled"
@@ -281,4 +286,5 @@ const (
 	EventPodRejected       = "PodRejected"
 	EventNameTaken         = "NameTaken"
 	EventWorkspaceLost     = "WorkspaceLost"
+	EventPushFailed        = "PushFailed"
 )

@@ -25,6 +25,7 @@ const SessionEnvPrefix = "AGENTIC_"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Run",type=integer,JSONPath=`.status.run`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].reason`
+// +kubebuilder:printcolumn:name="Pushed",type=string,JSONPath=`.status.conditions[?(@.type=='Pushed')].status`
 // +kubebuilder:printcolumn:name="Cost",type=number,JSONPath=`.status.totalCostUSD`
 // +kubebuilder:printcolumn:name="Runner",type=string,priority=1,JSONPath=`.spec.runner`
 // +kubebuilder:printcolumn:name="User",type=string,priority=1,JSONPath=`.spec.userContext.userID`
@@ -264,9 +265,8 @@ type GitSource struct {
 	// +required
 	URL GitURL `json:"url"`
 
-	// branch to check out. Defaults to main.
+	// branch to check out. Defaults to the HEAD of the server.
 	// +optional
-	// +kubebuilder:default=main
 	Branch GitBranch `json:"branch,omitempty"`
 }
 
@@ -284,12 +284,46 @@ type SessionRepo struct {
 	// +optional
 	AutoPush bool `json:"autoPush,omitempty"`
 
+	// push is where autoPush pushes to.
+	// +optional
+	Push RepoPush `json:"push,omitzero"`
+
+	// onPushFailure is Fail, so that a run is not Completed unless its work was pushed, or Ignore. Defaults to Fail.
+	// +optional
+	OnPushFailure PushFailurePolicy `json:"onPushFailure,omitempty"`
+
 	// depth is how many commits of each branch to clone. Unset means all.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Depth *int32 `json:"depth,omitempty"`
 }
+
+// RepoPush is where the commits of a session are pushed to.
+type RepoPush struct {
+	// branch that gets the commits. Defaults to session/<name>-<UID>, with the first eight characters of the UID.
+	// +optional
+	Branch GitBranch `json:"branch,omitempty"`
+
+	// base of the pull request. Defaults to the branch that is checked out.
+	// +optional
+	Base GitBranch `json:"base,omitempty"`
+
+	// draft opens the pull request as a draft. Defaults to false.
+	// +optional
+	Draft bool `json:"draft,omitempty"`
+}
+
+// PushFailurePolicy is what work that was not pushed means for its run.
+//
+// +kubebuilder:validation:Enum=Fail;Ignore
+type PushFailurePolicy string
+
+// The policies for work that was not pushed.
+const (
+	PushFailureFail   PushFailurePolicy = "Fail"
+	PushFailureIgnore PushFailurePolicy = "Ignore"
+)
 
 // GitURL is the URL of a git repository.
 //

@@ -65,6 +65,9 @@ const (
 	// ConditionRunnerReporting is Unknown while the runner of an AgenticSession has not reported what the session asks for: activity with
 	// inactivityTimeout, a cost with maxCostUSD. It is False if a report is malformed, and absent if the session asks for none and has no result.
 	ConditionRunnerReporting = "RunnerReporting"
+	// ConditionPushed is True if all work of the last attempt of an AgenticSession in repos with autoPush is on their servers, False if some is
+	// not, with the place where it is instead, and Unknown before the end of the attempt and if its runner reported nothing.
+	ConditionPushed = "Pushed"
 	// ConditionServing is True while the runner of an interactive AgenticSession accepts connections.
 	ConditionServing = "Serving"
 	// ConditionSucceeded is True if the last run of an AgenticSession succeeded, False if it failed, and Unknown before its end.

@@ -13,7 +13,7 @@ import (
 type GitSourceApplyConfiguration struct {
 	// url is https://, ssh:// or git@host:path, without credentials.
 	URL *apiv1alpha1.GitURL `json:"url,omitempty"`
-	// branch to check out. Defaults to main.
+	// branch to check out. Defaults to the HEAD of the server.
 	Branch *apiv1alpha1.GitBranch `json:"branch,omitempty"`
 }
 

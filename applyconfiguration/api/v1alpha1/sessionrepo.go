@@ -16,6 +16,10 @@ type SessionRepoApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// autoPush requests to push the changes. Defaults to false.
 	AutoPush *bool `json:"autoPush,omitempty"`
+	// push is where autoPush pushes to.
+	Push *RepoPushApplyConfiguration `json:"push,omitempty"`
+	// onPushFailure is Fail, so that a run is not Completed unless its work was pushed, or Ignore. Defaults to Fail.
+	OnPushFailure *apiv1alpha1.PushFailurePolicy `json:"onPushFailure,omitempty"`
 	// depth is how many commits of each branch to clone. Unset means all.
 	Depth *int32 `json:"depth,omitempty"`
 }
@@ -55,6 +59,22 @@ func (b *SessionRepoApplyConfiguration) WithName(value string) *SessionRepoApply
 // If called multiple times, the AutoPush field is set to the value of the last call.
 func (b *SessionRepoApplyConfiguration) WithAutoPush(value bool) *SessionRepoApplyConfiguration {
 	b.AutoPush = &value
+	return b
+}
+
+// WithPush sets the Push field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Push field is set to the value of the last call.
+func (b *SessionRepoApplyConfiguration) WithPush(value *RepoPushApplyConfiguration) *SessionRepoApplyConfiguration {
+	b.Push = value
+	return b
+}
+
+// WithOnPushFailure sets the OnPushFailure field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnPushFailure field is set to the value of the last call.
+func (b *SessionRepoApplyConfiguration) WithOnPushFailure(value apiv1alpha1.PushFailurePolicy) *SessionRepoApplyConfiguration {
+	b.OnPushFailure = &value
 	return b
 }
 

@@ -13,11 +13,11 @@ type SessionRepositoryResultApplyConfiguration struct {
 	Branch *string `json:"branch,omitempty"`
 	// commit that is checked out.
 	Commit *string `json:"commit,omitempty"`
-	// pushed means that the commit was pushed.
+	// pushed means that all commits were pushed.
 	Pushed *bool `json:"pushed,omitempty"`
 	// pullRequestURL is the URL of the pull request.
 	PullRequestURL *string `json:"pullRequestURL,omitempty"`
-	// error is why pushing failed.
+	// error is why some work was not pushed, and where it is, or why no pull request was opened.
 	Error *string `json:"error,omitempty"`
 }
 

@@ -68,7 +68,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 		if e.pod != nil && !decision.HasPodEnded(e.pod) && !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
 			return nil
 		}
-		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
+		e.closeAttempt(e.requirePush(verdictOfJob(job, e.pod, end, e.attemptResult())))
 		return nil
 	}
 	if e.status.Attempt.StopTime == nil {

@@ -1,6 +1,7 @@
 package agenticsession
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -197,7 +198,11 @@ func (b *objectBuilder) marshalSessionFile() []byte {
 		Agent: spec.Agent, StopOnRunFinished: spec.StopOnRunFinished,
 	}
 	for i := range spec.Repos {
-		in.Repos = append(in.Repos, RunnerRepo{spec.Repos[i], repoDirectory(&spec.Repos[i])})
+		repo := RunnerRepo{spec.Repos[i], repoDirectory(&spec.Repos[i])}
+		if repo.AutoPush {
+			repo.Push.Branch = cmp.Or(repo.Push.Branch, pushBranch(b.session))
+		}
+		in.Repos = append(in.Repos, repo)
 	}
 	raw, err := json.Marshal(in)
 	if err != nil { // API types always marshal

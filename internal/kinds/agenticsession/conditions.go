@@ -32,6 +32,9 @@ func (e *evaluation) setConditions() {
 	} else if isReporting { // nothing that its session asks for
 		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionRunnerReporting)
 	}
+	if e.status.Attempt.RunnerStartTime != nil && len(e.pushedRepos(false)) > 0 {
+		e.setCondition(v1alpha1.ConditionPushed, decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotPushedYet})
+	}
 	problem := phaseReason(&e.status, e.pod, e.obstacle)
 	problem.Message = decision.TruncateMessage(problem.Message, maxConditionMessageBytes)
 	succeeded := decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}

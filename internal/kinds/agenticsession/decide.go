@@ -20,7 +20,11 @@ func Decide(observation Observation) Decision {
 		return unchanged // the garbage collector deletes all owned objects
 	}
 	e := newEvaluation(observation)
-	if question := e.advance(); question != nil {
+	question := e.advance()
+	if question == nil {
+		question = e.keepWorkspace()
+	}
+	if question != nil {
 		unchanged.Question = question
 		return unchanged
 	}

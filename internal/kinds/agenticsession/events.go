@@ -46,6 +46,12 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 			events = append(events, event)
 		}
 	}
+	if c := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionPushed); isWorkMissing(after) {
+		old := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionPushed)
+		if old == nil || old.Reason != c.Reason || old.Message != c.Message {
+			add(corev1.EventTypeWarning, v1alpha1.EventPushFailed, actionRun, "Not all work was pushed: %s", c.Message)
+		}
+	}
 	if before.Workspace.UID != "" && after.Workspace.UID == "" { // the session accepts an empty workspace
 		add(corev1.EventTypeWarning, v1alpha1.EventWorkspaceLost, actionRun,
 			"PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.Workspace.ClaimRef.Name)

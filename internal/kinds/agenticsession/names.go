@@ -70,6 +70,13 @@ func LeaseName(owner string) string { return owner }
 // NetworkPolicyName returns the name of a session's NetworkPolicy.
 func NetworkPolicyName(owner string) string { return sharedName(owner) }
 
+// pushBranch returns the branch to which a session pushes by default. Sessions of several namespaces and clusters can have one
+// repository, and a deleted session can have left its branch, so the name has a part of the UID.
+func pushBranch(s *v1alpha1.AgenticSession) v1alpha1.GitBranch {
+	const uidLength = 8
+	return v1alpha1.GitBranch("session/" + s.Name + "-" + string(s.UID[:min(len(s.UID), uidLength)]))
+}
+
 func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,

@@ -115,6 +115,8 @@ type Decision struct {
 	// ShareClaim is a claim of another session. The session becomes an owner too, so that the claim exists as long as
 	// any of its owners.
 	ShareClaim *metav1.PartialObjectMetadata
+	// KeepClaim is a claim that no longer belongs to sessions, because it may have the only copy of work.
+	KeepClaim *metav1.PartialObjectMetadata
 	// ReserveWorkspace lets the open attempt's Pod run in its workspace.
 	ReserveWorkspace *WorkspaceReservation
 	// DryRunPod is a Pod to create with dry run before its Job is created.

@@ -101,6 +101,11 @@ func (s *scenario) applyObjects(decision *Decision) {
 		claim.OwnerReferences = append(claim.OwnerReferences, metav1.OwnerReference{UID: s.Session.UID})
 		s.claims[claim.Name] = claim
 	}
+	if claim := decision.KeepClaim; claim != nil {
+		claim = claim.DeepCopy()
+		claim.OwnerReferences = KeptOwners(claim)
+		s.claims[claim.Name] = claim
+	}
 	if reservation := decision.ReserveWorkspace; reservation != nil {
 		claim := reservation.Claim.DeepCopy()
 		claim.Annotations = map[string]string{AnnotationWorkspacePod: string(reservation.Pod.UID)}

@@ -37,7 +37,7 @@ var problemTimeUsedUp = decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded
 
 // verdictOfJob returns the verdict of a Job that ended. Exit codes of sidecars do not count, nor does the runner's exit
 // code if the runner was terminated.
-func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, hasResult bool) verdict {
+func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, result *v1alpha1.SessionResult) verdict {
 	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: end.LastTransitionTime.Time}
 	if job.Status.CompletionTime != nil {
 		v.endTime = job.Status.CompletionTime.Time
@@ -62,8 +62,12 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 		v.Reason, v.Message = v1alpha1.ReasonOOMKilled, "the runner exceeded its memory limit"
 	default:
 		v.Reason, v.Message = v1alpha1.ReasonExitedWithError, fmt.Sprintf("the runner exited with code %d", termination.ExitCode)
-		if output := strings.TrimSpace(termination.Message); output != "" && !hasResult {
-			v.Message += ": " + output
+		reason := termination.Message // of a runner without a result
+		if result != nil {
+			reason = result.Summary
+		}
+		if reason = strings.TrimSpace(reason); reason != "" {
+			v.Message += ": " + reason
 		}
 	}
 	return v
@@ -88,6 +92,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	if v.endTime.IsZero() {
 		v.endTime, end = e.now.Time, e.now
 	}
+	e.setPushed()
 	cost := e.closeCost()
 	if start := e.activeStart(); start != nil {
 		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, v.endTime)) * time.Second

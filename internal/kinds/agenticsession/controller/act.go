@@ -43,6 +43,11 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *age
 	if refusal, err := r.applyObjects(ctx, s, d); refusal != nil || err != nil {
 		return refusal, err
 	}
+	if d.KeepClaim != nil {
+		if err := r.keepClaim(ctx, d.KeepClaim); err != nil {
+			return nil, err
+		}
+	}
 	if d.ReserveWorkspace != nil {
 		if err := r.reserveWorkspace(ctx, d.ReserveWorkspace); err != nil {
 			return nil, err

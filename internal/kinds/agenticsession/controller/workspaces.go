@@ -80,6 +80,16 @@ func (r *Reconciler) patchObject(ctx context.Context, object *metav1.PartialObje
 	return r.Client.Patch(ctx, object.DeepCopy(), client.RawPatch(kind, raw), fieldOwner)
 }
 
+// keepClaim removes the sessions from the owners of a claim, only in the version that was read.
+func (r *Reconciler) keepClaim(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
+	if err := r.patchObject(ctx, claim, types.MergePatchType, map[string]any{"metadata": map[string]any{
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion, "ownerReferences": agenticsession.KeptOwners(claim),
+	}}); err != nil {
+		return fmt.Errorf("keeping PersistentVolumeClaim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
 // addClaimOwner makes the session an owner, but not the controller, of its parent's claim.
 func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, claim *metav1.PartialObjectMetadata) error {
 	u := &unstructured.Unstructured{}
