@@ -39,11 +39,15 @@ type Server struct {
 	http      *httptest.Server
 	mutex     sync.Mutex
 	// pulls are the open pull requests, by branch.
-	pulls map[string]map[string]string
+	pulls    map[string]map[string]string
+	lastPull map[string]any
 	// refused is the number of requests without the password.
 	refused int
-	// unavailable is how many pushes get an error of the server.
+	// unavailable is how many pushes get an error of the server, and delay is how long each request takes longer.
 	unavailable int
+	delay       time.Duration
+	// down is how many requests of any kind get an error of the server.
+	down int
 }
 
 // New starts a server on loopback whose files are in a directory. Its repository has a branch main with the file README.
@@ -119,14 +123,38 @@ func newCertificate(address string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
 }
 
-// Close stops the server.
-func (s *Server) Close() { s.http.Close() }
+// Close stops the server, with all connections.
+func (s *Server) Close() {
+	s.http.CloseClientConnections()
+	s.http.Close()
+}
 
 // FailPushes makes the next pushes fail with the status 503.
 func (s *Server) FailPushes(number int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.unavailable = number
+}
+
+// FailAll makes the next requests of git fail with the status 503, also those that clone.
+func (s *Server) FailAll(number int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.down = number
+}
+
+// Delay makes each request of git take longer.
+func (s *Server) Delay(by time.Duration) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.delay = by
+}
+
+// LastPullRequest returns the fields of the last pull request that was opened, as the forge got them.
+func (s *Server) LastPullRequest() map[string]any {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.lastPull
 }
 
 // Repository returns the directory of the repository.
@@ -173,12 +201,22 @@ func (s *Server) requirePassword(next http.Handler) http.Handler {
 			return
 		}
 		s.mutex.Lock()
+		isDown := s.down > 0
+		if isDown {
+			s.down--
+		}
 		fail := s.unavailable > 0 && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
 		if fail {
 			s.unavailable--
 		}
+		delay := s.delay
 		s.mutex.Unlock()
-		if fail {
+		select {
+		case <-time.After(delay):
+		case <-r.Context().Done():
+			return
+		}
+		if fail || isDown {
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		}
@@ -215,17 +253,18 @@ func (s *Server) handlePulls(w http.ResponseWriter, r *http.Request, headField, 
 		writeJSON(w, open)
 		return
 	}
-	var body map[string]string
+	var body map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	head := body[headField]
+	head, _ := body[headField].(string)
 	if _, found := s.pulls[head]; found {
 		http.Error(w, `{"message": "A pull request already exists"}`, exists)
 		return
 	}
 	s.pulls[head] = map[string]string{urlField: fmt.Sprintf("https://%s/team/shop/pull/%d", s.Host, len(s.pulls)+1)}
+	s.lastPull = body
 	w.WriteHeader(http.StatusCreated)
 	writeJSON(w, s.pulls[head])
 }

@@ -11,9 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
@@ -47,6 +48,8 @@ type agent struct {
 
 type agentEnd struct {
 	exitCode int
+	// signal that ended the process; empty if it exited.
+	signal string
 	// terminated means that the runner got SIGTERM and terminated the process.
 	terminated bool
 	// silent means that the process did not exit after its result, and was terminated.
@@ -56,8 +59,8 @@ type agentEnd struct {
 // errSilent is the cause of the end of an agent that did not exit after its result.
 var errSilent = errors.New("the agent reported its result and did not exit")
 
-// run starts the agent and waits for its end. When ctx ends, it sends SIGTERM to the agent and its child processes, and SIGKILL after
-// the grace period.
+// run starts the agent and waits for its end. When ctx ends, it sends SIGTERM to the agent and all processes below it, and SIGKILL
+// after the grace period. Processes that an agent leaves behind get both, too.
 func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error) {
 	for _, file := range a.command.Files {
 		if err := writeFile(file); err != nil {
@@ -75,8 +78,6 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 		command.Env = append(command.Env, name+"="+value)
 	}
 	command.Stdin = strings.NewReader(a.command.Stdin)
-	// Its child processes are in its group, and are terminated with it.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, stopStdout := a.pipe(a.handleLine)
 	stderr, stopStderr := a.pipe(func(line []byte, omitted int64) {
 		a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Text: string(line), Omitted: omitted})
@@ -88,15 +89,25 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	a.silence = time.AfterFunc(a.exitDelay, func() { end(errSilent) })
 	a.silence.Stop() // until the result
 	defer func() { a.silence.Stop() }()
+	known := processesBelow(nil, false)
 	if err := command.Start(); err != nil {
 		return agentEnd{}, err
 	}
-	var terminated atomic.Bool
-	stop := terminateWith(running, command.Process.Pid, a.grace, &terminated)
+	asked := make(chan struct{})
+	stop := context.AfterFunc(running, func() {
+		defer close(asked)
+		endProcesses(known, a.grace, false)
+	})
 	err = command.Wait()
-	stop()
-	// Remaining child processes must not change the workspace while it is committed.
-	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
+	terminated, delay := !stop(), min(a.grace, stopDelay)
+	if terminated {
+		<-asked
+		delay = 0
+	}
+	// Remaining processes must not change the workspace while it is committed.
+	if remaining := endProcesses(known, delay, true); remaining > 0 {
+		a.events.report("%d processes of the agent could not be ended, and may still change its files", remaining)
+	}
 	stopStdout()
 	stopStderr()
 	for _, event := range a.parser.End() {
@@ -112,30 +123,11 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	if silent {
 		a.events.report("The agent reported its result, and did not exit within %s: it was ended", a.exitDelay)
 	}
-	return agentEnd{exitCode: command.ProcessState.ExitCode(), terminated: terminated.Load() && !silent, silent: silent}, nil
-}
-
-// terminateWith terminates a process group when ctx ends, unless stop is called before.
-func terminateWith(ctx context.Context, group int, grace time.Duration, terminated *atomic.Bool) (stop func()) {
-	ended := make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		}
-		terminated.Store(true)
-		_ = syscall.Kill(-group, syscall.SIGTERM)
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		select {
-		case <-ended:
-		case <-timer.C:
-			_ = syscall.Kill(-group, syscall.SIGKILL)
-		}
-	})
-	return func() { close(ended); done.Wait() }
+	ended := agentEnd{exitCode: command.ProcessState.ExitCode(), terminated: terminated && !silent, silent: silent}
+	if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		ended.signal = fmt.Sprintf("%s (%s)", unix.SignalName(status.Signal()), status.Signal())
+	}
+	return ended, nil
 }
 
 // pipe returns a writer that passes its lines to handle, and a function that waits until all lines are handled.

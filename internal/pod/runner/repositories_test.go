@@ -279,7 +279,7 @@ func TestMalformedBundlesAreRefused(t *testing.T) {
 	}
 }
 
-func TestFailedPushIsReportedAndTheSessionCompletes(t *testing.T) {
+func TestFailedPushIsReported(t *testing.T) {
 	s := newGitSession(t)
 	if _, err := s.server.Git(t.Context(), "config", "receive.denyCreatePush", "true"); err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
 				}()
 			}
 			script := strings.ReplaceAll(row.script, "%[1]s", directory)
-			_, err := Run(ctx, []string{"--profile", "events", "--push-grace-period", row.grace, "--", "sh", "-c", script},
+			_, err := Run(ctx, []string{"--profile", "events", "--grace-period", "100ms", "--push-grace-period", row.grace, "--", "sh", "-c", script},
 				func(name string) string { return s.environment[name] }, s.out, s.out)
 			if err != nil {
 				t.Fatalf("error %v: %s", err, s.out)
@@ -381,7 +381,8 @@ func TestStatesInWhichAnAgentLeavesItsRepository(t *testing.T) {
 		"a merge with conflicts, after a commit": {
 			agent: "echo a > a.txt\n" + commitAll + "git checkout -q -b other HEAD~; echo b > a.txt\n" + commitAll +
 				"git checkout -q session/demo; git merge -q other >/dev/null 2>&1 && exit 1; true",
-			branches: map[string]string{"session/demo": "a.txt", "session/demo-other": "a.txt"}, branch: "session/demo", failure: "a merge has conflicts in a.txt",
+			branches: map[string]string{"session/demo": "a.txt", "session/demo-other": "a.txt", "session/demo-unfinished": "a.txt"}, branch: "session/demo",
+			failure: "a merge has conflicts in a.txt; the unfinished work is in the branch session/demo-unfinished",
 		},
 		"a repository inside, with a commit": {
 			agent:    "mkdir gen; cd gen; git init -q; echo a > a.txt; git add a.txt; git -c user.name=a -c user.email=a@b.example commit -q -m inner",
@@ -421,7 +422,7 @@ git update-index --add --cacheinfo 160000,$(git rev-parse main),lib
 git update-index --add --cacheinfo 100644,$(printf '[submodule "lib"]\n\tpath = lib\n\turl = ../lib.git\n' | git hash-object -w --stdin),.gitmodules
 git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example commit-tree -p main -m Submodule $(git write-tree))`)
 			},
-			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo", event: "submodules, which are not fetched: lib",
+			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo", event: "The submodule lib was not fetched",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -442,7 +443,7 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 				t.Fatalf("code %d, error %v: %s", code, err, s.out)
 			}
 			got := s.repositoryResult()
-			if matched, _ := path.Match(row.branch, got.Branch); !matched || !got.Pushed || !strings.Contains(got.Error, row.failure) ||
+			if matched, _ := path.Match(row.branch, got.Branch); !matched || got.Pushed != (row.failure == "") || !strings.Contains(got.Error, row.failure) ||
 				(row.failure == "") != (got.Error == "") {
 				t.Errorf("result %+v: %s", got, s.out)
 			}
@@ -461,6 +462,118 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 				t.Errorf("files of the branches (-want +got):\n%s\n%s", diff, s.out)
 			}
 		})
+	}
+}
+
+// A session accepts what git accepts, and begins at the HEAD of the server if it names no branch.
+func TestRepositoriesThatGitAcceptsAreAccepted(t *testing.T) {
+	const seedSubmodules = `git init -q --bare -b main ../lib.git; git init -q --bare -b main ../deep.git
+tree() { git --git-dir "$1" mktree; }
+deep=$(git --git-dir ../deep.git commit-tree -m Deep "$(printf '100644 blob %s\tdeep.txt\n' "$(echo deep | git --git-dir ../deep.git hash-object -w --stdin)" | tree ../deep.git)")
+git --git-dir ../deep.git update-ref refs/heads/main "$deep"
+modules=$(printf '[submodule "deep"]\n\tpath = deep\n\turl = ../deep.git\n' | git --git-dir ../lib.git hash-object -w --stdin)
+lib=$(printf '100644 blob %s\t.gitmodules\n160000 commit %s\tdeep\n100644 blob %s\tlib.txt\n' "$modules" "$deep" "$(echo lib | git --git-dir ../lib.git hash-object -w --stdin)" | git --git-dir ../lib.git mktree --missing)
+git --git-dir ../lib.git update-ref refs/heads/main "$(git --git-dir ../lib.git commit-tree -m Old "$lib")"
+old=$(git --git-dir ../lib.git rev-parse main)
+git --git-dir ../lib.git update-ref refs/heads/main "$(git --git-dir ../lib.git commit-tree -m New "$lib")" # no branch has the old commit
+modules=$(printf '[submodule "lib"]\n\tpath = lib\n\turl = ../lib.git\n' | git hash-object -w --stdin)
+git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '100644 blob %s\t.gitmodules\n160000 commit %s\tlib\n' "$modules" "$old" | git mktree --missing))
+`
+	for title, row := range map[string]struct {
+		before, agent string
+		files         string
+		failure       string
+	}{
+		"a default branch with another name": {before: "git branch -m main trunk; git symbolic-ref HEAD refs/heads/trunk", agent: "test -f README; echo a > a.txt", files: "README a.txt"},
+		"an empty repository":                {before: "git update-ref -d refs/heads/main", agent: "echo a > a.txt", files: "a.txt"},
+		"an empty repository, without work":  {before: "git update-ref -d refs/heads/main", agent: "true"},
+		"submodules in each other":           {before: seedSubmodules, agent: "grep -q lib lib/lib.txt; grep -q deep lib/deep/deep.txt; echo a > a.txt", files: ".gitmodules a.txt lib"},
+		"changes in a submodule": {
+			before: seedSubmodules, agent: "echo changed > lib/lib.txt; echo a > a.txt", files: ".gitmodules a.txt lib", failure: "changes in the submodule lib cannot be pushed",
+		},
+		"commits in a submodule": {
+			before: seedSubmodules, agent: "(cd lib; echo changed > lib.txt; git commit -q -a -m Changed); git add lib; git commit -q -m Bump", files: ".gitmodules lib",
+			failure: "changes in the submodule lib cannot be pushed",
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			for name, value := range map[string]string{"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b.example"} {
+				t.Setenv(name, value)
+			}
+			s := newGitSession(t, "--forge", sessiongit.GitHub)
+			s.shell(row.before)
+			s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+				SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL())}, AutoPush: true}, Directory: "shop",
+			}}})
+			s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host, "--forge", sessiongit.GitHub)
+			if code, err := s.run("events", "set -e\n"+row.agent+"\n"+finished); code != exitSuccess || err != nil {
+				t.Fatalf("code %d, error %v: %s", code, err, s.out)
+			}
+			got := s.repositoryResult()
+			if got.Pushed != (row.files != "" && row.failure == "") || !strings.Contains(got.Error, row.failure) || (got.Error == "") != (row.failure == "") {
+				t.Errorf("result %+v: %s", got, s.out)
+			}
+			if row.files != "" {
+				if files := strings.Join(strings.Fields(s.remote("ls-tree", "--name-only", "session/demo")), " "); files != row.files {
+					t.Errorf("files %q, want %q: %s", files, row.files, s.out)
+				}
+			}
+			if row.failure != "" {
+				if text := s.remote("show", "session/demo-unfinished:lib/lib.txt"); text != "changed" {
+					t.Errorf("the unfinished branch has %q", text)
+				}
+			}
+		})
+	}
+}
+
+func TestAServerThatStartsLateIsWaitedFor(t *testing.T) {
+	s := newGitSession(t)
+	s.server.FailAll(2)
+	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); !got.Pushed {
+		t.Errorf("result %+v: %s", got, s.out)
+	}
+}
+
+// The branch, its base and a draft are those of the session. A session begins at its base although the server has a branch of its
+// name, and only later attempts continue the branch.
+func TestWorkIsPushedWhereTheSessionSays(t *testing.T) {
+	for _, forge := range []string{sessiongit.GitHub, sessiongit.GitLab} {
+		s := newGitSession(t)
+		s.shell(`git update-ref refs/heads/release main
+git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`)
+		s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+			SessionRepo: v1alpha1.SessionRepo{
+				GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, AutoPush: true,
+				Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
+			}, Directory: "shop",
+		}}})
+		s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host, "--forge", forge)
+		if code, err := s.run("events", edit); code != exitSuccess || err != nil {
+			t.Fatalf("code %d, error %v: %s", code, err, s.out)
+		}
+		got := s.repositoryResult()
+		if !got.Pushed || got.Branch != "fix/bug-"+got.Commit[:12] || s.remote("rev-list", "--count", "main.."+got.Branch) != "1" {
+			t.Errorf("result %+v: %s", got, s.out)
+		}
+		pull := s.server.LastPullRequest()
+		isDraft := pull["draft"] == true || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: ")
+		body := fmt.Sprint(pull["body"], pull["description"])
+		if base := fmt.Sprint(pull["base"], pull["target_branch"]); !strings.Contains(base, "release") || !isDraft || !strings.Contains(body, "fix/bug has other commits") {
+			t.Errorf("pull request %v", pull)
+		}
+		s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_WORKSPACE": t.TempDir()})
+		s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+		if code, err := s.run("events", "echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
+			t.Fatalf("code %d, error %v: %s", code, err, s.out)
+		}
+		if got := s.repositoryResult(); got.Branch != "fix/bug" || s.remote("rev-list", "--count", "main..fix/bug") != "2" {
+			t.Errorf("result %+v: %s", got, s.out)
+		}
 	}
 }
 

@@ -37,6 +37,16 @@ type repositoryResult struct {
 	Pushed         bool   `json:"pushed"`
 	PullRequestURL string `json:"pullRequestURL,omitempty"`
 	Error          string `json:"error,omitempty"`
+
+	// archived is the name of a file of the archive with the commits that were not pushed; empty without one.
+	archived string
+}
+
+// locate adds where the archive has the commits that were not pushed. It is the beginning of the error, which may be cut off.
+func (r *repositoryResult) locate(stored *sessionarchive.Stored) {
+	if location := stored.Files[r.archived]; location != "" {
+		r.Error = "the commits are in the archive, " + location + ": " + r.Error
+	}
 }
 
 const maxSDKSessionIDBytes = 256

@@ -25,6 +25,8 @@ const (
 	// A Pod has 10 seconds to end: half of them for the agent, and most of the rest for its commits.
 	defaultGracePeriod     = 5 * time.Second
 	defaultPushGracePeriod = 4 * time.Second
+	// defaultPushTimeout bounds a push before SIGTERM: servers scan pushed commits, and may be away for a while.
+	defaultPushTimeout = 5 * time.Minute
 	// defaultExitDelay is longer than an agent needs to store its conversation.
 	defaultExitDelay = 10 * time.Second
 	maxProfileBytes  = 1 << 20
@@ -36,8 +38,9 @@ type options struct {
 	permissionMode string
 	systemPrompt   string
 	gracePeriod    time.Duration
-	// pushGracePeriod follows gracePeriod.
+	// pushGracePeriod follows gracePeriod. pushTimeout bounds a push that no SIGTERM shortens.
 	pushGracePeriod time.Duration
+	pushTimeout     time.Duration
 	exitDelay       time.Duration
 	arguments       []string
 }
@@ -55,9 +58,12 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	if err != nil {
 		return exitInvalid, fmt.Errorf("reading the session's inputs: %w", err)
 	}
+	if err := adoptProcesses(); err != nil {
+		return exitFailure, fmt.Errorf("becoming the parent of the processes that an agent leaves behind: %w", err)
+	}
 	events := &emitter{out: out, redact: newRedactor(os.Environ()), now: time.Now}
 	transcript := openTranscript(ctx, getenv, events)
-	code, s, err := o.runSession(ctx, in, events, getenv)
+	code, s, err := o.runSession(ctx, in, events, transcript, getenv)
 	end := agentprofile.Event{Type: agentprofile.EventRunner, Text: fmt.Sprintf("The session ended with code %d", code)}
 	if err != nil {
 		end.Type, end.Text, end.Failed = agentprofile.EventError, err.Error(), true
@@ -74,12 +80,18 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 		return code, err
 	}
 	// Only after the result, because a terminated runner may have no time left.
-	final.Transcript = new(transcript.close(ctx, events))
+	stored := transcript.close(ctx, events)
+	final.Transcript = &stored
+	for i := range final.Repositories {
+		final.Repositories[i].locate(&stored)
+	}
 	return code, writeResult(in.resultFile, final.encode(in.maxResultBytes))
 }
 
 // runSession runs the session. It returns a nil session if the session could not start.
-func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, getenv func(string) string) (int, *session, error) {
+func (o *options) runSession(
+	ctx context.Context, in *inputs, events *emitter, transcript *transcript, getenv func(string) string,
+) (int, *session, error) {
 	profile, err := o.loadProfile()
 	if err != nil {
 		return exitInvalid, nil, err
@@ -99,7 +111,7 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 		events.report("Reading the state of earlier attempts, which are not resumed: %s", err)
 	}
 	if directory := getenv("AGENTIC_GIT"); directory != "" { // the SessionRunner has a container that clones
-		s.repositories = &repositories{inputs: in, client: sessiongit.NewClient(directory), grace: o.pushGracePeriod, logf: events.report}
+		s.repositories = &repositories{inputs: in, client: sessiongit.NewClient(directory), timeout: o.pushTimeout, logf: events.report, archive: transcript.storeFile}
 	}
 	s.lease.start(ctx)
 	leaseContext, stopLease := context.WithCancel(context.WithoutCancel(ctx))
@@ -147,7 +159,8 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.permissionMode, "permission-mode", "full", "What the agent may do without asking: full, edit (only edit files) or read.")
 	f.StringVar(&o.systemPrompt, "system-prompt-file", "", "File with a text to add to the agent's system prompt.")
 	f.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod, "Time that the agent has to end after SIGTERM.")
-	f.DurationVar(&o.pushGracePeriod, "push-grace-period", defaultPushGracePeriod, "Time that pushing has after SIGTERM and the agent's end.")
+	f.DurationVar(&o.pushGracePeriod, "push-grace-period", defaultPushGracePeriod, "Time that pushing has after SIGTERM and --grace-period; what the agent does not need of that is added.")
+	f.DurationVar(&o.pushTimeout, "push-timeout", defaultPushTimeout, "Time that pushing a repository has without SIGTERM.")
 	f.DurationVar(&o.exitDelay, "exit-delay", defaultExitDelay,
 		"Time without output after its result in which the agent has to exit. Then it is ended, and the session has its result.")
 	if err := f.Parse(args); err != nil {
@@ -161,6 +174,8 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		return nil, fmt.Errorf("--grace-period is %s, must be more than 0", o.gracePeriod)
 	case o.exitDelay <= 0:
 		return nil, fmt.Errorf("--exit-delay is %s, must be more than 0", o.exitDelay)
+	case o.pushTimeout <= 0:
+		return nil, fmt.Errorf("--push-timeout is %s, must be more than 0", o.pushTimeout)
 	case o.pushGracePeriod <= 0:
 		return nil, fmt.Errorf("--push-grace-period is %s, must be more than 0", o.pushGracePeriod)
 	}

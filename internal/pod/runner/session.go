@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,6 +26,8 @@ const (
 	exitTerminated = 128 + int(syscall.SIGTERM)
 	// maxAgentCode is the highest code that does not look like a signal's code.
 	maxAgentCode = 127
+	// maxLastOutputBytes bounds the reason for the end of an agent that it wrote as its last line.
+	maxLastOutputBytes = 512
 )
 
 // session is one attempt of a session.
@@ -46,6 +49,8 @@ type session struct {
 	// earlier are the reports of ended processes of this attempt: an interactive session has several.
 	earlier     []agentprofile.Report
 	recordedFor string
+	// lastOutput is the last line that is not part of an answer, such as an error of the agent.
+	lastOutput string
 }
 
 // execute runs the agent with the session's prompt, and returns the exit code of the runner.
@@ -59,7 +64,11 @@ func (s *session) execute(ctx context.Context) (int, error) {
 			return exitFailure, err
 		}
 		s.events.report("The repositories were prepared in %s", s.events.now().Sub(start).Round(time.Millisecond))
-		defer func() { s.pushed = s.repositories.push(ctx, s.result(nil).Summary) }()
+		// The runner's context ends with SIGTERM. Pushing may take longer, for the rest of the time that the Pod has to end.
+		pushing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(s.options.gracePeriod+s.options.pushGracePeriod, cancel) })()
+		defer func() { s.pushed = s.repositories.push(pushing, s.result(nil).Summary) }()
 	}
 	if s.inputs.port == "" {
 		prompt, err := s.firstPrompt()
@@ -151,6 +160,9 @@ func (s *session) observe(event *agentprofile.Event) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.tally.Add(event)
+	if text := strings.TrimSpace(event.Text); text != "" && (event.Type == agentprofile.EventOutput || event.Type == agentprofile.EventError) {
+		s.lastOutput = cut(text, maxLastOutputBytes)
+	}
 	report := s.total()
 	s.lease.reportActivity(report.CostUSD)
 	if report.Conversation != "" && report.Conversation != s.recordedFor {
@@ -183,21 +195,25 @@ func (s *session) finish(end agentEnd) (int, error) {
 	}
 	s.earlier = append(s.earlier, report)
 	s.tally = nil
+	// The last sentence of the agent is the reason for its end, as far as the agent tells.
+	reason := cmp.Or(report.Answer, s.lastOutput, "it reported no reason")
 	switch {
 	case (end.exitCode == 0 || end.silent) && report.Finished && !report.Failed:
 		return exitSuccess, nil // also if the runner is terminated: the work is complete
 	case end.terminated:
 		return exitTerminated, nil
+	case end.signal != "" && !end.silent:
+		return exitFailure, fmt.Errorf("the agent was ended by the signal %s: %s", end.signal, reason)
 	case end.exitCode != 0 && !end.silent:
 		code := end.exitCode
 		if code < 0 || code > maxAgentCode {
 			code = exitFailure
 		}
-		return code, fmt.Errorf("the agent exited with code %d: %s", end.exitCode, cmp.Or(report.Answer, "it reported no reason"))
+		return code, fmt.Errorf("the agent exited with code %d: %s", end.exitCode, reason)
 	case report.Failed:
-		return exitFailure, fmt.Errorf("the agent failed: %s", report.Answer)
+		return exitFailure, fmt.Errorf("the agent failed: %s", reason)
 	default:
-		return exitFailure, errors.New("the agent exited with code 0, but did not report that it finished its work")
+		return exitFailure, fmt.Errorf("the agent exited with code 0, but did not report that it finished its work: %s", reason)
 	}
 }
 
@@ -242,7 +258,7 @@ func (s *session) result(failure error) *result {
 	defer s.mutex.Unlock()
 	report := s.total()
 	r := newResult(&report, s.lease.earlierCost)
-	if failure != nil && r.Summary == "" {
+	if failure != nil && (r.Summary == "" || !report.Finished) { // the failure has an answer that is not the end of the agent's work
 		r.Summary = failure.Error()
 	}
 	r.Summary, r.Repositories = s.events.redact.string(r.Summary), s.pushed

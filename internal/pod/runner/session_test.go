@@ -12,7 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
-	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const finished = `echo '{"type":"started","conversation":"c-1","model":"small"}'
@@ -54,9 +53,10 @@ func TestExitCodesOfAgents(t *testing.T) {
 		"a failure that the agent reports":                        {"events", `echo '{"type":"result","text":"no credit","failed":true}'; exit 0`, exitFailure, "no credit"},
 		"a code of the agent":                                     {"events", `echo '{"type":"result","text":"no credit","failed":true}'; exit 7`, 7, "no credit"},
 		"a code that looks like that of a signal":                 {"events", `exit 144`, exitFailure, "the agent exited with code 144: it reported no reason"},
-		"an agent that ends without a result is not successful":   {"events", `echo '{"type":"text","text":"I begin."}'`, exitFailure, "I begin."},
+		"an agent that ends without a result is not successful":   {"events", `echo '{"type":"text","text":"I begin."}'`, exitFailure, "the agent exited with code 0, but did not report that it finished its work: I begin."},
 		"a command that fails":                                    {"exec", `echo broken; exit 3`, 3, "broken"},
-		"a killed agent":                                          {"events", `kill -9 $$`, exitFailure, "the agent exited with code -1: it reported no reason"},
+		"a killed agent":                                          {"events", `kill -9 $$`, exitFailure, "the agent was ended by the signal SIGKILL (killed): it reported no reason"},
+		"an agent that crashes":                                   {"events", `echo "panic: nil pointer" >&2; kill -SEGV $$`, exitFailure, "the agent was ended by the signal SIGSEGV (segmentation fault): panic: nil pointer"},
 		"a command without a shell's help":                        {"exec", `exec /does/not/exist`, 127, ""},
 		"a result that is followed by a failure is not a success": {"events", finished + "exit 9", 9, "All done."},
 	} {
@@ -83,7 +83,7 @@ func TestAnAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 		"it ignores SIGTERM":        {"events", "trap '' TERM\n" + finished + "sleep 1000 & wait; sleep 1000", exitSuccess, "All done."},
 		"it reported a failure":     {"events", `echo '{"type":"result","text":"no credit","failed":true}'; sleep 1000`, exitFailure, "no credit"},
 		"it writes a second time":   {"events", finished + "sleep 0.3; " + strings.ReplaceAll(finished, "All done.", "All of it."), exitSuccess, "All of it."},
-		"it hangs without a result": {"events", `echo '{"type":"text","text":"I begin."}'; sleep 1.5; exit 3`, 3, "I begin."},
+		"it hangs without a result": {"events", `echo '{"type":"text","text":"I begin."}'; sleep 1.5; exit 3`, 3, "the agent exited with code 3: I begin."},
 		"OpenCode, which writes no result": {"opencode", `echo '{"type":"step_start","sessionID":"s"}'
 echo '{"type":"text","sessionID":"s","part":{"type":"text","text":"All done."}}'
 echo '{"type":"step_finish","sessionID":"s","part":{"reason":"stop"}}'; sleep 1000`, exitSuccess, "All done."},
@@ -228,21 +228,35 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 }
 
 // A process that the agent leaves behind does not keep the session from ending, and does not outlive it.
-func TestProcessesThatTheAgentLeavesBehindAreKilled(t *testing.T) {
-	s := newTestSession(t, "p")
-	code, err := s.run("events", finished+`sleep 100 & echo $! > child`)
-	if code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
+func TestProcessesThatTheAgentLeavesBehindAreEnded(t *testing.T) {
+	for title, script := range map[string]string{
+		"in its group":                        `sleep 100 & echo $! > child`,
+		"in a session of its own":             `setsid sh -c 'echo $$ > child; exec sleep 100' & until test -s child; do sleep 0.01; done`,
+		"whose parent has ended":              `(setsid sh -c 'sleep 100 & echo $! > child' &); until test -s child; do sleep 0.01; done`,
+		"without an environment":              `env -i setsid sh -c 'echo $$ > child; exec sleep 100' & until test -s child; do sleep 0.01; done`,
+		"which ignores SIGTERM":               `setsid sh -c 'trap "" TERM; echo $$ > child; sleep 100' & until test -s child; do sleep 0.01; done`,
+		"which saves its work before it ends": `setsid sh -c 'trap "touch saved; exit" TERM; echo $$ > child; sleep 100 & wait' & until test -s child; do sleep 0.01; done`,
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestSession(t, "p")
+			code, err := s.run("events", finished+script)
+			if code != exitSuccess || err != nil {
+				t.Fatalf("code %d, error %v", code, err)
+			}
+			workspace := s.environment["AGENTIC_WORKSPACE"]
+			raw, err := os.ReadFile(filepath.Join(workspace, "child"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			process := strings.TrimSpace(string(raw))
+			if stat, err := os.ReadFile("/proc/" + process + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+				t.Errorf("process %s still runs: %s", process, stat)
+			}
+			if _, err := os.Stat(filepath.Join(workspace, "saved")); strings.Contains(title, "saves") && err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	raw, err := os.ReadFile(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "child"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := strings.TrimSpace(string(raw))
-	poll.Until(t, "the process "+process+" to end", func() bool {
-		stat, err := os.ReadFile("/proc/" + process + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	})
 }
 
 // echoResume reports the arguments of the agent, and the conversation that it resumes.

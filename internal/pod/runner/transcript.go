@@ -2,6 +2,8 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
@@ -18,6 +20,7 @@ const (
 // transcript sends the events of an attempt to the archive.
 type transcript struct {
 	writer *sessionarchive.Writer
+	events *emitter
 	// err is the reason for a missing writer.
 	err error
 }
@@ -34,7 +37,20 @@ func openTranscript(ctx context.Context, getenv func(string) string, events *emi
 		return &transcript{err: err}
 	}
 	events.setTranscript(writer)
-	return &transcript{writer: writer}
+	return &transcript{writer: writer, events: events}
+}
+
+// storeFile sends a file, which is stored beside the transcript. Its location is known at the end of the transcript.
+func (t *transcript) storeFile(name string, from io.Reader) error {
+	switch {
+	case t == nil:
+		return errors.New("the SessionRunner has no archive")
+	case t.writer == nil:
+		return t.err
+	}
+	t.events.mutex.Lock() // events go to the same writer
+	defer t.events.mutex.Unlock()
+	return t.writer.WriteFile(name, from)
 }
 
 // close ends the transcript, and returns its location.

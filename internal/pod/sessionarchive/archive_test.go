@@ -73,6 +73,55 @@ func TestTranscriptIsStoredInTheClaim(t *testing.T) {
 	}
 }
 
+// Files, such as commits that could not be pushed, are stored beside the transcript, unless the runner did not send them completely.
+func TestFilesAreStoredBesideTheTranscript(t *testing.T) {
+	claim := t.TempDir()
+	directory, end := startArchive(t, "--claim", claim)
+	w := open(t, directory)
+	_, _ = w.Write([]byte("{\"type\":\"text\"}\n"))
+	want := strings.Repeat("0123456789", maxPartBytes/4)
+	if err := w.WriteFile("shop.bundle", strings.NewReader(want)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteFile("empty.bundle", strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = w.Write([]byte(filePrefix + `"part.bundle","data":"YQ=="}` + "\n"))
+	got := w.Close(t.Context())
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	for name, text := range map[string]string{"shop.bundle": want, "empty.bundle": ""} {
+		raw, err := os.ReadFile(filepath.Join(claim, got.Files[name]))
+		if err != nil || string(raw) != text || !strings.HasSuffix(got.Files[name], "Z-demo-r1-a1-"+name) {
+			t.Errorf("%s is %q with %d bytes, error %v", name, got.Files[name], len(raw), err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(claim, got.Location))
+	if err != nil || string(raw) != "{\"type\":\"text\"}\n" || got.Error != "" || len(got.Files) != 2 {
+		t.Errorf("transcript %q, error %v, stored %+v", raw, err, got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(claim, ".*")); len(left) > 0 {
+		t.Errorf("left files: %v", left)
+	}
+}
+
+func TestFilesOutsideOfTheArchiveAreRefused(t *testing.T) {
+	claim := t.TempDir()
+	directory, end := startArchive(t, "--claim", claim)
+	w := open(t, directory)
+	if err := w.WriteFile("../../evil", strings.NewReader("evil")); err != nil {
+		t.Fatal(err)
+	}
+	got := w.Close(t.Context())
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if got.Error == "" || got.Location == "" || len(got.Files) != 0 {
+		t.Errorf("stored %+v", got)
+	}
+}
+
 // The runner is killed, or the node evicts it: what it wrote is stored without an answer that anybody reads.
 func TestTranscriptOfARunnerThatWasKilledIsStored(t *testing.T) {
 	claim := t.TempDir()
@@ -112,7 +161,7 @@ func TestContainerThatNoRunnerReachedEndsWithSIGTERM(t *testing.T) {
 
 func TestLongTranscriptsAreTruncatedAtALine(t *testing.T) {
 	out := &strings.Builder{}
-	truncated, err := copyTranscript(out, strings.NewReader("12345\n6789\n1\n"), 12)
+	truncated, err := copyTranscript(out, strings.NewReader("12345\n6789\n1\n"), 12, nil)
 	if want := "12345\n6789\n" + `{"type":"runner","text":"The transcript is too long. Its rest is not archived."}` + "\n"; err != nil || !truncated || out.String() != want {
 		t.Errorf("%q, truncated %v, error %v", out, truncated, err)
 	}

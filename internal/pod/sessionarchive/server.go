@@ -2,6 +2,7 @@ package sessionarchive
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -23,6 +25,8 @@ import (
 const (
 	// maxTranscriptBytes bounds a transcript: an agent can write any amount.
 	maxTranscriptBytes = 128 << 20
+	// maxFilesBytes bounds the files beside a transcript, such as commits that could not be pushed.
+	maxFilesBytes = 2 << 30
 	// maxLineBytes bounds a line. The runner shortens the texts in its events.
 	maxLineBytes = 1 << 20
 	// storeTimeout bounds an upload with its retries. After SIGTERM, the kubelet ends it earlier.
@@ -125,21 +129,89 @@ func (a *archive) storeTranscript(ctx context.Context, from io.Reader, stored *S
 	}
 	defer file.Close()
 	defer os.Remove(file.Name()) // without effect in a claim, where it was renamed
-	if stored.Truncated, err = copyTranscript(file, from, a.settings.maxBytes); err != nil {
+	// A session can be deleted and created again, so the name also has the time.
+	base := path.Join(a.settings.prefix, a.settings.namespace, a.settings.session, start.Format("20060102T150405.000Z")+"-"+a.settings.job)
+	files := &receivedFiles{temp: a.temp, open: map[string]*os.File{}, store: func(file *os.File, name string) error {
+		location, err := a.store.put(ctx, file, base+"-"+name)
+		if err != nil {
+			return err
+		}
+		if stored.Files == nil {
+			stored.Files = map[string]string{}
+		}
+		stored.Files[name] = location
+		a.log.Info("A file is archived", "location", location)
+		return nil
+	}}
+	defer files.discard()
+	if stored.Truncated, err = copyTranscript(file, from, a.settings.maxBytes, files.receive); err != nil {
 		return err
 	}
-	// A session can be deleted and created again, so the name also has the time.
-	name := path.Join(a.settings.prefix, a.settings.namespace, a.settings.session, start.Format("20060102T150405.000Z")+"-"+a.settings.job+".ndjson")
-	stored.Location, err = a.store.put(ctx, file, name)
-	return err
+	stored.Location, err = a.store.put(ctx, file, base+".ndjson")
+	return errors.Join(err, files.err)
 }
 
-// copyTranscript copies lines of up to this many bytes in total, and reports whether it left out the rest. A runner that is killed
-// ends the transcript at that point.
-func copyTranscript(to io.Writer, from io.Reader, maxBytes int64) (truncated bool, err error) {
+// receivedFiles are the files that a runner sends in the lines of its transcript.
+type receivedFiles struct {
+	temp  string
+	open  map[string]*os.File
+	store func(file *os.File, name string) error
+	bytes int
+	// err is the first error. The transcript is stored nevertheless.
+	err error
+}
+
+// fileName is the name of a file beside a transcript, without a directory.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+
+func (f *receivedFiles) receive(line []byte) {
+	if f.err == nil {
+		if err := f.receivePart(line); err != nil {
+			f.err = fmt.Errorf("storing a file: %w", err)
+		}
+	}
+}
+
+func (f *receivedFiles) receivePart(line []byte) error {
+	var part filePart
+	if err := json.Unmarshal(line, &part); err != nil {
+		return err
+	}
+	file := f.open[part.File]
+	if f.bytes += len(part.Data); f.bytes > maxFilesBytes || !fileName.MatchString(part.File) {
+		return fmt.Errorf("the file %q is too large, or cannot have this name", part.File)
+	}
+	if file == nil {
+		var err error
+		if file, err = os.CreateTemp(f.temp, ".file-"); err != nil {
+			return err
+		}
+		f.open[part.File] = file
+	}
+	if _, err := file.Write(part.Data); err != nil || !part.End {
+		return err
+	}
+	return f.store(file, part.File)
+}
+
+// discard removes what is not stored: a part of a file is of no use.
+func (f *receivedFiles) discard() {
+	for _, file := range f.open {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+	}
+}
+
+// copyTranscript copies lines of up to this many bytes in total, and reports whether it left out the rest. Lines with parts of files
+// go to receiveFile. A runner that is killed ends the transcript at that point.
+func copyTranscript(to io.Writer, from io.Reader, maxBytes int64, receiveFile func(line []byte)) (truncated bool, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLineBytes)
 	for lines.Scan() {
+		if bytes.HasPrefix(lines.Bytes(), []byte(filePrefix)) {
+			receiveFile(lines.Bytes())
+			continue
+		}
 		line := append(lines.Bytes(), '\n')
 		if maxBytes -= int64(len(line)); maxBytes < 0 {
 			truncated = true // the rest is read, because the runner writes it

@@ -118,6 +118,8 @@ func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".ndjson":
 		return "application/x-ndjson"
+	case ".bundle":
+		return "application/octet-stream"
 	case ".json":
 		return "application/json"
 	default:

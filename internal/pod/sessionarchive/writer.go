@@ -27,6 +27,43 @@ type Stored struct {
 	Location  string `json:"location,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
 	Error     string `json:"error,omitempty"`
+	// Files are the locations of complete files, by name.
+	Files map[string]string `json:"files,omitempty"`
+}
+
+// filePart is a line with a part of a file. An archive that does not know files keeps the lines in the transcript.
+type filePart struct {
+	File string `json:"file"`
+	Data []byte `json:"data,omitempty"`
+	// End is true in the last part.
+	End bool `json:"end,omitempty"`
+}
+
+const (
+	// filePrefix begins the lines of files. Events begin with another field.
+	filePrefix = `{"file":`
+	// maxPartBytes leaves room for base64 in a line.
+	maxPartBytes = 512 << 10
+)
+
+// WriteFile sends a file, which is stored beside the transcript. It returns an error if the archive does not receive all of the file.
+func (w *Writer) WriteFile(name string, from io.Reader) error {
+	buffer := make([]byte, maxPartBytes)
+	for {
+		n, err := io.ReadFull(from, buffer)
+		isEnd := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !isEnd {
+			return err
+		}
+		line, err := json.Marshal(filePart{File: name, Data: buffer[:n], End: isEnd})
+		if err != nil {
+			return err
+		}
+		_, _ = w.Write(append(line, '\n'))
+		if isEnd || w.err != nil {
+			return w.err
+		}
+	}
 }
 
 // Writer sends a transcript to the container that archives it. It is for one goroutine at a time.

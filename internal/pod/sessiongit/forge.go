@@ -28,7 +28,10 @@ type forge interface {
 	open(ctx context.Context, p *pullRequest) (string, error)
 }
 
-type pullRequest struct{ url, title, body, head, base string }
+type pullRequest struct {
+	url, title, body, head, base string
+	draft                        bool
+}
 
 // newForge returns nil without a forge.
 func newForge(s *settings, hosts []string) (forge, error) {
@@ -154,7 +157,7 @@ func (f *gitHub) open(ctx context.Context, p *pullRequest) (string, error) {
 	}
 	created := pull{}
 	status, err := c.send(ctx, http.MethodPost, pulls, "Authorization", "Bearer ",
-		map[string]string{"title": p.title, "body": p.body, "head": p.head, "base": p.base}, &created)
+		map[string]any{"title": p.title, "body": p.body, "head": p.head, "base": p.base, "draft": p.draft}, &created)
 	if status != http.StatusUnprocessableEntity {
 		return created.URL, err
 	}
@@ -183,9 +186,13 @@ func (f *gitLab) open(ctx context.Context, p *pullRequest) (string, error) {
 	type mergeRequest struct {
 		URL string `json:"web_url"`
 	}
+	title := p.title
+	if p.draft {
+		title = "Draft: " + title // the API has no field for it
+	}
 	created := mergeRequest{}
 	status, err := c.send(ctx, http.MethodPost, requests, "Private-Token", "",
-		map[string]string{"title": p.title, "description": p.body, "source_branch": p.head, "target_branch": p.base}, &created)
+		map[string]string{"title": title, "description": p.body, "source_branch": p.head, "target_branch": p.base}, &created)
 	if status != http.StatusConflict {
 		return created.URL, err
 	}

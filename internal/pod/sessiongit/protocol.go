@@ -2,6 +2,7 @@ package sessiongit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,17 @@ type Repository struct {
 	// Depth is the number of commits of each branch; 0 for all.
 	Depth     int    `json:"depth"`
 	Directory string `json:"directory"`
+	Push      struct {
+		// Branch gets the commits. Base is the branch of the pull request.
+		Branch string `json:"branch"`
+		Base   string `json:"base"`
+		Draft  bool   `json:"draft"`
+	} `json:"push"`
+}
+
+// PushBranch returns the branch to which the commits of a session are pushed. Operators before v0.2.0 do not set it.
+func (r *Repository) PushBranch(session string) string {
+	return cmp.Or(r.Push.Branch, "session/"+session)
 }
 
 // Clone is the outcome of cloning a repository.
@@ -38,7 +50,23 @@ type Clone struct {
 	// Directory of the repository, and Path of its clone without a working tree.
 	Directory string `json:"directory"`
 	Path      string `json:"path,omitempty"`
+	// Branch that the session works on: that of its spec, or the HEAD of the server. An empty repository does not have it yet.
+	Branch string `json:"branch,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Submodules of the branch.
+	Submodules []Submodule `json:"submodules,omitempty"`
+}
+
+// Submodule is the outcome of cloning a submodule.
+type Submodule struct {
+	// Name of the submodule, its Directory in the working tree, its URL, and the Path of its clone.
+	Name      string `json:"name"`
+	Directory string `json:"directory"`
+	URL       string `json:"url"`
+	Path      string `json:"path,omitempty"`
 	Error     string `json:"error,omitempty"`
+	// Submodules of the submodule.
+	Submodules []Submodule `json:"submodules,omitempty"`
 }
 
 // Push is the outcome of a push.
@@ -56,10 +84,7 @@ type Push struct {
 // WorkflowDirectory is the name of the clone of a session's agent.workflow.
 const WorkflowDirectory = ".workflow"
 
-// BranchOf returns the branch to which the commits of a session are pushed.
-func BranchOf(session string) string { return "session/" + session }
-
-// branchSuffix is what a client can append to BranchOf, after a dash, for a further branch of the agent.
+// branchSuffix is what a client can append to the branch of a repository, after a dash, for a further branch of the agent.
 var branchSuffix = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
 
 // maxBranchSuffix bounds a suffix, in bytes.

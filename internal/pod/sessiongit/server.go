@@ -1,6 +1,7 @@
 package sessiongit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,8 +66,11 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	log := slog.New(slog.NewJSONHandler(errOut, nil))
 	hosts := strings.Split(s.hosts, ",")
 	v := &server{
-		settings: s, log: log, cloned: make(chan struct{}), temp: home,
+		settings: s, log: log, cloned: make(chan struct{}), temp: home, pushing: map[string]*sync.Mutex{},
 		git: &git{credentials: s.credentials, hosts: hosts, home: home, environment: os.Environ()},
+	}
+	for i := range s.repositories {
+		v.pushing[s.repositories[i].Directory] = &sync.Mutex{}
 	}
 	if v.forge, err = newForge(s, hosts); err != nil {
 		return err
@@ -99,11 +104,16 @@ func (s *settings) readSession(path string) error {
 	}
 	for i := range s.repositories {
 		r := &s.repositories[i]
-		if !filepath.IsLocal(r.Directory) || strings.ContainsRune(r.Directory, '/') || strings.HasPrefix(r.URL, "-") || strings.HasPrefix(r.Branch, "-") {
+		if !filepath.IsLocal(r.Directory) || strings.ContainsRune(r.Directory, '/') || isOption(r.URL, r.Branch, r.Push.Branch, r.Push.Base) {
 			return fmt.Errorf("repository %q with the branch %q and the directory %q is invalid", r.URL, r.Branch, r.Directory)
 		}
 	}
 	return nil
+}
+
+// isOption reports whether git could take a text for an option.
+func isOption(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(text, "-") })
 }
 
 type server struct {
@@ -116,8 +126,9 @@ type server struct {
 	// clones are valid once cloned is closed.
 	clones []Clone
 	cloned chan struct{}
-	// pushing is held while commits are pushed.
-	pushing sync.Mutex
+	// pushing has a mutex for each repository, which is held while its commits are pushed: a server that does not answer must not
+	// delay the others.
+	pushing map[string]*sync.Mutex
 }
 
 func (v *server) run(ctx context.Context) error {
@@ -146,16 +157,22 @@ func (v *server) run(ctx context.Context) error {
 	return web.Close()
 }
 
+// cloneAll clones all repositories at the same time: a server that does not answer must not delay the others.
 func (v *server) cloneAll(ctx context.Context) {
+	v.clones = make([]Clone, len(v.settings.repositories))
+	var done sync.WaitGroup
 	for i := range v.settings.repositories {
-		r := &v.settings.repositories[i]
-		clone := Clone{Directory: r.Directory, Path: v.clonePath(r)}
-		if err := v.clone(ctx, r, clone.Path); err != nil {
-			v.log.Error("Cloning failed", "repository", r.Directory, "error", err)
-			clone.Error = err.Error()
-		}
-		v.clones = append(v.clones, clone)
+		done.Go(func() {
+			r := &v.settings.repositories[i]
+			clone := Clone{Directory: r.Directory, Path: v.clonePath(r)}
+			if err := v.clone(ctx, r, &clone); err != nil {
+				v.log.Error("Cloning failed", "repository", r.Directory, "error", err)
+				clone.Error = err.Error()
+			}
+			v.clones[i] = clone
+		})
 	}
+	done.Wait()
 	close(v.cloned)
 }
 
@@ -163,24 +180,155 @@ func (v *server) clonePath(r *Repository) string {
 	return filepath.Join(v.settings.directory, r.Directory+".git")
 }
 
-// clone clones all branches: the agent may need them, and a bundle may be based on any of them.
-func (v *server) clone(ctx context.Context, r *Repository, path string) error {
-	if _, err := os.Stat(path); err == nil { // the container restarted
-		if err := os.RemoveAll(path); err != nil {
+// clone clones all branches: the agent may need them, and a bundle may be based on any of them. It accepts what git accepts.
+func (v *server) clone(ctx context.Context, r *Repository, clone *Clone) error {
+	if err := v.fetchClone(ctx, r.URL, clone.Path, r.Depth); err != nil {
+		return err
+	}
+	head, err := v.git.run(ctx, "", "-C", clone.Path, "symbolic-ref", "--short", "HEAD")
+	if err != nil {
+		return fmt.Errorf("the server's HEAD is no branch, so set branch: %w", err)
+	}
+	clone.Branch = cmp.Or(r.Branch, head)
+	branches, err := v.git.run(ctx, "", "-C", clone.Path, "for-each-ref", "--format=%(refname)", "refs/heads")
+	if err != nil || branches == "" { // an empty repository
+		return err
+	}
+	if !slices.Contains(strings.Fields(branches), "refs/heads/"+clone.Branch) {
+		return fmt.Errorf("the repository has no branch %s", clone.Branch)
+	}
+	clone.Submodules = v.cloneSubmodules(ctx, r.URL, clone.Path, "refs/heads/"+clone.Branch, r.Depth, 1)
+	return nil
+}
+
+const (
+	// cloneTimeout bounds the retries of a clone that fails on its way, and retryDelay and maxRetryDelay the time between two.
+	cloneTimeout  = 2 * time.Minute
+	retryDelay    = time.Second
+	maxRetryDelay = 30 * time.Second
+)
+
+// fetchClone clones a repository without a working tree. It tries again if the server does not answer.
+func (v *server) fetchClone(ctx context.Context, url, path string, depth int) error {
+	args := []string{"clone", "--bare", "--quiet"}
+	if depth > 0 {
+		args = append(args, "--depth="+strconv.Itoa(depth), "--no-single-branch")
+	}
+	end := time.Now().Add(cloneTimeout)
+	return v.retry(ctx, func() error {
+		if err := os.RemoveAll(path); err != nil { // the container restarted, or an earlier attempt
+			return err
+		}
+		_, err := v.git.run(ctx, url, append(args, "--", url, path)...)
+		return err
+	}, func(err error) bool { return !isPermanent(err) && time.Now().Before(end) })
+}
+
+// retry repeats an action until it succeeds, fails for ever, or ctx ends.
+func (v *server) retry(ctx context.Context, action func() error, isTransient func(error) bool) error {
+	for delay := retryDelay; ; delay = min(delay*2, maxRetryDelay) {
+		err := action()
+		if err == nil || ctx.Err() != nil || !isTransient(err) {
+			return err
+		}
+		v.log.Warn("The server of the repository failed, and is tried again", "error", err, "delay", delay.String())
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(delay):
+		}
+	}
+}
+
+// isPermanent reports whether an error of git remains if nobody changes anything. Only an error of the server or the network may
+// pass.
+func isPermanent(err error) bool {
+	text := err.Error()
+	return !strings.Contains(text, "error: 429") && !strings.Contains(text, "error: 408") && slices.ContainsFunc([]string{
+		"Authentication failed", "could not read Username", "could not read Password", "does not allow credentials", "ermission denied", "error: 4",
+		"not found", "does not exist", "Host key verification failed", "certificate", "transport '", "rejected]", "invalid refspec", "No space left",
+	}, func(part string) bool { return strings.Contains(text, part) })
+}
+
+const (
+	// maxSubmoduleDepth and maxSubmodules bound what a repository can make this container clone.
+	maxSubmoduleDepth = 4
+	maxSubmodules     = 64
+)
+
+// cloneSubmodules clones the submodules of a commit, and those inside. A submodule that cannot be cloned has an error, and does not
+// keep the session from working on the rest.
+func (v *server) cloneSubmodules(ctx context.Context, url, clone, commit string, depth, level int) []Submodule {
+	lines, err := v.git.run(ctx, "", "-C", clone, "config", "--blob", commit+":.gitmodules", "--get-regexp", `^submodule[.].*[.](path|url)$`)
+	if err != nil {
+		return nil // there is no such file
+	}
+	var submodules []Submodule
+	for line := range strings.Lines(lines) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, field := strings.TrimPrefix(key[:strings.LastIndexByte(key, '.')], "submodule."), key[strings.LastIndexByte(key, '.')+1:]
+		i := slices.IndexFunc(submodules, func(m Submodule) bool { return m.Name == name })
+		if i < 0 {
+			i, submodules = len(submodules), append(submodules, Submodule{Name: name})
+		}
+		if field == "path" {
+			submodules[i].Directory = value
+		} else {
+			submodules[i].URL = resolveURL(url, value)
+		}
+	}
+	for i := range submodules[:min(len(submodules), maxSubmodules)] {
+		m := &submodules[i]
+		m.Path = strings.TrimSuffix(clone, ".git") + "." + strconv.Itoa(i) + ".git"
+		if err := v.cloneSubmodule(ctx, m, clone, commit, depth, level); err != nil {
+			v.log.Error("Cloning a submodule failed", "submodule", m.Directory, "error", err)
+			m.Error = err.Error()
+		}
+	}
+	return submodules[:min(len(submodules), maxSubmodules)]
+}
+
+func (v *server) cloneSubmodule(ctx context.Context, m *Submodule, clone, commit string, depth, level int) error {
+	if !filepath.IsLocal(m.Directory) || m.URL == "" || isOption(m.URL, m.Directory) || level > maxSubmoduleDepth {
+		return errors.New("its path or URL is not valid, or it is too deep in others")
+	}
+	link, err := v.git.run(ctx, "", "-C", clone, "rev-parse", "--verify", "--quiet", commit+":"+m.Directory)
+	if err != nil {
+		return errors.New("the branch does not contain it")
+	}
+	if err := v.fetchClone(ctx, m.URL, m.Path, depth); err != nil {
+		return err
+	}
+	if _, err := v.git.run(ctx, "", "-C", m.Path, "cat-file", "-e", link); err != nil { // no branch contains it, or depth is too small
+		if _, err := v.git.run(ctx, m.URL, "-C", m.Path, "fetch", "--quiet", "--", m.URL, link); err != nil {
 			return err
 		}
 	}
-	args := []string{"clone", "--bare", "--quiet"}
-	if r.Depth > 0 {
-		args = append(args, "--depth="+strconv.Itoa(r.Depth), "--no-single-branch")
-	}
-	if _, err := v.git.run(ctx, r.URL, append(args, "--", r.URL, path)...); err != nil {
-		return err
-	}
-	if _, err := v.git.run(ctx, "", "-C", path, "rev-parse", "--verify", "--quiet", "refs/heads/"+r.Branch); err != nil {
-		return fmt.Errorf("the repository has no branch %s", r.Branch)
-	}
+	m.Submodules = v.cloneSubmodules(ctx, m.URL, m.Path, link, depth, level+1)
 	return nil
+}
+
+// resolveURL returns the URL of a submodule, which can be relative to the URL of its repository.
+func resolveURL(base, relative string) string {
+	if !strings.HasPrefix(relative, "./") && !strings.HasPrefix(relative, "../") {
+		return relative
+	}
+	base = strings.TrimSuffix(base, "/")
+	for {
+		if rest, found := strings.CutPrefix(relative, "./"); found {
+			relative = rest
+			continue
+		}
+		rest, found := strings.CutPrefix(relative, "../")
+		end := strings.LastIndexAny(base, "/:")
+		if !found || end < 0 {
+			return base + "/" + relative
+		}
+		if base[end] == ':' { // git@host:path
+			return base[:end+1] + rest
+		}
+		base, relative = base[:end], rest
+	}
 }
 
 func writeAnswer(w http.ResponseWriter, answer any) {
@@ -208,9 +356,9 @@ func (v *server) handlePush(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *server) receive(ctx context.Context, r *Repository, suffix string, bundle io.Reader) Push {
-	v.pushing.Lock()
-	defer v.pushing.Unlock()
-	push := Push{Branch: BranchOf(v.settings.session)}
+	v.pushing[r.Directory].Lock()
+	defer v.pushing[r.Directory].Unlock()
+	push := Push{Branch: r.PushBranch(v.settings.session)}
 	if suffix != "" {
 		push.Branch += "-" + suffix
 	}
@@ -273,47 +421,49 @@ func (v *server) push(ctx context.Context, r *Repository, propose bool, bundle i
 	if v.forge == nil || !propose {
 		return nil
 	}
-	title, err := v.git.run(ctx, "", "-C", path, "log", "-1", "--format=%s", sessionRef)
-	if err != nil {
-		return err
-	}
-	body := "Made by the agent session " + v.settings.session + "."
-	if own := BranchOf(v.settings.session); push.Branch != own {
-		body += " The branch " + own + " has other commits, so this is a branch beside it."
-	}
-	push.PullRequestURL, err = v.forge.open(ctx, &pullRequest{url: r.URL, title: title, body: body, head: push.Branch, base: r.Branch})
+	push.PullRequestURL, err = v.propose(ctx, r, push.Branch)
 	return err
 }
 
-const (
-	// pushAttempts and pushDelay, which grows by a factor of three, bound the retries of a push that failed on its way.
-	pushAttempts = 4
-	pushDelay    = time.Second
-	// shortCommit is the length of a commit in the name of a branch.
-	shortCommit = 12
-)
-
-// pushBranch pushes the agent's commit. If the branch has other commits, it pushes to a branch beside it and changes push.Branch:
-// nothing is overwritten, and nothing is lost.
-func (v *server) pushBranch(ctx context.Context, r *Repository, push *Push) error {
-	own, delay := push.Branch, pushDelay
-	for attempt := 1; ; attempt++ {
-		_, err := v.git.run(ctx, r.URL, "-C", v.clonePath(r), "push", "--quiet", "--no-verify", "--", r.URL, sessionRef+":refs/heads/"+push.Branch)
-		switch {
-		case err == nil:
-			return nil
-		case push.Branch == own && strings.Contains(err.Error(), "[rejected]"):
-			push.Branch = own + "-" + push.Commit[:shortCommit]
-			continue
-		case attempt == pushAttempts || strings.Contains(err.Error(), "rejected]"): // by a hook or a protected branch
-			return err
-		}
-		v.log.Warn("Pushing failed and is repeated", "repository", r.Directory, "error", err, "delay", delay.String())
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(delay):
-		}
-		delay *= 3
+// propose opens a pull request for a branch, or finds the open one. There is none for the base itself, and in an empty repository.
+func (v *server) propose(ctx context.Context, r *Repository, branch string) (string, error) {
+	path := v.clonePath(r)
+	base, err := v.git.run(ctx, "", "-C", path, "symbolic-ref", "--short", "HEAD")
+	if base = cmp.Or(r.Push.Base, r.Branch, base); base == "" {
+		return "", err
 	}
+	if _, err := v.git.run(ctx, "", "-C", path, "rev-parse", "--verify", "--quiet", "refs/heads/"+base); err != nil && r.Push.Base == "" || branch == base {
+		return "", nil
+	}
+	title, err := v.git.run(ctx, "", "-C", path, "log", "-1", "--format=%s", sessionRef)
+	if err != nil {
+		return "", err
+	}
+	body := "Made by the agent session " + v.settings.session + "."
+	if own := r.PushBranch(v.settings.session); branch != own {
+		body += " The branch " + own + " has other commits or is protected, so this is a branch beside it."
+	}
+	return v.forge.open(ctx, &pullRequest{url: r.URL, title: title, body: body, head: branch, base: base, draft: r.Push.Draft})
+}
+
+// shortCommit is the length of a commit in the name of a branch.
+const shortCommit = 12
+
+// pushBranch pushes the agent's commit, until the client does not wait longer. If the server rejects it, because the branch has other
+// commits or is protected, it pushes to a branch beside it and changes push.Branch: nothing is overwritten, and nothing is lost.
+func (v *server) pushBranch(ctx context.Context, r *Repository, push *Push) error {
+	send := func() error {
+		_, err := v.git.run(ctx, r.URL, "-C", v.clonePath(r), "push", "--quiet", "--no-verify", "--", r.URL, sessionRef+":refs/heads/"+push.Branch)
+		return err
+	}
+	isTransient := func(err error) bool { return !isPermanent(err) }
+	err := v.retry(ctx, send, isTransient)
+	if err == nil || !strings.Contains(err.Error(), "rejected]") {
+		return err
+	}
+	if strings.Contains(err.Error(), "cannot create") || strings.Contains(err.Error(), "conflict") {
+		push.Branch = strings.ReplaceAll(push.Branch, "/", "-") // a branch session keeps session/name from existing
+	}
+	push.Branch += "-" + push.Commit[:shortCommit]
+	return v.retry(ctx, send, isTransient)
 }

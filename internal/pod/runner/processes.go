@@ -1,0 +1,96 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stopDelay is how long processes that an agent left behind have to end after SIGTERM, and how long they may need after SIGKILL.
+	stopDelay = 5 * time.Second
+	// stopInterval is how often the runner looks for remaining processes.
+	stopInterval = 20 * time.Millisecond
+)
+
+// process is a process of this machine, or an earlier one with its ID.
+type process struct {
+	id      int
+	started string
+}
+
+// adoptProcesses makes this process the parent of all processes below it whose parents end, so that the runner finds them whatever
+// process group or session they are in.
+func adoptProcesses() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// processesBelow returns the processes below this one that have not ended, except the known ones. With reap, it also reaps those that
+// have ended; no other part of this process may then wait for one.
+func processesBelow(known map[process]bool, reap bool) map[process]bool {
+	type entry struct {
+		process
+
+		parent int
+		ended  bool
+	}
+	self, children := os.Getpid(), map[int][]entry{}
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// A name can contain spaces and parentheses. The parent and the start follow it.
+		const state, parent, started = 0, 1, 19
+		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+		if len(fields) <= started {
+			continue
+		}
+		e := entry{ended: fields[state] == "Z"}
+		e.id, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		e.parent, _ = strconv.Atoi(fields[parent])
+		e.started = fields[started]
+		children[e.parent] = append(children[e.parent], e)
+	}
+	below := map[process]bool{}
+	for next := children[self]; len(next) > 0; {
+		e := next[0]
+		next = append(next[1:], children[e.id]...)
+		switch {
+		case known[e.process]:
+		case !e.ended:
+			below[e.process] = true
+		case reap && e.parent == self:
+			_, _ = unix.Wait4(e.id, nil, unix.WNOHANG, nil)
+		}
+	}
+	return below
+}
+
+// endProcesses ends all processes below this one, except the known ones: it sends SIGTERM, and SIGKILL after a delay. It reports how
+// many remain.
+func endProcesses(known map[process]bool, delay time.Duration, reap bool) int {
+	ticker := time.NewTicker(stopInterval)
+	defer ticker.Stop()
+	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
+	asked := map[process]bool{}
+	for {
+		remaining := processesBelow(known, reap)
+		if len(remaining) == 0 || time.Now().After(giveUp) {
+			return len(remaining)
+		}
+		for p := range remaining {
+			switch {
+			case time.Now().After(kill):
+				_ = unix.Kill(p.id, unix.SIGKILL)
+			case !asked[p]:
+				_ = unix.Kill(p.id, unix.SIGTERM)
+			}
+			asked[p] = true
+		}
+		<-ticker.C
+	}
+}

@@ -1,0 +1,246 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/gitserver"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+// endings of an agent: what its script does last.
+var endings = map[string]string{
+	"completes":           finished,
+	"fails":               `exit 3`,
+	"crashes":             `kill -SEGV $$`,
+	"never exits":         finished + `exec sleep 1000`,
+	"is terminated":       `exec sleep 1000`,
+	"leaves a process":    finished + `setsid sh -c 'trap "" TERM; while :; do date +%N > noise.txt; sleep 0.05; done' & sleep 0.1`,
+	"removes its history": finished + `rm -rf .git`,
+}
+
+// gitStates are the states in which the agent leaves the file work.txt with the text workText.
+var gitStates = map[string]string{
+	"changes":            ``,
+	"a commit":           `git add --all; git commit -q -m Work`,
+	"another branch":     `git checkout -q -b other; git add --all; git commit -q -m Work; git checkout -q -`,
+	"a detached HEAD":    `git checkout -q --detach; git add --all; git commit -q -m Work`,
+	"a lock":             `touch .git/index.lock .git/HEAD.lock .git/refs/heads/session/x.lock`,
+	"a stash":            `git stash push -q --include-untracked`,
+	"a working tree":     `git worktree add -q --detach tree; mv work.txt tree`,
+	"a merge":            `git add --all; git commit -q -m Work; git checkout -q -b other HEAD~; echo other > work.txt; git add --all; git commit -q -m Other; git checkout -q -; git merge -q other || true`,
+	"markers":            `printf '<<<<<<< ours\n%s\n=======\nother\n>>>>>>> theirs\n' "$(cat work.txt)" > work.txt; git add --all; git commit -q -m Work`,
+	"a nested clone":     `mkdir gen; mv work.txt gen; cd gen; git init -q; git add --all; git commit -q -m Inner; cd ..`,
+	"a committed link":   `mkdir gen; mv work.txt gen; cd gen; git init -q; git add --all; git commit -q -m Inner; cd ..; git add --all 2>/dev/null; git commit -q -m Work`,
+	"a file without use": `mkdir denied; touch denied/file; chmod 000 denied/file`,
+	"a rebase":           `git add --all; git commit -q -m Work; git checkout -q -b other HEAD~; echo other > work.txt; git add --all; git commit -q -m Other; git rebase -q - >/dev/null 2>&1 || true`,
+}
+
+// servers are what happens to the server while the agent works.
+var servers = map[string]func(t *testing.T, s *gitserver.Server){
+	"works":              func(*testing.T, *gitserver.Server) {},
+	"is slow":            func(_ *testing.T, s *gitserver.Server) { s.Delay(700 * time.Millisecond) },
+	"fails twice":        func(_ *testing.T, s *gitserver.Server) { s.FailPushes(2) },
+	"never answers":      func(_ *testing.T, s *gitserver.Server) { s.Delay(time.Hour) },
+	"is away":            func(_ *testing.T, s *gitserver.Server) { s.Close() },
+	"refuses all pushes": func(t *testing.T, s *gitserver.Server) { t.Helper(); setHook(t, s, "exit 1") },
+	"has other commits": func(t *testing.T, s *gitserver.Server) {
+		t.Helper()
+		script := `git update-ref refs/heads/session/demo $(git -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`
+		command := exec.CommandContext(t.Context(), "sh", "-ec", script)
+		command.Dir = s.Repository()
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	},
+	"protects the branch": func(t *testing.T, s *gitserver.Server) {
+		t.Helper()
+		setHook(t, s, `while read -r old new name; do test "$name" != refs/heads/session/demo || exit 1; done`)
+	},
+}
+
+func setHook(t *testing.T, s *gitserver.Server, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.Repository(), "hooks", "pre-receive"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Error(err)
+	}
+}
+
+// cellInterval chooses one of this many combinations, other ones in each run, because maps have a random order: about 80.
+const cellInterval = 8
+
+const workText = "the work of the agent"
+
+// place is where work can be.
+type place string
+
+const (
+	onServer    place = "on the server"
+	inArchive   place = "in the archive"
+	inWorkspace place = "in the workspace"
+)
+
+// expectedPlace is the promise: work is on the server, else in the archive, and without one in the workspace.
+func expectedPlace(server string, hasArchive bool) place {
+	switch server {
+	case "never answers", "is away", "refuses all pushes":
+		if hasArchive {
+			return inArchive
+		}
+		return inWorkspace
+	}
+	return onServer
+}
+
+// Whatever an agent does at its end, in whatever state it leaves its repository, and whatever the server does: the work is on the
+// server, in the archive or in the workspace, and the result says where.
+func TestWorkIsNeverLostSilently(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "session-runner")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/session-runner").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	number := 0
+	for ending := range endings {
+		for state := range gitStates {
+			for server := range servers {
+				if ending == "removes its history" && state != "changes" && state != "a lock" && state != "a file without use" {
+					continue // the agent itself removed the work
+				}
+				number++
+				if os.Getenv("WORK_CELLS") != "all" && number%cellInterval != 0 {
+					continue
+				}
+				hasArchive := number%3 != 0
+				t.Run(fmt.Sprintf("the agent %s with %s, the server %s, archive %v", ending, state, server, hasArchive), func(t *testing.T) {
+					t.Parallel()
+					checkWork(t, program, ending, state, server, hasArchive)
+				})
+			}
+		}
+	}
+}
+
+//nolint:thelper // it is the test
+func checkWork(t *testing.T, program, ending, state, server string, hasArchive bool) {
+	ctx := t.Context()
+	git, err := gitserver.New(ctx, t.TempDir(), "x-access-token", gitPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(git.Close)
+	s := newTestSession(t, "Fix it.").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(git.CloneURL())}, AutoPush: true}, Directory: "shop",
+	}}})
+	credentials, claim, signals := t.TempDir(), t.TempDir(), t.TempDir()
+	writeTestFile(t, filepath.Join(credentials, "password"), gitPassword)
+	s.set(map[string]string{
+		"AGENTIC_GIT": t.TempDir(), "GIT_SSL_CAINFO": git.CAFile, "PATH": os.Getenv("PATH"), "TMPDIR": t.TempDir(), "SIGNALS": signals,
+	})
+	containers := [][]string{{"git", "--directory", s.environment["AGENTIC_GIT"], "--credentials", credentials, "--hosts", git.Host}}
+	if hasArchive {
+		s.set(map[string]string{"AGENTIC_ARCHIVE": t.TempDir()})
+		containers = append(containers, []string{"archive", "--directory", s.environment["AGENTIC_ARCHIVE"], "--claim", claim})
+	}
+	start := func(args ...string) *exec.Cmd {
+		command := exec.CommandContext(ctx, program, args...)
+		command.Stdout, command.Stderr = s.out, s.out
+		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+		command.WaitDelay = 10 * time.Second
+		for name, value := range s.environment {
+			command.Env = append(command.Env, name+"="+value)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return command
+	}
+	for _, args := range containers {
+		container := start(args...)
+		t.Cleanup(func() { _ = container.Process.Signal(os.Interrupt); _ = container.Wait() })
+	}
+	limit := "1m"
+	if expectedPlace(server, hasArchive) != onServer {
+		limit = "2s"
+	}
+	runner := start("--profile", "events", "--grace-period", "1s", "--push-grace-period", limit, "--push-timeout", limit, "--exit-delay", "1s", "--",
+		"sh", "-ec", "echo '"+workText+"' > work.txt\n"+gitStates[state]+"\ntouch $SIGNALS/ready; until test -e $SIGNALS/go; do sleep 0.02; done\nset +e\n"+endings[ending])
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Wait() }() // with the code of the agent
+	poll.Until(t, "the agent to work", func() bool {
+		_, err := os.Stat(filepath.Join(signals, "ready"))
+		return err == nil || len(ended) > 0
+	})
+	servers[server](t, git)
+	writeTestFile(t, filepath.Join(signals, "go"), "")
+	if ending == "is terminated" {
+		_ = runner.Process.Signal(os.Interrupt)
+	}
+	<-ended
+	got := s.result().Repositories
+	if len(got) != 1 {
+		t.Fatalf("result %+v: %s", got, s.out)
+	}
+	want := expectedPlace(server, hasArchive)
+	if place := findWork(t, git, claim, s.environment["AGENTIC_WORKSPACE"], &got[0]); place != want {
+		t.Errorf("the work is %q, want %q: %+v: %s", place, want, got[0], s.out)
+	}
+	isUnfinished := state == "a merge" || state == "markers" || state == "a rebase" || state == "a file without use" && os.Geteuid() != 0
+	if arrived := want == onServer && !isUnfinished; got[0].Pushed != arrived || arrived != (got[0].Error == "") {
+		t.Errorf("pushed is %v and the error %q, but all work arrived: %v: %s", got[0].Pushed, got[0].Error, arrived, s.out)
+	}
+	for ref := range strings.FieldsSeq(mustGit(ctx, t, git.Repository(), "for-each-ref", "--format=%(refname)", "refs/heads")) {
+		links := mustGit(ctx, t, git.Repository(), "ls-tree", "-r", ref)
+		markers, _ := exec.CommandContext(ctx, "git", "-C", git.Repository(), "grep", "-l", "^<<<<<<< ", ref).Output()
+		if strings.Contains(links, "160000 commit") || len(markers) > 0 && !strings.Contains(ref, "unfinished") {
+			t.Errorf("%s has links %s, and markers in %s", ref, links, markers)
+		}
+	}
+}
+
+// findWork returns where the work is, according to the result.
+func findWork(t *testing.T, server *gitserver.Server, claim, workspace string, result *v1alpha1.SessionRepositoryResult) place {
+	t.Helper()
+	ctx := t.Context()
+	contains := func(repository, pattern string) bool {
+		for ref := range strings.FieldsSeq(mustGit(ctx, t, repository, "for-each-ref", "--format=%(refname)", pattern)) {
+			// A stash has files that were not known to git in a parent.
+			for _, revision := range []string{ref, ref + "^3"} {
+				if exec.CommandContext(ctx, "git", "-C", repository, "grep", "-q", workText, revision).Run() == nil {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if contains(server.Repository(), "refs/heads") {
+		return onServer
+	}
+	if _, rest, found := strings.Cut(result.Error, "the commits are in the archive, "); found {
+		location, _, _ := strings.Cut(rest, ": ")
+		mustGit(ctx, t, server.Repository(), "fetch", "--quiet", filepath.Join(claim, location), "+refs/*:refs/check/*")
+		if contains(server.Repository(), "refs/check") {
+			return inArchive
+		}
+	}
+	if exec.CommandContext(ctx, "grep", "-rq", workText, workspace).Run() == nil || contains(filepath.Join(workspace, "shop"), "refs") {
+		return inWorkspace
+	}
+	return "lost"
+}
+
+func mustGit(ctx context.Context, t *testing.T, directory string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", directory}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("git %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
