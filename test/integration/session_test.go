@@ -217,6 +217,36 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 	}
 }
 
+// The claim with the only copy of work is not deleted with its session; the claim of another session is.
+func TestAWorkspaceWithWorkThatWasNotPushedIsKept(t *testing.T) {
+	t.Parallel()
+	for report, phase := range map[string]v1alpha1.SessionPhase{
+		`{"name": "shop", "branch": "session/fix", "error": "rejected"}`: v1alpha1.SessionFailed,
+		`{"name": "shop", "branch": "session/fix", "pushed": true}`:      v1alpha1.SessionCompleted,
+	} {
+		s := createSession(t, setPersistentWorkspace, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+			s.Spec.Repos = []v1alpha1.SessionRepo{{
+				GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true, Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
+			}}
+			r.Spec.Git = &v1alpha1.SessionGit{}
+		})
+		s.waitForPhase(v1alpha1.SessionCreating)
+		s.startRunner()
+		s.exitRunner(0, `{"repositories": [`+report+`]}`)
+		done := s.waitForPhase(phase)
+		arrived := phase == v1alpha1.SessionCompleted
+		if got := meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ConditionPushed); got != arrived {
+			t.Errorf("conditions %+v", done.Status.Conditions)
+		}
+		claim := corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: done.Namespace, Name: done.Status.Workspace.ClaimRef.Name}
+		poll.Until(t, "the owners of the claim to be those of a claim that is kept, or not", func() bool {
+			err := cluster.Get(t.Context(), key, &claim)
+			return err == nil && (len(claim.OwnerReferences) == 0) == !arrived
+		})
+	}
+}
+
 func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
 	t.Parallel()
 	for location, archive := range map[string]*v1alpha1.SessionArchive{

@@ -228,8 +228,14 @@ func (r *repositories) replaceMetadata(ctx context.Context, metadata string, rep
 
 // commitAll commits the changes in the working tree, and in those that the agent added with git worktree.
 func (r *repositories) commitAll(ctx context.Context, directory, summary string) error {
-	if _, err := r.git(ctx, directory, "update-ref", "-d", workPrefix+unfinishedSuffix); err != nil { // of an earlier attempt
+	earlier, err := r.git(ctx, directory, "for-each-ref", "--format=%(refname)", workPrefix)
+	if err != nil {
 		return err
+	}
+	for ref := range strings.FieldsSeq(earlier) { // of an earlier attempt, whose files are still in the working tree
+		if _, err := r.git(ctx, directory, "update-ref", "-d", ref); err != nil {
+			return err
+		}
 	}
 	lines, err := r.git(ctx, directory, "worktree", "list", "--porcelain")
 	if err != nil {
@@ -246,8 +252,8 @@ func (r *repositories) commitAll(ctx context.Context, directory, summary string)
 	return problems.join()
 }
 
-// commit commits all changes that are not ignored. Conflicts and changes in submodules must not be in the branch: markers are no work,
-// and a link to a commit that exists nowhere is none either. They become a commit beside the branch.
+// commit commits all changes that are not ignored. Conflicts and changes in submodules must not be in the branch: nobody can use
+// markers, or a link to a commit that exists nowhere. They become a commit beside the branch.
 func (r *repositories) commit(ctx context.Context, directory, summary string) error {
 	unmerged, err := r.git(ctx, directory, "diff", "--name-only", "--diff-filter=U")
 	if err != nil {
@@ -314,7 +320,8 @@ func (r *repositories) commitSnapshot(ctx context.Context, directory, reason str
 	if err != nil {
 		return err
 	}
-	_, err = r.git(ctx, directory, "update-ref", workPrefix+unfinishedSuffix, commit)
+	// There can be several, in the working trees of git worktree.
+	_, err = r.git(ctx, directory, "update-ref", workPrefix+unfinishedSuffix+"/"+commit, commit)
 	return newProblems(notAdded, err).join()
 }
 
@@ -454,6 +461,7 @@ func (r *repositories) unpushed(ctx context.Context, directory string) ([]revisi
 		{"", []string{"for-each-ref", "--format=%(refname)", branchPrefix}},
 		{"worktree", []string{"worktree", "list", "--porcelain"}},
 		{stashName, []string{"stash", "list", "--format=HEAD %H"}},
+		{unfinishedSuffix, []string{"for-each-ref", "--format=HEAD %(objectname)", workPrefix + unfinishedSuffix}},
 	} {
 		lines, err := r.git(ctx, directory, list.args...)
 		if err != nil {
@@ -470,7 +478,6 @@ func (r *repositories) unpushed(ctx context.Context, directory string) ([]revisi
 			}
 		}
 	}
-	candidates = append(candidates, candidate{unfinishedSuffix, workPrefix + unfinishedSuffix})
 	var revisions []revision
 	not := []string{"--not", "--glob=" + basePrefix + "*"}
 	for _, c := range candidates {
@@ -504,10 +511,10 @@ func (r *repositories) unpushed(ctx context.Context, directory string) ([]revisi
 }
 
 // ref returns the reference of a revision.
-func (v *revision) ref() string { return workPrefix + cmp.Or(v.suffix, "HEAD") }
+func (v *revision) ref() string { return workPrefix + "push/" + cmp.Or(v.suffix, "HEAD") }
 
 // isUnfinished reports whether a revision must not be in the branch of the session.
-func (v *revision) isUnfinished() bool { return v.suffix == unfinishedSuffix || len(v.conflicts) > 0 }
+func (v *revision) isUnfinished() bool { return v.name == unfinishedSuffix || len(v.conflicts) > 0 }
 
 func (v *revision) describe() string {
 	if len(v.conflicts) > 0 {
@@ -516,7 +523,7 @@ func (v *revision) describe() string {
 	return "the unfinished work"
 }
 
-// base returns the newest commit of the server on which a commit is based; the empty tree if there is none.
+// base returns the newest commit of the server on which a commit is based, or the empty tree.
 func (r *repositories) base(ctx context.Context, directory, commit string) string {
 	bases, _ := r.git(ctx, directory, "rev-list", "--boundary", "--topo-order", commit, "--not", "--glob="+basePrefix+"*")
 	for line := range strings.Lines(bases) {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ func (r *repositories) prepare(ctx context.Context) error {
 			return fmt.Errorf("cloning %s: %s", c.Directory, c.Error)
 		}
 		target, repo := r.target(c.Directory)
+		if repo != nil {
+			c.Branch = cmp.Or(c.Branch, repo.Branch) // a container of another image may be older
+		}
 		if err := r.checkOut(ctx, c, target, repo); err != nil {
 			return fmt.Errorf("checking out %s: %w", c.Directory, err)
 		}
@@ -69,7 +73,11 @@ func (r *repositories) checkOut(ctx context.Context, clone *sessiongit.Clone, ta
 		return nil
 	}
 	if repo == nil {
-		_, err := r.git(ctx, "", "clone", "--quiet", "--branch", clone.Branch, "--", clone.Path, target)
+		args := []string{"clone", "--quiet"}
+		if clone.Branch != "" {
+			args = append(args, "--branch", clone.Branch)
+		}
+		_, err := r.git(ctx, "", append(args, "--", clone.Path, target)...)
 		return err
 	}
 	if _, err := r.git(ctx, "", "clone", "--quiet", "--no-checkout", "--", clone.Path, target); err != nil {

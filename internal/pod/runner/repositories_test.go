@@ -384,6 +384,14 @@ func TestStatesInWhichAnAgentLeavesItsRepository(t *testing.T) {
 			branches: map[string]string{"session/demo": "a.txt", "session/demo-other": "a.txt", "session/demo-unfinished": "a.txt"}, branch: "session/demo",
 			failure: "a merge has conflicts in a.txt; the unfinished work is in the branch session/demo-unfinished",
 		},
+		"conflicts in two working trees": {
+			agent: "echo a > a.txt\n" + commitAll + "git checkout -q -b other HEAD~; echo b > a.txt\n" + commitAll +
+				"git worktree add -q -b third ../tree session/demo; (git merge -q session/demo || cd ../tree; git merge -q other || true) >/dev/null 2>&1",
+			branches: map[string]string{
+				"session/demo": "a.txt", "session/demo-session-demo": "a.txt", "session/demo-unfinished": "a.txt", "session/demo-unfinished-2": "a.txt",
+			}, branch: "session/demo",
+			failure: "the unfinished work is in the branch session/demo-unfinished-2",
+		},
 		"a repository inside, with a commit": {
 			agent:    "mkdir gen; cd gen; git init -q; echo a > a.txt; git add a.txt; git -c user.name=a -c user.email=a@b.example commit -q -m inner",
 			branches: map[string]string{"session/demo": "gen/a.txt"}, branch: "session/demo", event: "gen/ is a nested repository",
@@ -453,7 +461,7 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 			branches := map[string]string{}
 			for branch := range strings.FieldsSeq(s.remote("for-each-ref", "--format=%(refname:short)", "refs/heads/session")) {
 				files := s.remote("diff", "--name-only", "main..."+branch)
-				if rest, found := strings.CutPrefix(branch, "session/demo-"); found && len(rest) == 12 {
+				if rest, found := strings.CutPrefix(branch, "session/demo-"); found && len(rest) == 12 && strings.Trim(rest, "0123456789abcdef") == "" {
 					branch = "session/demo-*"
 				}
 				branches[branch] = strings.Join(strings.Fields(files), " ")

@@ -195,7 +195,7 @@ func (s *session) finish(end agentEnd) (int, error) {
 	}
 	s.earlier = append(s.earlier, report)
 	s.tally = nil
-	// The last sentence of the agent is the reason for its end, as far as the agent tells.
+	// The last sentence of the agent is the reason for its end, if it wrote one.
 	reason := cmp.Or(report.Answer, s.lastOutput, "it reported no reason")
 	switch {
 	case (end.exitCode == 0 || end.silent) && report.Finished && !report.Failed:

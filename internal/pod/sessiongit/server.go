@@ -224,7 +224,7 @@ func (v *server) fetchClone(ctx context.Context, url, path string, depth int) er
 	}, func(err error) bool { return !isPermanent(err) && time.Now().Before(end) })
 }
 
-// retry repeats an action until it succeeds, fails for ever, or ctx ends.
+// retry repeats an action until it succeeds, fails in a way that does not pass, or ctx ends.
 func (v *server) retry(ctx context.Context, action func() error, isTransient func(error) bool) error {
 	for delay := retryDelay; ; delay = min(delay*2, maxRetryDelay) {
 		err := action()
@@ -425,7 +425,7 @@ func (v *server) push(ctx context.Context, r *Repository, propose bool, bundle i
 	return err
 }
 
-// propose opens a pull request for a branch, or finds the open one. There is none for the base itself, and in an empty repository.
+// propose opens a pull request for a branch, or finds the open one. It opens nothing for the base itself, and in an empty repository.
 func (v *server) propose(ctx context.Context, r *Repository, branch string) (string, error) {
 	path := v.clonePath(r)
 	base, err := v.git.run(ctx, "", "-C", path, "symbolic-ref", "--short", "HEAD")
