@@ -233,7 +233,7 @@ func (a *agentTest) checkPullRequest(t *testing.T, cost v1alpha1.Number) {
 	if r := &result.Repositories[0]; !r.Pushed || r.Error != "" || r.PullRequestURL != "https://"+a.ForgeHost+"/team/shop/pull/1" {
 		t.Errorf("the repository is %+v", r)
 	}
-	if commits := a.ask(t, "/commits"); !strings.Contains(commits, "Wrote the file. (session/"+a.Name+")") || !strings.Contains(commits, "+++ b/a.txt") {
+	if commits := a.ask(t, "/commits"); !strings.Contains(commits, "Wrote the file. (session/"+a.Name+"-") || !strings.Contains(commits, "+++ b/a.txt") {
 		t.Errorf("the commits are %s", commits)
 	}
 	if result.Transcript.Error != "" || !strings.HasPrefix(result.Transcript.Location, sessionsNamespace+"/"+a.Name+"/") {

@@ -151,18 +151,7 @@ func (p *problems) join() error {
 // repair makes a repository usable in which a git was killed, or whose metadata the agent destroyed.
 func (r *repositories) repair(ctx context.Context, directory string, repo *sessiongit.Repository) error {
 	metadata, clone := filepath.Join(directory, ".git"), r.clones[repo.Directory]
-	// All processes of the agent have ended, so locks are those of a git that was killed. No reference ends with .lock.
-	_ = filepath.WalkDir(metadata, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return nil //nolint:nilerr // what cannot be read has no lock that matters
-		case entry.IsDir() && entry.Name() == "objects":
-			return fs.SkipDir
-		case strings.HasSuffix(path, ".lock") && os.Remove(path) == nil:
-			r.logf("The lock %s of a git command that was killed was removed", entry.Name())
-		}
-		return nil
-	})
+	r.removeLocks(metadata)
 	resolved, err := filepath.EvalSymlinks(directory)
 	if err != nil {
 		return err
@@ -184,6 +173,26 @@ func (r *repositories) repair(ctx context.Context, directory string, repo *sessi
 	_, err = r.git(ctx, directory, "-c", "protocol.file.allow=always", "fetch", "--quiet", "--no-tags", "--prune", "--no-recurse-submodules",
 		"--no-write-fetch-head", "--", clone.Path, "+"+branchPrefix+"*:"+basePrefix+"*")
 	return err
+}
+
+// removeLocks removes the locks of a git that was killed: all processes of the agent have ended. No reference ends with .lock.
+func (r *repositories) removeLocks(metadata string) {
+	root, err := os.OpenRoot(metadata)
+	if err != nil {
+		return // repair reports it
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // what cannot be read has no lock that matters
+		case entry.IsDir() && entry.Name() == "objects":
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".lock") && root.Remove(path) == nil:
+			r.logf("The lock %s of a git command that was killed was removed", entry.Name())
+		}
+		return nil
+	})
 }
 
 // replaceMetadata replaces the directory .git, and keeps the old one in the workspace.
@@ -557,7 +566,8 @@ func (r *repositories) conflicts(ctx context.Context, directory string, revision
 		case isHeader:
 			file, next = string(bytes.TrimRight(name, "\t")), 0
 		case next < len(markers) && bytes.HasPrefix(line, markers[next]):
-			if next++; next == len(markers) {
+			next++
+			if next == len(markers) {
 				files = append(files, file)
 			}
 		}

@@ -569,7 +569,8 @@ git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example
 			t.Errorf("result %+v: %s", got, s.out)
 		}
 		pull := s.server.LastPullRequest()
-		isDraft := pull["draft"] == true || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: ")
+		hasDraft, _ := pull["draft"].(bool)
+		isDraft := hasDraft || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: ")
 		body := fmt.Sprint(pull["body"], pull["description"])
 		if base := fmt.Sprint(pull["base"], pull["target_branch"]); !strings.Contains(base, "release") || !isDraft || !strings.Contains(body, "fix/bug has other commits") {
 			t.Errorf("pull request %v", pull)

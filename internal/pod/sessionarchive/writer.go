@@ -46,26 +46,6 @@ const (
 	maxPartBytes = 512 << 10
 )
 
-// WriteFile sends a file, which is stored beside the transcript. It returns an error if the archive does not receive all of the file.
-func (w *Writer) WriteFile(name string, from io.Reader) error {
-	buffer := make([]byte, maxPartBytes)
-	for {
-		n, err := io.ReadFull(from, buffer)
-		isEnd := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-		if err != nil && !isEnd {
-			return err
-		}
-		line, err := json.Marshal(filePart{File: name, Data: buffer[:n], End: isEnd})
-		if err != nil {
-			return err
-		}
-		_, _ = w.Write(append(line, '\n'))
-		if isEnd || w.err != nil {
-			return w.err
-		}
-	}
-}
-
 // Writer sends a transcript to the container that archives it. It is for one goroutine at a time.
 type Writer struct {
 	connection net.Conn
@@ -94,6 +74,26 @@ func (w *Writer) Write(p []byte) (int, error) {
 		_, w.err = w.connection.Write(p)
 	}
 	return len(p), nil
+}
+
+// WriteFile sends a file, which is stored beside the transcript. It returns an error if the archive does not receive all of the file.
+func (w *Writer) WriteFile(name string, from io.Reader) error {
+	buffer := make([]byte, maxPartBytes)
+	for {
+		n, err := io.ReadFull(from, buffer)
+		isEnd := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !isEnd {
+			return err
+		}
+		line, err := json.Marshal(filePart{File: name, Data: buffer[:n], End: isEnd})
+		if err != nil {
+			return err
+		}
+		_, _ = w.Write(append(line, '\n'))
+		if isEnd || w.err != nil {
+			return w.err
+		}
+	}
 }
 
 // Close ends the transcript and waits until it is stored. If ctx ends first, the container continues.
