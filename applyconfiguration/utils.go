@@ -180,6 +180,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScheduleTimetableApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretMount"):
 		return &apiv1alpha1.SecretMountApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SequenceApproval"):
+		return &apiv1alpha1.SequenceApprovalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchive"):
 		return &apiv1alpha1.SequenceArchiveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchiveStatus"):

@@ -34,9 +34,11 @@ const (
 	// AnnotationStepOptions is the JSON of the step's options at the time its Job was created: a
 	// later change of the spec does not affect a step that has started.
 	AnnotationStepOptions = Prefix + "step-options"
-	// AnnotationApproval on a SequentialJob approves the start of a step with requireApproval. Its value is
-	// JSON with the run, the step and the name of the user: {"run": 1, "step": "deploy", "by": "ada"}.
-	AnnotationApproval = Prefix + "approval"
+	// AnnotationApproval on a SequentialJob approves the start of a step with requireApproval. Its value is the JSON of
+	// status.approval, and of the parameters that the approval sets. AnnotationApprovedBy is the name of the user. An admission
+	// policy lets only users with the verb approve set either, and only to their own name.
+	AnnotationApproval   = Prefix + "approval"
+	AnnotationApprovedBy = Prefix + "approved-by"
 	// LabelSchedule is the name of the Schedule that started a SequentialJob or AgenticSession, for label
 	// selectors. Ownership is determined by the controller reference.
 	LabelSchedule = Prefix + "schedule"

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // SequentialJobStatus is the observed state of a SequentialJob. It is derived from the Jobs of
 // its steps and from the outcomes that are recorded here.
@@ -30,6 +33,10 @@ type SequentialJobStatus struct {
 	// +listType=atomic
 	Parameters []Parameter `json:"parameters,omitempty"`
 
+	// approval is what is to be approved, or what was approved last.
+	// +optional
+	Approval *SequenceApproval `json:"approval,omitempty"`
+
 	// archive of the last archived run.
 	// +optional
 	Archive *SequenceArchiveStatus `json:"archive,omitempty"`
@@ -46,6 +53,18 @@ type SequentialJobStatus struct {
 	// +optional
 	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
+}
+
+// SequenceApproval is what an approval is for. An approval repeats it.
+type SequenceApproval struct {
+	// uid of the SequentialJob.
+	UID types.UID `json:"uid"`
+	// run of the step.
+	Run int32 `json:"run"`
+	// step that requires the approval.
+	Step string `json:"step"`
+	// hash of all that decides what the step runs.
+	Hash string `json:"hash"`
 }
 
 // SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without finishTime they are being archived.

@@ -28,7 +28,7 @@ const (
 )
 
 var admissionPolicyEnforced = metric.NewGaugeVec("yardmaster_admission_policy_enforced",
-	"Whether a ValidatingAdmissionPolicy without which no session starts is enforced: 1 or 0. Not present while this is unknown.", "policy")
+	"Whether a ValidatingAdmissionPolicy without which no session starts, or no approval counts, is enforced: 1 or 0. Not present while this is unknown.", "policy")
 
 // AdmissionPolicies reads whether the ValidatingAdmissionPolicies on which the operator relies are enforced. Each policy has a
 // binding of the same name. A user who may change admission policies can change the expressions too, which AdmissionPolicies does not
@@ -36,7 +36,9 @@ var admissionPolicyEnforced = metric.NewGaugeVec("yardmaster_admission_policy_en
 type AdmissionPolicies struct {
 	live  client.Reader
 	names []string
-	clock clock.PassiveClock
+	// without is what does not happen while a policy is not enforced, for the log.
+	without string
+	clock   clock.PassiveClock
 	// Changes receives an event when the result of Problem may have changed.
 	Changes chan event.GenericEvent
 
@@ -45,9 +47,10 @@ type AdmissionPolicies struct {
 	problem string
 }
 
-// NewAdmissionPolicies returns AdmissionPolicies that requires the policies with these names.
-func NewAdmissionPolicies(live client.Reader, names []string) *AdmissionPolicies {
-	return &AdmissionPolicies{live: live, names: names, clock: clock.RealClock{}, Changes: make(chan event.GenericEvent, 1)}
+// NewAdmissionPolicies returns AdmissionPolicies that requires the policies with these names. Without them, for example, "no session
+// starts".
+func NewAdmissionPolicies(live client.Reader, names []string, without string) *AdmissionPolicies {
+	return &AdmissionPolicies{live: live, names: names, without: without, clock: clock.RealClock{}, Changes: make(chan event.GenericEvent, 1)}
 }
 
 // Problem returns why a policy is not enforced, or why this is unknown; empty if all are enforced. The answer is at most
@@ -78,9 +81,9 @@ func (p *AdmissionPolicies) Problem(ctx context.Context) (string, error) {
 	}
 	if log := logf.FromContext(ctx); first != p.problem {
 		if first != "" {
-			log.Error(nil, "No session starts: an admission policy that protects users of sessions is not enforced", "reason", first)
+			log.Error(nil, "An admission policy is not enforced, so "+p.without, "reason", first)
 		} else {
-			log.Info("Sessions start again: all admission policies that protect their users are enforced")
+			log.Info("All admission policies are enforced again without which " + p.without)
 		}
 		select {
 		case p.Changes <- event.GenericEvent{Object: &admissionregistrationv1.ValidatingAdmissionPolicy{}}:

@@ -20,6 +20,7 @@ import (
 	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
 	sessionrunnercontroller "github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller"
 	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 	"github.com/yardmaster/yardmaster/internal/operator/validation"
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck/prober"
@@ -62,7 +63,12 @@ func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return sequentialjobcontroller.New(mgr, sequentialjobcontroller.Options{Concurrency: o.Concurrency, Pods: pods, ArchiveImage: o.WorkerImage}).SetupWithManager(mgr)
+	approvals := kube.NewAdmissionPolicies(mgr.GetAPIReader(), o.ApprovalPolicies, "no approval counts")
+	if err := mgr.Add(approvals); err != nil {
+		return err
+	}
+	options := sequentialjobcontroller.Options{Concurrency: o.Concurrency, Pods: pods, ApprovalPolicies: approvals, ArchiveImage: o.WorkerImage}
+	return sequentialjobcontroller.New(mgr, options).SetupWithManager(mgr)
 }
 
 func setupQueue(mgr ctrl.Manager, o Options) error {

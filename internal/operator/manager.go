@@ -48,7 +48,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	o.dialer = bounded.NewDialer(o.BrokerNetwork)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	o.admissionPolicies = sync.OnceValues(func() (*kube.AdmissionPolicies, error) {
-		policies := kube.NewAdmissionPolicies(mgr.GetAPIReader(), o.SessionPolicies)
+		policies := kube.NewAdmissionPolicies(mgr.GetAPIReader(), o.SessionPolicies, "no session starts")
 		return policies, mgr.Add(policies)
 	})
 	for _, c := range o.Controllers {

@@ -75,7 +75,7 @@ func registerAllMetrics(t *testing.T) {
 	}
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	o.admissionPolicies = func() (*kube.AdmissionPolicies, error) {
-		return kube.NewAdmissionPolicies(mgr.GetAPIReader(), nil), nil
+		return kube.NewAdmissionPolicies(mgr.GetAPIReader(), nil, "nothing happens"), nil
 	}
 	for _, controller := range AllControllers() {
 		if err := controller.Setup(mgr, o); err != nil {

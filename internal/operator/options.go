@@ -67,6 +67,8 @@ type Options struct {
 	NetworkCheckService string
 	// SessionPolicies are the names of the ValidatingAdmissionPolicies without which no session starts.
 	SessionPolicies []string
+	// ApprovalPolicies are the names of the ValidatingAdmissionPolicies without which no approval of a step counts.
+	ApprovalPolicies []string
 	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker; 0: the controller's default.
 	QueueSweep time.Duration
 	// ClusterID identifies the cluster on brokers; empty: the UID of the namespace kube-system does.
@@ -156,6 +158,7 @@ type flagParser struct {
 	namespaces       string
 	reportNamespaces string
 	sessionPolicies  string
+	approvalPolicies string
 	version          bool
 }
 
@@ -261,6 +264,8 @@ func (p *flagParser) bindBrokerFlags() {
 }
 
 func (p *flagParser) bindSessionFlags() {
+	p.flags.StringVar(&p.approvalPolicies, "approval-policies", "yardmaster-approvals",
+		"ValidatingAdmissionPolicies that protect approvals of SequentialJobs, separated by commas. Approvals do not count while a policy, or its binding of the same name, is not enforced. Leave it empty only in a cluster without other users.")
 	n, f := &p.values.SessionNetwork, p.flags
 	f.StringVar(&p.sessionPolicies, "session-policies", "yardmaster-session-users,yardmaster-default-deny",
 		"ValidatingAdmissionPolicies that protect users of sessions, separated by commas. Sessions wait while a policy, or its binding of the same name, is not enforced. Leave it empty only in a cluster without other users.")
@@ -290,7 +295,7 @@ func (p *flagParser) bindSessionFlags() {
 func (p *flagParser) buildOptions() (Options, error) {
 	o := p.values
 	o.Namespaces = sortedSet(p.namespaces)
-	o.SessionPolicies = sortedSet(p.sessionPolicies)
+	o.SessionPolicies, o.ApprovalPolicies = sortedSet(p.sessionPolicies), sortedSet(p.approvalPolicies)
 	o.Report.Namespaces = sortedSet(p.reportNamespaces)
 	for _, namespace := range slices.Concat(o.Namespaces, o.Report.Namespaces) {
 		if err := refuseNamespace(namespace); err != nil {

@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -81,39 +79,66 @@ func isRerunPending(sj *v1alpha1.SequentialJob) bool {
 	return sequentialjob.IsRerunRequested(&sj.Spec, &sj.Status) && sequentialjob.CheckRerun(&sj.Spec, &sj.Status) == nil
 }
 
+type approveCommand struct {
+	*environment
+
+	step, hash string
+	parameters []string
+}
+
 func newApproveCommand(env *environment) *cobra.Command {
-	expected := ""
+	a := &approveCommand{environment: env}
 	command := sequentialJobKind.newObjectCommand(env, "approve", "Approve the step that a SequentialJob waits with",
-		"Approve the start of the step that waits because of step.requireApproval. The status records your user name.\n\n"+
-			"If no step waits, or not the one that --step names, the command says so and writes nothing.",
-		func(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
-			qualifiedName := sequentialJobKind.qualifiedName(sj)
-			step := sequentialjob.AwaitingApproval(sj)
-			switch {
-			case step == "":
-				return fmt.Errorf("%s: cannot approve: no step waits for an approval", qualifiedName)
-			case expected != "" && expected != step:
-				return fmt.Errorf("%s: cannot approve step %q: step %q waits for an approval", qualifiedName, expected, step)
-			}
-			user, err := cluster.userName(ctx)
-			if err != nil {
-				return err
-			}
-			approval, err := json.Marshal(sequentialjob.Approval{Run: sj.Status.Run, Step: step, By: user})
-			if err != nil {
-				return err
-			}
-			before := sj.DeepCopy()
-			metav1.SetMetaDataAnnotation(&sj.ObjectMeta, v1alpha1.AnnotationApproval, string(approval))
-			if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, sj); err != nil {
-				return err
-			}
-			fmt.Fprintf(env.out, "%s: step %s of run %d approved by %s\n", qualifiedName, step, sj.Status.Run, user)
-			return nil
-		})
-	command.Flags().StringVar(&expected, "step", "", "Approve only if this step waits.")
+		"Approve the start of the step that waits because of step.requireApproval, with what it runs now. The command prints it. "+
+			"If it changes before the step starts, the step waits again. The status records your user name.\n\n"+
+			"If no step waits, or not the one that --step names, or not with the content that --hash names, the command says so and writes nothing.",
+		a.approve)
+	f := command.Flags()
+	f.StringVar(&a.step, "step", "", "Approve only if this step waits.")
+	f.StringVar(&a.hash, "hash", "", "Approve only this content: status.approval.hash.")
+	f.StringArrayVarP(&a.parameters, "parameter", "p", nil, "NAME=VALUE: value of a parameter from this step on. Can be repeated.")
 	panicOnError(command.RegisterFlagCompletionFunc("step", env.completeStepName))
 	return command
+}
+
+func (a *approveCommand) approve(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
+	qualifiedName := sequentialJobKind.qualifiedName(sj)
+	step, wanted := sequentialjob.AwaitingApproval(sj), sj.Status.Approval
+	switch {
+	case step == "":
+		return fmt.Errorf("%s: cannot approve: no step waits for an approval", qualifiedName)
+	case a.step != "" && a.step != step:
+		return fmt.Errorf("%s: cannot approve step %q: step %q waits for an approval", qualifiedName, a.step, step)
+	case wanted == nil || wanted.Step != step || sj.Status.ObservedGeneration != sj.Generation:
+		return fmt.Errorf("%s: cannot approve step %q: the operator has not observed the last change; try again", qualifiedName, step)
+	case a.hash != "" && a.hash != wanted.Hash:
+		return fmt.Errorf("%s: cannot approve step %q: its content has changed: its hash is %s", qualifiedName, step, wanted.Hash)
+	}
+	shown := sj.DeepCopy()
+	values, err := parseParameters(&sj.Spec, a.parameters)
+	if err == nil {
+		shown.Status.Parameters, err = sequentialjob.ReplaceParameters(sj.Status.Parameters, values)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", qualifiedName, err)
+	}
+	user, err := cluster.userName(ctx)
+	if err != nil {
+		return err
+	}
+	before := sj.DeepCopy()
+	approval := sequentialjob.Approval{SequenceApproval: *wanted, Parameters: values, By: user}
+	if err := approval.Write(sj); err != nil {
+		return err
+	}
+	for _, line := range render.AwaitingStep(shown) {
+		fmt.Fprintln(a.out, line)
+	}
+	if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, sj); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s: step %s of run %d approved by %s\n", qualifiedName, step, wanted.Run, user)
+	return nil
 }
 
 func (c *clusterConnection) userName(ctx context.Context) (string, error) {

@@ -280,6 +280,8 @@ func TestErrorsAreDescribedOnOneLineEach(t *testing.T) {
 func waitingSequence() *v1alpha1.SequentialJob {
 	sj := failedSequence("etl")
 	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseSuspended, nil
+	sj.Status.ObservedGeneration = sj.Generation
+	sj.Status.Approval = &v1alpha1.SequenceApproval{UID: sj.UID, Run: 1, Step: "load", Hash: "abc"}
 	sj.Status.Steps[1] = v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired}}
 	return sj
 }
@@ -300,28 +302,40 @@ func newClientOf(t *testing.T, user string, objects ...client.Object) client.Wit
 	})
 }
 
-func TestApproveRecordsTheUserOfTheConnection(t *testing.T) {
-	c := newClientOf(t, "ada", waitingSequence())
-	code, out, errOut := runPluginWith(t, "seq approve etl", c)
-	if code != exitSuccess || out != "sequentialjob.yardmaster.dev/etl: step load of run 1 approved by ada\n" {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+func TestApproveShowsAndBindsTheContent(t *testing.T) {
+	sj := waitingSequence()
+	sj.UID, sj.Status.Approval.UID = "u", "u"
+	sj.Spec.Containers[1].Image, sj.Spec.Containers[1].Command = "app:1", []string{"load", "all\x1b[31m"}
+	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "1.3"}}
+	sj.Status.Parameters = sj.Spec.Parameters
+	c := newClientOf(t, "ada", sj)
+	code, out, errOut := runPluginWith(t, "seq approve etl -p VERSION=1.4 --hash=abc", c)
+	want := "step:       load\nimage:      app:1\ncommand:    [\"load\" \"all\\x1b[31m\"]\nparameter:  VERSION=1.4\nhash:       abc\n" +
+		"sequentialjob.yardmaster.dev/etl: step load of run 1 approved by ada\n"
+	if code != exitSuccess || out != want {
+		t.Fatalf("exit code %d, stdout %q, want %q, stderr %q", code, out, want, errOut)
 	}
-	sj := &v1alpha1.SequentialJob{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj); err != nil {
 		t.Fatal(err)
 	}
-	if got := sj.Annotations[v1alpha1.AnnotationApproval]; got != `{"run":1,"step":"load","by":"ada"}` {
-		t.Errorf("annotation %s", got)
+	approval := `{"uid":"u","run":1,"step":"load","hash":"abc","parameters":[{"name":"VERSION","value":"1.4"}]}`
+	if got := sj.Annotations; got[v1alpha1.AnnotationApproval] != approval || got[v1alpha1.AnnotationApprovedBy] != "ada" {
+		t.Errorf("annotations %s", got)
 	}
 }
 
 func TestApproveWritesNothingIfTheStepDoesNotWait(t *testing.T) {
+	changed := waitingSequence()
+	changed.Generation = changed.Status.ObservedGeneration + 1
 	for args, test := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		want string
 	}{
 		"seq approve etl":                {failedSequence("etl"), "no step waits for an approval"},
 		"seq approve etl --step=extract": {waitingSequence(), `step "load" waits for an approval`},
+		"seq approve etl --hash=def":     {waitingSequence(), "its content has changed: its hash is abc"},
+		"seq approve etl --step=load":    {changed, "the operator has not observed the last change"},
+		"seq approve etl -p DAY=1":       {waitingSequence(), `spec.parameters has no "DAY"`},
 	} {
 		code, _, errOut := runPluginWith(t, args, newClientOf(t, "ada", test.sj))
 		if code != exitError || !strings.Contains(errOut, test.want) {

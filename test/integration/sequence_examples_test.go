@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,12 +61,12 @@ func TestTranslatedExamplesRun(t *testing.T) {
 func (s *sequenceTest) approve(step string) {
 	s.t.Helper()
 	const user = "ada"
-	approval, err := json.Marshal(sequentialjob.Approval{Run: s.sj.Status.Run, Step: step, By: user})
-	if err != nil {
+	approved := s.sj.DeepCopy()
+	approval := sequentialjob.Approval{SequenceApproval: *s.sj.Status.Approval, By: user}
+	if err := approval.Write(approved); err != nil {
 		s.t.Fatal(err)
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationApproval, approval)
-	if err := clientOf(s.t, user, 0).Patch(s.t.Context(), s.sj.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	if err := clientOf(s.t, user, 0).Patch(s.t.Context(), approved, client.MergeFrom(s.sj.DeepCopy())); err != nil {
 		s.t.Fatal(err)
 	}
 }

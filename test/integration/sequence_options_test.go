@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -215,27 +217,80 @@ func TestUnwantedStepIsSkipped(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 }
 
-func TestApprovalNamesTheUserWhoMadeIt(t *testing.T) {
+// TestOnlyApproversApproveInTheirOwnName crosses users with ways to set, change, copy and remove an approval.
+func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	t.Parallel()
+	waitForAdmissionPolicies(t)
 	s := createSequence(t, testbuilder.SequentialJob("release", "").
 		Step("deploy", options(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
 	s.waitUntil("the step to wait", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonApprovalRequired })
-	approve := func(user, name string) error {
-		before := s.readSequence().DeepCopy()
-		metav1.SetMetaDataAnnotation(&s.sj.ObjectMeta, v1alpha1.AnnotationApproval, fmt.Sprintf(`{"run":1,"step":"deploy","by":%q}`, name))
-		return clientOf(t, user, 0).Patch(t.Context(), s.sj, client.MergeFrom(before))
+	edit := []string{"yardmaster-session-view", "yardmaster-session-edit", "yardmaster-sequentialjob-view", "yardmaster-sequentialjob-edit"}
+	editor := clientWithRoles(t, s.sj.Namespace, "editor", edit...)
+	approver := clientWithRoles(t, s.sj.Namespace, "approver", append(edit, "yardmaster-sequentialjob-approve")...)
+	approvalBy := func(user string) string {
+		copied := s.sj.DeepCopy()
+		approval := sequentialjob.Approval{SequenceApproval: *s.sj.Status.Approval, By: user}
+		if err := approval.Write(copied); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": copied.Annotations}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
 	}
-	if err := approve("mallory", "ada"); !apierrors.IsForbidden(err) {
-		t.Errorf("an approval in another's name: %v", err)
+	patch := func(c client.Client, body string, o ...client.PatchOption) error {
+		return s.patchAs(c, body, o...)
+	}
+	poll.Until(t, "the policy about approvals to apply", func() bool {
+		return apierrors.IsForbidden(patch(editor, approvalBy("editor"), client.DryRunAll))
+	})
+	for name, test := range map[string]struct {
+		client  client.Client
+		body    string
+		allowed bool
+	}{
+		"by an approver":                    {approver, approvalBy("approver"), true},
+		"by an approver for another":        {approver, approvalBy("editor"), false},
+		"by an approver for nobody":         {approver, approvalBy(""), false},
+		"by an editor":                      {editor, approvalBy("editor"), false},
+		"by an editor as the approver":      {editor, approvalBy("approver"), false},
+		"only the name":                     {editor, `{"metadata": {"annotations": {"yardmaster.dev/approved-by": "approver"}}}`, false},
+		"only the content":                  {editor, `{"metadata": {"annotations": {"yardmaster.dev/approval": "{}"}}}`, false},
+		"another annotation":                {editor, `{"metadata": {"annotations": {"example.com/a": "b"}}}`, true},
+		"the status through the main path":  {editor, `{"status": {"steps": [{"name": "deploy", "phase": "Succeeded"}]}}`, true}, // which ignores it
+		"a change of the spec by an editor": {editor, `{"spec": {"containers": [{"name": "deploy", "image": "other", "step": {"requireApproval": true}}]}}`, true},
+	} {
+		if err := patch(test.client, test.body, client.DryRunAll); (err == nil) != test.allowed || err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if jobs := s.listJobs(); len(jobs) != 0 {
 		t.Fatalf("%d Jobs before the approval", len(jobs))
 	}
-	if err := approve("ada", "ada"); err != nil {
+	if err := patch(approver, approvalBy("approver")); err != nil {
 		t.Fatal(err)
 	}
 	s.waitForJob("deploy")
-	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("deploy").ApprovedBy == "ada" })
+	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool {
+		return s.stepStatus("deploy").ApprovedBy == "approver"
+	})
+
+	// A restored or copied object has the approval of another one.
+	copied := createSequenceIn(t, s.sj.Namespace, &v1alpha1.SequentialJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "copied", Annotations: s.readSequence().Annotations}, Spec: *s.sj.Spec.DeepCopy(),
+	})
+	copied.waitUntil("the step to wait", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonApprovalRequired })
+	if err := copied.patchAs(editor, `{"metadata": {"annotations": {"yardmaster.dev/approval": null, "yardmaster.dev/approved-by": null}}}`); err != nil {
+		t.Errorf("an editor withdraws an approval: %v", err)
+	}
+	if jobs := copied.listJobs(); len(jobs) != 0 {
+		t.Errorf("%d Jobs after a copied approval", len(jobs))
+	}
+}
+
+func (s *sequenceTest) patchAs(c client.Client, body string, o ...client.PatchOption) error {
+	return c.Patch(s.t.Context(), s.sj.DeepCopy(), client.RawPatch(mergePatch, []byte(body)), o...)
 }
 
 func TestOverlayReachesThePodOfItsStep(t *testing.T) {

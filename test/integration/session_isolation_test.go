@@ -28,11 +28,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions and Schedules, by their names.
+// clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions, Schedules and SequentialJobs, by their names.
 func clusterRolesOfUsers(t *testing.T) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
-	for _, file := range []string{"session.yaml", "schedule.yaml"} {
+	for _, file := range []string{"session.yaml", "schedule.yaml", "sequentialjob.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", file))
 		if err != nil {
 			t.Fatal(err)

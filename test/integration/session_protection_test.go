@@ -100,7 +100,7 @@ func TestAnAdmissionPolicyIsEnforcedOnlyIfItAndItsBindingDenyEverywhere(t *testi
 			if test.reader != "" {
 				reader = newClientOf(t, "system:serviceaccount:default:"+test.reader)
 			}
-			problem, err := kube.NewAdmissionPolicies(reader, []string{name}).Problem(t.Context())
+			problem, err := kube.NewAdmissionPolicies(reader, []string{name}, "nothing happens").Problem(t.Context())
 			if err != nil || (problem == "") != (test.want == "") || !strings.Contains(problem, test.want) {
 				t.Errorf("problem %q, %v; want %q", problem, err, test.want)
 			}

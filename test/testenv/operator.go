@@ -42,7 +42,7 @@ var operators atomic.Int32
 // StartOperator starts an operator with more flags, and waits until it is ready. The end of ctx kills it. It serves
 // nothing but the health checks, and may use brokers on this machine.
 func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...string) (*Operator, error) {
-	common := []string{"--leader-elect=false", "--webhook=false", "--session-policies=", "--allow-local-brokers", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"}
+	common := []string{"--leader-elect=false", "--webhook=false", "--session-policies=", "--approval-policies=", "--allow-local-brokers", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"}
 	command := exec.CommandContext(ctx, binary, append(common, flags...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 	log, err := os.Create(Artifact(fmt.Sprintf("operator-%d.log", operators.Add(1))))

@@ -106,6 +106,8 @@ func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
 			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(20 * time.Minute)},
+			ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: sj.Generation},
+			Approval:       &v1alpha1.SequenceApproval{Run: 1, Step: "deploy", Hash: "abc"},
 			Steps: []v1alpha1.StepStatus{
 				{Name: "build", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-build", StartTime: ago(20 * time.Minute), FinishTime: ago(16 * time.Minute)}},
 				{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"}},

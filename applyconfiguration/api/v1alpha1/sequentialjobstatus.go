@@ -26,6 +26,8 @@ type SequentialJobStatusApplyConfiguration struct {
 	Workspace *ClaimStatusApplyConfiguration `json:"workspace,omitempty"`
 	// parameters of the current run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
+	// approval is what is to be approved, or what was approved last.
+	Approval *SequenceApprovalApplyConfiguration `json:"approval,omitempty"`
 	// archive of the last archived run.
 	Archive *SequenceArchiveStatusApplyConfiguration `json:"archive,omitempty"`
 	// state counts steps by state.
@@ -137,6 +139,14 @@ func (b *SequentialJobStatusApplyConfiguration) WithParameters(values ...*Parame
 		}
 		b.Parameters = append(b.Parameters, *values[i])
 	}
+	return b
+}
+
+// WithApproval sets the Approval field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Approval field is set to the value of the last call.
+func (b *SequentialJobStatusApplyConfiguration) WithApproval(value *SequenceApprovalApplyConfiguration) *SequentialJobStatusApplyConfiguration {
+	b.Approval = value
 	return b
 }
 

@@ -33,7 +33,8 @@ const (
 // stepVerdict is how an attempt at a step ended. The zero value means that it has not ended, or that a question must be
 // answered first.
 type stepVerdict struct {
-	// phase is Pending if the run was suspended before the step's Job was created. A new attempt follows after
+	// phase is Pending if the run was suspended before the step's Job was created, or if the content that was approved has
+	// changed since. A new attempt follows after
 	// Interrupted (suspension deleted the Job), Lost (the Job disappeared) and Retrying (the Job failed).
 	phase           v1alpha1.StepPhase
 	reason, message string
@@ -51,7 +52,7 @@ func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 	switch v.phase {
 	case v1alpha1.StepPending: // its Job was not created: the same attempt starts on resumption
 		if step.Attempt <= 1 {
-			*step = v1alpha1.StepStatus{Name: step.Name, Phase: v1alpha1.StepPending}
+			*step = v1alpha1.StepStatus{Name: step.Name, Phase: v1alpha1.StepPending, ApprovedBy: step.ApprovedBy}
 			return
 		}
 		step.Phase, step.Reason = v1alpha1.StepInterrupted, v1alpha1.ReasonInterrupted
@@ -175,7 +176,7 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	switch {
 	case stepSpec == nil:
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, removedMessage)
-	case e.spec.Suspend:
+	case e.spec.Suspend, !e.isApproved(step, stepSpec):
 		return stepVerdict{phase: v1alpha1.StepPending}
 	case overlayError(e.SequentialJob, stepSpec) != nil:
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, "podTemplate: "+overlayError(e.SequentialJob, stepSpec).Error())

@@ -1,11 +1,15 @@
 package sequentialjob
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -13,10 +17,18 @@ func needsApprovalBefore() testbuilder.StepOption {
 	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })
 }
 
-func (s *testEnv) approve(run int, step, user string) Decision {
+// approve approves what the status says, with these values of parameters.
+func (s *testEnv) approve(user string, values ...v1alpha1.Parameter) Decision {
 	s.t.Helper()
-	s.sj.Annotations = map[string]string{v1alpha1.AnnotationApproval: fmt.Sprintf(`{"run":%d,"step":%q,"by":%q}`, run, step, user)}
+	s.writeApproval(Approval{SequenceApproval: *s.sj.Status.Approval, By: user, Parameters: values})
 	return s.reconcile()
+}
+
+func (s *testEnv) writeApproval(approval Approval) {
+	s.t.Helper()
+	if err := approval.Write(s.sj); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func TestStepWaitsForItsApproval(t *testing.T) {
@@ -34,7 +46,7 @@ func TestStepWaitsForItsApproval(t *testing.T) {
 	}
 	s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventSuspended)
 
-	s.approve(1, "deploy", "ada")
+	s.approve("ada")
 	s.wantCreated("build", "deploy")
 	if by := s.stepStatus("deploy").ApprovedBy; by != "ada" {
 		t.Errorf("approved by %q", by)
@@ -48,38 +60,22 @@ func TestStepWaitsForItsApproval(t *testing.T) {
 	}
 }
 
-func TestApprovalOfAnotherStepOrRunHasNoEffect(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
-	for name, annotation := range map[string]string{
-		"another step": `{"run":1,"step":"build","by":"ada"}`,
-		"another run":  `{"run":2,"step":"deploy","by":"ada"}`,
-		"no user":      `{"run":1,"step":"deploy"}`,
-		"no JSON":      `deploy`,
-	} {
-		s.sj.Annotations = map[string]string{v1alpha1.AnnotationApproval: annotation}
-		s.reconcile()
-		if len(s.createdSteps) != 0 {
-			t.Fatalf("%s: the step starts", name)
-		}
-	}
-}
-
 func TestEachRunNeedsItsOwnApproval(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
-	s.approve(1, "deploy", "ada")
+	s.approve("ada")
 	s.failStep("deploy")
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}}
 	})
 	s.reconcile()
 	s.wantSteps("deploy: Pending, ApprovalRequired")
-	s.approve(2, "deploy", "grace")
+	s.approve("grace")
 	s.wantCreated("deploy", "deploy")
 }
 
 func TestAnotherAttemptNeedsNoOtherApproval(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()).RerunLostJobs())
-	s.approve(1, "deploy", "ada")
+	s.approve("ada")
 	s.loseJob("deploy")
 	s.wantCreated("deploy", "deploy")
 	if by := s.stepStatus("deploy").ApprovedBy; by != "ada" {
@@ -92,7 +88,7 @@ func TestDeadlineRestartsWithTheApproval(t *testing.T) {
 	s.succeedStep("build")
 	s.reconcileAfter(time.Hour)
 	s.wantSteps("build: Succeeded", "deploy: Pending, ApprovalRequired")
-	s.approve(1, "deploy", "ada")
+	s.approve("ada")
 	if start := s.sj.Status.StartTime; !start.Time.Equal(s.now) {
 		t.Errorf("the deadline counts from %s, want %s", start, s.now)
 	}
@@ -101,10 +97,171 @@ func TestDeadlineRestartsWithTheApproval(t *testing.T) {
 }
 
 func TestSuspensionAndApprovalAreIndependent(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()).Suspend())
-	s.approve(1, "deploy", "ada")
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true })
+	s.reconcile()
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "corrected" })
+	s.reconcile()
+	s.approve("ada")
 	s.wantCreated()
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
+	s.reconcile()
+	s.wantCreated("deploy")
+}
+
+// TestOnlyApprovedContentRuns crosses approvals with the times of a change between approval and start: the step runs only what a valid
+// approval is for.
+func TestOnlyApprovedContentRuns(t *testing.T) {
+	approvals := map[string]func(*Approval){
+		"valid":              nil,
+		"of another object":  func(a *Approval) { a.UID = "another" },
+		"of another run":     func(a *Approval) { a.Run++ },
+		"of another step":    func(a *Approval) { a.Step = "build" },
+		"of another content": func(a *Approval) { a.Hash = strings.Repeat("0", len(a.Hash)) },
+		"without an author":  func(a *Approval) { a.By = "" },
+		"unknown parameter":  func(a *Approval) { a.Parameters = []v1alpha1.Parameter{{Name: "OTHER"}} },
+		"two values": func(a *Approval) {
+			a.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "1"}, {Name: "VERSION", Value: "2"}}
+		},
+		"too long a value": func(a *Approval) {
+			a.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: strings.Repeat("a", maxParameterLength+1)}}
+		},
+	}
+	changes := map[string]func(*v1alpha1.SequentialJobSpec){
+		"nothing": nil,
+		"command": func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Command = []string{"evil"} },
+		"empty selector": func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Containers[1].Step.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"spec": {"nodeSelector": {"a": ""}}}`)}
+		},
+		"template": func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Template = &v1alpha1.PodTemplate{}
+			spec.Template.Spec.ServiceAccountName = "evil"
+		},
+		"variable": func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "evil"}}
+		},
+		"queue": func(spec *v1alpha1.SequentialJobSpec) {
+			spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"q": "a"}}
+		},
+		"options": func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Step.OnFailure = v1alpha1.OnFailureContinue },
+	}
+	times := []string{"before the step waits", "before the approval", "with the approval", "while the run is suspended", "before the Job exists", "before another attempt"}
+	for approvalName, forge := range approvals {
+		for changeName, change := range changes {
+			for _, when := range times {
+				t.Run(approvalName+"/"+changeName+"/"+when, func(t *testing.T) {
+					s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()))
+					apply := func(at string) {
+						if change != nil && when == at {
+							s.changeSpec(change)
+						}
+					}
+					apply("before the step waits")
+					s.succeedStep("build")
+					approval := Approval{SequenceApproval: *s.sj.Status.Approval, By: "ada"}
+					if forge != nil {
+						forge(&approval)
+					}
+					apply("before the approval")
+					if when == "before the approval" {
+						s.reconcile()
+					}
+					s.createRefusals = map[string]*decision.Refusal{"deploy": {Class: decision.QuotaExceeded, Kind: "Job", Step: "deploy"}}
+					s.sj.Spec.Suspend = when == "while the run is suspended"
+					s.writeApproval(approval)
+					apply("with the approval")
+					s.reconcile()
+					apply("while the run is suspended")
+					s.sj.Spec.Suspend = false
+					s.reconcile()
+					apply("before the Job exists")
+					s.createRefusals = nil
+					s.reconcile()
+					if when == "before another attempt" && len(s.createdSteps) == 2 {
+						s.failStep("deploy")
+						apply(when)
+						s.reconcileAfter(time.Minute)
+					}
+					isUnchanged, isLate := change == nil || when == "before the step waits", when == "before another attempt"
+					runs := 0
+					if forge == nil && (isUnchanged || isLate) {
+						runs++
+					}
+					if runs == 1 && isUnchanged && isLate {
+						runs++
+					}
+					if got := len(s.createdSteps) - 1; got != runs {
+						t.Errorf("the step ran %d times, want %d: %+v", got, runs, s.stepStatus("deploy"))
+					}
+					if waits := AwaitingApproval(s.sj) == "deploy"; waits != (runs == 0 || isLate && !isUnchanged) {
+						t.Errorf("the step waits: %v: %+v", waits, s.stepStatus("deploy"))
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestValuesOfTheApproverAreOfTheStepAndOfLaterOnes(t *testing.T) {
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()).Step("verify").Obj()
+	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "1.3"}}
+	s := newTestEnv(t, sj)
+	s.reconcile()
+	s.succeedStep("build")
+	s.approve("ada", v1alpha1.Parameter{Name: "VERSION", Value: "1.4"})
+	s.failStep("deploy")
+	s.reconcileAfter(time.Minute)
+	s.succeedStep("deploy")
+	s.wantCreated("build", "deploy", "deploy", "verify")
+	for i, want := range []string{"1.3", "1.4", "1.4", "1.4"} {
+		if got := s.jobs[i].Spec.Template.Spec.Containers[0].Env[0].Value; got != want {
+			t.Errorf("Job %s has the value %s, want %s", s.jobs[i].Name, got, want)
+		}
+	}
+}
+
+func TestChangedContentIsAskedAgainBeforeAnotherAttempt(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", retry(1, 1, 1), needsApprovalBefore()))
+	s.approve("ada")
+	s.failStep("deploy")
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "other" })
+	s.reconcileAfter(time.Minute)
+	s.wantSteps("deploy: Retrying, ApprovalRequired")
+	if by := s.stepStatus("deploy").ApprovedBy; by != "" {
+		t.Errorf("approved by %q", by)
+	}
+	s.approve("grace")
+	s.wantCreated("deploy", "deploy")
+	if by := s.stepStatus("deploy").ApprovedBy; by != "grace" {
+		t.Errorf("approved by %q", by)
+	}
+}
+
+// A user who may change the spec can remove the requirement. The status then names no approver.
+func TestStepWithoutTheRequirementHasNoApprover(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
+	s.createRefusals = map[string]*decision.Refusal{"deploy": {Class: decision.QuotaExceeded, Kind: "Job", Step: "deploy"}}
+	s.approve("ada")
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step.RequireApproval = false })
+	s.createRefusals = nil
+	s.reconcile()
+	s.wantCreated("deploy")
+	if by := s.stepStatus("deploy").ApprovedBy; by != "" {
+		t.Errorf("approved by %q", by)
+	}
+}
+
+func TestApprovalDoesNotCountWithoutTheAdmissionPolicy(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
+	s.unprotected = "ValidatingAdmissionPolicy yardmaster-approvals does not exist"
+	decision := s.approve("ada")
+	s.wantCreated()
+	s.wantSteps("deploy: Pending, Unprotected")
+	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonUnprotected)
+	if decision.RequeueAfter == 0 || decision.RequeueAfter > protectionRecheck {
+		t.Errorf("the next decision is after %s", decision.RequeueAfter)
+	}
+	s.unprotected = ""
 	s.reconcile()
 	s.wantCreated("deploy")
 }

@@ -60,8 +60,8 @@ func shortReason(status *v1alpha1.SequentialJobStatus) string {
 	if IsFinished(status) {
 		return status.Progress.FailureReason
 	}
-	if needsApproval(nextStep(status.Steps)) && status.Phase == v1alpha1.PhaseSuspended {
-		return v1alpha1.ReasonApprovalRequired
+	if next := nextStep(status.Steps); needsApproval(next) && status.Phase == v1alpha1.PhaseSuspended {
+		return next.Reason
 	}
 	if reason := blockedReason(status); reason != "" {
 		return reason
@@ -220,8 +220,11 @@ func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
 	step, awaiting := activeStep(status.Steps), AwaitingApproval(sj)
 	switch {
 	case !spec.Suspend && awaiting != "":
-		return decision.True(v1alpha1.ReasonApprovalRequired,
-			fmt.Sprintf("step %q waits for an approval; run `kubectl yardmaster seq approve %s`", awaiting, sj.Name))
+		next, message := nextStep(status.Steps), fmt.Sprintf("step %q waits for an approval; run `kubectl yardmaster seq approve %s`", awaiting, sj.Name)
+		if next.Message != "" {
+			message = fmt.Sprintf("step %q waits for an approval: %s", awaiting, next.Message)
+		}
+		return decision.True(next.Reason, message)
 	case !spec.Suspend || IsFinished(status):
 		return decision.False(v1alpha1.ReasonNotSuspended, "")
 	case step == nil || isSuspendedBySpec(step):

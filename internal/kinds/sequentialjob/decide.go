@@ -130,6 +130,9 @@ func (e *evaluation) startNextStep() bool {
 		return false
 	}
 	if e.spec.Suspend {
+		if step := findStepSpec(e.spec, next.Name); step != nil && needsApproval(next) && !e.isApproved(next, step) {
+			e.status.Approval = new(e.approvalOf(step)) // it can be approved meanwhile
+		}
 		return false
 	}
 	if next.Run != e.status.Run && e.skipUnwantedStep(next) {

@@ -55,6 +55,8 @@ type Question struct {
 	Claim string
 	// DryRun requests a dry-run creation of these Jobs and of a Pod of each.
 	DryRun []*batchv1.Job
+	// ApprovalPolicies requests whether the admission policies are enforced that protect approvals.
+	ApprovalPolicies bool
 	// FirstFollows is true if the first Job of DryRun is created as soon as all are accepted: its labels and
 	// annotations need no dry run.
 	FirstFollows bool
@@ -72,6 +74,8 @@ type Answers struct {
 	Claims map[string]*metav1.PartialObjectMetadata
 	// HasAllJobs is true if Observation.Jobs came from a live list.
 	HasAllJobs bool
+	// UnprotectedApprovals is why nothing proves the author of an approval, empty if an admission policy does; nil if unknown.
+	UnprotectedApprovals *string
 	// DryRun is the result of the dry run; nil if none was made.
 	DryRun *DryRunResult
 }

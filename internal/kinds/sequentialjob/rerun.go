@@ -24,6 +24,7 @@ func (e *evaluation) startRequestedRerun() {
 	}
 	e.status.Run++
 	e.status.RerunID = e.spec.Rerun.ID
+	e.status.Approval = nil
 	e.status.StartTime, e.status.CompletionTime, e.status.DeadlineExceededTime = nil, nil, nil
 	e.status.Steps = mergeSteps(e.spec, kept)
 	e.status.Parameters = runParameters(e.spec, e.spec.Rerun)

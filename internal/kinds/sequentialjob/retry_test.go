@@ -145,8 +145,8 @@ func TestStepCanBeCorrectedBeforeItsNextAttempt(t *testing.T) {
 func TestApprovedStepIsRetriedWithoutAnotherApproval(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600),
 		testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
-	s.sj.Annotations = map[string]string{v1alpha1.AnnotationApproval: `{"run": 1, "step": "build", "by": "ada"}`}
 	s.reconcile()
+	s.approve("ada")
 	s.sj.Annotations = nil
 	s.failStep("build")
 	s.reconcileAfter(10 * time.Second)

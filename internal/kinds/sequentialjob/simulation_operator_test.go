@@ -158,6 +158,11 @@ func (w *simulator) answer(in *Observation, question *Question) {
 			in.Answers.Warnings = map[types.UID]string{}
 		}
 		in.Answers.Warnings[question.WarningsOf] = "no Pod"
+	case question.ApprovalPolicies:
+		in.Answers.UnprotectedApprovals = new("")
+		if !w.noDisturbances && w.happensWithChance(20) {
+			in.Answers.UnprotectedApprovals = new("the policy does not exist")
+		}
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
 	case question.AllJobs:
@@ -439,8 +444,8 @@ func (w *simulator) checkDeletion(job *batchv1.Job) {
 // checkOptions checks that the step was approved if that is necessary, is wanted, and gets the parameter of its run.
 func (w *simulator) checkOptions(job *batchv1.Job) {
 	options := jobOptions(job)
-	if options.RequireApproval && !w.approved[stepKey(job)] {
-		w.reportViolation("%s is created without an approval", job.Name)
+	if content := approvedContent(job); options.RequireApproval && !w.approved[content] {
+		w.reportViolation("%s is created without an approval of its content: %s", job.Name, content)
 	}
 	if options.When == "false" {
 		w.reportViolation("%s is created although its expression is false", job.Name)
@@ -452,7 +457,7 @@ func (w *simulator) checkOptions(job *batchv1.Job) {
 		}
 	}
 	run := job.Annotations[v1alpha1.AnnotationRun]
-	if first, found := w.parameterOfRun[run]; found && first != value && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
+	if first, found := w.parameterOfRun[run]; found && first != value && !options.RequireApproval && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
 		w.reportViolation("%s is created with the parameter %s, the run has %s", job.Name, value, first)
 	}
 	w.parameterOfRun[run] = value

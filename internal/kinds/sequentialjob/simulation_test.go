@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -33,8 +32,8 @@ import (
 //   - and only after every earlier step has its outcome stored,
 //   - and not again for a step that ran, unless the spec allows it,
 //   - no step is skipped in a run that completes, unless its own expression is false,
-//   - no step that needs an approval starts without one for its run,
-//   - all steps of a run have the same parameters,
+//   - no step that needs an approval starts with content that no user approved for its run,
+//   - all steps of a run have the same parameters, except those that an approval sets,
 //   - ended Jobs are not deleted before the logs of their run are archived, or that failed,
 //   - and once the disturbances end, the run ends and does not change any more.
 //
@@ -86,8 +85,8 @@ type simulator struct {
 	claim      *metav1.PartialObjectMetadata
 	claimOfJob map[types.UID]types.UID
 
-	// approved are the steps that a user approved, by run and step. parameterOfRun is the value that the
-	// first Job of each run got.
+	// approved are the contents that a user approved. parameterOfRun is the value that the first Job of each run got, or that an
+	// approval set.
 	approved       map[string]bool
 	parameterOfRun map[string]string
 
@@ -223,24 +222,48 @@ func (w *simulator) randomStep(name string) v1alpha1.Step {
 // simulatedParameter is the parameter of the simulated SequentialJob.
 const simulatedParameter = "DATE"
 
-// approveStep approves the step that waits; sometimes a step or run that does not.
-func (w *simulator) approveStep() {
-	approval := Approval{Run: w.sj.Status.Run, Step: AwaitingApproval(w.sj), By: "ada"}
-	switch {
-	case w.noDisturbances:
-	case w.happensWithChance(20):
-		approval.Run++
-	case w.happensWithChance(25):
-		approval.Step = "s0"
+// approvedContent returns all of a Job of a simulated step that decides what runs, and for which run.
+func approvedContent(job *batchv1.Job) string {
+	container, run := &job.Spec.Template.Spec.Containers[0], job.Annotations[v1alpha1.AnnotationRun]
+	value := ""
+	for _, variable := range container.Env {
+		if variable.Name == simulatedParameter {
+			value = variable.Value
+		}
 	}
-	raw, err := json.Marshal(approval)
-	if err != nil {
+	return fmt.Sprintf("run %s: %s %s %q %s", run, container.Name, container.Image, value, job.Spec.Template.Spec.NodeSelector)
+}
+
+// approveStep approves the step that waits; sometimes with a value, and sometimes another step, run, content or object.
+func (w *simulator) approveStep() {
+	if AwaitingJob(w.sj) == nil || w.sj.Status.ObservedGeneration != w.sj.Generation { // the plugin refuses it
+		return
+	}
+	approval, forged := Approval{SequenceApproval: *w.sj.Status.Approval, By: "ada"}, !w.noDisturbances && w.happensWithChance(40)
+	changed := w.sj.DeepCopy()
+	switch dice := w.rng.IntN(5); {
+	case forged && dice == 0:
+		approval.Run++
+	case forged && dice == 1:
+		approval.Step = "another"
+	case forged && dice == 2:
+		approval.UID = "another"
+	case forged && dice == 3:
+		approval.Hash = "another"
+	case forged:
+		approval.By = ""
+	case dice == 0:
+		approval.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: strconv.Itoa(w.rng.IntN(1e6))}}
+		changed.Status.Parameters = approval.Parameters
+	}
+	if err := approval.Write(changed); err != nil {
 		w.reportViolation("%v", err)
 	}
-	w.logEvent("user: approve %s", raw)
-	w.approved[fmt.Sprintf("%d/%s", approval.Run, approval.Step)] = true
-	changed := w.sj.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationApproval, string(raw))
+	w.logEvent("user: approve %+v", approval)
+	if !forged {
+		w.approved[approvedContent(AwaitingJob(changed))] = true
+	}
+	changed.Status = w.sj.Status
 	w.storeSequentialJob(changed)
 }
 
@@ -309,7 +332,11 @@ func (w *simulator) applyRandomEvent() {
 		})
 	case dice < 23:
 		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(withoutFinally(spec)) })
-	case dice < 26:
+	case dice < 25:
+		w.changeSpec("another image", func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Containers[w.rng.IntN(len(spec.Containers))].Image = "image:" + strconv.Itoa(w.rng.IntN(3))
+		})
+	case dice < 27:
 		w.changeSpec("parameter", func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = strconv.Itoa(w.rng.IntN(1e6)) })
 	case dice < 43 && w.sj.Status.CompletionTime != nil:
 		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {

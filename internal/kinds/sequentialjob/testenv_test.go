@@ -48,6 +48,8 @@ type testEnv struct {
 	claim         *metav1.PartialObjectMetadata
 	createdClaims int
 	claimRefusal  *decision.Refusal
+	// unprotected is why no admission policy protects approvals.
+	unprotected string
 	// archiveImage is the operator's image, and createdArchives are the created Jobs that archive logs.
 	archiveImage    string
 	createdArchives []*batchv1.Job
@@ -171,6 +173,8 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 		in.Answers.PodsByJob[question.PodsOf.UID] = pods
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
+	case question.ApprovalPolicies:
+		in.Answers.UnprotectedApprovals = &s.unprotected
 	case question.WarningsOf != "":
 		if in.Answers.Warnings == nil {
 			in.Answers.Warnings = map[types.UID]string{}

@@ -8,9 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,16 +28,7 @@ func sequentialJobValidator(namespaces *namespaceLabels) *specValidator[*v1alpha
 	return &specValidator[*v1alpha1.SequentialJob]{
 		kind:    "SequentialJob",
 		webhook: "sequentialjobs.yardmaster.dev",
-		specOf: func(sj *v1alpha1.SequentialJob) any {
-			return validatedParts{sj.Spec, sj.Annotations[v1alpha1.AnnotationApproval]}
-		},
-		authorizeCreate: authorizeApproval,
-		authorizeChange: func(ctx context.Context, before, after *v1alpha1.SequentialJob) error {
-			if before.Annotations[v1alpha1.AnnotationApproval] == after.Annotations[v1alpha1.AnnotationApproval] {
-				return nil
-			}
-			return authorizeApproval(ctx, after)
-		},
+		specOf:  func(sj *v1alpha1.SequentialJob) any { return sj.Spec },
 		validate: func(sj *v1alpha1.SequentialJob) field.ErrorList {
 			if !sequentialjob.IsManaged(sj) {
 				return nil
@@ -142,33 +131,6 @@ func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admissio
 	default:
 		return nil
 	}
-}
-
-var sequentialJobs = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "sequentialjobs"}
-
-// validatedParts are the parts of a SequentialJob that users change.
-type validatedParts struct {
-	Spec     v1alpha1.SequentialJobSpec
-	Approval string
-}
-
-// authorizeApproval refuses an approval in the name of another user.
-func authorizeApproval(ctx context.Context, sj *v1alpha1.SequentialJob) error {
-	if sj.Annotations[v1alpha1.AnnotationApproval] == "" {
-		return nil
-	}
-	request, err := admission.RequestFromContext(ctx)
-	if err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	user := request.UserInfo.Username
-	switch approval := sequentialjob.ReadApproval(sj); {
-	case approval == nil:
-		return apierrors.NewBadRequest(fmt.Sprintf(`annotation %s must be JSON such as {"run": 1, "step": "deploy", "by": %q}`, v1alpha1.AnnotationApproval, user))
-	case approval.By != user:
-		return apierrors.NewForbidden(sequentialJobs, sj.Name, fmt.Errorf("user %q cannot approve step %q as %q", user, approval.Step, approval.By))
-	}
-	return nil
 }
 
 const (

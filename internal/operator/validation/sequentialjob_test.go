@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,34 +236,6 @@ func TestNamespacesAreReadOnceInHalfAMinute(t *testing.T) {
 	}
 	if reads != 1 {
 		t.Errorf("%d reads, want 1", reads)
-	}
-}
-
-func TestUsersApproveOnlyInTheirOwnName(t *testing.T) {
-	for name, test := range map[string]struct{ stored, approval, want string }{
-		"in one's own name":       {approval: `{"run":1,"step":"test","by":"ada"}`},
-		"in another's name":       {approval: `{"run":1,"step":"test","by":"grace"}`, want: `user "ada" cannot approve step "test" as "grace"`},
-		"without a name":          {approval: `{"run":1,"step":"test"}`, want: "must be JSON"},
-		"not JSON":                {approval: `yes`, want: "must be JSON"},
-		"an unchanged annotation": {stored: `{"run":1,"step":"test","by":"grace"}`, approval: `{"run":1,"step":"test","by":"grace"}`},
-		"a removed annotation":    {stored: `{"run":1,"step":"test","by":"grace"}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := started(twoSteps())
-			after := before.DeepCopy()
-			before.Annotations = map[string]string{v1alpha1.AnnotationApproval: test.stored}
-			after.Annotations = map[string]string{v1alpha1.AnnotationApproval: test.approval}
-			ctx := byUser(t, authenticationv1.UserInfo{Username: "ada"})
-			if _, err := testSequentialJobValidator(t).ValidateUpdate(ctx, before, after); errorText(err) != "" != (test.want != "") || !strings.Contains(errorText(err), test.want) {
-				t.Errorf("update: error %v, want %q", err, test.want)
-			}
-			if test.stored != "" {
-				return
-			}
-			if _, err := testSequentialJobValidator(t).ValidateCreate(ctx, after); !strings.Contains(errorText(err), test.want) {
-				t.Errorf("creation: error %v, want %q", err, test.want)
-			}
-		})
 	}
 }
 

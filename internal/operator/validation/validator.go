@@ -32,10 +32,6 @@ type specValidator[T client.Object] struct {
 	// change. Both are optional.
 	try      func(context.Context, T) (admission.Warnings, field.ErrorList)
 	needsTry func(before, after T) bool
-	// authorizeCreate returns an error if the requesting user may not create the object. It is optional.
-	authorizeCreate func(context.Context, T) error
-	// authorizeChange returns an error if the requesting user may not change the spec. It is optional.
-	authorizeChange func(ctx context.Context, before, after T) error
 	// validateChange and warnChange check the change from one spec to the next. Both are optional.
 	validateChange func(before, after T) field.ErrorList
 	warnChange     func(before, after T) admission.Warnings
@@ -49,11 +45,6 @@ func (v *specValidator[T]) Setup(mgr ctrl.Manager) error {
 
 // ValidateCreate implements admission.Validator.
 func (v *specValidator[T]) ValidateCreate(ctx context.Context, object T) (admission.Warnings, error) {
-	if v.authorizeCreate != nil {
-		if err := v.authorizeCreate(ctx, object); err != nil {
-			return nil, err
-		}
-	}
 	errs, warnings := v.validate(object), v.warnings(ctx, object)
 	warnings, errs = v.tried(ctx, object, warnings, errs)
 	return warnings, v.invalid(object, errs)
@@ -74,11 +65,6 @@ func (v *specValidator[T]) tried(ctx context.Context, object T, warnings admissi
 func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
 	if !before.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(v.specOf(before), v.specOf(after)) {
 		return nil, nil
-	}
-	if v.authorizeChange != nil {
-		if err := v.authorizeChange(ctx, before, after); err != nil {
-			return nil, err
-		}
 	}
 	errs, warnings := v.validate(after), v.warnings(ctx, after)
 	if v.validateChange != nil {

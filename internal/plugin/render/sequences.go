@@ -172,6 +172,41 @@ func SequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
 	return findProblems(sj.Status.Conditions, sequenceProblemConditions, func(*metav1.Condition) bool { return false })
 }
 
+// AwaitingStep shows what the step runs that waits for an approval.
+func AwaitingStep(sj *v1alpha1.SequentialJob) []string {
+	job := sequentialjob.AwaitingJob(sj)
+	if job == nil {
+		return nil
+	}
+	var lines []string
+	show := func(title, value string) {
+		if value != "" {
+			lines = append(lines, fmt.Sprintf("%-11s %s", title+":", terminal.Sanitize(value)))
+		}
+	}
+	container := &job.Spec.Template.Spec.Containers[0]
+	show("step", container.Name)
+	show("image", container.Image)
+	show("command", quoted(container.Command))
+	show("args", quoted(container.Args))
+	show("account", job.Spec.Template.Spec.ServiceAccountName)
+	for i := range sj.Status.Parameters {
+		show("parameter", sj.Status.Parameters[i].Name+"="+sj.Status.Parameters[i].Value)
+	}
+	if sj.Status.Approval != nil {
+		show("hash", sj.Status.Approval.Hash)
+	}
+	return lines
+}
+
+// quoted shows the words of a command so that the limits between them are visible.
+func quoted(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q", words)
+}
+
 // stepRemark shows further facts about a step: an earlier run or a repeated attempt, the cause of a failure, and the output.
 func stepRemark(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) string {
 	var parts []string

@@ -179,13 +179,6 @@ func TestWhatUsersCanDoWhileTheOperatorIsAway(t *testing.T) {
 		if again := patch(`{"metadata": {"annotations": {"example.com/note": "a"}}}`); again != marked {
 			t.Errorf("%s: labels: %s, annotations: %s", s.name(""), marked, again)
 		}
-		// An approval is an annotation, and the webhook refuses it in the name of another user.
-		if s.kind == "SequentialJob" {
-			approved := patch(`{"metadata": {"annotations": {"` + v1alpha1.AnnotationApproval + `": "{\"run\": 1, \"step\": \"a\", \"by\": \"other\"}"}}}`)
-			if approved != refused {
-				t.Errorf("%s, %s: an approval: %s", s.kind, s.title, approved)
-			}
-		}
 		ended := deleted(t, object)
 		orphaned := "as above"
 		if s.kind != "JobReport" { // of which a namespace has one

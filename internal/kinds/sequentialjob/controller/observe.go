@@ -80,6 +80,10 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequentialjob.Obse
 		return r.listJobs(ctx, observation)
 	case question.Claim != "":
 		return r.readClaim(ctx, observation, question.Claim)
+	case question.ApprovalPolicies:
+		problem, err := r.options.ApprovalPolicies.Problem(ctx)
+		observation.Answers.UnprotectedApprovals = &problem
+		return err
 	default:
 		return r.dryRun(ctx, observation, question)
 	}

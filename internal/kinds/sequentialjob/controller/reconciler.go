@@ -42,6 +42,8 @@ type Options struct {
 	Concurrency int
 	// Pods is the cache that NewCache returns.
 	Pods cache.Cache
+	// ApprovalPolicies are the admission policies without which no approval counts.
+	ApprovalPolicies *kube.AdmissionPolicies
 	// ArchiveImage is the operator's image, for Jobs that archive logs. If it is empty, no logs are archived.
 	ArchiveImage string
 }

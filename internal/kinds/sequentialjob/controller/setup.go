@@ -71,7 +71,10 @@ var approvalChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		approval := func(object client.Object) string { return object.GetAnnotations()[v1alpha1.AnnotationApproval] }
+		approval := func(object client.Object) [2]string {
+			annotations := object.GetAnnotations()
+			return [2]string{annotations[v1alpha1.AnnotationApproval], annotations[v1alpha1.AnnotationApprovedBy]}
+		}
 		return approval(e.ObjectOld) != approval(e.ObjectNew)
 	},
 }

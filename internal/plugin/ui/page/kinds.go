@@ -148,6 +148,7 @@ func Sequence(l Links, s *view.Sequence) g.Node {
 					g.If(len(step.Remarks) > 0, h.Span(g.Text(strings.Join(step.Remarks, ", ")+" "))),
 					g.If(!step.NextAttempt.IsZero() && step.Finish.IsZero(), h.Span(g.Text("next attempt "), age(step.NextAttempt), g.Text(" "))),
 					g.If(step.Message != "", h.Span(g.Text(step.Message))),
+					g.If(step.Content != "", preformatted("What an approval lets run", step.Content)),
 					g.If(step.Output != "", h.Details(h.Summary(g.Text("Output")), preformatted("Output of "+step.Name, step.Output)))),
 				h.Td(h.Class("row-actions"), g.If(step.HasLog, linkButton(l.Logs(s.Entry, step.Name), "Log")), l.buttons(s.Entry, step.Actions)))
 		}))),

@@ -54,6 +54,7 @@ type Step struct {
 	Message        string
 	Output         string
 	NextAttempt    time.Time
+	Content        string // what an approval lets run
 	HasLog         bool
 	Actions        []Action
 	Offset, Length float64 // of its bar, in percent of the timeline
@@ -99,7 +100,8 @@ func newStep(e *Entry, sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, 
 		HasLog: status.JobName != "",
 	}
 	if status.Name == awaiting {
-		step.Actions = append(step.Actions, approveAction(e, status.Name))
+		step.Content = cleanText(strings.Join(render.AwaitingStep(sj), "\n"))
+		step.Actions = append(step.Actions, approveAction(e, sj, status.Name))
 	}
 	if !finally && canRerun(sj, status.Name) {
 		step.Actions = append(step.Actions, rerunAction(e, status.Name, "Rerun from here",
@@ -201,7 +203,7 @@ func (s *Step) isOfRun() bool {
 func sequenceActions(e *Entry, sj *v1alpha1.SequentialJob) []Action {
 	var actions []Action
 	if step := sequentialjob.AwaitingApproval(sj); step != "" {
-		actions = append(actions, approveAction(e, step))
+		actions = append(actions, approveAction(e, sj, step))
 	}
 	if canRerun(sj, v1alpha1.RerunFromFailed) && sj.Status.Phase == v1alpha1.PhaseFailed {
 		actions = append(actions, rerunAction(e, v1alpha1.RerunFromFailed, "Rerun from the failed step", "Starts the next run at the step that failed. Completed steps are kept."))
@@ -219,8 +221,12 @@ func sequenceActions(e *Entry, sj *v1alpha1.SequentialJob) []Action {
 	return append(actions, suspend)
 }
 
-func approveAction(e *Entry, step string) Action {
-	action := newAction(e, "Approve "+step, "Lets step "+step+" start. The status records your user name.", "approve", "--step="+step)
+func approveAction(e *Entry, sj *v1alpha1.SequentialJob, step string) Action {
+	words := []string{"approve", "--step=" + step}
+	if sj.Status.Approval != nil {
+		words = append(words, "--hash="+sj.Status.Approval.Hash) // of what the page shows
+	}
+	action := newAction(e, "Approve "+step, "Lets step "+step+" start with what this page shows. The status records your user name.", words...)
 	action.Argument = step
 	return action
 }
