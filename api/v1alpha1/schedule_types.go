@@ -170,10 +170,12 @@ const (
 // ScheduleRerun requests a run of a Schedule, or with to a backfill. Another id, or none, withdraws what has not started.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.to) || has(self.from) && self.from <= self.to",message="to must not be before from, which it needs",fieldPath=".to"
+// +kubebuilder:validation:XValidation:rule="!has(self.from) || self.from >= timestamp('1970-01-01T00:00:00Z')",message="from must not be before 1970",fieldPath=".from"
 type ScheduleRerun struct {
 	Rerun `json:",inline"`
 
-	// from is the scheduled time of the run, or the first one of a backfill. Defaults to the time of the request.
+	// from is the scheduled time of the run, or the first one of a backfill. Defaults to when the operator accepts the
+	// request.
 	// +optional
 	From *metav1.Time `json:"from,omitempty"`
 

@@ -86,6 +86,7 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 	}{
 		"an empty id":        {v1alpha1.ScheduleRerun{}, "spec.rerun.id"},
 		"a range backwards":  {v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: yesterday(9), To: yesterday(8)}, "to must not be before from"},
+		"no time":            {v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: new(metav1.Date(1, 1, 1, 0, 0, 1, 0, time.UTC))}, "from must not be before 1970"},
 		"a range from never": {v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, To: yesterday(8)}, "to must not be before from"},
 	} {
 		changed := s.read().DeepCopy()

@@ -318,6 +318,14 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	createIfMissing(t, newUnschedulableRunner(t, ns))
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}}
+	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}
+	createIfMissing(t, limits)
+	poll.Until(t, "the LimitRange to be effective", func() bool {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: ns}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		return strings.Contains(fmt.Sprint(cluster.Create(t.Context(), pod, client.DryRunAll)), "maximum cpu")
+	})
 	for want, s := range map[string]*v1alpha1.Schedule{
 		`spec.sequentialJob: Pods of step "load" of its runs would be refused now`: newScheduleOf(ns, "sequences"),
 		`spec.agenticSession: spec.runner: SessionRunner missing does not exist`: newScheduleOf(ns, "no-runner", func(spec *v1alpha1.ScheduleSpec) {
@@ -325,7 +333,7 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 		}),
 		`spec.agenticSession: Pods of its runs would be refused now`: newScheduleOf(ns, "sessions", func(spec *v1alpha1.ScheduleSpec) {
 			spec.SequentialJob, spec.AgenticSession = nil, &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(
-				`{"prompt": "review", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}`)}}
+				`{"prompt": "review", "resources": {"limits": {"cpu": "2"}}}`)}}
 		}),
 	} {
 		var warnings warningList

@@ -12,7 +12,8 @@ import (
 // ScheduleRerun requests a run of a Schedule, or with to a backfill. Another id, or none, withdraws what has not started.
 type ScheduleRerunApplyConfiguration struct {
 	RerunApplyConfiguration `json:""`
-	// from is the scheduled time of the run, or the first one of a backfill. Defaults to the time of the request.
+	// from is the scheduled time of the run, or the first one of a backfill. Defaults to when the operator accepts the
+	// request.
 	From *v1.Time `json:"from,omitempty"`
 	// to requests a run for each time of the timetable from from to to, at most 1000.
 	To *v1.Time `json:"to,omitempty"`

@@ -219,6 +219,12 @@ func TestARequestDoesNotStartBesideARunThatIsNotRecorded(t *testing.T) {
 	}
 }
 
+func TestAPendingRunWhoseRequestIsUnknownIsCounted(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	s.schedule.Status.Pending = &v1alpha1.ScheduledRun{Name: "nightly-0123456789", ScheduledTime: apiTime(created), RerunID: "lost"}
+	s.at(time.Minute).wantRequest(0, 1, 0).wantMissed(1, v1alpha1.MissedCanceled)
+}
+
 func TestAFailedRequestedRunIsTheLastRun(t *testing.T) {
 	s := newScenario(t).at(time.Second).at(time.Hour).finish(time.Hour+time.Minute, true).request("again", -10).at(time.Hour + 2*time.Minute)
 	s.finish(time.Hour+3*time.Minute, false).at(time.Hour + 3*time.Minute)

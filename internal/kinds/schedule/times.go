@@ -55,6 +55,9 @@ type times struct {
 func decideTimes(f *facts) *times {
 	t := &times{facts: f, status: *f.stored.DeepCopy(), inEffect: f.inEffect, problem: f.invalid, timer: decision.Timer{Now: f.Now}}
 	t.status.Timetable = f.timetable.DeepCopy()
+	if pending := t.status.Pending; pending != nil && pending.RerunID != "" && t.status.Rerun == nil { // somebody changed the status
+		t.status.Rerun = &v1alpha1.ScheduleRerunStatus{ID: pending.RerunID, Since: t.now, To: *pending.ScheduledTime, LastTime: pending.ScheduledTime}
+	}
 	if f.wanted == nil || f.KindDisabled { // the times remain due
 		return t
 	}

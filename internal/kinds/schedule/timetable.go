@@ -83,7 +83,7 @@ func NewTimetable(of v1alpha1.Cron) (*Timetable, error) {
 }
 
 // followsElapsedTime reports whether an expression is due in intervals, because it has a wildcard or a step in its minute or hour. An
-// interval goes on while the clocks change: the times that they skip did not pass, and the times that they repeat pass twice.
+// interval continues while the clocks change: the times that they skip did not pass, and the times that they repeat pass twice.
 func followsElapsedTime(expression string) bool {
 	fields := strings.Fields(expression)
 	if len(fields) == 1 {

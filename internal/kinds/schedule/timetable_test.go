@@ -50,11 +50,11 @@ func TestTimesFollowDaylightSavingAndLeapYears(t *testing.T) {
 			"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
 		},
-		"an interval goes on while the clocks go forward": {
+		"an interval continues while the clocks go forward": {
 			"*/30 1-3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z",
 			[]string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T01:00:00+02:00"},
 		},
-		"an interval goes on while the clocks go back": {
+		"an interval continues while the clocks go back": {
 			"30 * * * *", "Europe/Berlin", "2026-10-24T23:45:00Z",
 			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:30:00+01:00"},
 		},

@@ -169,11 +169,25 @@ func (l Links) objectHead(e *view.Entry, actions []view.Action, problems []rende
 	return g.Group{
 		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace)),
 		h.H1(g.Text(e.Name), g.Text(" "), badge(e.Level, e.Status)),
+		l.scheduleOf(e),
 		g.Map(problems, func(p render.Problem) g.Node {
 			return h.P(h.Class("problem"), h.Strong(g.Text(p.Reason)), g.Text(": "+p.Message+" ("), age(p.Since), g.Text(")"))
 		}),
 		g.If(len(problems) == 0 && e.NeedsAttention, h.P(h.Class("problem"), reason(e))),
 		g.If(len(actions) > 0, h.Div(h.Class("actions"), l.buttons(e, actions))),
+	}
+}
+
+// scheduleOf links a run to its Schedule.
+func (l Links) scheduleOf(e *view.Entry) g.Node {
+	schedule, due := view.ScheduleOf(e)
+	switch {
+	case schedule == nil:
+		return nil
+	case due.IsZero():
+		return h.P(g.Text("A run of Schedule "), l.link(schedule), g.Text("."))
+	default:
+		return h.P(g.Text("A run of Schedule "), l.link(schedule), g.Text(", due "), age(due), g.Text("."))
 	}
 }
 

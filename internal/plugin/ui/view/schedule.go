@@ -22,6 +22,22 @@ func scheduleEntry(s *v1alpha1.Schedule) *Entry {
 	return e
 }
 
+// ScheduleOf returns the Schedule whose run an object is, and the time of the run; nil without one.
+func ScheduleOf(e *Entry) (of *Entry, due time.Time) {
+	object, isObject := e.Object.(metav1.Object)
+	if !isObject {
+		return nil, due
+	}
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || owner.Kind != Schedules.Name || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil, due
+	}
+	if at, err := time.Parse(time.RFC3339, object.GetAnnotations()[v1alpha1.AnnotationScheduledTime]); err == nil {
+		due = at
+	}
+	return &Entry{Kind: Schedules, Namespace: e.Namespace, Name: cleanLine(owner.Name)}, due
+}
+
 // Time is a time at which a Schedule starts a run.
 type Time struct {
 	Due   time.Time

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -253,5 +254,20 @@ func TestSlimObjectsKeepNoPodTemplatesSecretsOrForeignAnnotations(t *testing.T) 
 	Slim(sj)
 	if len(sj.Annotations) != 1 || sj.ManagedFields != nil || sj.Spec.Template != nil || sj.Spec.Containers[0].Command != nil || sj.Spec.Containers[0].Name != "load" {
 		t.Errorf("%+v", sj)
+	}
+}
+
+func TestARunKnowsItsSchedule(t *testing.T) {
+	owner := &v1alpha1.Schedule{}
+	owner.Name, owner.UID = "nightly", "1"
+	sj := &v1alpha1.SequentialJob{}
+	sj.Namespace, sj.Annotations = "a", map[string]string{v1alpha1.AnnotationScheduledTime: "2026-03-01T01:30:00Z"}
+	if of, _ := ScheduleOf(newEntry(Sequences, sj)); of != nil {
+		t.Errorf("a sequence without an owner is a run of %+v", of)
+	}
+	sj.OwnerReferences = decision.ControllerReferences("Schedule", owner)
+	of, due := ScheduleOf(newEntry(Sequences, sj))
+	if of == nil || of.Kind != Schedules || of.Namespace != "a" || of.Name != "nightly" || due.Format(time.DateTime) != "2026-03-01 01:30:00" {
+		t.Errorf("the Schedule is %+v, the time %s", of, due)
 	}
 }
