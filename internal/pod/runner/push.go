@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -161,7 +162,7 @@ func (r *repositories) repair(ctx context.Context, directory string, repo *sessi
 		err = errors.New("it has none")
 	}
 	if err == nil {
-		_, err = r.git(ctx, directory, "status", "--porcelain")
+		_, err = r.git(ctx, directory, "status", "--porcelain", "--untracked-files=no")
 	}
 	if err != nil {
 		// The files are the work. The history is that of the server.
@@ -365,14 +366,18 @@ func (r *repositories) stage(ctx context.Context, directory string, environment 
 		_ = os.Remove(hidden)
 	}()
 	for isComplete := false; !isComplete; { // a repository inside can have others inside
-		untracked, err := r.gitWith(ctx, directory, environment, "ls-files", "-z", "--others", "--exclude-standard")
-		if err != nil {
+		var inside []string
+		if err := r.streamNames(ctx, directory, environment, []string{"ls-files", "-z", "--others", "--exclude-standard"}, func(name string) {
+			if strings.HasSuffix(name, "/") {
+				inside = append(inside, name)
+			}
+		}); err != nil {
 			return nil, nil, err
 		}
 		isComplete = true
-		for name := range strings.SplitSeq(untracked, "\x00") {
+		for _, name := range inside {
 			repository := filepath.Join(directory, name, ".git")
-			if !strings.HasSuffix(name, "/") || r.isWorktree(ctx, directory, repository) {
+			if r.isWorktree(ctx, directory, repository) {
 				continue
 			}
 			if err := os.Rename(repository, aside(len(nested))); err != nil {
@@ -393,15 +398,18 @@ func (r *repositories) stage(ctx context.Context, directory string, environment 
 // embedded returns the repositories in the index that are no submodules, and the submodules with changes or commits that their server
 // lacks, as far as this clone knows.
 func (r *repositories) embedded(ctx context.Context, directory string, environment []string) (embedded, changed []string, err error) {
-	entries, err := r.gitWith(ctx, directory, environment, "ls-files", "-z", "--stage")
-	if err != nil {
+	var links []string
+	if err := r.streamNames(ctx, directory, environment, []string{"ls-files", "-z", "--stage"}, func(entry string) {
+		if description, name, _ := strings.Cut(entry, "\t"); strings.HasPrefix(description, "160000 ") {
+			links = append(links, name)
+		}
+	}); err != nil {
 		return nil, nil, err
 	}
 	paths, _ := r.git(ctx, directory, "config", "--file", ".gitmodules", "--get-regexp", `[.]path$`) // there may be no such file
-	for entry := range strings.SplitSeq(entries, "\x00") {
-		description, name, _ := strings.Cut(entry, "\t")
+	for _, name := range links {
 		inside := filepath.Join(directory, name)
-		if _, err := os.Lstat(filepath.Join(inside, ".git")); !strings.HasPrefix(description, "160000 ") || err != nil {
+		if _, err := os.Lstat(filepath.Join(inside, ".git")); err != nil {
 			continue // a link that this session did not fill
 		}
 		isSubmodule := slices.ContainsFunc(strings.Split(paths, "\n"), func(line string) bool {
@@ -547,35 +555,62 @@ func (r *repositories) base(ctx context.Context, directory, commit string) strin
 // conflicts returns the files of a difference that get the three markers of a conflict.
 func (r *repositories) conflicts(ctx context.Context, directory string, revisions ...string) ([]string, error) {
 	args := append([]string{"diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules", "--no-prefix"}, revisions...)
+	markers := [][]byte{[]byte("+<<<<<<< "), []byte("+======="), []byte("+>>>>>>> ")}
+	var files []string
+	file, next := "", 0
+	err := r.stream(ctx, directory, nil, args, func(output io.Reader) error {
+		return readLines(output, func(line []byte, _ int64) {
+			name, isHeader := bytes.CutPrefix(line, []byte("+++ "))
+			switch {
+			case isHeader:
+				file, next = string(bytes.TrimRight(name, "\t")), 0
+			case next < len(markers) && bytes.HasPrefix(line, markers[next]):
+				next++
+				if next == len(markers) {
+					files = append(files, file)
+				}
+			}
+		})
+	})
+	return files, err
+}
+
+// stream runs a git command whose output can be too large for the memory of the runner.
+func (r *repositories) stream(ctx context.Context, directory string, environment, args []string, read func(io.Reader) error) error {
 	command := r.command(ctx, directory, args...)
+	command.Env = append(command.Env, environment...)
 	errOutput := &bytes.Buffer{}
 	command.Stderr = errOutput
 	output, err := command.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := command.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	markers := [][]byte{[]byte("+<<<<<<< "), []byte("+======="), []byte("+>>>>>>> ")}
-	var files []string
-	file, next := "", 0
-	err = readLines(output, func(line []byte, _ int64) {
-		name, isHeader := bytes.CutPrefix(line, []byte("+++ "))
-		switch {
-		case isHeader:
-			file, next = string(bytes.TrimRight(name, "\t")), 0
-		case next < len(markers) && bytes.HasPrefix(line, markers[next]):
-			next++
-			if next == len(markers) {
-				files = append(files, file)
-			}
-		}
-	})
+	err = read(output)
+	_, _ = io.Copy(io.Discard, output) // after an error
 	if err := errors.Join(err, command.Wait()); err != nil {
-		return nil, fmt.Errorf("git diff: %w: %s", err, strings.TrimSpace(errOutput.String()))
+		return fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(errOutput.String()))
 	}
-	return files, nil
+	return nil
+}
+
+// streamNames runs a git command whose output has a NUL after each name.
+func (r *repositories) streamNames(ctx context.Context, directory string, environment, args []string, use func(name string)) error {
+	return r.stream(ctx, directory, environment, args, func(output io.Reader) error {
+		names := bufio.NewScanner(output)
+		names.Split(func(data []byte, _ bool) (int, []byte, error) {
+			if i := bytes.IndexByte(data, 0); i >= 0 {
+				return i + 1, data[:i], nil
+			}
+			return 0, nil, nil
+		})
+		for names.Scan() {
+			use(names.Text())
+		}
+		return names.Err()
+	})
 }
 
 // commitMessage returns a message whose subject is the first line of the agent's answer, if it is short enough.
