@@ -319,7 +319,7 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	createIfMissing(t, newUnschedulableRunner(t, ns))
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}}
-	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}
+	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}}
 	createIfMissing(t, limits)
 	poll.Until(t, "the LimitRange to be effective", func() bool {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: ns}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
@@ -333,7 +333,7 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 		}),
 		`spec.agenticSession: Pods of its runs would be refused now`: newScheduleOf(ns, "sessions", func(spec *v1alpha1.ScheduleSpec) {
 			spec.SequentialJob, spec.AgenticSession = nil, &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(
-				`{"prompt": "review", "resources": {"limits": {"cpu": "2"}}}`)}}
+				`{"prompt": "review", "resources": {"limits": {"cpu": "1"}}}`)}}
 		}),
 	} {
 		var warnings warningList
