@@ -91,7 +91,7 @@ type StepCounts struct {
 
 // Progress describes how far a run has progressed. Indices start at 0 and count the steps of the run.
 type Progress struct {
-	// currentIndex of the active or next step, from 0.
+	// currentIndex of the active or next step, or of the step that failed the run, from 0.
 	// +optional
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
 	// currentStep at currentIndex.

@@ -190,6 +190,9 @@ func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnect
 		return err
 	}
 	fmt.Fprintf(r.out, "%s reruns from %s: run %d, id %s\n", qualifiedName, r.from, sj.Status.Run+1, sj.Spec.Rerun.ID)
+	if warning := sequentialjob.RerunWarning(&sj.Spec, &before.Status); warning != "" {
+		fmt.Fprintf(r.errOut, "%s: %s\n", qualifiedName, warning)
+	}
 	if sj.Spec.Suspend {
 		fmt.Fprintf(r.errOut, "%s is suspended: the rerun starts when it is resumed\n", qualifiedName)
 	}

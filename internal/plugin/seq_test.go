@@ -351,7 +351,7 @@ func TestRerunSetsParameters(t *testing.T) {
 	if code, _, errOut := runPluginWith(t, "seq rerun etl -p DAY=1", c); code != exitError || !strings.Contains(errOut, `spec.parameters has no "DAY"`) {
 		t.Errorf("exit code %d, stderr %q", code, errOut)
 	}
-	if code, _, errOut := runPluginWith(t, "seq rerun etl -p DATE=2026-01-02", c); code != exitSuccess {
+	if code, _, errOut := runPluginWith(t, "seq rerun etl -p DATE=2026-01-02", c); code != exitSuccess || !strings.Contains(errOut, "other values of the parameters DATE") {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {

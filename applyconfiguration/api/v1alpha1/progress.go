@@ -7,7 +7,7 @@ package v1alpha1
 //
 // Progress describes how far a run has progressed. Indices start at 0 and count the steps of the run.
 type ProgressApplyConfiguration struct {
-	// currentIndex of the active or next step, from 0.
+	// currentIndex of the active or next step, or of the step that failed the run, from 0.
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
 	// currentStep at currentIndex.
 	CurrentStep *string `json:"currentStep,omitempty"`

@@ -238,6 +238,9 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 			verdict.reason = v1alpha1.ReasonStepDeadlineExceeded // DeadlineExceeded is the reason of a run's failure
 		}
 		verdict.message = cmp.Or(message, condition.Message)
+		if indexes := ptr.Deref(job.Status.FailedIndexes, ""); indexes != "" {
+			verdict.message = "failed indexes " + indexes + ": " + verdict.message
+		}
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
 		output, problem := readOutput(job, cmp.Or(evidence.success, newestPod(pods, corev1.PodSucceeded)), step.Name)

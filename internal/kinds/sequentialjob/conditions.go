@@ -57,7 +57,10 @@ func (e *evaluation) summarize() {
 
 // shortReason returns why the run failed or does not continue; empty if the phase is enough.
 func shortReason(status *v1alpha1.SequentialJobStatus) string {
-	if IsFinished(status) {
+	switch failed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFailed); {
+	case IsFinished(status) && failed != nil && failed.Reason == v1alpha1.ReasonFinallyFailed:
+		return v1alpha1.ReasonFinallyFailed
+	case IsFinished(status):
 		return status.Progress.FailureReason
 	}
 	if next := nextStep(status.Steps); needsApproval(next) && status.Phase == v1alpha1.PhaseSuspended {
@@ -103,6 +106,9 @@ func runProgress(sj *v1alpha1.SequentialJob) v1alpha1.Progress {
 		if step == failed {
 			progress.FailedIndex, progress.FailureReason = new(index), step.Reason
 		}
+	}
+	if failed != nil && IsFinished(status) {
+		progress.CurrentIndex, progress.CurrentStep = progress.FailedIndex, failed.Name
 	}
 	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
 		progress.FailureReason, _ = runFailure(sj)

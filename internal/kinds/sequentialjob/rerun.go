@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -17,6 +18,9 @@ func (e *evaluation) startRequestedRerun() {
 	if err != nil {
 		e.setCondition(v1alpha1.ConditionSpecAccepted, decision.False(v1alpha1.ReasonRerunInvalid, err.Error()))
 		return
+	}
+	if warning := RerunWarning(e.spec, &e.status); warning != "" {
+		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventRerunStarted, actionRun, warning))
 	}
 	kept := make([]v1alpha1.StepStatus, 0, len(e.status.Steps))
 	for i := range e.spec.Containers[:from] {
@@ -40,6 +44,26 @@ func IsRerunRequested(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.Sequent
 func CheckRerun(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) error {
 	_, err := rerunStart(spec, status)
 	return err
+}
+
+// RerunWarning says which parameters of a requested rerun are not those with which the steps ran whose outcomes it keeps; empty if it
+// keeps none, or all parameters are the same.
+func RerunWarning(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) string {
+	from, err := rerunStart(spec, status)
+	if err != nil || from == 0 {
+		return ""
+	}
+	var changed []string
+	for _, p := range runParameters(spec, spec.Rerun) {
+		if !slices.Contains(status.Parameters, p) {
+			changed = append(changed, p.Name)
+		}
+	}
+	if len(changed) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the steps before %q keep their outcomes and outputs, which come from other values of the parameters %s; rerun from Start to replace them",
+		spec.Containers[from].Name, strings.Join(changed, ", "))
 }
 
 // rerunStart returns the index in containers of the rerun's first step. Earlier steps keep their outcomes, so isDone

@@ -1,12 +1,17 @@
 package sequentialjob
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -241,4 +246,76 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.reconcile()
 		s.wantCreated("build", "test")
 	})
+}
+
+func TestRerunWithOtherParametersWarnsAboutKeptOutcomes(t *testing.T) {
+	for name, test := range map[string]struct {
+		from, value string
+		warns       bool
+	}{
+		"from a later step with another value":    {"load", "2", true},
+		"from a later step with the same value":   {"load", "1", false},
+		"from the first step with another value":  {"extract", "2", false},
+		"from the failed step with another value": {v1alpha1.RerunFromFailed, "2", true},
+		"from the start with another value":       {v1alpha1.RerunFromStart, "2", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sj := testbuilder.SequentialJob("a", "ns").Step("extract", testbuilder.RecordOutput()).Step("load").Obj()
+			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "1"}, {Name: "MODE", Value: "all"}}
+			s := newTestEnv(t, sj)
+			s.reconcile()
+			s.succeedStep("extract")
+			s.failStep("load")
+			s.events = nil
+			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+				spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: test.from, Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: test.value}}}
+			})
+			s.reconcile()
+			warned := slices.ContainsFunc(s.events, func(e decision.Event) bool {
+				return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, `before "load"`) && strings.Contains(e.Message, "parameters DATE;")
+			})
+			if warned != test.warns {
+				t.Errorf("events %+v", s.events)
+			}
+		})
+	}
+}
+
+// The columns of kubectl get show the step and the reason also after the end.
+func TestEndedRunNamesTheFailedStep(t *testing.T) {
+	for name, test := range map[string]struct {
+		fails, step, reason string
+	}{
+		"nothing":         {"", "", ""},
+		"a step":          {"load", "load", batchv1.JobReasonFailedIndexes},
+		"a finally step":  {"clean", "clean", v1alpha1.ReasonFinallyFailed},
+		"both":            {"load clean", "load", batchv1.JobReasonFailedIndexes},
+		"a tolerated one": {"extract", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tolerated := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue })
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("extract", tolerated).Step("load").Step("check").Finally("clean"))
+			for range 4 {
+				step := activeStep(s.sj.Status.Steps)
+				switch {
+				case step == nil:
+				case slices.Contains(strings.Fields(test.fails), step.Name):
+					job := s.newestJob(step.Name)
+					testbuilder.Job(job).Failed(batchv1.JobReasonFailedIndexes, "Job has failed indexes", s.now)
+					job.Status.FailedIndexes = new("1,3-5")
+					s.reconcile()
+				default:
+					s.succeedStep(step.Name)
+				}
+			}
+			if got := &s.sj.Status; !IsFinished(got) || got.Progress.CurrentStep != test.step || got.Reason != test.reason {
+				t.Errorf("step %q, reason %q, want %q, %q", got.Progress.CurrentStep, got.Reason, test.step, test.reason)
+			}
+			for _, failed := range strings.Fields(test.fails) {
+				if message := s.stepStatus(failed).Message; message != "failed indexes 1,3-5: Job has failed indexes" {
+					t.Errorf("message %q", message)
+				}
+			}
+		})
+	}
 }
