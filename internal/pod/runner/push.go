@@ -31,6 +31,9 @@ const (
 	stashName        = "stash"
 	// bundleTimeout bounds the copy of what could not be pushed into the archive.
 	bundleTimeout = 5 * time.Minute
+	// containerAttempts and containerDelay are how often, and after which time, a push is repeated whose container ended.
+	containerAttempts = 3
+	containerDelay    = 2 * time.Second
 )
 
 // push commits the agent's work in all repositories at the same time, and pushes it. What cannot be pushed goes to the archive.
@@ -81,6 +84,9 @@ func (r *repositories) pushWork(ctx context.Context, repo *sessiongit.Repository
 	directory, _ := r.target(repo.Directory)
 	if _, err := os.Stat(directory); err != nil {
 		return fmt.Errorf("the agent removed the repository: %w", err)
+	}
+	if _, err := r.client.Clones(ctx); err != nil { // after a restart, the container clones again
+		r.logf("The clone of %s cannot be used: %s", repo.Directory, err)
 	}
 	problems := newProblems(r.repair(ctx, directory, repo), r.commitAll(ctx, directory, summary)) // earlier commits are pushed nevertheless
 	result.Commit, _ = r.git(ctx, directory, "rev-parse", "--verify", "--quiet", "HEAD")          // an empty repository has none
@@ -171,9 +177,15 @@ func (r *repositories) repair(ctx context.Context, directory string, repo *sessi
 			return fmt.Errorf("replacing the metadata, which the agent destroyed: %w", err)
 		}
 	}
-	_, err = r.git(ctx, directory, "-c", "protocol.file.allow=always", "fetch", "--quiet", "--no-tags", "--prune", "--no-recurse-submodules",
-		"--no-write-fetch-head", "--", clone.Path, "+"+branchPrefix+"*:"+basePrefix+"*")
-	return err
+	fetch := func(from, refs string) error {
+		_, err := r.git(ctx, directory, "fetch", "--quiet", "--no-tags", "--prune", "--no-recurse-submodules", "--no-write-fetch-head",
+			"--", from, "+"+refs+"*:"+basePrefix+"*")
+		return err
+	}
+	if err := fetch(clone.Path, branchPrefix); err != nil {
+		return fetch(".", "refs/remotes/origin/") // the container with the credentials restarted, and has no clone
+	}
+	return nil
 }
 
 // removeLocks removes the locks of a git that was killed: all processes of the agent have ended. No reference ends with .lock.
@@ -623,13 +635,23 @@ func commitMessage(session, summary string) string {
 	return subject + "\n\n" + cut(strings.TrimSpace(summary), maxBody) + "\n\nAgent-Session: " + session + "\n"
 }
 
-// sendBundle sends a revision to the container with the credentials.
+// sendBundle sends a revision to the container with the credentials. It tries again if the container ends meanwhile, as at its memory
+// limit: Kubernetes restarts it.
 func (r *repositories) sendBundle(ctx context.Context, directory, repository string, v *revision) (push sessiongit.Push, err error) {
-	err = r.bundle(ctx, directory, []revision{*v}, func(from io.Reader) error {
-		push, err = r.client.Push(ctx, repository, v.suffix, from)
-		return err
-	})
-	return push, err
+	for attempt := 1; ; attempt++ {
+		err = r.bundle(ctx, directory, []revision{*v}, func(from io.Reader) error {
+			push, err = r.client.Push(ctx, repository, v.suffix, from)
+			return err
+		})
+		if err == nil || ctx.Err() != nil || attempt == containerAttempts {
+			return push, err
+		}
+		r.logf("The container that pushes %s did not answer, and is tried again: %s", repository, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(containerDelay):
+		}
+	}
 }
 
 // archiveBundle sends what was not pushed to the archive. The time for pushing may be over.

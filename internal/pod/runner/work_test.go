@@ -47,6 +47,7 @@ var gitStates = map[string]string{
 // servers are what happens to the server while the agent works.
 var servers = map[string]func(t *testing.T, s *gitserver.Server){
 	"works":              func(*testing.T, *gitserver.Server) {},
+	"loses its client":   func(*testing.T, *gitserver.Server) {}, // the container with the credentials is killed, and started again
 	"is slow":            func(_ *testing.T, s *gitserver.Server) { s.Delay(700 * time.Millisecond) },
 	"fails twice":        func(_ *testing.T, s *gitserver.Server) { s.FailPushes(2) },
 	"never answers":      func(_ *testing.T, s *gitserver.Server) { s.Delay(time.Hour) },
@@ -162,9 +163,14 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 		}
 		return command
 	}
-	for _, args := range containers {
+	startContainer := func(args []string) *exec.Cmd {
 		container := start(args...)
 		t.Cleanup(func() { _ = container.Process.Signal(os.Interrupt); _ = container.Wait() })
+		return container
+	}
+	var running []*exec.Cmd
+	for _, args := range containers {
+		running = append(running, startContainer(args))
 	}
 	limit := "1m"
 	if expectedPlace(server, hasArchive) != onServer {
@@ -179,6 +185,10 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 		return err == nil || len(ended) > 0
 	})
 	servers[server](t, git)
+	if server == "loses its client" {
+		_ = running[0].Process.Kill()
+		startContainer(containers[0])
+	}
 	writeTestFile(t, filepath.Join(signals, "go"), "")
 	if ending == "is terminated" {
 		_ = runner.Process.Signal(os.Interrupt)

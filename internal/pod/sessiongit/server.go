@@ -346,6 +346,11 @@ func (v *server) handlePush(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%q cannot be part of the name of a branch", suffix), http.StatusBadRequest)
 		return
 	}
+	select {
+	case <-v.cloned: // it is not after a restart of the container
+	case <-r.Context().Done():
+		return
+	}
 	for i := range v.settings.repositories {
 		if repo := &v.settings.repositories[i]; repo.Directory == name && repo.AutoPush {
 			writeAnswer(w, v.receive(r.Context(), repo, suffix, http.MaxBytesReader(w, r.Body, maxBundleBytes)))
