@@ -62,8 +62,8 @@ func RerunWarning(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJ
 	if len(changed) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the steps before %q keep their outcomes and outputs, which come from other values of the parameters %s; rerun from Start to replace them",
-		spec.Containers[from].Name, strings.Join(changed, ", "))
+	return fmt.Sprintf("the steps up to %q keep their outcomes and outputs, which come from other values of the parameters %s; rerun from Start to replace them",
+		spec.Containers[from-1].Name, strings.Join(changed, ", "))
 }
 
 // rerunStart returns the index in containers of the rerun's first step. Earlier steps keep their outcomes, so isDone

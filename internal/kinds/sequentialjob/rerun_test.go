@@ -272,7 +272,7 @@ func TestRerunWithOtherParametersWarnsAboutKeptOutcomes(t *testing.T) {
 			})
 			s.reconcile()
 			warned := slices.ContainsFunc(s.events, func(e decision.Event) bool {
-				return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, `before "load"`) && strings.Contains(e.Message, "parameters DATE;")
+				return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, `up to "extract"`) && strings.Contains(e.Message, "parameters DATE;")
 			})
 			if warned != test.warns {
 				t.Errorf("events %+v", s.events)
