@@ -260,11 +260,21 @@ func phaseOf(sj *v1alpha1.SequentialJob) (phase v1alpha1.SequentialJobPhase, rea
 		return v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying, retryMessage(retryingStep(status.Steps))
 	case step == nil:
 		return v1alpha1.PhasePending, v1alpha1.ReasonWaiting, "waiting for the first step to start"
+	case status.Phase != v1alpha1.PhaseRunning && hasOnlyToStart(status):
+		return v1alpha1.PhasePending, v1alpha1.ReasonWaiting, fmt.Sprintf("waiting for step %q to start", step.Name)
 	case IsFinally(&sj.Spec, step.Name):
 		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunningFinally, fmt.Sprintf("running step %q", step.Name)
 	default:
 		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunning, fmt.Sprintf("running step %q", step.Name)
 	}
+}
+
+// hasOnlyToStart reports whether no Pod of the run has run yet: its first Job waits for one.
+func hasOnlyToStart(status *v1alpha1.SequentialJobStatus) bool {
+	return !slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool {
+		isWaiting := step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepQueued
+		return step.Run == status.Run && !isUnwanted(&step) && (!isWaiting || step.Attempt > 1 || step.FailedPods > 0)
+	})
 }
 
 // Summary returns Ready, Reconciling and Stalled: the first state in docs/conditions.md that applies, with the reason and

@@ -74,6 +74,10 @@ func TestStepsAreCountedByState(t *testing.T) {
 
 func TestAtMostOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
+	s.wantCondition(v1alpha1.ConditionProgressing, `False Waiting: waiting for step "build" to start`)
+	s.runPod("build")
+	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
 	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: running step "build"`)
 	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: running step "build"`)
 	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")

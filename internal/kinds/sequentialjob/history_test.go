@@ -103,5 +103,5 @@ func TestFailureOfReconciliationsIsTheReasonOfReady(t *testing.T) {
 		t.Error("the same failure changes the status again")
 	}
 	s.record(decide(""))
-	s.wantCondition(v1alpha1.ConditionReady, `False Running: running step "a"`)
+	s.wantCondition(v1alpha1.ConditionReady, `False Waiting: waiting for step "a" to start`)
 }

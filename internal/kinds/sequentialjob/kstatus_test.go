@@ -37,8 +37,13 @@ func TestConditionsOfEachState(t *testing.T) {
 		reason                      string
 		want                        status.Status
 	}{
-		"a step runs": {func(t *testing.T) *testEnv {
+		"the first step starts": {func(t *testing.T) *testEnv {
 			return start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+		}, false, true, false, v1alpha1.ReasonWaiting, status.InProgressStatus},
+		"a step runs": {func(t *testing.T) *testEnv {
+			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+			s.runPod("build")
+			return s
 		}, false, true, false, v1alpha1.ReasonRunning, status.InProgressStatus},
 		"a finally step runs": {func(t *testing.T) *testEnv {
 			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
@@ -77,6 +82,7 @@ func TestConditionsOfEachState(t *testing.T) {
 		}, false, false, true, v1alpha1.ReasonRerunInvalid, status.FailedStatus},
 		"running, and an invalid change was reported": {func(t *testing.T) *testEnv {
 			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+			s.runPod("build")
 			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
 			s.reconcileAfter(time.Second)
 			return s

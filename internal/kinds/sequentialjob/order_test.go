@@ -17,7 +17,7 @@ import (
 func TestStepsRunOneAfterAnother(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
+	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
 
 	s.reconcileAfter(time.Minute)
 	s.wantCreated("build")

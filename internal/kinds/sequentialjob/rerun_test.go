@@ -311,7 +311,7 @@ func TestEndedRunNamesTheFailedStep(t *testing.T) {
 			if got := &s.sj.Status; !IsFinished(got) || got.Progress.CurrentStep != test.step || got.Reason != test.reason {
 				t.Errorf("step %q, reason %q, want %q, %q", got.Progress.CurrentStep, got.Reason, test.step, test.reason)
 			}
-			for _, failed := range strings.Fields(test.fails) {
+			for failed := range strings.FieldsSeq(test.fails) {
 				if message := s.stepStatus(failed).Message; message != "failed indexes 1,3-5: Job has failed indexes" {
 					t.Errorf("message %q", message)
 				}

@@ -22,6 +22,13 @@ func (s *testEnv) addPod(step string, builder *testbuilder.PodBuilder) *corev1.P
 	return &pod
 }
 
+// runPod starts the containers of a Pod, and reconciles when the step is reported as running.
+func (s *testEnv) runPod(step string) {
+	s.t.Helper()
+	s.startPod(step)
+	s.reconcileAfter(2 * startReportDelay)
+}
+
 // startPod starts the containers of a Pod.
 func (s *testEnv) startPod(step string) {
 	s.t.Helper()

@@ -119,6 +119,9 @@ func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus) bool {
 	for i := range reverted.Steps {
 		if before.Steps[i].Phase == v1alpha1.StepStarting && before.Steps[i].Message == "" && reverted.Steps[i].Phase == v1alpha1.StepRunning {
 			reverted.Steps[i] = before.Steps[i]
+			if before.Phase == v1alpha1.PhasePending && reverted.Phase == v1alpha1.PhaseRunning { // the first step
+				reverted.Phase, reverted.Conditions = before.Phase, before.Conditions
+			}
 		}
 	}
 	return equality.Semantic.DeepEqual(before, reverted)

@@ -24,7 +24,7 @@ func TestSuspendedSequentialJobStartsNothing(t *testing.T) {
 	s.changeSpec(setSuspendFalse)
 	s.reconcile()
 	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
+	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
 }
 
 func TestSuspendAfterCurrentWaitsForTheStepToEnd(t *testing.T) {
@@ -115,9 +115,12 @@ func (s *testEnv) preemptJob(step string) {
 func TestPreemptedStepContinuesItsAttempt(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	s.preemptJob("build") // before it was admitted
-	for range 3 {
+	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
+	for i := range 3 {
 		s.wantSteps("build: Queued, Queued", "test: Pending")
-		s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
+		if i > 0 {
+			s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
+		}
 		s.now = s.now.Add(time.Hour)
 		s.admitJob("build")
 		s.wantSteps("build: Running", "test: Pending")

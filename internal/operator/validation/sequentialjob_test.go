@@ -238,10 +238,3 @@ func TestNamespacesAreReadOnceInHalfAMinute(t *testing.T) {
 		t.Errorf("%d reads, want 1", reads)
 	}
 }
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
