@@ -179,7 +179,7 @@ type ScheduleRerun struct {
 	// +optional
 	From *metav1.Time `json:"from,omitempty"`
 
-	// to requests a run for each time of the timetable from from to to, at most 1000.
+	// to requests a run for each time of the timetable between from and to, both included, at most 1000.
 	// +optional
 	To *metav1.Time `json:"to,omitempty"`
 }

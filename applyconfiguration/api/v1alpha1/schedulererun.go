@@ -15,7 +15,7 @@ type ScheduleRerunApplyConfiguration struct {
 	// from is the scheduled time of the run, or the first one of a backfill. Defaults to when the operator accepts the
 	// request.
 	From *v1.Time `json:"from,omitempty"`
-	// to requests a run for each time of the timetable from from to to, at most 1000.
+	// to requests a run for each time of the timetable between from and to, both included, at most 1000.
 	To *v1.Time `json:"to,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,8 +57,8 @@ type plan struct {
 func planRuns(f *facts, t *times) plan {
 	p := plan{createRun: t.create, deleteRuns: t.replaced}
 	succeeded, failed := ptr.Deref(f.spec.SuccessfulRunsHistoryLimit, 3), ptr.Deref(f.spec.FailedRunsHistoryLimit, 1)
-	for i := len(f.Runs) - 1; i >= 0; i-- {
-		run, left := f.Runs[i], &failed
+	for _, run := range slices.Backward(f.Runs) {
+		left := &failed
 		if run.HasSucceeded {
 			left = &succeeded
 		}

@@ -108,7 +108,7 @@ func refusalOf(path *field.Path, objects string, err error) (admission.Warnings,
 func trySteps(ctx context.Context, c client.Client, run *unstructured.Unstructured, path *field.Path) (admission.Warnings, field.ErrorList) {
 	sj := &v1alpha1.SequentialJob{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, sj); err != nil || !sequentialjob.IsManaged(sj) {
-		return nil, nil //nolint:nilerr // the API server has accepted it
+		return nil, nil // the API server has accepted it
 	}
 	jobs := sequentialjob.FirstJobs(sj)
 	warnings, errs := make([]admission.Warnings, len(jobs)), make([]field.ErrorList, len(jobs))
@@ -133,14 +133,14 @@ func trySteps(ctx context.Context, c client.Client, run *unstructured.Unstructur
 func trySession(ctx context.Context, c client.Client, run *unstructured.Unstructured, path *field.Path) (admission.Warnings, field.ErrorList) {
 	session, runner := &v1alpha1.AgenticSession{}, &v1alpha1.SessionRunner{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, session); err != nil {
-		return nil, nil //nolint:nilerr // the API server has accepted it
+		return nil, nil // the API server has accepted it
 	}
 	var warnings admission.Warnings
 	for _, warning := range agenticSessionWarnings(ctx, c, session) {
 		warnings = append(warnings, fmt.Sprintf("%s: %s", path, warning))
 	}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: session.Namespace, Name: session.Spec.Runner}, runner); err != nil {
-		return warnings, nil //nolint:nilerr // a warning says so
+		return warnings, nil // a warning says so
 	}
 	if pod := agenticsession.FirstPod(session, runner); pod != nil {
 		warnings = append(warnings, tryPod(ctx, c, pod, path, "its runs")...)
