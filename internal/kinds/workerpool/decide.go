@@ -49,8 +49,6 @@ type Actions struct {
 	Resizes []RevisionSize
 	// DeleteRevisions without workers, by name.
 	DeleteRevisions []string
-	// EndWorkers that have finished and are still terminating, within EndGrace.
-	EndWorkers []string
 	// Protections to write on Pods that get no drain state, only over the versions that were read.
 	Protections []ProtectionChange
 }
@@ -79,6 +77,8 @@ type RevisionSize struct {
 	History  History
 	// NewWorkload is the object to create; nil if the revision exists.
 	NewWorkload decision.Object
+	// Finished workers to delete with EndGrace, before the workload controller would delete them with their own grace period.
+	Finished []string
 	// Removable workers, and Unstarted workers among them, whose container did not run.
 	Removable, Unstarted []string
 }

@@ -8,39 +8,46 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// The application of a sidecar pool ignores SIGTERM. Its Pod is terminating, and has as long as an evicted one.
-func TestATerminatingWorkerThatHasFinishedEndsSoon(t *testing.T) {
+// A worker of a sidecar pool has finished. Its grace period is that of an evicted one.
+func TestAWorkerThatHasFinishedEndsSoon(t *testing.T) {
 	for title, row := range map[string]struct {
 		change func(*testPool, *Worker)
 		want   bool
 	}{
-		"its sidecar has ended":            {func(_ *testPool, w *Worker) { w.Stats = nil }, true},
-		"its sidecar still answers":        {func(*testPool, *Worker) {}, true},
+		"its sidecar does not answer":      {func(_ *testPool, w *Worker) { w.Stats, w.Running = nil, false }, true},
+		"its sidecar answers":              {func(*testPool, *Worker) {}, true},
 		"of a pool that is deleted":        {func(s *testPool, _ *Worker) { withDeletionTimestamp(s) }, true},
-		"without stats of the queues":      {func(s *testPool, _ *Worker) { withoutStats(s) }, true},
-		"its time is already short":        {func(_ *testPool, w *Worker) { w.DeletionGrace = EndGrace }, false},
-		"it is not terminating":            {func(_ *testPool, w *Worker) { w.Terminating = false }, false},
-		"it was evicted":                   {func(_ *testPool, w *Worker) { w.RemovableSince = time.Time{} }, false},
+		"of a StatefulSet":                 {func(s *testPool, _ *Worker) { s.Revisions[0].Ordered = true }, true},
+		"it is terminating":                {func(_ *testPool, w *Worker) { w.Terminating = true }, false},
+		"it drains":                        {func(_ *testPool, w *Worker) { w.RemovableSince = time.Time{} }, false},
 		"it was stopped after its timeout": {func(_ *testPool, w *Worker) { w.IdleSince = time.Time{} }, false},
 		"it reports a message":             {func(_ *testPool, w *Worker) { w.Stats.InFlight = 1 }, false},
 		"it takes messages again":          {func(_ *testPool, w *Worker) { w.Stats.Drained = false }, false},
+		"the stats are unknown":            {func(s *testPool, _ *Worker) { withoutStats(s) }, false},
 		"the user has set its time": {func(s *testPool, _ *Worker) {
 			s.Pool.Spec.Drain.TerminationGrace = durationSeconds(600)
 		}, false},
 		"it has no sidecar": {func(s *testPool, _ *Worker) { s.Revisions[0].SidecarImage = "" }, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := newTestPool(0)
+			s := newTestPool(1)
 			s.Operator.Image, s.Pool.Spec.Drain = "operator", &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
-			s.withCurrentRevision(1)
+			s.withCurrentRevision(2)
 			s.Revisions[0].SidecarImage = "operator"
-			w := &s.Workers[0]
+			w := &s.Workers[1]
+			w.Ordinal = 0
 			markedRemovable(w)
-			w.Terminating, w.DeletionGrace = true, 660*time.Second
 			row.change(s, w)
+			if s.Revisions[0].Ordered {
+				w.Ordinal = 1
+			}
 			d := Decide(s.Observation)
-			if got := slices.Equal(d.EndWorkers, []string{w.Name}); got != row.want || len(d.EndWorkers) > 0 != row.want {
-				t.Errorf("ends %v, want it to end: %t", d.EndWorkers, row.want)
+			var finished []string
+			for _, size := range d.Resizes {
+				finished = append(finished, size.Finished...)
+			}
+			if got := slices.Equal(finished, []string{w.Name}); got != row.want || len(finished) > 0 != row.want {
+				t.Errorf("ends %v, want it to end: %t; %+v", finished, row.want, d.Resizes)
 			}
 		})
 	}

@@ -72,6 +72,7 @@ func newFleet(observation Observation) *fleet {
 	}
 	f.drain = drainRules{
 		Drain: *effective.Drain, now: f.now, stats: observation.Stats, workers: observation.Workers,
+		endsSoon:    f.builder.defaultGrace,
 		isAbandoned: f.isDeleting && wp.Annotations[AnnotationAbandon] == "true",
 	}
 	f.revisions, f.updated = newRevisionStates(&observation, f.builder, f.now)

@@ -152,9 +152,8 @@ type Worker struct {
 	Running bool
 	// StartFailure is why a container does not start by itself; nil if all do.
 	StartFailure *decision.Problem
-	// Terminating is true once the Pod is deleted, with DeletionGrace to end.
-	Terminating   bool
-	DeletionGrace time.Duration
+	// Terminating is true once the Pod is deleted.
+	Terminating bool
 	// DrainingSince, IdleSince and RemovableSince are the times, written on the Pod, when the worker was selected for
 	// draining, reported no messages in flight, and became removable.
 	DrainingSince, IdleSince, RemovableSince time.Time

@@ -56,28 +56,8 @@ func planWorkers(f *fleet, r *rollout) plan {
 			p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: true, Stop: true})
 		}
 	}
-	p.EndWorkers = finishedSidecars(f)
 	p.Protections, p.busyTimes = planProtections(&f.Observation, p.DrainStates)
 	return p
-}
-
-// EndGrace is how long the application of a drained worker with a sidecar may take to end.
-const EndGrace = 5 * time.Second
-
-// finishedSidecars returns the terminating workers with a sidecar that have finished. Their application has no messages, and may ignore
-// SIGTERM, as the first process of a container does by default: its Pod would keep its node's resources for the grace period of an evicted
-// worker. A worker that was stopped with messages in flight, and a grace period that the user has set, keep their time.
-func finishedSidecars(f *fleet) []string {
-	var names []string
-	for i := range f.Workers {
-		w := &f.Workers[i]
-		hasSidecar := slices.ContainsFunc(f.Revisions, func(r Revision) bool { return r.Hash == w.Revision && r.SidecarImage != "" })
-		hasFinished := !w.RemovableSince.IsZero() && !w.IdleSince.IsZero() && (w.Stats == nil || w.Stats.Drained && w.Stats.InFlight == 0)
-		if w.Terminating && hasSidecar && hasFinished && f.builder.defaultGrace && w.DeletionGrace > EndGrace {
-			names = append(names, w.Name)
-		}
-	}
-	return names
 }
 
 func (p *plan) planRevisions(f *fleet, r *rollout) {
@@ -119,7 +99,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 
 // changesCluster reports whether the actions change more than the protection of Pods and shared objects.
 func (a *Actions) changesCluster() bool {
-	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions)+len(a.EndWorkers) > 0 || a.Leave
+	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || a.Leave
 }
 
 // planReplicas plans the replicas of a revision, and the drain states of its workers, for a target number of serving
@@ -243,7 +223,23 @@ func (r *revisionState) newSize(rules *drainRules) RevisionSize {
 			size.Unstarted = append(size.Unstarted, w.Name)
 		}
 	}
+	order := slices.Clone(r.workers)
+	slices.SortStableFunc(order, compareRemovalOrder)
+	for _, w := range order[:max(0, len(order)-int(r.newReplicas))] {
+		if r.SidecarImage != "" && rules.endsSoon && w.hasFinished() && slices.Contains(size.Removable, w.Name) {
+			size.Finished = append(size.Finished, w.Name)
+		}
+	}
 	return size
+}
+
+// EndGrace is how long the application of a finished worker with a sidecar may take to end. It has no messages, and may ignore SIGTERM, as
+// the first process of a container does by default: its Pod would keep its node's resources for the grace period of an evicted worker.
+const EndGrace = 5 * time.Second
+
+// hasFinished reports whether a removable worker has reported that it has no messages, unlike a worker that is stopped after its timeout.
+func (w *workerState) hasFinished() bool {
+	return !w.RemovableSince.IsZero() && !w.IdleSince.IsZero() && (w.Stats == nil || w.Stats.Drained && w.Stats.InFlight == 0)
 }
 
 // WouldInterrupt reports whether setting the replicas of a revision with these workers might remove a worker that is
@@ -312,6 +308,8 @@ type drainRules struct {
 	stats *QueueStats
 	// workers of all revisions.
 	workers []Worker
+	// endsSoon is true if finished workers end with EndGrace, because the user has not set their grace period.
+	endsSoon bool
 	// isAbandoned is true if a user abandoned draining of a pool that is being deleted.
 	isAbandoned bool
 }

@@ -61,9 +61,6 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 			return nil, err
 		}
 	}
-	if err := r.endWorkers(ctx, observed, d.EndWorkers); err != nil {
-		return nil, err
-	}
 	if d.KeepFinalizer {
 		return nil, r.writeProtections(ctx, wp, observed, d.Protections)
 	}
@@ -118,7 +115,9 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 	return group.Wait()
 }
 
-// endWorkers shortens the time in which terminating Pods must end. A refusal, or a missing permission, is only logged: the Pods end later.
+// endWorkers deletes the Pods of finished workers with a short grace period. A kubelet does not shorten the grace period of a Pod that is
+// terminating, so the operator deletes the Pods before the workload controller does. A refusal, or a missing permission, is only logged: the
+// workload controller deletes the Pods, which end later.
 func (r *Reconciler) endWorkers(ctx context.Context, observed *Observed, names []string) error {
 	for _, name := range names {
 		pod := observed.pods[name]
@@ -126,7 +125,7 @@ func (r *Reconciler) endWorkers(ctx context.Context, observed *Observed, names [
 		isRefused := decision.AsRefusal(err, decision.Refusal{Kind: "Pod", Name: name}) != nil || decision.ClassOf(err) == decision.PermissionMissing
 		switch {
 		case isRefused:
-			ctrl.LoggerFrom(ctx).V(1).Info("The API server refused to shorten the time in which a finished worker must end", "pod", name, "error", err.Error())
+			ctrl.LoggerFrom(ctx).Info("The API server refused to delete a finished worker, which may take longer to end", "pod", name, "error", err.Error())
 		case client.IgnoreNotFound(err) != nil:
 			return fmt.Errorf("ending the Pod %s: %w", name, err)
 		}
@@ -143,6 +142,9 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	replicas := replicasField(after)
 	if size.Replicas < ptr.Deref(*replicas, 1) {
 		if err := r.assertNoInterruption(ctx, observed, size); err != nil {
+			return nil, err
+		}
+		if err := r.endWorkers(ctx, observed, size.Finished); err != nil {
 			return nil, err
 		}
 	}

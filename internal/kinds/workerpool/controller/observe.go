@@ -202,7 +202,6 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 		Assigned:       pod.Spec.NodeName != "",
 		Pending:        pod.Status.Phase == corev1.PodPending,
 		Terminating:    !pod.DeletionTimestamp.IsZero(),
-		DeletionGrace:  time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second,
 		DrainingSince:  annotatedTime(pod, workerpool.AnnotationDraining),
 		IdleSince:      annotatedTime(pod, workerpool.AnnotationIdle),
 		RemovableSince: annotatedTime(pod, workerpool.AnnotationRemovable),
