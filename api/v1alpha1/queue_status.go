@@ -109,12 +109,14 @@ const (
 	ReasonReady = "Ready"
 	// ReasonPending means that the operator does not know yet: it is still connecting, or has
 	// not reconciled the object for the first time.
-	ReasonPending           = "Pending"
-	ReasonDeleting          = "Deleting"
-	ReasonNoBroker          = "NoBroker"
-	ReasonSecretNotFound    = "SecretNotFound"
-	ReasonSecretInvalid     = "SecretInvalid"
-	ReasonConnected         = "Connected"
+	ReasonPending        = "Pending"
+	ReasonDeleting       = "Deleting"
+	ReasonNoBroker       = "NoBroker"
+	ReasonSecretNotFound = "SecretNotFound"
+	ReasonSecretInvalid  = "SecretInvalid"
+	ReasonConnected      = "Connected"
+	// ReasonURLInvalid means that the URL in the Secret of the broker is no URL of a broker.
+	ReasonURLInvalid        = "URLInvalid"
 	ReasonConnectionFailed  = "ConnectionFailed"
 	ReasonUnauthorized      = "Unauthorized"
 	ReasonSynced            = "Synced"
@@ -122,6 +124,8 @@ const (
 	ReasonRefusedByBroker   = "RefusedByBroker"
 	ReasonUnsupported       = "Unsupported"
 	ReasonRateBelowArrivals = "RateBelowArrivals"
+	// ReasonMessagesEvictable means that the server may delete messages when its memory is full.
+	ReasonMessagesEvictable = "MessagesEvictable"
 	// ReasonMessagesStranded means that the queue has messages that are neither deliverable, delayed nor
 	// dead, for longer than it takes to rescue them.
 	ReasonMessagesStranded = "MessagesStranded"

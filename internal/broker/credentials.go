@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -119,18 +120,23 @@ func (t *TLS) ClientConfig() (*tls.Config, error) {
 	return config, nil
 }
 
+// InvalidURLError is the error of ParseURL.
+type InvalidURLError string
+
+func (e InvalidURLError) Error() string { return string(e) }
+
 // ParseURL parses a URL that must have a host and one of the schemes. Its error contains no part of the URL, not even the scheme, because
 // a password may be configured as URL by mistake.
 func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	parsed, err := url.Parse(strings.TrimSpace(text))
 	if failure := (*url.Error)(nil); errors.As(err, &failure) {
-		return nil, Errorf(ClassInvalid, "url is not a valid URL")
+		return nil, &ClassifiedError{ClassInvalid, InvalidURLError("url is not a valid URL")}
 	}
 	if !slices.Contains(schemes, parsed.Scheme) {
-		return nil, Errorf(ClassInvalid, "url has an unsupported scheme, must be one of %v", schemes)
+		return nil, &ClassifiedError{ClassInvalid, InvalidURLError(fmt.Sprintf("url has an unsupported scheme, must be one of %v", schemes))}
 	}
 	if parsed.Hostname() == "" {
-		return nil, Errorf(ClassInvalid, "url has no host")
+		return nil, &ClassifiedError{ClassInvalid, InvalidURLError("url has no host")}
 	}
 	return parsed, nil
 }

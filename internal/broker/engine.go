@@ -62,6 +62,8 @@ type EnsureResult struct {
 	Enforcement Capabilities
 	// Storage is how the broker stores the queue; nil if unknown.
 	Storage *StorageState
+	// EvictionPolicy is the policy by which the broker deletes messages when its memory is full; empty if it deletes none, or if unknown.
+	EvictionPolicy string
 	// RetiringPriorities are no longer in the configuration; they are deleted once empty.
 	RetiringPriorities []string
 }

@@ -124,7 +124,7 @@ func repairBroker(q *v1alpha1.Queue, problem string) string {
 	case v1alpha1.ReasonSecretNotFound:
 		return fmt.Sprintf("kubectl create secret generic %s --namespace %s --from-literal=url=nats://nats.nats:4222 && kubectl label secret %s --namespace %s %s=true",
 			secret, q.Namespace, secret, q.Namespace, v1alpha1.LabelBroker)
-	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonUnauthorized:
+	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonURLInvalid, v1alpha1.ReasonUnauthorized:
 		return fmt.Sprintf("kubectl edit secret %s --namespace %s", secret, q.Namespace)
 	default:
 		return fmt.Sprintf("kubectl get secret %s --namespace %s --output go-template='{{.data.url | base64decode}}'", secret, q.Namespace)

@@ -663,3 +663,18 @@ func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(
 		})
 	}
 }
+
+func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	for policy, want := range map[string]string{"noeviction": "", "allkeys-lru": "allkeys-lru", "volatile-ttl": "volatile-ttl"} {
+		b.server.RunCLI("CONFIG", "SET", "maxmemory-policy", policy)
+		if got := b.ensureQueue().EvictionPolicy; got != want {
+			t.Errorf("%q with the policy %s, want %q", got, policy, want)
+		}
+	}
+	b.server.RunCLI("ACL", "SETUSER", "default", "-info")
+	if result := b.ensureQueue(); result.EvictionPolicy != "" {
+		t.Errorf("%q of a server that does not tell", result.EvictionPolicy)
+	}
+}

@@ -3,6 +3,8 @@ package asynq
 import (
 	"context"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -64,5 +66,32 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (res
 		err = e.client.SAdd(ctx, queuesKey, queue.Name).Err()
 	}
 	result.Enforcement = e.capabilitiesFor(&queue)
+	if err == nil {
+		result.EvictionPolicy = e.evictionPolicy(ctx)
+	}
 	return result, err
+}
+
+// evictionPolicy returns the policy by which a server deletes tasks when its memory is full; empty if it deletes none, or does not say:
+// managed servers restrict INFO. Even a policy for keys that expire deletes the locks of unique tasks, and tasks that are kept after their end.
+func (e *Engine) evictionPolicy(ctx context.Context) (policy string) {
+	read := func(ctx context.Context, server goredis.Cmdable) error {
+		info, err := server.Info(ctx, "memory").Result()
+		_, found, _ := strings.Cut(info, "maxmemory_policy:")
+		if found, _, _ = strings.Cut(found, "\r\n"); err == nil && found != "" && found != "noeviction" {
+			policy = broker.TruncateText(found)
+		}
+		return nil
+	}
+	if cluster, isCluster := e.client.(*goredis.ClusterClient); isCluster {
+		var mu sync.Mutex // masters are asked at the same time
+		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, server *goredis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return read(ctx, server)
+		})
+		return policy
+	}
+	_ = read(ctx, e.client) // it returns none
+	return policy
 }

@@ -117,6 +117,9 @@ const problemStableTime = time.Minute
 // reportProblem stores why the connection cannot be used, and notifies listeners of a change.
 func (c *Conn) reportProblem(err error) {
 	problem := &brokeraccess.ConnectionError{Reason: queue.ReasonForClass(broker.ClassOf(err)), Err: err}
+	if errors.As(err, new(broker.InvalidURLError)) { // no broker has refused it
+		problem.Reason = v1alpha1.ReasonURLInvalid
+	}
 	errors.As(err, &problem)
 	c.mu.Lock()
 	changed := c.problem == nil || c.problem.Reason != problem.Reason ||

@@ -86,7 +86,7 @@ func summaryOf(in *conditionInput) decision.Summary {
 	case problem != nil:
 		progress := decision.InProgress // it can end by itself, for example when a Secret is created later
 		switch problem.Reason {
-		case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByBroker:
+		case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonURLInvalid, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByBroker:
 			progress = decision.Stuck // somebody has to correct it
 		}
 		return notReady(progress, problem.Reason, problem.Message)
@@ -106,6 +106,9 @@ func summaryOf(in *conditionInput) decision.Summary {
 			stranded.Since.UTC().Format(time.RFC3339), number))
 	case in.Queue.Spec.Suspend:
 		return ready(v1alpha1.ReasonSuspended, "The queue is suspended: workers get no messages")
+	case in.result != nil && in.result.EvictionPolicy != "":
+		return ready(v1alpha1.ReasonMessagesEvictable, fmt.Sprintf("The server may delete messages when its memory is full: its maxmemory-policy is %s, should be noeviction",
+			in.result.EvictionPolicy))
 	case isBelow:
 		return ready(v1alpha1.ReasonRateBelowArrivals, fmt.Sprintf("The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
 			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit)))

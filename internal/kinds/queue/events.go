@@ -29,6 +29,7 @@ var reportedTransitions = []struct {
 	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, warning, v1alpha1.ReasonReplicasOffline, true},
 	{v1alpha1.ConditionBlocked, metav1.ConditionTrue, "", normal, v1alpha1.EventDeletionBlocked, false},
 	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, warning, v1alpha1.ReasonRateBelowArrivals, false},
+	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonMessagesEvictable, warning, v1alpha1.ReasonMessagesEvictable, true},
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMessagesStranded, warning, v1alpha1.ReasonMessagesStranded, false},
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, warning, v1alpha1.ReasonRefusedByBroker, false},
 }

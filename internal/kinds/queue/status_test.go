@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -429,5 +430,23 @@ func TestALongMessageIsTruncated(t *testing.T) {
 		if length := len(c.Message); length > maxMessageBytes {
 			t.Errorf("%s has %d bytes", c.Type, length)
 		}
+	}
+}
+
+func TestAQueueOnAServerThatMayEvictMessagesIsReadyAndSaysSo(t *testing.T) {
+	o := unobserved()
+	_, d := decideAll(t, &o, func(action Action) ActionResult {
+		var result ActionResult
+		if action == ActionEnsureQueue {
+			result.EnsureResult.EvictionPolicy = "allkeys-lru"
+		}
+		return result
+	})
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
+	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonMessagesEvictable || !strings.Contains(c.Message, "allkeys-lru") {
+		t.Errorf("%+v", c)
+	}
+	if !slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonMessagesEvictable }) {
+		t.Errorf("events %+v", d.Events)
 	}
 }
