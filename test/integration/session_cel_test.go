@@ -483,7 +483,7 @@ func TestAgenticSessionDefaults(t *testing.T) {
 	want := map[string]any{
 		"prompt": "a", "interactive": false,
 		"runner":    "default",
-		"repos":     []any{map[string]any{"url": "https://a/b", "branch": "main"}},
+		"repos":     []any{map[string]any{"url": "https://a/b"}},
 		"workspace": map[string]any{"retention": "Delete", "onLost": "Fail"},
 		"retry":     map[string]any{},
 	}

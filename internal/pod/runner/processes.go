@@ -76,21 +76,21 @@ func endProcesses(known map[process]bool, delay time.Duration, reap bool) int {
 	ticker := time.NewTicker(stopInterval)
 	defer ticker.Stop()
 	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
-	asked := map[process]bool{}
-	for {
+	// Only the first round asks: what a process starts later belongs to its end, such as a command that saves its work.
+	for signal := unix.SIGTERM; ; {
 		remaining := processesBelow(known, reap)
 		if len(remaining) == 0 || time.Now().After(giveUp) {
 			return len(remaining)
 		}
-		for p := range remaining {
-			switch {
-			case time.Now().After(kill):
-				_ = unix.Kill(p.id, unix.SIGKILL)
-			case !asked[p]:
-				_ = unix.Kill(p.id, unix.SIGTERM)
-			}
-			asked[p] = true
+		if time.Now().After(kill) {
+			signal = unix.SIGKILL
 		}
+		for p := range remaining {
+			if signal != 0 {
+				_ = unix.Kill(p.id, signal)
+			}
+		}
+		signal = 0
 		<-ticker.C
 	}
 }
