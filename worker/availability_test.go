@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,10 +70,7 @@ func TestReturnedMessagesCountUntilTheyAreDue(t *testing.T) {
 		r.add(now, delay)
 	}
 	for after, want := range map[time.Duration]int{0: 2, 2 * time.Second: 2, 4 * time.Second: 1, 62 * time.Second: 0} {
-		counted := returnedMessages{due: map[int64]int{}}
-		for second, number := range r.due {
-			counted.due[second] = number
-		}
+		counted := returnedMessages{due: maps.Clone(r.due)}
 		if got := counted.count(now.Add(after)); got != want {
 			t.Errorf("%d after %s, want %d", got, after, want)
 		}

@@ -58,34 +58,8 @@ func RestoreWork(status *v1alpha1.WorkerPoolStatus) WorkMemory {
 //
 // While the stats of the queues are unknown, nothing is judged.
 func (m WorkMemory) observe(f *fleet) WorkMemory {
-	before, isFirst := m.Workers, m.Workers == nil
-	m.Workers = map[string]WorkerProgress{}
-	hasFinished, hasEnded, areCounted := false, false, true
-	for i := range f.Workers {
-		w := &f.Workers[i]
-		known, found := before[w.Name]
-		progress := known
-		switch {
-		case w.Stats == nil || w.Stats.Succeeded == nil:
-			areCounted = areCounted && !(w.Running && w.IsReady())
-		default:
-			progress.Succeeded = *w.Stats.Succeeded
-			progress.Ended = progress.Succeeded + ptr.Deref(w.Stats.Failed, 0) + ptr.Deref(w.Stats.Snoozed, 0)
-			if progress.Succeeded < known.Succeeded || progress.Ended < known.Ended { // it has restarted
-				known = WorkerProgress{}
-			}
-			hasFinished = hasFinished || !isFirst && progress.Succeeded > known.Succeeded
-			hasEnded = hasEnded || (found || !isFirst) && progress.Ended > known.Ended
-		}
-		switch {
-		case w.Stats != nil && w.Stats.Unavailable == "":
-			progress.UnavailableSince = time.Time{}
-		case w.Stats != nil && progress.UnavailableSince.IsZero():
-			progress.UnavailableSince = f.now
-		}
-		m.Workers[w.Name] = progress
-	}
-	m.HasMoved = hasEnded || hasFinished
+	workers, hasFinished, hasEnded, areCounted := m.readWorkers(f.Workers, f.now)
+	m.Workers, m.HasMoved = workers, hasEnded || hasFinished
 	if f.Stats == nil {
 		return m
 	}
@@ -121,6 +95,38 @@ func (m WorkMemory) observe(f *fleet) WorkMemory {
 	}
 	m.IsUndone = m.IsUndone || f.now.Sub(m.UndoneSince) >= limit
 	return m
+}
+
+// readWorkers returns the progress of the workers, whether an attempt has succeeded or ended since the last observation, and whether all
+// ready workers count their attempts.
+func (m *WorkMemory) readWorkers(workers []Worker, now time.Time) (progressOf map[string]WorkerProgress, hasFinished, hasEnded, areCounted bool) {
+	isFirst := m.Workers == nil
+	progressOf, areCounted = map[string]WorkerProgress{}, true
+	for i := range workers {
+		w := &workers[i]
+		known, found := m.Workers[w.Name]
+		progress := known
+		switch {
+		case w.Stats == nil || w.Stats.Succeeded == nil:
+			areCounted = areCounted && !(w.Running && w.IsReady())
+		default:
+			progress.Succeeded = *w.Stats.Succeeded
+			progress.Ended = progress.Succeeded + ptr.Deref(w.Stats.Failed, 0) + ptr.Deref(w.Stats.Snoozed, 0)
+			if progress.Succeeded < known.Succeeded || progress.Ended < known.Ended { // it has restarted
+				known = WorkerProgress{}
+			}
+			hasFinished = hasFinished || !isFirst && progress.Succeeded > known.Succeeded
+			hasEnded = hasEnded || (found || !isFirst) && progress.Ended > known.Ended
+		}
+		switch {
+		case w.Stats != nil && w.Stats.Unavailable == "":
+			progress.UnavailableSince = time.Time{}
+		case w.Stats != nil && progress.UnavailableSince.IsZero():
+			progress.UnavailableSince = now
+		}
+		progressOf[w.Name] = progress
+	}
+	return progressOf, hasFinished, hasEnded, areCounted
 }
 
 // undoneProblem returns that work is due and none finishes; nil if work finishes, or if the pool should have no workers. The problem with

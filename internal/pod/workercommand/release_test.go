@@ -111,7 +111,7 @@ func startApplication(t *testing.T, defect string) (address string) {
 	var serving sync.WaitGroup
 	t.Cleanup(func() { close(ended); _ = server.Close(); serving.Wait() })
 	listen := func() {
-		listener, err := net.Listen("tcp", address) //nolint:noctx // it ends with the test
+		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Error(err)
 			return
@@ -149,7 +149,7 @@ func writeApplication(t *testing.T, defect string) (path string) {
 	path = filepath.Join(t.TempDir(), "application")
 	write := func(text string) {
 		temporary := path + ".new"
-		if err := os.WriteFile(temporary, []byte(text), 0o700); err != nil { //nolint:gosec // it is executed
+		if err := os.WriteFile(temporary, []byte(text), 0o700); err != nil {
 			t.Error(err)
 		}
 		if err := os.Rename(temporary, path); err != nil {
