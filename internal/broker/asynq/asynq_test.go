@@ -675,6 +675,6 @@ func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
 	}
 	b.server.RunCLI("ACL", "SETUSER", "default", "-info")
 	if result := b.ensureQueue(); result.EvictionPolicy != "" {
-		t.Errorf("%q of a server that does not tell", result.EvictionPolicy)
+		t.Errorf("%q of a server that does not report its policy", result.EvictionPolicy)
 	}
 }

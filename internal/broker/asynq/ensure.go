@@ -84,7 +84,7 @@ func (e *Engine) evictionPolicy(ctx context.Context) (policy string) {
 		return nil
 	}
 	if cluster, isCluster := e.client.(*goredis.ClusterClient); isCluster {
-		var mu sync.Mutex // masters are asked at the same time
+		var mu sync.Mutex // ForEachMaster calls the function for several masters at the same time
 		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, server *goredis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
