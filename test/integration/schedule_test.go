@@ -296,8 +296,10 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"a time to live that is shorter than an observation": {template(`{"containers": [{"name": "a", "image": "a"}], "ttlSecondsAfterFinished": 0}`), "ttlSecondsAfterFinished: Invalid value: 0: must be at least 60"},
 		"a field that does not exist":                        {template(`{"containers": [{"name": "a", "image": "a", "comand": ["true"]}]}`), "comand"},
 		"a value that is refused":                            {template(`{"containers": []}`), "spec.sequentialJob: Invalid value: its runs would be refused"},
-		"a step whose Jobs are refused": {template(`{"containers": [{"name": "ok", "image": "a"}, {"name": "greedy", "image": "a", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]}`),
-			`spec.sequentialJob: Invalid value: Jobs of step "greedy" of its runs would be refused`},
+		"a step whose Jobs are refused": {
+			template(`{"containers": [{"name": "ok", "image": "a"}, {"name": "greedy", "image": "a", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]}`),
+			`spec.sequentialJob: Invalid value: Jobs of step "greedy" of its runs would be refused`,
+		},
 		"what only the webhook of the runs refuses": {template(`{"containers": [{"name": "a", "image": "a"}], "template": {"metadata": {"labels": {"yardmaster.dev/step": "x"}}}}`), "its runs would be refused"},
 	}
 	for title, test := range tests {
