@@ -46,7 +46,7 @@ func TestTranslatedExamplesRun(t *testing.T) {
 			s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: name}}}
 			s.waitUntil("the end of the run", func(sj *v1alpha1.SequentialJob) bool {
 				if step := sequentialjob.AwaitingApproval(sj); step != "" {
-					s.approve(step)
+					s.approve()
 				}
 				return sequentialjob.IsFinished(&sj.Status)
 			})
@@ -57,8 +57,8 @@ func TestTranslatedExamplesRun(t *testing.T) {
 	}
 }
 
-// approve approves a step as an administrator.
-func (s *sequenceTest) approve(step string) {
+// approve approves the step that waits, as an administrator.
+func (s *sequenceTest) approve() {
 	s.t.Helper()
 	const user = "ada"
 	approved := s.sj.DeepCopy()

@@ -75,23 +75,24 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (res
 // evictionPolicy returns the policy by which a server deletes tasks when its memory is full; empty if it deletes none, or does not say:
 // managed servers restrict INFO. Even a policy for keys that expire deletes the locks of unique tasks, and tasks that are kept after their end.
 func (e *Engine) evictionPolicy(ctx context.Context) (policy string) {
-	read := func(ctx context.Context, server goredis.Cmdable) error {
+	read := func(ctx context.Context, server goredis.Cmdable) {
 		info, err := server.Info(ctx, "memory").Result()
 		_, found, _ := strings.Cut(info, "maxmemory_policy:")
 		if found, _, _ = strings.Cut(found, "\r\n"); err == nil && found != "" && found != "noeviction" {
 			policy = broker.TruncateText(found)
 		}
-		return nil
 	}
-	if cluster, isCluster := e.client.(*goredis.ClusterClient); isCluster {
-		var mu sync.Mutex // ForEachMaster calls the function for several masters at the same time
-		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, server *goredis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return read(ctx, server)
-		})
+	cluster, isCluster := e.client.(*goredis.ClusterClient)
+	if !isCluster {
+		read(ctx, e.client)
 		return policy
 	}
-	_ = read(ctx, e.client) // it returns none
+	var mu sync.Mutex // ForEachMaster calls the function for several masters at the same time
+	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, server *goredis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		read(ctx, server)
+		return nil
+	})
 	return policy
 }

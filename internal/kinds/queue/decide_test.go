@@ -310,7 +310,7 @@ func TestAQueueWithoutAConsumerIsRepairedAtOnce(t *testing.T) {
 	isMissing := true
 	actions, _ := decideAll(t, &o, func(action Action) ActionResult {
 		var result ActionResult
-		switch action { //nolint:exhaustive // the other actions have no result
+		switch action {
 		case ActionEnsureQueue:
 			isMissing, result.EnsureResult.Corrected = false, true
 		case ActionReadStats:

@@ -2,6 +2,7 @@ package workerpool
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -83,18 +84,23 @@ func (m WorkMemory) observe(f *fleet) WorkMemory {
 		return m
 	}
 	m.Ended = m.Ended || hasEnded
+	m.IsUndone = m.IsUndone || f.now.Sub(m.UndoneSince) >= m.undoneLimit(f)
+	return m
+}
+
+// undoneLimit returns the time without a success after which due work is undone.
+func (m *WorkMemory) undoneLimit(f *fleet) time.Duration {
 	limit := undoneTime
 	if rate := f.Limits.RatePerSecond; rate > 0 {
 		limit = max(limit, time.Duration(slotsWithoutResult/rate*float64(time.Second)))
 	}
-	if f.Stats.Running > 0 && !m.Ended { // jobs may take this long
+	if f.Stats.Running > 0 && !m.Ended { // jobs may take this long, and any time if no other waits
 		limit = max(limit, progressDeadlineOf(&f.rolloutSpec))
 		if f.Stats.Backlog == 0 {
-			return m
+			limit = math.MaxInt64
 		}
 	}
-	m.IsUndone = m.IsUndone || f.now.Sub(m.UndoneSince) >= limit
-	return m
+	return limit
 }
 
 // readWorkers returns the progress of the workers, whether an attempt has succeeded or ended since the last observation, and whether all

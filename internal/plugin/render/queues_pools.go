@@ -121,16 +121,17 @@ func PoolChanges(before, after *v1alpha1.WorkerPool) []Change {
 
 func poolSummary(wp *v1alpha1.WorkerPool) string {
 	status := &wp.Status
-	text := fmt.Sprintf("backlog %s, in flight %s, %d/%d workers ready, %s busy",
-		formatCount(status.Backlog), formatCount(status.InFlight), status.Ready, status.Desired, formatCount(status.Busy))
+	parts := []string{fmt.Sprintf("backlog %s, in flight %s, %d/%d workers ready, %s busy",
+		formatCount(status.Backlog), formatCount(status.InFlight), status.Ready, status.Desired, formatCount(status.Busy))}
 	for _, part := range []struct {
 		number int64
 		what   string
 	}{{int64(status.Draining), "draining"}, {ptr.Deref(status.Snoozed, 0), "snoozed"}, {int64(ptr.Deref(status.OpenBreakers, 0)), "with an open breaker"}} {
 		if part.number > 0 {
-			text += fmt.Sprintf(", %d %s", part.number, part.what)
+			parts = append(parts, fmt.Sprintf("%d %s", part.number, part.what))
 		}
 	}
+	text := strings.Join(parts, ", ")
 	if wp.Spec.Autoscaling != nil {
 		text += ": " + decisionReason(wp)
 	}
