@@ -18,8 +18,6 @@ import (
 
 func contains(text, part string) bool { return strings.Contains(text, part) }
 
-func inNamespace(ns string) client.ListOption { return client.InNamespace(ns) }
-
 // addLabel adds a label to an object.
 func addLabel(t *testing.T, object client.Object, key, value string) {
 	t.Helper()
