@@ -249,7 +249,7 @@ func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T)
 	w := env.start(mux, func(c *Config) {
 		c.Queues[0].Retry, c.Queues[0].DeadLetter = &RetryPolicy{MaxAttempts: new(1)}, &DeadLetterPolicy{Enabled: new(false)}
 	})
-	poll.Until(t, "the job to be released", func() bool { return w.countedMessages(t, resultReleased) == 1 })
+	poll.Until(t, "the job to be given back", func() bool { return w.countedMessages(t, resultSnoozed) == 1 })
 	requireCleanShutdown(t, w)
 	if stats := env.stats(); stats.InFlight != 1 {
 		t.Errorf("stats %+v, want one job that waits for its next delivery", stats)

@@ -28,17 +28,17 @@ func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
 	}
 	returnAlways := func(err error) func(*Job, int) error { return func(*Job, int) error { return err } }
 	for name, row := range map[string]struct {
-		handler            func(job *Job, call int) error
-		succeeded, failed  int64
-		attempts, returned float64
+		handler                    func(job *Job, call int) error
+		succeeded, failed, snoozed int64
+		attempts, returned         float64
 	}{
-		"a done job succeeded":                        {returnAlways(nil), 1, 0, 1, 0},
-		"each failed attempt of a retried job failed": {failFirst(errors.New("not yet")), 1, 1, 2, 1},
-		"Retry failed":                                {failFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), 1, 1, 2, 1},
-		"all attempts of a dead letter failed":        {returnAlways(errors.New("never")), 0, 3, 3, 2},
-		"DeadLetter failed":                           {returnAlways(DeadLetter("not JSON")), 0, 1, 1, 0},
-		"a panic failed":                              {func(*Job, int) error { panic("oh no") }, 0, 3, 3, 2},
-		"Snooze is not counted":                       {failFirst(Snooze(time.Millisecond)), 1, 0, 2, 1},
+		"a done job succeeded":                        {returnAlways(nil), 1, 0, 0, 1, 0},
+		"each failed attempt of a retried job failed": {failFirst(errors.New("not yet")), 1, 1, 0, 2, 1},
+		"Retry failed":                                {failFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), 1, 1, 0, 2, 1},
+		"all attempts of a dead letter failed":        {returnAlways(errors.New("never")), 0, 3, 0, 3, 2},
+		"DeadLetter failed":                           {returnAlways(DeadLetter("not JSON")), 0, 1, 0, 1, 0},
+		"a panic failed":                              {func(*Job, int) error { panic("oh no") }, 0, 3, 0, 3, 2},
+		"Snooze is neither a success nor a failure":   {failFirst(Snooze(time.Millisecond)), 1, 0, 1, 2, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +67,10 @@ func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
 			if recent == nil || !isCount(recent.Count, row.attempts) || !isCount(recent.Returned, row.returned) || recent.Seconds <= 0 {
 				t.Errorf("recent attempts %+v, want %g, of which %g returned", recent, row.attempts, row.returned)
 			}
-			want := &workerclient.Stats{State: string(StateRunning), Attached: new(true), Queues: make([]struct{}, 1), InFlight: got.InFlight, Succeeded: &row.succeeded, Failed: &row.failed}
+			want := &workerclient.Stats{
+				State: string(StateRunning), Attached: new(true), Queues: make([]struct{}, 1), InFlight: got.InFlight,
+				Succeeded: &row.succeeded, Failed: &row.failed, Snoozed: &row.snoozed, Returned: got.Returned, Breaker: got.Breaker,
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("stats (-want +got):\n%s", diff)
 			}

@@ -49,7 +49,7 @@ func testSessionResult(t *testing.T) {
 		}
 	}
 	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning, v1alpha1.EventCompleted)
-	s.wantColumns("NAME PHASE RUN REASON COST AGE", s.s.Name+" Completed 1 Completed 0.12")
+	s.wantColumns("NAME PHASE RUN REASON PUSHED COST AGE", s.s.Name+" Completed 1 Completed 0.12")
 }
 
 // wantColumns checks the output of kubectl get, except the age.

@@ -297,7 +297,7 @@ func TestReleasesShareOnlyObjectsThatAreKept(t *testing.T) {
 				}
 			}
 		}
-		if kept["CustomResourceDefinition"] != 8 || kept["ValidatingAdmissionPolicy"] != 7 || kept["ValidatingAdmissionPolicyBinding"] != 7 || kept["ClusterRole"] == 0 {
+		if kept["CustomResourceDefinition"] != 8 || kept["ValidatingAdmissionPolicy"] != 8 || kept["ValidatingAdmissionPolicyBinding"] != 8 || kept["ClusterRole"] == 0 {
 			t.Errorf("the chart keeps %v", kept)
 		}
 		rest, err := render(t, c, map[string]any{"namespaces": namespaces, "crds": map[string]any{"install": false}})
