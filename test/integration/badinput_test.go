@@ -169,8 +169,9 @@ func observeCondition(t *testing.T, key client.ObjectKey) (from, message string)
 func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
 	t.Helper()
 	sj := &v1alpha1.SequentialJob{}
-	poll.Until(t, "phase "+phase+" of "+key.String(), func() bool {
-		return cluster.Get(t.Context(), key, sj) == nil && string(sj.Status.Phase) == phase
+	poll.Until(t, "phase "+phase+" of "+key.String()+", whose first step has started", func() bool {
+		return cluster.Get(t.Context(), key, sj) == nil && string(sj.Status.Phase) == phase &&
+			len(sj.Status.Steps) > 0 && sj.Status.Steps[0].Phase != v1alpha1.StepPending
 	})
 }
 
