@@ -124,7 +124,7 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	if err != nil {
 		return nil, err
 	}
-	thresholds, err := r.readThresholds(ctx, cluster, namespace)
+	thresholds, warning, err := r.readThresholds(ctx, cluster, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +145,7 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	if err != nil {
 		return nil, err
 	}
+	fmt.Fprint(r.errOut, warning)
 	if len(tallies) == 0 && !r.allNamespaces {
 		if err := r.checkNamespaceExists(ctx, cluster); err != nil {
 			return nil, err
@@ -154,11 +155,14 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	return r.buildReports(tallies, thresholds, startTime), nil
 }
 
-// readThresholds returns the thresholds of each namespace: those of the flags, then of its JobReport, then the defaults.
-func (r *reportCommand) readThresholds(ctx context.Context, cluster *clusterConnection, namespace string) (func(namespace string) jobreport.Thresholds, error) {
+// readThresholds returns the thresholds of each namespace: those of the flags, then of its JobReport, then the defaults. The warning
+// is empty if they are known.
+func (r *reportCommand) readThresholds(
+	ctx context.Context, cluster *clusterConnection, namespace string,
+) (thresholds func(namespace string) jobreport.Thresholds, warning string, err error) {
 	list := &v1alpha1.JobReportList{}
-	if err := r.ignoreUnknownReports(cluster.List(ctx, list, client.InNamespace(namespace))); err != nil {
-		return nil, err
+	if warning, err = unknownThresholds(cluster.List(ctx, list, client.InNamespace(namespace))); err != nil {
+		return nil, "", err
 	}
 	byNamespace := map[string]jobreport.Thresholds{}
 	for i := range list.Items {
@@ -170,21 +174,20 @@ func (r *reportCommand) readThresholds(ctx context.Context, cluster *clusterConn
 			return known
 		}
 		return others
-	}, nil
+	}, warning, nil
 }
 
-// ignoreUnknownReports returns nil for the error of a cluster without JobReports, and of a user who may not read them.
-func (e *environment) ignoreUnknownReports(err error) error {
+// unknownThresholds returns a warning for a user who may not read JobReports. A cluster without JobReports is no error.
+func unknownThresholds(err error) (warning string, _ error) {
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return nil
+		return "", nil
 	case isPermissionError(err):
-		fmt.Fprintln(e.errOut, "warning: you have no permission to read JobReports, so that the operator's thresholds are unknown: the defaults apply")
-		return nil
+		return "warning: you have no permission to read JobReports, so that the operator's thresholds are unknown: the defaults apply\n", nil
 	case err != nil:
-		return fmt.Errorf("reading the thresholds of JobReports: %w", err)
+		return "", fmt.Errorf("reading the thresholds of JobReports: %w", err)
 	}
-	return nil
+	return "", nil
 }
 
 // thresholdFlags are flags for the thresholds of the rules.

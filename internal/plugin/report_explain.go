@@ -87,10 +87,11 @@ func (e *environment) findVerdict(
 	ctx context.Context, cluster *clusterConnection, job *batchv1.Job, thresholds *thresholdFlags,
 ) (finding jobreport.Finding, supersededBy string, err error) {
 	report := &v1alpha1.JobReport{}
-	err = e.ignoreUnknownReports(cluster.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: v1alpha1.JobReportName}, report))
+	warning, err := unknownThresholds(cluster.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: v1alpha1.JobReportName}, report))
 	if err != nil {
 		return finding, "", err
 	}
+	fmt.Fprint(e.errOut, warning)
 	entry := jobreport.NewEntry(job, e.now(), thresholds.with(report))
 	if !entry.CanBeSuperseded() {
 		return entry.Finding, "", nil
