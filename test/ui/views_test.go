@@ -126,7 +126,7 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	}
 
 	b.open("/k/pool/" + ns + "/mailers")
-	b.waitForText("main", "11 of 12", "BacklogAboveObjective", "s·λ/ρ", "rolling out", "serves")
+	b.waitForText("main", "11 of 12", "BacklogAboveObjective", "31.5 messages/s arrive", "rolling out", "serves")
 	b.do("Suspend scaling", "")
 	if !reload(t, pool).Spec.Autoscaling.Suspend {
 		t.Error("scaling is not suspended")
