@@ -43,7 +43,7 @@ func (s collectorState) next(now time.Time, allocated, live uint64, limit int64)
 		}
 	}
 	s.at, s.allocated = now, allocated
-	grown := float64(live) * (1 + targetUnderLoad/100)
+	grown := float64(live) * (1 + targetUnderLoad/100.0)
 	if s.busy.IsZero() || now.Sub(s.busy) >= restAfter || grown > float64(limit)*3/4 {
 		return s, targetAtRest
 	}

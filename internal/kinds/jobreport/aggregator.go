@@ -40,12 +40,10 @@ func NewEntry(job *batchv1.Job, now time.Time, thresholds Thresholds) Entry {
 // CanBeSuperseded reports whether the finding is about a failure that a later Job makes irrelevant.
 func (e *Entry) CanBeSuperseded() bool { return len(e.Series) > 0 && e.Finding.Reason.IsFailure() }
 
-// IsSupersededBy reports whether another Job makes the failure of this Job irrelevant. The Job is then healthy.
+// IsSupersededBy reports whether another Job, with these places, makes the failure of this Job irrelevant. The Job is then healthy.
 func (e *Entry) IsSupersededBy(others []Series) bool {
 	return e.CanBeSuperseded() && slices.ContainsFunc(e.Series, func(own Series) bool {
-		return slices.ContainsFunc(others, func(other Series) bool {
-			return other.Supersedes && other.Key == own.Key && other.Position > own.Position
-		})
+		return slices.ContainsFunc(others, own.isSupersededBy)
 	})
 }
 
@@ -117,9 +115,7 @@ func (a *Aggregator) AddSuperseding(series []Series) {
 // dropSuperseded counts the superseded failures as healthy.
 func (a *Aggregator) dropSuperseded() {
 	a.failed = slices.DeleteFunc(a.failed, func(failed Entry) bool {
-		isSuperseded := slices.ContainsFunc(failed.Series, func(own Series) bool {
-			return failed.IsSupersededBy([]Series{a.latest[own.Key]})
-		})
+		isSuperseded := slices.ContainsFunc(failed.Series, func(own Series) bool { return own.isSupersededBy(a.latest[own.Key]) })
 		if isSuperseded {
 			a.byCategory[CategoryHealthy]++
 		}

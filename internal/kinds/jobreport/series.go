@@ -34,6 +34,11 @@ type Series struct {
 	Supersedes bool
 }
 
+// isSupersededBy reports whether a failure of a Job in this place no longer matters because of a Job in the other place.
+func (s Series) isSupersededBy(other Series) bool {
+	return other.Supersedes && other.Key == s.Key && other.Position > s.Position
+}
+
 // SeriesOf returns the Job's place in each of its series.
 //
 // The Jobs of a repeated run no longer matter, whatever the next run does: it has its own Jobs. If it is unknown which Job

@@ -126,9 +126,12 @@ func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admissio
 	switch requested := requestsRerun(before, after); {
 	case requested && !sequentialjob.IsFinished(&before.Status) && before.Status.Run > 0:
 		return admission.Warnings{"spec.rerun: the rerun starts when the current run has finished"}
-	case requested && sequentialjob.RerunWarning(&after.Spec, &before.Status) != "":
-		return admission.Warnings{"spec.rerun: " + sequentialjob.RerunWarning(&after.Spec, &before.Status)}
-	case !requested && sequentialjob.IsFinished(&before.Status) && stepsChanged:
+	case requested:
+		if warning := sequentialjob.RerunWarning(&after.Spec, &before.Status); warning != "" {
+			return admission.Warnings{"spec.rerun: " + warning}
+		}
+		return nil
+	case sequentialjob.IsFinished(&before.Status) && stepsChanged:
 		return admission.Warnings{"spec: the run has finished; change spec.rerun.id to run the changed steps"}
 	default:
 		return nil
