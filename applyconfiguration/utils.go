@@ -50,6 +50,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DrainApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Duration"):
 		return &apiv1alpha1.DurationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveSources"):
+		return &apiv1alpha1.EffectiveSourcesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Explanation"):
+		return &apiv1alpha1.ExplanationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExternalSource"):
 		return &apiv1alpha1.ExternalSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Fallback"):
@@ -248,8 +252,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StepOptionsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StepStatus"):
 		return &apiv1alpha1.StepStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Times"):
+		return &apiv1alpha1.TimesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UserContext"):
 		return &apiv1alpha1.UserContextApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkerCounts"):
+		return &apiv1alpha1.WorkerCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkerPool"):
 		return &apiv1alpha1.WorkerPoolApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkerPoolEffective"):

@@ -116,12 +116,28 @@ type RunStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RerunID string `json:"rerunID,omitempty"`
-	// startTime of the run or its resumption.
+	Times   `json:",inline"`
+}
+
+// Times are when something started and ended.
+type Times struct {
+	// startTime of the run or its resumption, or of the attempt.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime of the run.
+	// completionTime of the run or attempt.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// Explanation says why something is as it is.
+type Explanation struct {
+	// reason in CamelCase.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message explains the reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // AttemptNumber identifies an attempt. Each attempt has its own Job.
@@ -144,22 +160,11 @@ type JobAttempt struct {
 	// jobUID of the attempt.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// startTime of the attempt.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime of the attempt.
-	// +optional
-	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+	Times  `json:",inline"`
 	// exitCode of the container.
 	// +optional
-	ExitCode *int32 `json:"exitCode,omitempty"`
-	// reason for the state.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message explains the reason.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Message string `json:"message,omitempty"`
+	ExitCode    *int32 `json:"exitCode,omitempty"`
+	Explanation `json:",inline"`
 }
 
 // WorkspaceClaim is a PersistentVolumeClaim that is created for an object. Immutable, except onLost.

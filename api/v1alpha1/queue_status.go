@@ -35,11 +35,6 @@ type QueueStatus struct {
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 
-	// waitP95 is the 95th percentile of the waits of messages started in the last 5 minutes: an estimate, and an upper
-	// bound with several priorities.
-	// +optional
-	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
-
 	// arrivalRate is the number of messages that arrive per second, over about 30 seconds.
 	// +optional
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
@@ -56,7 +51,7 @@ type QueueStatus struct {
 	Effective *QueueEffective `json:"effective,omitempty"`
 }
 
-// MessageCounts are the numbers of messages of a Queue, or of all queues or the source of a WorkerPool.
+// MessageCounts are the numbers and the waits of messages of a Queue, or of all queues or the source of a WorkerPool.
 type MessageCounts struct {
 	// backlog is the number of messages that wait for a worker.
 	// +optional
@@ -65,12 +60,21 @@ type MessageCounts struct {
 	// a retry.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
+	// waitP95 is the 95th percentile of the waits of messages started in the last 5 minutes: an estimate, and an upper
+	// bound with several priorities. Of a WorkerPool, it is that of the slowest queue.
+	// +optional
+	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
 }
 
 // QueueEffective is the configuration of a Queue after Policies and defaults.
 type QueueEffective struct {
 	QueueSettings `json:",inline"`
 
+	EffectiveSources `json:",inline"`
+}
+
+// EffectiveSources shows where effective settings come from.
+type EffectiveSources struct {
 	// sources shows what set the value of each field.
 	// +optional
 	// +listType=map

@@ -399,11 +399,6 @@ type ScheduledRun struct {
 // MissedTime is a time that was missed.
 type MissedTime struct {
 	// time that was missed.
-	Time metav1.Time `json:"time"`
-	// reason, such as TooLate.
-	Reason string `json:"reason"`
-	// message explains the reason.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Message string `json:"message,omitempty"`
+	Time        metav1.Time `json:"time"`
+	Explanation `json:",inline"`
 }

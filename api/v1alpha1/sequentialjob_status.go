@@ -67,7 +67,7 @@ type SequenceApproval struct {
 	Hash string `json:"hash"`
 }
 
-// SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without finishTime they are being archived.
+// SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without completionTime they are being archived.
 type SequenceArchiveStatus struct {
 	JobAttempt    `json:",inline"`
 	ArchiveResult `json:",inline"`

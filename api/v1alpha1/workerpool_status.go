@@ -12,28 +12,18 @@ type WorkerPoolStatus struct {
 	// desired is the number of workers that should take messages, without draining ones.
 	// +optional
 	// +kubebuilder:default=0
-	Desired int32 `json:"desired"`
-	// replicas is the number of workers, including draining ones.
-	// +optional
-	// +kubebuilder:default=0
-	Replicas int32 `json:"replicas"`
+	Desired      int32 `json:"desired"`
+	WorkerCounts `json:",inline"`
+
 	// selector of the workers' Pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// ready is the number of workers that take messages.
-	// +optional
-	// +kubebuilder:default=0
-	Ready int32 `json:"ready"`
 	// busy is the number of workers that handle a message now.
 	// +optional
 	Busy *int32 `json:"busy,omitempty"`
 	// openBreakers is the number of workers whose circuit breaker for a queue is not closed.
 	// +optional
 	OpenBreakers *int32 `json:"openBreakers,omitempty"`
-	// draining is the number of workers that finish their messages and stop.
-	// +optional
-	// +kubebuilder:default=0
-	Draining int32 `json:"draining"`
 
 	// currentRevision is the revision that serves; during a rollout, the old one.
 	// +optional
@@ -54,9 +44,6 @@ type WorkerPoolStatus struct {
 	// +optional
 	Snoozed *int64 `json:"snoozed,omitempty"`
 
-	// waitP95 is the 95th percentile of recent waiting times, of the slowest queue.
-	// +optional
-	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
 	// objectiveMet is whether waits are within autoscaling.waitP95: True, False or Unknown.
 	// +optional
 	ObjectiveMet metav1.ConditionStatus `json:"objectiveMet,omitempty"`
@@ -74,6 +61,22 @@ type WorkerPoolStatus struct {
 	Effective *WorkerPoolEffective `json:"effective,omitempty"`
 }
 
+// WorkerCounts are the numbers of workers of a WorkerPool or of one of its revisions.
+type WorkerCounts struct {
+	// replicas is the number of workers, including draining ones.
+	// +optional
+	// +kubebuilder:default=0
+	Replicas int32 `json:"replicas"`
+	// ready is the number of workers that take messages.
+	// +optional
+	// +kubebuilder:default=0
+	Ready int32 `json:"ready"`
+	// draining is the number of workers that finish their messages and stop.
+	// +optional
+	// +kubebuilder:default=0
+	Draining int32 `json:"draining"`
+}
+
 // RevisionStatus is the state of one revision.
 type RevisionStatus struct {
 	// name of the revision, and of its Deployment or StatefulSet.
@@ -83,19 +86,8 @@ type RevisionStatus struct {
 	Version string `json:"version,omitempty"`
 	// image of the worker container.
 	// +optional
-	Image string `json:"image,omitempty"`
-	// replicas is the number of workers of the revision.
-	// +optional
-	// +kubebuilder:default=0
-	Replicas int32 `json:"replicas"`
-	// ready is the number of workers that take messages.
-	// +optional
-	// +kubebuilder:default=0
-	Ready int32 `json:"ready"`
-	// draining is the number of workers that are draining.
-	// +optional
-	// +kubebuilder:default=0
-	Draining int32 `json:"draining"`
+	Image        string `json:"image,omitempty"`
+	WorkerCounts `json:",inline"`
 	// succeeded is the number of messages that its workers handled.
 	// +optional
 	Succeeded *int64 `json:"succeeded,omitempty"`
@@ -116,13 +108,8 @@ type ScaleDecision struct {
 	// +optional
 	// +kubebuilder:default=0
 	Recommendation int32 `json:"recommendation"`
-	// reason for the number of workers after limits, status.desired, in CamelCase.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message explains the decision, with the values of the formula.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Message string `json:"message,omitempty"`
+	// The reason for the number of workers after limits, status.desired, and the values of the formula.
+	Explanation `json:",inline"`
 }
 
 // WorkerPoolEffective contains the settings in use, and where they come from.
@@ -131,13 +118,8 @@ type WorkerPoolEffective struct {
 
 	// maxReplicas in use.
 	// +optional
-	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// sources shows what set the value of each field.
-	// +optional
-	// +listType=map
-	// +listMapKey=field
-	// +kubebuilder:validation:MaxItems=64
-	Sources []FieldSource `json:"sources,omitempty"`
+	MaxReplicas      *int32 `json:"maxReplicas,omitempty"`
+	EffectiveSources `json:",inline"`
 }
 
 // Reasons of a WorkerPool's conditions, in addition to the reasons of scaling decisions.

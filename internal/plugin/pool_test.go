@@ -94,7 +94,7 @@ func TestDrainIsDoneWhenWorkersAreRemoved(t *testing.T) {
 	status := func(observed int64, desired, replicas, draining int32) *v1alpha1.WorkerPool {
 		return manualPool("mailers", 2, func(wp *v1alpha1.WorkerPool) {
 			wp.Generation = 2
-			wp.Status = v1alpha1.WorkerPoolStatus{ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: observed}, Desired: desired, Replicas: replicas, Draining: draining}
+			wp.Status = v1alpha1.WorkerPoolStatus{ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: observed}, Desired: desired, WorkerCounts: v1alpha1.WorkerCounts{Replicas: replicas, Draining: draining}}
 		})
 	}
 	d := drainPoolCommand{replicas: 2}

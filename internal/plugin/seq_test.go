@@ -27,7 +27,7 @@ func failedSequence(name string) *v1alpha1.SequentialJob {
 	sj.CreationTimestamp = metav1.NewTime(testTime.Add(-time.Hour))
 	started, finished := metav1.NewTime(testTime.Add(-2*time.Minute)), metav1.NewTime(testTime.Add(-time.Minute))
 	sj.Status = v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: &started, CompletionTime: &finished},
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{StartTime: &started, CompletionTime: &finished}},
 		Steps: []v1alpha1.StepStatus{
 			{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}}, {Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}},
 		},
@@ -282,7 +282,7 @@ func waitingSequence() *v1alpha1.SequentialJob {
 	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseSuspended, nil
 	sj.Status.ObservedGeneration = sj.Generation
 	sj.Status.Approval = &v1alpha1.SequenceApproval{UID: sj.UID, Run: 1, Step: "load", Hash: "abc"}
-	sj.Status.Steps[1] = v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired}}
+	sj.Status.Steps[1] = v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: v1alpha1.ReasonApprovalRequired}}}
 	return sj
 }
 

@@ -316,7 +316,7 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}
 	for _, run := range status.Attempts {
-		fmt.Fprintf(&b, "  %d/%d %s %s, from %v to %v: %s\n", run.Run, run.Attempt, run.Outcome, run.Reason, run.StartTime, run.FinishTime, run.Message)
+		fmt.Fprintf(&b, "  %d/%d %s %s, from %v to %v: %s\n", run.Run, run.Attempt, run.Outcome, run.Reason, run.StartTime, run.CompletionTime, run.Message)
 	}
 	fmt.Fprintf(&b, "  result %+v\n", status.Result)
 	var pods corev1.PodList
@@ -333,5 +333,5 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 
 // attemptDuration returns the time from the start of an attempt's Job to its end.
 func attemptDuration(run *v1alpha1.SessionAttempt) time.Duration {
-	return run.FinishTime.Sub(run.StartTime.Time)
+	return run.CompletionTime.Sub(run.StartTime.Time)
 }

@@ -67,7 +67,7 @@ func testStepImageMissing(t *testing.T) {
 	if !strings.Contains(step.Message, "Image") || !strings.Contains(step.Message, "registry.invalid/nothing:1") {
 		t.Errorf("message %q", step.Message)
 	}
-	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 60 {
+	if took := step.CompletionTime.Sub(step.StartTime.Time).Seconds(); took < 60 {
 		t.Errorf("it took %.0f s", took)
 	}
 	if phase := s.stepStatus("clean").Phase; phase != v1alpha1.StepSucceeded {

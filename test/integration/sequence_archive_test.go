@@ -36,7 +36,7 @@ func (s *sequenceTest) waitForArchive(run int32, isArchived bool) {
 	s.t.Helper()
 	s.waitUntil(fmt.Sprintf("the archive of run %d", run), func(sj *v1alpha1.SequentialJob) bool {
 		archive := sj.Status.Archive
-		return archive != nil && archive.Run == run && (archive.FinishTime != nil) == isArchived && archive.Error == ""
+		return archive != nil && archive.Run == run && (archive.CompletionTime != nil) == isArchived && archive.Error == ""
 	})
 }
 
@@ -57,7 +57,7 @@ func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.waitUntil("the missing ServiceAccount to be reported", func(sj *v1alpha1.SequentialJob) bool {
 		archive := sj.Status.Archive
-		return archive != nil && archive.FinishTime == nil && strings.Contains(archive.Message, `serviceaccount "logs" not found`)
+		return archive != nil && archive.CompletionTime == nil && strings.Contains(archive.Message, `serviceaccount "logs" not found`)
 	})
 	if c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue || !s.sj.DeletionTimestamp.IsZero() {
 		t.Errorf("the sequence is\n%s", describe(s.sj))

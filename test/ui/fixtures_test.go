@@ -72,13 +72,13 @@ func failedSequence(t *testing.T, ns, name, message, output string) *v1alpha1.Se
 	sj := newSequence(ns, name, "backup", "migrate", "seed", "verify")
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute)},
+			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute)}},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Failed", "step migrate failed")}},
 			Steps: []v1alpha1.StepStatus{
-				{Name: "backup", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-backup", StartTime: ago(40 * time.Minute), FinishTime: ago(25 * time.Minute)}, Output: output},
-				{Name: "migrate", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 3, Run: 1}, JobName: name + "-migrate", StartTime: ago(25 * time.Minute), FinishTime: ago(12 * time.Minute), ExitCode: new(int32(3)), Reason: "BackoffLimitExceeded", Message: message}, FailedAttempts: 3},
-				{Name: "seed", Phase: v1alpha1.StepSkipped, JobAttempt: v1alpha1.JobAttempt{Reason: "PreviousStepFailed"}},
-				{Name: "verify", Phase: v1alpha1.StepSkipped, JobAttempt: v1alpha1.JobAttempt{Reason: "PreviousStepFailed"}},
+				{Name: "backup", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-backup", Times: v1alpha1.Times{StartTime: ago(40 * time.Minute), CompletionTime: ago(25 * time.Minute)}}, Output: output},
+				{Name: "migrate", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 3, Run: 1}, JobName: name + "-migrate", Times: v1alpha1.Times{StartTime: ago(25 * time.Minute), CompletionTime: ago(12 * time.Minute)}, ExitCode: new(int32(3)), Explanation: v1alpha1.Explanation{Reason: "BackoffLimitExceeded", Message: message}}, FailedAttempts: 3},
+				{Name: "seed", Phase: v1alpha1.StepSkipped, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: "PreviousStepFailed"}}},
+				{Name: "verify", Phase: v1alpha1.StepSkipped, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: "PreviousStepFailed"}}},
 			},
 		}
 	})
@@ -88,11 +88,11 @@ func runningSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj := newSequence(ns, name, "extract", "transform", "load")
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseRunning, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(9 * time.Minute)}, Progress: v1alpha1.Progress{CurrentStep: "transform"},
+			Phase: v1alpha1.PhaseRunning, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{StartTime: ago(9 * time.Minute)}}, Progress: v1alpha1.Progress{CurrentStep: "transform"},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "step transform runs")}},
 			Steps: []v1alpha1.StepStatus{
-				{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-extract", StartTime: ago(9 * time.Minute), FinishTime: ago(5 * time.Minute)}},
-				{Name: "transform", Phase: v1alpha1.StepRunning, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-transform", StartTime: ago(5 * time.Minute)}},
+				{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-extract", Times: v1alpha1.Times{StartTime: ago(9 * time.Minute), CompletionTime: ago(5 * time.Minute)}}},
+				{Name: "transform", Phase: v1alpha1.StepRunning, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-transform", Times: v1alpha1.Times{StartTime: ago(5 * time.Minute)}}},
 				{Name: "load", Phase: v1alpha1.StepPending},
 			},
 		}
@@ -105,12 +105,12 @@ func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj.Spec.Containers[1].Step = &v1alpha1.StepOptions{RequireApproval: true}
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(20 * time.Minute)},
+			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{StartTime: ago(20 * time.Minute)}},
 			ObservedStatus: v1alpha1.ObservedStatus{ObservedGeneration: sj.Generation},
 			Approval:       &v1alpha1.SequenceApproval{Run: 1, Step: "deploy", Hash: "abc"},
 			Steps: []v1alpha1.StepStatus{
-				{Name: "build", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-build", StartTime: ago(20 * time.Minute), FinishTime: ago(16 * time.Minute)}},
-				{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"}},
+				{Name: "build", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Attempt: 1, Run: 1}, JobName: name + "-build", Times: v1alpha1.Times{StartTime: ago(20 * time.Minute), CompletionTime: ago(16 * time.Minute)}}},
+				{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"}}},
 			},
 		}
 	})
@@ -123,8 +123,8 @@ func newQueue(t *testing.T, ns, name, message string, dead int64) *v1alpha1.Queu
 	}
 	return create(t, q, func(q *v1alpha1.Queue) {
 		q.Status = v1alpha1.QueueStatus{
-			Name: "mail", Engine: v1alpha1.EngineNATS, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1280)), InFlight: new(int64(16))}, Delayed: new(int64(4)), Dead: &dead, OldestTime: ago(90 * time.Second),
-			WaitP95: &metav1.Duration{Duration: 4200 * time.Millisecond}, ArrivalRate: new(resource.MustParse("31500m")), ServiceRate: new(resource.MustParse("28")),
+			Name: "mail", Engine: v1alpha1.EngineNATS, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1280)), InFlight: new(int64(16)), WaitP95: &metav1.Duration{Duration: 4200 * time.Millisecond}}, Delayed: new(int64(4)), Dead: &dead, OldestTime: ago(90 * time.Second),
+			ArrivalRate: new(resource.MustParse("31500m")), ServiceRate: new(resource.MustParse("28")),
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
 				condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message),
 				condition(v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters, message),
@@ -143,14 +143,14 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 	}
 	return create(t, wp, func(wp *v1alpha1.WorkerPool) {
 		wp.Status = v1alpha1.WorkerPoolStatus{
-			Desired: 12, Replicas: 13, Ready: 11, Busy: new(int32(9)), Draining: 1, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1280)), InFlight: new(int64(16))}, CurrentRevision: name + "-1", UpdatedRevision: name + "-2",
-			WaitP95: &metav1.Duration{Duration: 4200 * time.Millisecond}, ObjectiveMet: metav1.ConditionTrue,
+			Desired: 12, WorkerCounts: v1alpha1.WorkerCounts{Replicas: 13, Ready: 11, Draining: 1}, Busy: new(int32(9)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1280)), InFlight: new(int64(16)), WaitP95: &metav1.Duration{Duration: 4200 * time.Millisecond}}, CurrentRevision: name + "-1", UpdatedRevision: name + "-2",
+			ObjectiveMet: metav1.ConditionTrue,
 			Revisions: []v1alpha1.RevisionStatus{
-				{Name: name + "-2", Version: "2", Image: "registry.example/worker:2", Replicas: 2, Ready: 2, Succeeded: new(int64(412)), Failed: new(int64(3))},
-				{Name: name + "-1", Version: "1", Image: "registry.example/worker:1", Replicas: 11, Ready: 9, Draining: 1, Succeeded: new(int64(90211)), Failed: new(int64(120))},
+				{Name: name + "-2", Version: "2", Image: "registry.example/worker:2", WorkerCounts: v1alpha1.WorkerCounts{Replicas: 2, Ready: 2}, Succeeded: new(int64(412)), Failed: new(int64(3))},
+				{Name: name + "-1", Version: "1", Image: "registry.example/worker:1", WorkerCounts: v1alpha1.WorkerCounts{Replicas: 11, Ready: 9, Draining: 1}, Succeeded: new(int64(90211)), Failed: new(int64(120))},
 			},
 			LastDecision: &v1alpha1.ScaleDecision{
-				Time: ago(20 * time.Second), Recommendation: 12, Reason: "BacklogAboveObjective", Message: message,
+				Time: ago(20 * time.Second), Recommendation: 12, Explanation: v1alpha1.Explanation{Reason: "BacklogAboveObjective", Message: message},
 			},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message)}},
 		}
@@ -173,10 +173,10 @@ func createSession(t *testing.T, ns, name, text string, interactive bool) *v1alp
 	}
 	return create(t, s, func(s *v1alpha1.AgenticSession) {
 		s.Status = v1alpha1.AgenticSessionStatus{
-			Phase: v1alpha1.SessionRunning, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: ago(15 * time.Minute)}, ActiveDuration: v1alpha1.Duration{Duration: metav1.Duration{Duration: 8 * time.Minute}},
-			Attempt:      v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: name + "-r1-a2", StartTime: ago(6 * time.Minute)}, ActiveSince: ago(5 * time.Minute), CostUSD: new(v1alpha1.Number("0.31"))},
+			Phase: v1alpha1.SessionRunning, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{StartTime: ago(15 * time.Minute)}}, ActiveDuration: v1alpha1.Duration{Duration: metav1.Duration{Duration: 8 * time.Minute}},
+			Attempt:      v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: name + "-r1-a2", Times: v1alpha1.Times{StartTime: ago(6 * time.Minute)}}, ActiveSince: ago(5 * time.Minute), CostUSD: new(v1alpha1.Number("0.31"))},
 			TotalCostUSD: new(v1alpha1.Number("0.84")),
-			Attempts:     []v1alpha1.SessionAttempt{{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Reason: "ExitedWithError", Message: text, StartTime: ago(15 * time.Minute), FinishTime: ago(7 * time.Minute)}, Outcome: v1alpha1.RunRetried, CostUSD: new(v1alpha1.Number("0.53"))}},
+			Attempts:     []v1alpha1.SessionAttempt{{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Explanation: v1alpha1.Explanation{Reason: "ExitedWithError", Message: text}, Times: v1alpha1.Times{StartTime: ago(15 * time.Minute), CompletionTime: ago(7 * time.Minute)}}, Outcome: v1alpha1.RunRetried, CostUSD: new(v1alpha1.Number("0.53"))}},
 			Result: &v1alpha1.SessionResult{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Summary: text, Repositories: []v1alpha1.SessionRepositoryResult{
 				{Name: "shop", Branch: "fix-tests", Commit: "4f1c9a7e22b08d51", Pushed: true, PullRequestURL: "https://git.example/team/shop/pull/17"},
 				{Name: "docs", Branch: text, Error: text, PullRequestURL: text},
@@ -197,7 +197,7 @@ func newSchedule(t *testing.T, ns, name, message string) *v1alpha1.Schedule {
 	return create(t, s, func(s *v1alpha1.Schedule) {
 		s.Status = v1alpha1.ScheduleStatus{
 			LastScheduleTime: ago(11 * time.Hour), NextScheduleTime: ago(-13 * time.Hour), LastSuccessfulTime: ago(11 * time.Hour), Runs: 31, Missed: 1,
-			LastMissed:     &v1alpha1.MissedTime{Time: *ago(59 * time.Hour), Reason: v1alpha1.MissedTooLate, Message: message},
+			LastMissed:     &v1alpha1.MissedTime{Time: *ago(59 * time.Hour), Explanation: v1alpha1.Explanation{Reason: v1alpha1.MissedTooLate, Message: message}},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Scheduled", message), condition(v1alpha1.ConditionLastRunSucceeded, metav1.ConditionTrue, v1alpha1.ReasonRunSucceeded, "")}},
 		}
 	})

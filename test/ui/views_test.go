@@ -51,7 +51,7 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	u.proxy.addLogLine("row 2 \x1b[31mred\x1b[0m <script>alert(1)</script>")
 	b.waitForText("#log-lines", "row 2 red <script>alert(1)</script>")
 	update(t, nightly, func(sj *v1alpha1.SequentialJob) {
-		sj.Status.Steps[1].Phase, sj.Status.Steps[1].FinishTime = v1alpha1.StepSucceeded, ago(0)
+		sj.Status.Steps[1].Phase, sj.Status.Steps[1].CompletionTime = v1alpha1.StepSucceeded, ago(0)
 		sj.Status.Steps[1].Output = "rows=2"
 	})
 	b.waitForText("#step-transform", "Succeeded", "Output")

@@ -88,7 +88,7 @@ func (b *AgenticSessionStatusApplyConfiguration) WithRerunID(value string) *Agen
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.RunStatusApplyConfiguration.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
@@ -96,7 +96,7 @@ func (b *AgenticSessionStatusApplyConfiguration) WithStartTime(value v1.Time) *A
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.
 func (b *AgenticSessionStatusApplyConfiguration) WithCompletionTime(value v1.Time) *AgenticSessionStatusApplyConfiguration {
-	b.RunStatusApplyConfiguration.CompletionTime = &value
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }
 

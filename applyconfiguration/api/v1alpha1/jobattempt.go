@@ -16,17 +16,11 @@ type JobAttemptApplyConfiguration struct {
 	// jobName of the attempt.
 	JobName *string `json:"jobName,omitempty"`
 	// jobUID of the attempt.
-	JobUID *types.UID `json:"jobUID,omitempty"`
-	// startTime of the attempt.
-	StartTime *v1.Time `json:"startTime,omitempty"`
-	// finishTime of the attempt.
-	FinishTime *v1.Time `json:"finishTime,omitempty"`
+	JobUID                  *types.UID `json:"jobUID,omitempty"`
+	TimesApplyConfiguration `json:""`
 	// exitCode of the container.
-	ExitCode *int32 `json:"exitCode,omitempty"`
-	// reason for the state.
-	Reason *string `json:"reason,omitempty"`
-	// message explains the reason.
-	Message *string `json:"message,omitempty"`
+	ExitCode                      *int32 `json:"exitCode,omitempty"`
+	ExplanationApplyConfiguration `json:""`
 }
 
 // JobAttemptApplyConfiguration constructs a declarative configuration of the JobAttempt type for use with
@@ -71,15 +65,15 @@ func (b *JobAttemptApplyConfiguration) WithJobUID(value types.UID) *JobAttemptAp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *JobAttemptApplyConfiguration) WithStartTime(value v1.Time) *JobAttemptApplyConfiguration {
-	b.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *JobAttemptApplyConfiguration) WithFinishTime(value v1.Time) *JobAttemptApplyConfiguration {
-	b.FinishTime = &value
+// If called multiple times, the CompletionTime field is set to the value of the last call.
+func (b *JobAttemptApplyConfiguration) WithCompletionTime(value v1.Time) *JobAttemptApplyConfiguration {
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }
 
@@ -95,7 +89,7 @@ func (b *JobAttemptApplyConfiguration) WithExitCode(value int32) *JobAttemptAppl
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *JobAttemptApplyConfiguration) WithReason(value string) *JobAttemptApplyConfiguration {
-	b.Reason = &value
+	b.ExplanationApplyConfiguration.Reason = &value
 	return b
 }
 
@@ -103,6 +97,6 @@ func (b *JobAttemptApplyConfiguration) WithReason(value string) *JobAttemptApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *JobAttemptApplyConfiguration) WithMessage(value string) *JobAttemptApplyConfiguration {
-	b.Message = &value
+	b.ExplanationApplyConfiguration.Message = &value
 	return b
 }

@@ -2,16 +2,23 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // MessageCountsApplyConfiguration represents a declarative configuration of the MessageCounts type for use
 // with apply.
 //
-// MessageCounts are the numbers of messages of a Queue, or of all queues or the source of a WorkerPool.
+// MessageCounts are the numbers and the waits of messages of a Queue, or of all queues or the source of a WorkerPool.
 type MessageCountsApplyConfiguration struct {
 	// backlog is the number of messages that wait for a worker.
 	Backlog *int64 `json:"backlog,omitempty"`
 	// inFlight is the number of messages that are delivered and not yet acknowledged; on NATS also those that wait for
 	// a retry.
 	InFlight *int64 `json:"inFlight,omitempty"`
+	// waitP95 is the 95th percentile of the waits of messages started in the last 5 minutes: an estimate, and an upper
+	// bound with several priorities. Of a WorkerPool, it is that of the slowest queue.
+	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
 }
 
 // MessageCountsApplyConfiguration constructs a declarative configuration of the MessageCounts type for use with
@@ -33,5 +40,13 @@ func (b *MessageCountsApplyConfiguration) WithBacklog(value int64) *MessageCount
 // If called multiple times, the InFlight field is set to the value of the last call.
 func (b *MessageCountsApplyConfiguration) WithInFlight(value int64) *MessageCountsApplyConfiguration {
 	b.InFlight = &value
+	return b
+}
+
+// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WaitP95 field is set to the value of the last call.
+func (b *MessageCountsApplyConfiguration) WithWaitP95(value v1.Duration) *MessageCountsApplyConfiguration {
+	b.WaitP95 = &value
 	return b
 }

@@ -12,11 +12,8 @@ import (
 // MissedTime is a time that was missed.
 type MissedTimeApplyConfiguration struct {
 	// time that was missed.
-	Time *v1.Time `json:"time,omitempty"`
-	// reason, such as TooLate.
-	Reason *string `json:"reason,omitempty"`
-	// message explains the reason.
-	Message *string `json:"message,omitempty"`
+	Time                          *v1.Time `json:"time,omitempty"`
+	ExplanationApplyConfiguration `json:""`
 }
 
 // MissedTimeApplyConfiguration constructs a declarative configuration of the MissedTime type for use with
@@ -37,7 +34,7 @@ func (b *MissedTimeApplyConfiguration) WithTime(value v1.Time) *MissedTimeApplyC
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *MissedTimeApplyConfiguration) WithReason(value string) *MissedTimeApplyConfiguration {
-	b.Reason = &value
+	b.ExplanationApplyConfiguration.Reason = &value
 	return b
 }
 
@@ -45,6 +42,6 @@ func (b *MissedTimeApplyConfiguration) WithReason(value string) *MissedTimeApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *MissedTimeApplyConfiguration) WithMessage(value string) *MissedTimeApplyConfiguration {
-	b.Message = &value
+	b.ExplanationApplyConfiguration.Message = &value
 	return b
 }

@@ -7,9 +7,8 @@ package v1alpha1
 //
 // QueueEffective is the configuration of a Queue after Policies and defaults.
 type QueueEffectiveApplyConfiguration struct {
-	QueueSettingsApplyConfiguration `json:""`
-	// sources shows what set the value of each field.
-	Sources []FieldSourceApplyConfiguration `json:"sources,omitempty"`
+	QueueSettingsApplyConfiguration    `json:""`
+	EffectiveSourcesApplyConfiguration `json:""`
 }
 
 // QueueEffectiveApplyConfiguration constructs a declarative configuration of the QueueEffective type for use with
@@ -58,7 +57,7 @@ func (b *QueueEffectiveApplyConfiguration) WithSources(values ...*FieldSourceApp
 		if values[i] == nil {
 			panic("nil value passed to WithSources")
 		}
-		b.Sources = append(b.Sources, *values[i])
+		b.EffectiveSourcesApplyConfiguration.Sources = append(b.EffectiveSourcesApplyConfiguration.Sources, *values[i])
 	}
 	return b
 }

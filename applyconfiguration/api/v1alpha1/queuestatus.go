@@ -30,9 +30,6 @@ type QueueStatusApplyConfiguration struct {
 	Stranded *int64 `json:"stranded,omitempty"`
 	// oldestTime is when the oldest message of the backlog was sent.
 	OldestTime *v1.Time `json:"oldestTime,omitempty"`
-	// waitP95 is the 95th percentile of the waits of messages started in the last 5 minutes: an estimate, and an upper
-	// bound with several priorities.
-	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
 	// arrivalRate is the number of messages that arrive per second, over about 30 seconds.
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
 	// serviceRate is the number of messages that leave the queue per second, over about 30 seconds.
@@ -102,6 +99,14 @@ func (b *QueueStatusApplyConfiguration) WithInFlight(value int64) *QueueStatusAp
 	return b
 }
 
+// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WaitP95 field is set to the value of the last call.
+func (b *QueueStatusApplyConfiguration) WithWaitP95(value v1.Duration) *QueueStatusApplyConfiguration {
+	b.MessageCountsApplyConfiguration.WaitP95 = &value
+	return b
+}
+
 // WithDelayed sets the Delayed field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Delayed field is set to the value of the last call.
@@ -131,14 +136,6 @@ func (b *QueueStatusApplyConfiguration) WithStranded(value int64) *QueueStatusAp
 // If called multiple times, the OldestTime field is set to the value of the last call.
 func (b *QueueStatusApplyConfiguration) WithOldestTime(value v1.Time) *QueueStatusApplyConfiguration {
 	b.OldestTime = &value
-	return b
-}
-
-// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WaitP95 field is set to the value of the last call.
-func (b *QueueStatusApplyConfiguration) WithWaitP95(value v1.Duration) *QueueStatusApplyConfiguration {
-	b.WaitP95 = &value
 	return b
 }
 

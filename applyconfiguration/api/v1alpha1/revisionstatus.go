@@ -12,13 +12,8 @@ type RevisionStatusApplyConfiguration struct {
 	// version from spec.version.
 	Version *string `json:"version,omitempty"`
 	// image of the worker container.
-	Image *string `json:"image,omitempty"`
-	// replicas is the number of workers of the revision.
-	Replicas *int32 `json:"replicas,omitempty"`
-	// ready is the number of workers that take messages.
-	Ready *int32 `json:"ready,omitempty"`
-	// draining is the number of workers that are draining.
-	Draining *int32 `json:"draining,omitempty"`
+	Image                          *string `json:"image,omitempty"`
+	WorkerCountsApplyConfiguration `json:""`
 	// succeeded is the number of messages that its workers handled.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	// failed is the number of messages that its workers failed to handle.
@@ -61,7 +56,7 @@ func (b *RevisionStatusApplyConfiguration) WithImage(value string) *RevisionStat
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Replicas field is set to the value of the last call.
 func (b *RevisionStatusApplyConfiguration) WithReplicas(value int32) *RevisionStatusApplyConfiguration {
-	b.Replicas = &value
+	b.WorkerCountsApplyConfiguration.Replicas = &value
 	return b
 }
 
@@ -69,7 +64,7 @@ func (b *RevisionStatusApplyConfiguration) WithReplicas(value int32) *RevisionSt
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Ready field is set to the value of the last call.
 func (b *RevisionStatusApplyConfiguration) WithReady(value int32) *RevisionStatusApplyConfiguration {
-	b.Ready = &value
+	b.WorkerCountsApplyConfiguration.Ready = &value
 	return b
 }
 
@@ -77,7 +72,7 @@ func (b *RevisionStatusApplyConfiguration) WithReady(value int32) *RevisionStatu
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Draining field is set to the value of the last call.
 func (b *RevisionStatusApplyConfiguration) WithDraining(value int32) *RevisionStatusApplyConfiguration {
-	b.Draining = &value
+	b.WorkerCountsApplyConfiguration.Draining = &value
 	return b
 }
 

@@ -14,11 +14,8 @@ type RunStatusApplyConfiguration struct {
 	// run number, from 1.
 	Run *int32 `json:"run,omitempty"`
 	// rerunID of the current run.
-	RerunID *string `json:"rerunID,omitempty"`
-	// startTime of the run or its resumption.
-	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime of the run.
-	CompletionTime *v1.Time `json:"completionTime,omitempty"`
+	RerunID                 *string `json:"rerunID,omitempty"`
+	TimesApplyConfiguration `json:""`
 }
 
 // RunStatusApplyConfiguration constructs a declarative configuration of the RunStatus type for use with
@@ -47,7 +44,7 @@ func (b *RunStatusApplyConfiguration) WithRerunID(value string) *RunStatusApplyC
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *RunStatusApplyConfiguration) WithStartTime(value v1.Time) *RunStatusApplyConfiguration {
-	b.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
@@ -55,6 +52,6 @@ func (b *RunStatusApplyConfiguration) WithStartTime(value v1.Time) *RunStatusApp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.
 func (b *RunStatusApplyConfiguration) WithCompletionTime(value v1.Time) *RunStatusApplyConfiguration {
-	b.CompletionTime = &value
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }

@@ -15,10 +15,8 @@ type ScaleDecisionApplyConfiguration struct {
 	Time *v1.Time `json:"time,omitempty"`
 	// recommendation is the number of workers before limits.
 	Recommendation *int32 `json:"recommendation,omitempty"`
-	// reason for the number of workers after limits, status.desired, in CamelCase.
-	Reason *string `json:"reason,omitempty"`
-	// message explains the decision, with the values of the formula.
-	Message *string `json:"message,omitempty"`
+	// The reason for the number of workers after limits, status.desired, and the values of the formula.
+	ExplanationApplyConfiguration `json:""`
 }
 
 // ScaleDecisionApplyConfiguration constructs a declarative configuration of the ScaleDecision type for use with
@@ -47,7 +45,7 @@ func (b *ScaleDecisionApplyConfiguration) WithRecommendation(value int32) *Scale
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *ScaleDecisionApplyConfiguration) WithReason(value string) *ScaleDecisionApplyConfiguration {
-	b.Reason = &value
+	b.ExplanationApplyConfiguration.Reason = &value
 	return b
 }
 
@@ -55,6 +53,6 @@ func (b *ScaleDecisionApplyConfiguration) WithReason(value string) *ScaleDecisio
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *ScaleDecisionApplyConfiguration) WithMessage(value string) *ScaleDecisionApplyConfiguration {
-	b.Message = &value
+	b.ExplanationApplyConfiguration.Message = &value
 	return b
 }

@@ -10,7 +10,7 @@ import (
 // SequenceArchiveStatusApplyConfiguration represents a declarative configuration of the SequenceArchiveStatus type for use
 // with apply.
 //
-// SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without finishTime they are being archived.
+// SequenceArchiveStatus is where the logs of a run are archived, or why they are not. Without completionTime they are being archived.
 type SequenceArchiveStatusApplyConfiguration struct {
 	JobAttemptApplyConfiguration    `json:""`
 	ArchiveResultApplyConfiguration `json:""`
@@ -58,15 +58,15 @@ func (b *SequenceArchiveStatusApplyConfiguration) WithJobUID(value types.UID) *S
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithStartTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *SequenceArchiveStatusApplyConfiguration) WithFinishTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.FinishTime = &value
+// If called multiple times, the CompletionTime field is set to the value of the last call.
+func (b *SequenceArchiveStatusApplyConfiguration) WithCompletionTime(value v1.Time) *SequenceArchiveStatusApplyConfiguration {
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }
 
@@ -82,7 +82,7 @@ func (b *SequenceArchiveStatusApplyConfiguration) WithExitCode(value int32) *Seq
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithReason(value string) *SequenceArchiveStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.Reason = &value
+	b.ExplanationApplyConfiguration.Reason = &value
 	return b
 }
 
@@ -90,7 +90,7 @@ func (b *SequenceArchiveStatusApplyConfiguration) WithReason(value string) *Sequ
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *SequenceArchiveStatusApplyConfiguration) WithMessage(value string) *SequenceArchiveStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.Message = &value
+	b.ExplanationApplyConfiguration.Message = &value
 	return b
 }
 

@@ -101,7 +101,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithRerunID(value string) *Seque
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
-	b.RunStatusApplyConfiguration.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
@@ -109,7 +109,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value v1.Time) *Se
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithCompletionTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
-	b.RunStatusApplyConfiguration.CompletionTime = &value
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }
 

@@ -82,15 +82,15 @@ func (b *SessionAttemptApplyConfiguration) WithJobUID(value types.UID) *SessionA
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithStartTime(value v1.Time) *SessionAttemptApplyConfiguration {
-	b.JobAttemptApplyConfiguration.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *SessionAttemptApplyConfiguration) WithFinishTime(value v1.Time) *SessionAttemptApplyConfiguration {
-	b.JobAttemptApplyConfiguration.FinishTime = &value
+// If called multiple times, the CompletionTime field is set to the value of the last call.
+func (b *SessionAttemptApplyConfiguration) WithCompletionTime(value v1.Time) *SessionAttemptApplyConfiguration {
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }
 
@@ -106,7 +106,7 @@ func (b *SessionAttemptApplyConfiguration) WithExitCode(value int32) *SessionAtt
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithReason(value string) *SessionAttemptApplyConfiguration {
-	b.JobAttemptApplyConfiguration.Reason = &value
+	b.ExplanationApplyConfiguration.Reason = &value
 	return b
 }
 
@@ -114,7 +114,7 @@ func (b *SessionAttemptApplyConfiguration) WithReason(value string) *SessionAtte
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *SessionAttemptApplyConfiguration) WithMessage(value string) *SessionAttemptApplyConfiguration {
-	b.JobAttemptApplyConfiguration.Message = &value
+	b.ExplanationApplyConfiguration.Message = &value
 	return b
 }
 

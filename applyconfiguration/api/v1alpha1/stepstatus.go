@@ -93,15 +93,15 @@ func (b *StepStatusApplyConfiguration) WithJobUID(value types.UID) *StepStatusAp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithStartTime(value v1.Time) *StepStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.StartTime = &value
+	b.TimesApplyConfiguration.StartTime = &value
 	return b
 }
 
-// WithFinishTime sets the FinishTime field in the declarative configuration to the given value
+// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FinishTime field is set to the value of the last call.
-func (b *StepStatusApplyConfiguration) WithFinishTime(value v1.Time) *StepStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.FinishTime = &value
+// If called multiple times, the CompletionTime field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithCompletionTime(value v1.Time) *StepStatusApplyConfiguration {
+	b.TimesApplyConfiguration.CompletionTime = &value
 	return b
 }
 
@@ -117,7 +117,7 @@ func (b *StepStatusApplyConfiguration) WithExitCode(value int32) *StepStatusAppl
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithReason(value string) *StepStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.Reason = &value
+	b.ExplanationApplyConfiguration.Reason = &value
 	return b
 }
 
@@ -125,7 +125,7 @@ func (b *StepStatusApplyConfiguration) WithReason(value string) *StepStatusApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithMessage(value string) *StepStatusApplyConfiguration {
-	b.JobAttemptApplyConfiguration.Message = &value
+	b.ExplanationApplyConfiguration.Message = &value
 	return b
 }
 

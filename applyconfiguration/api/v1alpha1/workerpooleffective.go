@@ -9,9 +9,8 @@ package v1alpha1
 type WorkerPoolEffectiveApplyConfiguration struct {
 	WorkerSettingsApplyConfiguration `json:""`
 	// maxReplicas in use.
-	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// sources shows what set the value of each field.
-	Sources []FieldSourceApplyConfiguration `json:"sources,omitempty"`
+	MaxReplicas                        *int32 `json:"maxReplicas,omitempty"`
+	EffectiveSourcesApplyConfiguration `json:""`
 }
 
 // WorkerPoolEffectiveApplyConfiguration constructs a declarative configuration of the WorkerPoolEffective type for use with
@@ -52,7 +51,7 @@ func (b *WorkerPoolEffectiveApplyConfiguration) WithSources(values ...*FieldSour
 		if values[i] == nil {
 			panic("nil value passed to WithSources")
 		}
-		b.Sources = append(b.Sources, *values[i])
+		b.EffectiveSourcesApplyConfiguration.Sources = append(b.EffectiveSourcesApplyConfiguration.Sources, *values[i])
 	}
 	return b
 }

@@ -15,19 +15,14 @@ import (
 type WorkerPoolStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
 	// desired is the number of workers that should take messages, without draining ones.
-	Desired *int32 `json:"desired,omitempty"`
-	// replicas is the number of workers, including draining ones.
-	Replicas *int32 `json:"replicas,omitempty"`
+	Desired                        *int32 `json:"desired,omitempty"`
+	WorkerCountsApplyConfiguration `json:""`
 	// selector of the workers' Pods, for the scale subresource.
 	Selector *string `json:"selector,omitempty"`
-	// ready is the number of workers that take messages.
-	Ready *int32 `json:"ready,omitempty"`
 	// busy is the number of workers that handle a message now.
 	Busy *int32 `json:"busy,omitempty"`
 	// openBreakers is the number of workers whose circuit breaker for a queue is not closed.
 	OpenBreakers *int32 `json:"openBreakers,omitempty"`
-	// draining is the number of workers that finish their messages and stop.
-	Draining *int32 `json:"draining,omitempty"`
 	// currentRevision is the revision that serves; during a rollout, the old one.
 	CurrentRevision *string `json:"currentRevision,omitempty"`
 	// updatedRevision is the revision that the spec asks for.
@@ -37,8 +32,6 @@ type WorkerPoolStatusApplyConfiguration struct {
 	MessageCountsApplyConfiguration `json:""`
 	// snoozed is the number of messages of the backlog that workers gave back, to have them delivered again within a minute.
 	Snoozed *int64 `json:"snoozed,omitempty"`
-	// waitP95 is the 95th percentile of recent waiting times, of the slowest queue.
-	WaitP95 *v1.Duration `json:"waitP95,omitempty"`
 	// objectiveMet is whether waits are within autoscaling.waitP95: True, False or Unknown.
 	ObjectiveMet *v1.ConditionStatus `json:"objectiveMet,omitempty"`
 	// lastDecision is the last scaling decision.
@@ -88,7 +81,23 @@ func (b *WorkerPoolStatusApplyConfiguration) WithDesired(value int32) *WorkerPoo
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Replicas field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithReplicas(value int32) *WorkerPoolStatusApplyConfiguration {
-	b.Replicas = &value
+	b.WorkerCountsApplyConfiguration.Replicas = &value
+	return b
+}
+
+// WithReady sets the Ready field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ready field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithReady(value int32) *WorkerPoolStatusApplyConfiguration {
+	b.WorkerCountsApplyConfiguration.Ready = &value
+	return b
+}
+
+// WithDraining sets the Draining field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Draining field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithDraining(value int32) *WorkerPoolStatusApplyConfiguration {
+	b.WorkerCountsApplyConfiguration.Draining = &value
 	return b
 }
 
@@ -97,14 +106,6 @@ func (b *WorkerPoolStatusApplyConfiguration) WithReplicas(value int32) *WorkerPo
 // If called multiple times, the Selector field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithSelector(value string) *WorkerPoolStatusApplyConfiguration {
 	b.Selector = &value
-	return b
-}
-
-// WithReady sets the Ready field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Ready field is set to the value of the last call.
-func (b *WorkerPoolStatusApplyConfiguration) WithReady(value int32) *WorkerPoolStatusApplyConfiguration {
-	b.Ready = &value
 	return b
 }
 
@@ -121,14 +122,6 @@ func (b *WorkerPoolStatusApplyConfiguration) WithBusy(value int32) *WorkerPoolSt
 // If called multiple times, the OpenBreakers field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithOpenBreakers(value int32) *WorkerPoolStatusApplyConfiguration {
 	b.OpenBreakers = &value
-	return b
-}
-
-// WithDraining sets the Draining field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Draining field is set to the value of the last call.
-func (b *WorkerPoolStatusApplyConfiguration) WithDraining(value int32) *WorkerPoolStatusApplyConfiguration {
-	b.Draining = &value
 	return b
 }
 
@@ -177,19 +170,19 @@ func (b *WorkerPoolStatusApplyConfiguration) WithInFlight(value int64) *WorkerPo
 	return b
 }
 
+// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WaitP95 field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithWaitP95(value v1.Duration) *WorkerPoolStatusApplyConfiguration {
+	b.MessageCountsApplyConfiguration.WaitP95 = &value
+	return b
+}
+
 // WithSnoozed sets the Snoozed field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Snoozed field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithSnoozed(value int64) *WorkerPoolStatusApplyConfiguration {
 	b.Snoozed = &value
-	return b
-}
-
-// WithWaitP95 sets the WaitP95 field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WaitP95 field is set to the value of the last call.
-func (b *WorkerPoolStatusApplyConfiguration) WithWaitP95(value v1.Duration) *WorkerPoolStatusApplyConfiguration {
-	b.WaitP95 = &value
 	return b
 }
 

@@ -169,14 +169,14 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 // run is not retried.
 func retryDelay(retry *v1alpha1.SessionRetry, status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
 	last := lastRun(status)
-	if last == nil || last.Outcome != v1alpha1.RunRetried || last.FinishTime == nil {
+	if last == nil || last.Outcome != v1alpha1.RunRetried || last.CompletionTime == nil {
 		return 0, time.Time{}
 	}
 	if retry == nil { // it was removed after the attempt ended
 		retry = &v1alpha1.SessionRetry{}
 	}
 	delay = decision.RetryBackoff(&retry.Retry, max(status.Retries+status.Disruptions-1, 0))
-	return delay, last.FinishTime.Add(delay)
+	return delay, last.CompletionTime.Add(delay)
 }
 
 // UserOf returns the user that a session belongs to; empty if not known.

@@ -103,8 +103,8 @@ func (e *evaluation) closeAttempt(v verdict) {
 	s.Attempts = append(s.Attempts, v1alpha1.SessionAttempt{
 		JobAttempt: v1alpha1.JobAttempt{
 			AttemptNumber: v1alpha1.AttemptNumber{Run: s.Run, Attempt: AttemptNumber(s)}, JobName: s.Attempt.JobName,
-			StartTime: s.Attempt.StartTime, FinishTime: &end, ExitCode: v.exitCode,
-			Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes),
+			Times: v1alpha1.Times{StartTime: s.Attempt.StartTime, CompletionTime: &end}, ExitCode: v.exitCode,
+			Explanation: v1alpha1.Explanation{Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes)},
 		},
 		InputsRef: s.Attempt.InputsRef, Outcome: v.outcome, CostUSD: cost,
 	})

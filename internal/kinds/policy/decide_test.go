@@ -23,7 +23,7 @@ func queueWithTeam(team string) v1alpha1.Queue {
 
 func poolWithTeam(team string, replicas int32) v1alpha1.WorkerPool {
 	return v1alpha1.WorkerPool{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": team}}, Status: v1alpha1.WorkerPoolStatus{Replicas: replicas},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": team}}, Status: v1alpha1.WorkerPoolStatus{WorkerCounts: v1alpha1.WorkerCounts{Replicas: replicas}},
 	}
 }
 

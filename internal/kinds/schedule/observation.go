@@ -113,7 +113,7 @@ func (d *Decision) HasActions() bool { return len(d.DeleteRuns) > 0 || d.CreateR
 func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	run := newRun(sj, sj.Status.CompletionTime, sj.Status.Phase == v1alpha1.PhaseCompleted)
 	run.Failure = causeOf(sj.Status.Conditions, sj.Status.Reason)
-	run.IsArchiving = sj.Status.Archive != nil && sj.Status.Archive.FinishTime == nil
+	run.IsArchiving = sj.Status.Archive != nil && sj.Status.Archive.CompletionTime == nil
 	return run
 }
 
@@ -124,7 +124,7 @@ func RunOfSession(s *v1alpha1.AgenticSession) Run {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
 	case v1alpha1.SessionStopped:
 		if last := len(s.Status.Attempts) - 1; completed == nil && last >= 0 {
-			completed = s.Status.Attempts[last].FinishTime
+			completed = s.Status.Attempts[last].CompletionTime
 		}
 		if completed == nil {
 			completed = &s.CreationTimestamp

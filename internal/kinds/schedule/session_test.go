@@ -19,7 +19,7 @@ func TestStoppedSessionHasEndedWithItsLastAttempt(t *testing.T) {
 		t.Errorf("a session that was stopped before its first attempt: %+v", run)
 	}
 	session.Status.Attempts = make([]v1alpha1.SessionAttempt, 2)
-	session.Status.Attempts[0].FinishTime, session.Status.Attempts[1].FinishTime = &created, &ended
+	session.Status.Attempts[0].CompletionTime, session.Status.Attempts[1].CompletionTime = &created, &ended
 	if run := RunOfSession(session); !run.IsFinished || !run.CompletionTime.Equal(ended.Time) {
 		t.Errorf("want the end %s of the last attempt, got %+v", ended, run)
 	}

@@ -364,7 +364,7 @@ func (t *times) miss(due []time.Time, reason string) {
 // countMissed counts times as missed that are recorded as decided elsewhere.
 func (t *times) countMissed(last time.Time, count int64, reason, message string) {
 	t.status.Missed += count
-	t.status.LastMissed = &v1alpha1.MissedTime{Time: *apiTime(last), Reason: reason, Message: message}
+	t.status.LastMissed = &v1alpha1.MissedTime{Time: *apiTime(last), Explanation: v1alpha1.Explanation{Reason: reason, Message: message}}
 	if t.missed == nil {
 		t.missed = map[string]int64{}
 	}

@@ -62,7 +62,7 @@ func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 	default:
 		step.Phase, step.Reason, step.Message = v.phase, v.reason, decision.TruncateMessage(v.message, maxMessageBytes)
 		step.Tolerated, step.Output = v.tolerated, v.output
-		step.FinishTime = new(cmp.Or(v.finishTime, now))
+		step.CompletionTime = new(cmp.Or(v.finishTime, now))
 		if step.NextAttemptTime = v.nextAttempt; v.nextAttempt != nil {
 			step.FailedAttempts++
 		}

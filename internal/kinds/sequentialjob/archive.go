@@ -26,7 +26,7 @@ const (
 )
 
 func isArchiving(status *v1alpha1.SequentialJobStatus) bool {
-	return status.Archive != nil && status.Archive.FinishTime == nil
+	return status.Archive != nil && status.Archive.CompletionTime == nil
 }
 
 // separateArchiveJobs moves the Jobs that archive logs, and a refusal of such a Job, out of the observation, so that no
@@ -74,7 +74,7 @@ func (e *evaluation) advanceArchive() {
 			JobAttempt: v1alpha1.JobAttempt{
 				AttemptNumber: v1alpha1.AttemptNumber{Run: run},
 				JobName:       archiveJobName(e.SequentialJob, run),
-				StartTime:     e.now.DeepCopy(),
+				Times:         v1alpha1.Times{StartTime: e.now.DeepCopy()},
 			},
 		}
 		e.createArchiveJob(e.status.Archive)
@@ -141,7 +141,7 @@ func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 // endArchive records the outcome of an archive. An empty reason means success, and the message is the report of the Job.
 func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason, message string) {
 	message = decision.TruncateMessage(message, maxMessageBytes)
-	archive.FinishTime, archive.Reason, archive.Message = e.now.DeepCopy(), reason, ""
+	archive.CompletionTime, archive.Reason, archive.Message = e.now.DeepCopy(), reason, ""
 	if reason != "" {
 		archive.Error = cmp.Or(message, reason)
 		return
@@ -216,7 +216,7 @@ func (e *evaluation) reportArchiveProblem(archive *v1alpha1.SequenceArchiveStatu
 		archive.Reason, archive.Message = "", ""
 		return
 	}
-	reported := &v1alpha1.StepStatus{JobAttempt: v1alpha1.JobAttempt{Reason: archive.Reason, Message: archive.Message}}
+	reported := &v1alpha1.StepStatus{JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: archive.Reason, Message: archive.Message}}}
 	problem := e.findStartProblem(reported, job, pods)
 	if problem == nil {
 		return
@@ -266,5 +266,5 @@ func (e *evaluation) keepsForArchive(job *batchv1.Job) bool {
 		return false
 	}
 	archive := e.status.Archive
-	return archive == nil || run > archive.Run || run == archive.Run && archive.FinishTime == nil
+	return archive == nil || run > archive.Run || run == archive.Run && archive.CompletionTime == nil
 }

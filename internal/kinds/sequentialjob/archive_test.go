@@ -61,7 +61,7 @@ func (s *testEnv) wantArchive(want string) {
 		state := "Archiving"
 		if a.Error != "" {
 			state = "Failed"
-		} else if a.FinishTime != nil {
+		} else if a.CompletionTime != nil {
 			state = "Archived"
 		}
 		got = fmt.Sprintf("%d: %s", a.Run, state)

@@ -108,7 +108,7 @@ func TestRunAndStepsHaveStartAndEndTimes(t *testing.T) {
 	s.succeedStep("test")
 
 	build, test, status := s.stepStatus("build"), s.stepStatus("test"), s.sj.Status
-	got := []time.Time{status.StartTime.Time, build.StartTime.Time, build.FinishTime.Time, test.StartTime.Time, test.FinishTime.Time, status.CompletionTime.Time}
+	got := []time.Time{status.StartTime.Time, build.StartTime.Time, build.CompletionTime.Time, test.StartTime.Time, test.CompletionTime.Time, status.CompletionTime.Time}
 	want := []time.Time{t0, t0, t0.Add(time.Minute), t0.Add(time.Minute), t0.Add(2 * time.Minute), t0.Add(2 * time.Minute)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("run's start, build's, test's, run's end (-want, +got):\n%s", diff)

@@ -197,8 +197,8 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 		JobAttempt: v1alpha1.JobAttempt{
 			AttemptNumber: v1alpha1.AttemptNumber{Run: e.status.Run, Attempt: attempt},
 			JobName:       jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
-			StartTime:     e.now.DeepCopy(),
-			Reason:        reason,
+			Times:         v1alpha1.Times{StartTime: e.now.DeepCopy()},
+			Explanation:   v1alpha1.Explanation{Reason: reason},
 		},
 		FailedAttempts: failedAttempts,
 		SpecHash:       stepHash(stepSpec),

@@ -29,7 +29,7 @@ func statusEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event 
 
 // HasArchiveEnded reports whether an archive of logs ended between two statuses.
 func HasArchiveEnded(before, after *v1alpha1.SequenceArchiveStatus) bool {
-	return after != nil && after.FinishTime != nil && (before == nil || before.Run != after.Run || before.FinishTime == nil)
+	return after != nil && after.CompletionTime != nil && (before == nil || before.Run != after.Run || before.CompletionTime == nil)
 }
 
 func archiveEvents(before, after *v1alpha1.SequenceArchiveStatus) []decision.Event {

@@ -154,7 +154,7 @@ func TestParametersAreFixedWhenARunStarts(t *testing.T) {
 
 func TestOutcomeWithADollarSignIsLiteral(t *testing.T) {
 	status := &v1alpha1.SequentialJobStatus{Steps: []v1alpha1.StepStatus{
-		{Name: "build", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{Message: "exit: $(HOME)"}},
+		{Name: "build", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Message: "exit: $(HOME)"}}},
 	}}
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Obj()
 	sj.Status = *status

@@ -532,7 +532,7 @@ func (w *simulator) checkArchive() {
 		if archive != nil {
 			w.reportViolation("logs are archived without spec.archive")
 		}
-	case hasCreatedJob(&w.sj.Status) && (archive == nil || archive.Run != w.sj.Status.Run || archive.FinishTime == nil):
+	case hasCreatedJob(&w.sj.Status) && (archive == nil || archive.Run != w.sj.Status.Run || archive.CompletionTime == nil):
 		w.reportViolation("the logs of the last run are not archived: %+v", archive)
 	}
 }

@@ -49,7 +49,7 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	for _, r := range p.revisions[:min(len(p.revisions), maxStatusRevisions)] {
 		status := v1alpha1.RevisionStatus{
 			Name: r.Name, Version: r.Version, Image: r.Image,
-			Replicas: r.liveWorkers(), Ready: r.availableWorkers(), Draining: r.drainingWorkers(),
+			WorkerCounts: v1alpha1.WorkerCounts{Replicas: r.liveWorkers(), Ready: r.availableWorkers(), Draining: r.drainingWorkers()},
 		}
 		var outcomes Outcomes
 		snoozed := int64(0)
@@ -339,7 +339,7 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	for _, s := range []*v1alpha1.WorkerPoolStatus{a, b} {
 		s.Busy, s.OpenBreakers, s.Snoozed, s.MessageCounts, s.WaitP95, s.IdleSince = nil, nil, nil, v1alpha1.MessageCounts{}, nil, nil
-		s.LastDecision = &v1alpha1.ScaleDecision{Reason: s.LastDecision.Reason}
+		s.LastDecision = &v1alpha1.ScaleDecision{Explanation: v1alpha1.Explanation{Reason: s.LastDecision.Reason}}
 		for i := range s.Revisions {
 			s.Revisions[i].Succeeded, s.Revisions[i].Failed, s.Revisions[i].Snoozed = nil, nil, nil
 		}

@@ -26,8 +26,8 @@ func TestChangesHaveTheTimesOfTheStatus(t *testing.T) {
 	sj := &v1alpha1.SequentialJob{}
 	sj.Status.Run, sj.Status.Phase, sj.Status.CompletionTime = 1, v1alpha1.PhaseFailed, at(9)
 	sj.Status.Steps = []v1alpha1.StepStatus{
-		{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{StartTime: at(1), FinishTime: at(5)}},
-		{Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{StartTime: at(5), FinishTime: at(8)}},
+		{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{Times: v1alpha1.Times{StartTime: at(1), CompletionTime: at(5)}}},
+		{Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{Times: v1alpha1.Times{StartTime: at(5), CompletionTime: at(8)}}},
 		{Name: "tidy", Phase: v1alpha1.StepSkipped},
 	}
 	want := []Change{

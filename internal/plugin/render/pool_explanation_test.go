@@ -15,8 +15,7 @@ import (
 func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	return mailersPool(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
 		wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Reason: "MaxReplicas",
-			Message: "13 recommended, scaling from 8 to 12: maxReplicas is 12; B = 1200 waiting messages, the oldest for 12s, F = 50 running; c = 10 handlers per worker; F: 50 handlers",
+			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Explanation: v1alpha1.Explanation{Reason: "MaxReplicas", Message: "13 recommended, scaling from 8 to 12: maxReplicas is 12; B = 1200 waiting messages, the oldest for 12s, F = 50 running; c = 10 handlers per worker; F: 50 handlers"},
 		}
 	}}, changes...)...)
 }
@@ -52,7 +51,7 @@ func TestPoolExplanation(t *testing.T) {
 		"without metrics": {
 			poolWithDecision(func(wp *v1alpha1.WorkerPool) {
 				wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-					Recommendation: 8, Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same",
+					Recommendation: 8, Explanation: v1alpha1.Explanation{Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same"},
 				}
 				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
 					Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis unreachable",

@@ -16,11 +16,11 @@ func mailersPool(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}}}
 	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 12, WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}}}
 	wp.Status = v1alpha1.WorkerPoolStatus{
-		Desired: 8, Replicas: 8, Ready: 6, Busy: new(int32(5)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
+		Desired: 8, WorkerCounts: v1alpha1.WorkerCounts{Replicas: 8, Ready: 6}, Busy: new(int32(5)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50)), WaitP95: &metav1.Duration{Duration: 12_340 * time.Millisecond}},
 		CurrentRevision: "mailers-1a", UpdatedRevision: "mailers-2",
-		Revisions: []v1alpha1.RevisionStatus{{Name: "mailers-2", Version: "1.1"}, {Name: "mailers-1a"}},
-		WaitP95:   &metav1.Duration{Duration: 12_340 * time.Millisecond}, ObjectiveMet: metav1.ConditionTrue,
-		LastDecision:   &v1alpha1.ScaleDecision{Reason: "Demand"},
+		Revisions:      []v1alpha1.RevisionStatus{{Name: "mailers-2", Version: "1.1"}, {Name: "mailers-1a"}},
+		ObjectiveMet:   metav1.ConditionTrue,
+		LastDecision:   &v1alpha1.ScaleDecision{Explanation: v1alpha1.Explanation{Reason: "Demand"}},
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}}},
 	}
 	for _, change := range changes {

@@ -15,8 +15,8 @@ func TestQueueTable(t *testing.T) {
 	mail := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}},
 		Status: v1alpha1.QueueStatus{
-			Engine: v1alpha1.EngineNATS, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(12)), InFlight: new(int64(0))}, Dead: new(int64(3)),
-			OldestTime: &metav1.Time{Time: startTime.Add(time.Minute)}, WaitP95: &metav1.Duration{Duration: 250 * time.Millisecond},
+			Engine: v1alpha1.EngineNATS, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(12)), InFlight: new(int64(0)), WaitP95: &metav1.Duration{Duration: 250 * time.Millisecond}}, Dead: new(int64(3)),
+			OldestTime:     &metav1.Time{Time: startTime.Add(time.Minute)},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConnectionFailed}}},
 		},
 	}

@@ -12,7 +12,7 @@ import (
 func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
 	running := sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepRunning, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}})
 	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Message: "exited with code 1"}})
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Explanation: v1alpha1.Explanation{Message: "exited with code 1"}}})
 
 	want := []string{"step extract: Failed: exited with code 1", "Failed, 0/1 steps"}
 	if diff := cmp.Diff(want, texts(SequenceChanges(running, failed))); diff != "" {
@@ -52,7 +52,7 @@ func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 func TestTheChangesOfAFinishedRunAreInTheOrderOfTheirTimes(t *testing.T) {
 	end := metav1.NewTime(startTime)
 	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, FinishTime: &end}},
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{CompletionTime: &end}}},
 		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepSkipped})
 	failed.Status.CompletionTime = &end
 	for _, change := range SequenceChanges(nil, failed) {

@@ -13,9 +13,9 @@ import (
 
 // stepStarted returns a step that started at start. It has finished if took is positive.
 func stepStarted(name string, phase v1alpha1.StepPhase, took time.Duration) v1alpha1.StepStatus {
-	s := v1alpha1.StepStatus{Name: name, Phase: phase, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, StartTime: &metav1.Time{Time: startTime}}}
+	s := v1alpha1.StepStatus{Name: name, Phase: phase, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{StartTime: &metav1.Time{Time: startTime}}}}
 	if took > 0 {
-		s.FinishTime = &metav1.Time{Time: startTime.Add(took)}
+		s.CompletionTime = &metav1.Time{Time: startTime.Add(took)}
 	}
 	return s
 }
@@ -86,11 +86,11 @@ func TestSequenceDetail(t *testing.T) {
 			},
 		},
 		"archived logs": {
-			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, FinishTime: &metav1.Time{Time: startTime}, Message: "1 logs"}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a"}}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{CompletionTime: &metav1.Time{Time: startTime}}, Explanation: v1alpha1.Explanation{Message: "1 logs"}}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a"}}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: s3://logs/a"},
 		},
 		"logs that are not archived": {
-			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, FinishTime: &metav1.Time{Time: startTime}, Reason: "JobFailed"}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a", Error: "\x1b[2Jno"}}),
+			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{CompletionTime: &metav1.Time{Time: startTime}}, Explanation: v1alpha1.Explanation{Reason: "JobFailed"}}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a", Error: "\x1b[2Jno"}}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: not archived: JobFailed: \uFFFD[2Jno"},
 		},
 		"logs that are being archived": {

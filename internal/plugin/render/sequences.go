@@ -134,8 +134,8 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 			name += s.Colorize(terminal.Dim, " (finally)")
 		}
 		end := now
-		if step.FinishTime != nil {
-			end = step.FinishTime.Time
+		if step.CompletionTime != nil {
+			end = step.CompletionTime.Time
 		}
 		symbol, color := stepSymbol(step)
 		rows = append(rows, []string{
@@ -152,7 +152,7 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) string {
 	text := fmt.Sprintf("logs of run %d: ", archive.Run)
 	switch {
-	case archive.FinishTime == nil:
+	case archive.CompletionTime == nil:
 		return text + joinNonEmpty(": ", "being archived", archive.Reason, terminal.Sanitize(archive.Message))
 	case archive.Error != "":
 		return s.Colorize(terminal.Yellow, text+joinNonEmpty(": ", "not archived", archive.Reason, terminal.Sanitize(archive.Error)))
@@ -269,9 +269,9 @@ func stepTime(status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus) t
 	case v1alpha1.StepRunning:
 		return timeOf(step.StartTime)
 	case v1alpha1.StepSucceeded, v1alpha1.StepFailed, v1alpha1.StepRetrying:
-		return timeOf(step.FinishTime)
+		return timeOf(step.CompletionTime)
 	case v1alpha1.StepSkipped: // at the latest with the end of the run
-		return timeOf(cmp.Or(step.FinishTime, status.CompletionTime))
+		return timeOf(cmp.Or(step.CompletionTime, status.CompletionTime))
 	default:
 		return time.Time{}
 	}

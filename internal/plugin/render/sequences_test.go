@@ -18,7 +18,7 @@ func sequentialJob(phase v1alpha1.SequentialJobPhase, run int32, steps ...v1alph
 		ObjectMeta: metav1.ObjectMeta{Name: "etl", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}},
 		Spec:       v1alpha1.SequentialJobSpec{Containers: []v1alpha1.Step{{Name: "clean-up", Step: &v1alpha1.StepOptions{Finally: true}}}},
 		Status: v1alpha1.SequentialJobStatus{
-			Phase: phase, RunStatus: v1alpha1.RunStatus{Run: run, StartTime: &metav1.Time{Time: startTime}}, Steps: steps,
+			Phase: phase, RunStatus: v1alpha1.RunStatus{Run: run, Times: v1alpha1.Times{StartTime: &metav1.Time{Time: startTime}}}, Steps: steps,
 			Progress: v1alpha1.Progress{CurrentStep: "load"},
 		},
 	}

@@ -80,8 +80,8 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 	var rows [][]string
 	for i := range status.Attempts {
 		run, duration := &status.Attempts[i], ""
-		if run.FinishTime != nil {
-			duration = elapsedSince(run.StartTime, run.FinishTime.Time)
+		if run.CompletionTime != nil {
+			duration = elapsedSince(run.StartTime, run.CompletionTime.Time)
 		}
 		symbol, color := outcomeSymbol(run.Outcome)
 		rows = append(rows, []string{
@@ -144,7 +144,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 		})
 		if !isKnown {
 			line := joinNonEmpty(": ", AttemptLabel(run.Run, run.Attempt), string(run.Outcome), attemptEndReason(run))
-			changes = append(changes, Change{timeOf(run.FinishTime), line})
+			changes = append(changes, Change{timeOf(run.CompletionTime), line})
 		}
 	}
 	for _, problem := range SessionProblems(after) {

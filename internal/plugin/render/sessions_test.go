@@ -25,9 +25,9 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 	s.Spec.Runner, s.Spec.Limits.Timeout = "default", v1alpha1.NewDuration(30*time.Minute)
 	s.Status = v1alpha1.AgenticSessionStatus{
 		Phase: v1alpha1.SessionRunning, RunStatus: v1alpha1.RunStatus{Run: 1}, ActiveDuration: seconds(40), TotalCostUSD: new(v1alpha1.Number("0.12")),
-		Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", StartTime: at(-10)}, ActiveSince: at(-10)},
+		Attempt: v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", Times: v1alpha1.Times{StartTime: at(-10)}}, ActiveSince: at(-10)},
 		Attempts: []v1alpha1.SessionAttempt{{
-			JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, JobName: "tidy-r1-a1", StartTime: at(-60), FinishTime: at(-20), Reason: v1alpha1.ReasonExitedWithError, Message: "the runner exited\nwith code 3"}, Outcome: v1alpha1.RunRetried, CostUSD: new(v1alpha1.Number("0.12")),
+			JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, JobName: "tidy-r1-a1", Times: v1alpha1.Times{StartTime: at(-60), CompletionTime: at(-20)}, Explanation: v1alpha1.Explanation{Reason: v1alpha1.ReasonExitedWithError, Message: "the runner exited\nwith code 3"}}, Outcome: v1alpha1.RunRetried, CostUSD: new(v1alpha1.Number("0.12")),
 		}},
 		ObservedStatus: v1alpha1.ObservedStatus{
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunning}},
@@ -44,7 +44,7 @@ func completeAttempt(s *v1alpha1.AgenticSession) {
 	s.Status.Phase, s.Status.Attempt, s.Status.ActiveDuration = v1alpha1.SessionCompleted, v1alpha1.SessionAttempt{}, seconds(52)
 	s.Status.Conditions[0].Reason = string(v1alpha1.SessionCompleted)
 	s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{
-		JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", Reason: string(v1alpha1.RunCompleted), StartTime: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, FinishTime: &metav1.Time{Time: startTime.Add(2 * time.Second)}}, Outcome: v1alpha1.RunCompleted,
+		JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, JobName: "tidy-r1-a2", Explanation: v1alpha1.Explanation{Reason: string(v1alpha1.RunCompleted)}, Times: v1alpha1.Times{StartTime: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, CompletionTime: &metav1.Time{Time: startTime.Add(2 * time.Second)}}}, Outcome: v1alpha1.RunCompleted,
 	})
 	s.Status.Result = &v1alpha1.SessionResult{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, Summary: "Removed\n3 functions."}
 }

@@ -89,7 +89,7 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
 	example := failingMigration()
 	failed := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}},
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}}},
 	}}
 	completed := failed.DeepCopy()
 	completed.Status.Phase, completed.Status.Run = v1alpha1.PhaseCompleted, 2

@@ -92,7 +92,7 @@ func TestSessionMismatches(t *testing.T) {
 		return &v1alpha1.AgenticSession{Status: v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionCompleted,
 			Attempts: []v1alpha1.SessionAttempt{
-				{Outcome: v1alpha1.RunRetried, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonExitedWithError}}, {Outcome: v1alpha1.RunCompleted, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonCompleted}},
+				{Outcome: v1alpha1.RunRetried, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: v1alpha1.ReasonExitedWithError}}}, {Outcome: v1alpha1.RunCompleted, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: v1alpha1.ReasonCompleted}}},
 			},
 			Result: &v1alpha1.SessionResult{Summary: "done"}, TotalCostUSD: &cost,
 		}}
@@ -111,7 +111,7 @@ func TestSessionMismatches(t *testing.T) {
 			[]string{`outcome of attempt 2 is "", expected "Completed"`},
 		},
 		"an additional attempt": {func(status *v1alpha1.AgenticSessionStatus) {
-			status.Attempts = append(status.Attempts, v1alpha1.SessionAttempt{Outcome: v1alpha1.RunStopped, JobAttempt: v1alpha1.JobAttempt{Reason: "User"}})
+			status.Attempts = append(status.Attempts, v1alpha1.SessionAttempt{Outcome: v1alpha1.RunStopped, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: "User"}}})
 		}, []string{`outcome of attempt 3 is "Stopped: User", expected ""`}},
 		"no result": {
 			func(status *v1alpha1.AgenticSessionStatus) { status.Result = nil },

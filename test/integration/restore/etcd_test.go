@@ -115,9 +115,9 @@ func (env *restoreTest) wantWorkRestored(o *backupObjects) {
 		env.wantJobs(t, o.completed, len(o.completed.Spec.Containers))
 	})
 	env.run("a session that ran at the time of the backup runs again, and only the cost of this is recorded", func(t *testing.T) {
-		firstEnd := o.session.Status.Attempts[0].FinishTime
+		firstEnd := o.session.Status.Attempts[0].CompletionTime
 		env.waitForCompletedSession(o.session)
-		if len(o.session.Status.Attempts) != 1 || o.session.Status.Attempts[0].FinishTime.Equal(firstEnd) || *o.session.Status.TotalCostUSD != sessionCost {
+		if len(o.session.Status.Attempts) != 1 || o.session.Status.Attempts[0].CompletionTime.Equal(firstEnd) || *o.session.Status.TotalCostUSD != sessionCost {
 			t.Errorf("it ended at %s before, and is %+v", firstEnd, o.session.Status)
 		}
 	})
@@ -173,7 +173,7 @@ func (env *restoreTest) wantLastStepsAgain(t *testing.T, sj *v1alpha1.Sequential
 	env.waitForPhase(sj, v1alpha1.PhaseCompleted)
 	for i := range sj.Status.Steps {
 		was, is := &before.Status.Steps[i], &sj.Status.Steps[i]
-		if again := !is.FinishTime.Equal(was.FinishTime); again != (is.Name != "a") {
+		if again := !is.CompletionTime.Equal(was.CompletionTime); again != (is.Name != "a") {
 			t.Errorf("step %s ran again: %t", is.Name, again)
 		}
 	}

@@ -64,8 +64,8 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 		return
 	}
 	outcomeTotal.WithLabelValues(run.Reason).Inc()
-	if run.StartTime != nil && run.FinishTime != nil {
-		attemptSeconds.Observe(run.FinishTime.Sub(run.StartTime.Time).Seconds())
+	if run.StartTime != nil && run.CompletionTime != nil {
+		attemptSeconds.Observe(run.CompletionTime.Sub(run.StartTime.Time).Seconds())
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestPolicyIsReconciledWhenTheReplicasOfAPoolChange(t *testing.T) {
 	pool := func(replicas, busy int32) *v1alpha1.WorkerPool {
-		return &v1alpha1.WorkerPool{Status: v1alpha1.WorkerPoolStatus{Replicas: replicas, Busy: &busy}}
+		return &v1alpha1.WorkerPool{Status: v1alpha1.WorkerPoolStatus{WorkerCounts: v1alpha1.WorkerCounts{Replicas: replicas}, Busy: &busy}}
 	}
 	for title, test := range map[string]struct {
 		before, after *v1alpha1.WorkerPool

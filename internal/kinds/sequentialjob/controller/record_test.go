@@ -33,7 +33,7 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 	sj.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepStarting}}
 	report := func(phase v1alpha1.StepPhase, message string) *sequentialjob.Decision {
 		decision := &sequentialjob.Decision{StatusChanged: true, RequeueAfter: time.Hour}
-		decision.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: phase, JobAttempt: v1alpha1.JobAttempt{Message: message}}}
+		decision.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: phase, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Message: message}}}}
 		if _, err := r.Record(t.Context(), sj.DeepCopy(), nil, decision); err != nil {
 			t.Fatal(err)
 		}

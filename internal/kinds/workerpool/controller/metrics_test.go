@@ -60,12 +60,12 @@ func assertGauges(t *testing.T, want string) {
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		pool("mail", v1alpha1.WorkerPoolStatus{
-			Desired: 8, Ready: 6, Draining: 1, Busy: new(int32(5)), OpenBreakers: new(int32(2)), Snoozed: new(int64(7)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
+			Desired: 8, WorkerCounts: v1alpha1.WorkerCounts{Ready: 6, Draining: 1}, Busy: new(int32(5)), OpenBreakers: new(int32(2)), Snoozed: new(int64(7)), MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(1200)), InFlight: new(int64(50))},
 			ObjectiveMet:   metav1.ConditionFalse,
-			LastDecision:   &v1alpha1.ScaleDecision{Recommendation: 12, Reason: "MaxReplicas"},
+			LastDecision:   &v1alpha1.ScaleDecision{Recommendation: 12, Explanation: v1alpha1.Explanation{Reason: "MaxReplicas"}},
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashLoop}}},
 		}),
-		pool("video", v1alpha1.WorkerPoolStatus{Desired: 2, Ready: 2, ObjectiveMet: metav1.ConditionUnknown}),
+		pool("video", v1alpha1.WorkerPoolStatus{Desired: 2, WorkerCounts: v1alpha1.WorkerCounts{Ready: 2}, ObjectiveMet: metav1.ConditionUnknown}),
 	).Build()
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), gatherText(t, statusCollector(reader))); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

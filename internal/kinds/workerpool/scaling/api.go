@@ -79,7 +79,7 @@ func RestoreMemory(status *v1alpha1.WorkerPoolStatus) Memory {
 // ExplainDecision returns a decision in the form of a WorkerPool's status. Its message also has the terms of the formula.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
 	explained := &v1alpha1.ScaleDecision{
-		Time: new(metav1.NewTime(in.Now)), Recommendation: d.Recommended, Reason: string(d.Reason), Message: Summarize(in, d),
+		Time: new(metav1.NewTime(in.Now)), Recommendation: d.Recommended, Explanation: v1alpha1.Explanation{Reason: string(d.Reason), Message: Summarize(in, d)},
 	}
 	if d.Formula != "" {
 		explained.Message += "; " + d.Formula

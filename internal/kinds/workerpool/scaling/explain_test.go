@@ -13,11 +13,10 @@ import (
 func TestDecisionIsExplainedInTheStatus(t *testing.T) {
 	in := observationOf(1, &BacklogStats{Backlog: 2000, Running: 10, OldestAge: 1500 * time.Millisecond}, memoryWithRate(2.5))
 	want := &v1alpha1.ScaleDecision{
-		Time: new(metav1.NewTime(testTime)), Recommendation: 12, Reason: "Demand",
-		Message: "12 recommended, scaling from 1 to 12: it follows the recommendation; " +
+		Time: new(metav1.NewTime(testTime)), Recommendation: 12, Explanation: v1alpha1.Explanation{Reason: "Demand", Message: "12 recommended, scaling from 1 to 12: it follows the recommendation; " +
 			"B = 2000 waiting messages, the oldest for 1.5s, F = 10 running; " +
 			"λ = 2.5 arriving messages per second, s = 1s service time, ρ = 0.8 utilization, Pod start 10s; c = 10 handlers per worker; F: 10 handlers; " +
-			"to keep up with arrivals, s·λ/ρ: 3.125 handlers; to clear the backlog in T = 18.5s, s·(λ + B/T): 110.608 handlers; largest / c: 12 workers",
+			"to keep up with arrivals, s·λ/ρ: 3.125 handlers; to clear the backlog in T = 18.5s, s·(λ + B/T): 110.608 handlers; largest / c: 12 workers"},
 	}
 	if diff := cmp.Diff(want, ExplainDecision(in, Decide(in))); diff != "" {
 		t.Errorf("the explanation differs (-want, +got):\n%s", diff)

@@ -51,16 +51,16 @@ func hostilePages(text string) map[string]g.Node {
 	sequence := &v1alpha1.SequentialJob{
 		ObjectMeta: meta, Spec: v1alpha1.SequentialJobSpec{Containers: []v1alpha1.Step{{Name: text}}},
 		Status: v1alpha1.SequentialJobStatus{
-			Phase: v1alpha1.PhaseFailed, Reason: text, ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, RunStatus: v1alpha1.RunStatus{StartTime: &at, CompletionTime: &at}, Progress: v1alpha1.Progress{CurrentStep: text},
+			Phase: v1alpha1.PhaseFailed, Reason: text, ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, RunStatus: v1alpha1.RunStatus{Times: v1alpha1.Times{StartTime: &at, CompletionTime: &at}}, Progress: v1alpha1.Progress{CurrentStep: text},
 			Parameters: []v1alpha1.Parameter{{Name: text, Value: text}},
-			Steps:      []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{JobName: text, Reason: text, Message: text}, Output: text, ApprovedBy: text}},
+			Steps:      []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{JobName: text, Explanation: v1alpha1.Explanation{Reason: text, Message: text}}, Output: text, ApprovedBy: text}},
 		},
 	}
 	session := &v1alpha1.AgenticSession{
 		ObjectMeta: meta, Spec: v1alpha1.AgenticSessionSpec{Prompt: text, DisplayName: text, Runner: text, Repos: []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(text), Branch: v1alpha1.GitBranch(text)}}}, Limits: v1alpha1.SessionLimits{RunLimits: v1alpha1.RunLimits{MaxCostUSD: new(v1alpha1.Number(text))}}},
 		Status: v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionFailed, RunStatus: v1alpha1.RunStatus{Run: 1}, StoppedReason: v1alpha1.StopReason(text), ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, TotalCostUSD: new(v1alpha1.Number(text)),
-			Attempts: []v1alpha1.SessionAttempt{{Outcome: v1alpha1.RunOutcome(text), JobAttempt: v1alpha1.JobAttempt{Reason: text, Message: text}, CostUSD: new(v1alpha1.Number(text))}},
+			Attempts: []v1alpha1.SessionAttempt{{Outcome: v1alpha1.RunOutcome(text), JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: text, Message: text}}, CostUSD: new(v1alpha1.Number(text))}},
 			Result: &v1alpha1.SessionResult{
 				Summary: text, Usage: &apiextensionsv1.JSON{Raw: []byte(text)}, Repositories: []v1alpha1.SessionRepositoryResult{{Name: text, Branch: text, Commit: text, PullRequestURL: text, Error: text}},
 			},
@@ -68,11 +68,11 @@ func hostilePages(text string) map[string]g.Node {
 	}
 	queue := &v1alpha1.Queue{ObjectMeta: meta, Status: v1alpha1.QueueStatus{ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, Engine: v1alpha1.Engine(text)}}
 	pool := &v1alpha1.WorkerPool{ObjectMeta: meta, Spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 3}}, Status: v1alpha1.WorkerPoolStatus{
-		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastDecision: &v1alpha1.ScaleDecision{Reason: text, Message: text},
+		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastDecision: &v1alpha1.ScaleDecision{Explanation: v1alpha1.Explanation{Reason: text, Message: text}},
 		Revisions: []v1alpha1.RevisionStatus{{Name: text, Version: text, Image: text}},
 	}}
 	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Cron: v1alpha1.Cron{Schedule: text, TimeZone: text}, Message: &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: text}}}, Status: v1alpha1.ScheduleStatus{
-		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastMissed: &v1alpha1.MissedTime{Time: at, Reason: text, Message: text}, ActiveRuns: []v1alpha1.ScheduledRun{{Name: text}},
+		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastMissed: &v1alpha1.MissedTime{Time: at, Explanation: v1alpha1.Explanation{Reason: text, Message: text}}, ActiveRuns: []v1alpha1.ScheduledRun{{Name: text}},
 	}}
 	entries := map[*view.Kind]*view.Entry{}
 	state := &view.State{Entries: map[*view.Kind][]*view.Entry{}, Watches: map[*view.Kind]view.WatchState{}}

@@ -95,7 +95,7 @@ func newStep(e *Entry, sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, 
 	finally := sequentialjob.IsFinally(&sj.Spec, status.Name)
 	step := Step{
 		Name: cleanLine(status.Name), Finally: finally, Phase: string(status.Phase), Level: stepLevel(status),
-		Start: timeOf(status.StartTime), Finish: timeOf(status.FinishTime), NextAttempt: timeOf(status.NextAttemptTime),
+		Start: timeOf(status.StartTime), Finish: timeOf(status.CompletionTime), NextAttempt: timeOf(status.NextAttemptTime),
 		Remarks: stepRemarks(sj, status), Message: joinReason(status.Reason, status.Message), Output: cleanText(status.Output),
 		HasLog: status.JobName != "",
 	}

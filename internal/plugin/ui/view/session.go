@@ -128,7 +128,7 @@ func finishedAttempt(run *v1alpha1.SessionAttempt) Attempt {
 	}
 	return Attempt{
 		Label: render.AttemptLabel(run.Run, run.Attempt), Outcome: cleanLine(string(run.Outcome)), Reason: joinReason(run.Reason, run.Message), Cost: dollars(run.CostUSD),
-		Level: level, Start: timeOf(run.StartTime), End: timeOf(run.FinishTime),
+		Level: level, Start: timeOf(run.StartTime), End: timeOf(run.CompletionTime),
 	}
 }
 

@@ -24,10 +24,10 @@ func at(minutes int) *metav1.Time {
 func failedSequence() *v1alpha1.SequentialJob {
 	sj := testbuilder.SequentialJob("etl", "a").Step("extract").Step("load").Step("report").Obj()
 	sj.Status = v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, StartTime: at(-60), CompletionTime: at(-20)},
+		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{StartTime: at(-60), CompletionTime: at(-20)}},
 		Steps: []v1alpha1.StepStatus{
-			{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, StartTime: at(-60), FinishTime: at(-40)}},
-			{Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, StartTime: at(-40), FinishTime: at(-20), Message: "exit code 3"}},
+			{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{StartTime: at(-60), CompletionTime: at(-40)}}},
+			{Name: "load", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{StartTime: at(-40), CompletionTime: at(-20)}, Explanation: v1alpha1.Explanation{Message: "exit code 3"}}},
 			{Name: "report", Phase: v1alpha1.StepSkipped},
 		},
 	}
@@ -57,7 +57,7 @@ func TestTimelineIsBetweenTheStartAndTheEndOfTheRun(t *testing.T) {
 func TestTimelineOfARunningSequenceEndsNow(t *testing.T) {
 	sj := failedSequence()
 	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseRunning, nil
-	sj.Status.Steps[1].Phase, sj.Status.Steps[1].FinishTime = v1alpha1.StepRunning, nil
+	sj.Status.Steps[1].Phase, sj.Status.Steps[1].CompletionTime = v1alpha1.StepRunning, nil
 	s := NewSequence(NewEntry(sj), sj, testTime)
 	if load := s.Steps[1]; load.Offset+load.Length < 99.9 || load.Length < 66 {
 		t.Errorf("bar from %f, length %f", load.Offset, load.Length)
@@ -75,7 +75,7 @@ func TestStepsOfAnEarlierRunHaveNoBar(t *testing.T) {
 
 func TestActionsOfASequenceDependOnItsState(t *testing.T) {
 	waiting := testbuilder.SequentialJob("etl", "a").Step("deploy").Obj()
-	waiting.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended, RunStatus: v1alpha1.RunStatus{Run: 1}, Steps: []v1alpha1.StepStatus{{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Reason: v1alpha1.ReasonApprovalRequired}}}}
+	waiting.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended, RunStatus: v1alpha1.RunStatus{Run: 1}, Steps: []v1alpha1.StepStatus{{Name: "deploy", Phase: v1alpha1.StepPending, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: v1alpha1.ReasonApprovalRequired}}}}}
 	suspended := failedSequence()
 	suspended.Spec.Suspend = true
 	for name, row := range map[string]struct {
