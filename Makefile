@@ -47,7 +47,7 @@ export PATH := $(BIN):$(PATH)
 # One set of flags for every build, so that each dependency is compiled once.
 export GOFLAGS := $(shell source hack/build-env && echo "$$GOFLAGS")
 export CGO_ENABLED := 0
-# Programs with the race detector wait a second before they exit, for reports of other threads.
+# Programs with the race detector wait a second before they exit.
 export GORACE := atexit_sleep_ms=0
 # Without the tag, gRPC brings templates, for which the linker keeps all methods.
 BUILD := go build -tags grpcnotrace -ldflags '-s -w -X github.com/yardmaster/yardmaster/internal/version.release=$(VERSION)'
@@ -56,7 +56,7 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 comma := ,
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
-# Packages that share nothing between goroutines: the race detector would find nothing in ten times the time.
+# Packages that share nothing between goroutines: the race detector would find nothing.
 PURE = $(shell go list ./internal/decision/... ./internal/kinds/... ./hack/... ./test/bench/scaling/... | grep -v /controller)
 # All others, in the order in which go test starts them: if they were last, those that take longest would run alone.
 LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/broker/brokerconn ./internal/pod/runner
@@ -111,7 +111,8 @@ verify: manifests generate chart lint prose govulncheck ## Check that generated 
 
 ##@ Test
 
-test: test-unit test-integration ## Run unit and integration tests.
+test: test-tools ## Run unit and integration tests.
+	$(MAKE) --jobs=4 test-packages test-pure test-modules test-integration
 
 test-busy: test-tools ## Run make test beside two endless loops (BUSY_RUNS times).
 	for run in $$(seq $(BUSY_RUNS)); do echo "==> run $$run of $(BUSY_RUNS)"; hack/beside-loops $(MAKE) test TEST_FLAGS=-count=1; done
@@ -127,7 +128,7 @@ test-pure: gotestsum ## Run the tests of the packages that only decide.
 test-unit: test-tools ## Run the tests that need no cluster.
 	$(MAKE) --jobs=3 test-packages test-pure test-modules
 
-# Tests with a broker mostly wait, so run more of them in parallel than there are cores.
+# Tests with a broker or a cluster mostly wait: run more than there are cores.
 test-packages: gotestsum
 	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(RACE_FLAG) $(UNIT)
 

@@ -181,9 +181,9 @@ func (s *sequenceTest) waitForJob(step string) *batchv1.Job {
 // waitForPod waits until the Pod of a step runs.
 func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
 	s.t.Helper()
-	job := s.waitForJob(step)
 	var pods corev1.PodList
 	poll.Until(s.t, "a running Pod of step "+step, func() bool {
+		job := s.waitForJob(step) // each time: an attempt is recorded before its Job exists
 		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 			s.t.Fatal(err)
 		}
