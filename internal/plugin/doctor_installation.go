@@ -515,7 +515,7 @@ func parseCertificate(raw []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// checkWebhookCalls creates an object as a dry run, which the API server sends to a webhook.
+// checkWebhookCalls creates an object as a dry run that only a webhook refuses: the API server accepts most objects without one.
 func (d *doctor) checkWebhookCalls(ctx context.Context, check string) error {
 	if d.deployment == nil {
 		return errNoDeployment
@@ -527,22 +527,23 @@ func (d *doctor) checkWebhookCalls(ctx context.Context, check string) error {
 	namespace := cmp.Or(d.watched()[0], d.cluster.namespace)
 	switch name := (metav1.ObjectMeta{Name: "yardmaster-doctor", Namespace: namespace}); {
 	case d.runs("policy"):
-		probe = &v1alpha1.Policy{ObjectMeta: name}
-	case d.runs("queue"):
-		probe = &v1alpha1.Queue{ObjectMeta: name}
+		unknown := metav1.LabelSelectorRequirement{Key: "doctor", Operator: "Unknown"}
+		probe = &v1alpha1.Policy{ObjectMeta: name, Spec: v1alpha1.PolicySpec{Selector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{unknown},
+		}}}
 	case d.runs("sequentialjob"):
 		sj := &v1alpha1.SequentialJob{ObjectMeta: name}
-		sj.Spec.Containers = []v1alpha1.Step{{Name: "step", Container: corev1.Container{Image: "busybox"}}}
+		sj.Spec.Containers = []v1alpha1.Step{{Name: "step", Container: corev1.Container{Image: "busybox"}, Step: &v1alpha1.StepOptions{When: "doctor"}}}
 		probe = sj
 	default:
-		d.add(check, statusUnknown, "", "none of the controllers policy, queue and sequentialjob runs, so there is no object to try")
+		d.add(check, statusUnknown, "", "neither of the controllers policy and sequentialjob runs, so there is no object to try")
 		return nil
 	}
 	err := d.cluster.Create(ctx, probe, client.DryRunAll)
 	_, failure, isFailed := strings.Cut(fmt.Sprint(err), "failed calling webhook ")
 	switch {
-	case err == nil || apierrors.IsAlreadyExists(err):
-		d.add(check, statusOK, "", "the operator answered a dry run in namespace %s", namespace)
+	case err == nil:
+		d.add(check, statusFailed, d.reinstall(), "the API server does not call the webhooks, and accepts invalid objects")
 	case isFailed:
 		// The URL contains the secret path.
 		if before, after, found := strings.Cut(failure, "Post \""); found {
@@ -550,7 +551,9 @@ func (d *doctor) checkWebhookCalls(ctx context.Context, check string) error {
 			failure = before + cause
 		}
 		d.add(check, statusFailed, fmt.Sprintf("kubectl rollout restart deployment %s --namespace %s", operatorName, d.namespace),
-			"objects cannot be created: the API server cannot call %s", failure)
+			"the API server cannot call %s", failure)
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "denied the request"):
+		d.add(check, statusOK, "", "the operator refused an invalid object in namespace %s", namespace)
 	default:
 		return err
 	}

@@ -35,19 +35,9 @@ func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// createWithRetry retries while the API server cannot reach the webhook. The API server needs a
-// moment to learn the address of a new Pod.
-func (s *demoEnvironment) createWithRetry(ctx context.Context, object *unstructured.Unstructured) error {
-	const limit = time.Minute
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
-		last = s.client.Create(ctx, object.DeepCopy(), client.FieldValidation(metav1.FieldValidationStrict))
-		return last == nil || !strings.Contains(last.Error(), "failed calling webhook"), nil
-	})
-	if err != nil && ctx.Err() != nil {
-		return err
-	}
-	return last
+// create creates an object, and refuses unknown fields.
+func (s *demoEnvironment) create(ctx context.Context, object *unstructured.Unstructured) error {
+	return s.client.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
 }
 
 // checkRefusal returns an error unless the API server refused to create a manifest with this message.

@@ -33,7 +33,7 @@ func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.E
 		return err
 	}
 	a.section.Log("$ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
-	err = a.createWithRetry(ctx, object)
+	err = a.create(ctx, object)
 	if example.Refused == "" {
 		return err
 	}

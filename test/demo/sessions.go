@@ -83,7 +83,7 @@ func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 		return err
 	}
 	a.section.Log("$ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
-	return checkRefusal(a.section, scenario.RefusedSessionFile, scenario.RefusedSessionMessage, a.createWithRetry(ctx, object))
+	return checkRefusal(a.section, scenario.RefusedSessionFile, scenario.RefusedSessionMessage, a.create(ctx, object))
 }
 
 // followSessions shows the progress of the sessions and applies their actions until all are finished.

@@ -44,7 +44,7 @@ func (a *staleJobScenario) createStaleJobs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := a.createWithRetry(ctx, object); err != nil {
+		if err := a.create(ctx, object); err != nil {
 			return err
 		}
 	}

@@ -99,10 +99,9 @@ func leaderAmong(pods []corev1.Pod, lease *coordinationv1.Lease) *corev1.Pod {
 	return nil
 }
 
-// webhookServes creates a SequentialJob in a dry run, for which the API server calls the webhook.
+// webhookServes creates a Policy in a dry run, which the API server refuses if it cannot call the webhook.
 func webhookServes(ctx context.Context) error {
-	sj := prepareSequence(watchedNamespace, testbuilder.SequentialJob("dry-run", "").Step("a").Obj())
-	return cluster.Create(ctx, sj, client.DryRunAll)
+	return cluster.Create(ctx, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: watchedNamespace, Name: "dry-run"}}, client.DryRunAll)
 }
 
 // currentLease reads the Lease.

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -62,26 +63,26 @@ func TestMain(m *testing.M) {
 }
 
 // installation is an installation with which nothing is wrong, and a proxy between the plugin and the API server: no Pod can answer
-// the webhooks, so the proxy answers dry runs, and it can change the time of the API server.
+// the webhooks, so the proxy refuses dry runs as they do, and it can change the time of the API server.
 type installation struct {
 	*testing.T
 	manifests  []*unstructured.Unstructured
 	kubeconfig string
-	// hasWebhook is whether dry runs are answered.
-	hasWebhook *atomic.Bool
+	// dryRunCode is the status code of dry runs; 0 for that of the API server, whose webhooks nobody serves.
+	dryRunCode *atomic.Int32
 	// skew is added to the time of the API server.
 	skew *atomic.Int64
 }
 
 // in returns the installation for a subtest.
 func (i *installation) in(t *testing.T) *installation {
-	return &installation{t, i.manifests, i.kubeconfig, i.hasWebhook, i.skew}
+	return &installation{t, i.manifests, i.kubeconfig, i.dryRunCode, i.skew}
 }
 
 func install(t *testing.T) *installation {
 	t.Helper()
-	i := &installation{T: t, hasWebhook: &atomic.Bool{}, skew: &atomic.Int64{}}
-	i.hasWebhook.Store(true)
+	i := &installation{T: t, dryRunCode: &atomic.Int32{}, skew: &atomic.Int64{}}
+	i.dryRunCode.Store(http.StatusUnprocessableEntity)
 	i.kubeconfig = i.startProxy()
 	for _, name := range []string{"team-a", "team-b"} {
 		cluster.CreateNamespace(t, name)
@@ -236,10 +237,14 @@ func (i *installation) startProxy() (kubeconfig string) {
 		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.Query().Get("dryRun") != "" && r.Header.Get("Impersonate-User") == "" && i.hasWebhook.Load() {
-			w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
-			w.WriteHeader(http.StatusCreated)
-			_, _ = io.Copy(w, r.Body)
+		if r.Method == http.MethodPost && r.URL.Query().Get("dryRun") != "" && r.Header.Get("Impersonate-User") == "" && i.dryRunCode.Load() != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(int(i.dryRunCode.Load()))
+			if i.dryRunCode.Load() == http.StatusCreated {
+				_, _ = io.Copy(w, r.Body)
+			} else {
+				_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
+			}
 			return
 		}
 		proxy.ServeHTTP(w, r)
@@ -415,9 +420,14 @@ var damages = map[string]struct {
 		want: finding{"webhooks", "WARNING", "expires at", "kubectl yardmaster webhook-ca --namespace yardmaster-system --renew"},
 	},
 	"webhooks that do not answer": {
-		do:   func(i *installation) { i.hasWebhook.Store(false) },
-		undo: func(i *installation) { i.hasWebhook.Store(true) },
+		do:   func(i *installation) { i.dryRunCode.Store(0) },
+		undo: func(i *installation) { i.dryRunCode.Store(http.StatusUnprocessableEntity) },
 		want: finding{"webhook calls", "FAILED", `the API server cannot call "policies.yardmaster.dev"`, "kubectl rollout restart deployment yardmaster --namespace yardmaster-system"},
+	},
+	"webhooks that are not called": {
+		do:   func(i *installation) { i.dryRunCode.Store(http.StatusCreated) },
+		undo: func(i *installation) { i.dryRunCode.Store(http.StatusUnprocessableEntity) },
+		want: finding{"webhook calls", "FAILED", "the API server does not call the webhooks", makeDeploy},
 	},
 	"a missing policy": {
 		do: func(i *installation) {
