@@ -145,7 +145,7 @@ func FingerprintOf(job *batchv1.Job) Fingerprint {
 	}
 }
 
-// userLabels removes the labels that the operator derives from the names of the SequentialJob and the step.
+// userLabels removes the labels that the operator derives from the names of the SequentialJob, its Schedule and the step.
 func userLabels(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	for key, derivedFrom := range map[string]string{
@@ -155,7 +155,7 @@ func userLabels(labels map[string]string) map[string]string {
 			delete(labels, key)
 		}
 	}
-	for _, key := range []string{v1alpha1.LabelSequentialJob, v1alpha1.LabelSequentialJobUID, v1alpha1.LabelStep} {
+	for _, key := range []string{v1alpha1.LabelSequentialJob, v1alpha1.LabelSequentialJobUID, v1alpha1.LabelSchedule, v1alpha1.LabelStep} {
 		delete(labels, key)
 	}
 	return labels

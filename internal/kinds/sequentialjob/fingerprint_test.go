@@ -3,7 +3,10 @@ package sequentialjob
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -16,6 +19,12 @@ func TestFingerprintDiffersOnlyByWhatAdmissionSees(t *testing.T) {
 	}{
 		"another SequentialJob": {
 			change:      func(sj *v1alpha1.SequentialJob) { sj.Name, sj.UID, sj.Generation = "two", "other", 7 },
+			sameContent: true, sameMetadata: true,
+		},
+		"the run of a Schedule": {
+			change: func(sj *v1alpha1.SequentialJob) {
+				sj.OwnerReferences = decision.ControllerReferences("Schedule", &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}})
+			},
 			sameContent: true, sameMetadata: true,
 		},
 		"another step":      {step: 1, sameMetadata: true},
