@@ -59,6 +59,7 @@ type ScheduleList struct {
 // +kubebuilder:validation:XValidation:rule="[has(self.sequentialJob), has(self.agenticSession), has(self.message)].filter(is, is).size() == 1",message="exactly one of sequentialJob, agenticSession and message must be set"
 // +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob) && has(self.agenticSession) == has(oldSelf.agenticSession)",message="the kind of the runs is immutable: create another Schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.message) || !has(self.concurrencyPolicy) || self.concurrencyPolicy == 'Allow'",message="a Schedule of messages can only have concurrencyPolicy Allow: when the work on a message has ended is not known",fieldPath=".concurrencyPolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.message) || !has(self.suspendAfterFailures)",message="a Schedule of messages cannot have suspendAfterFailures: whether the work on a message fails is not known",fieldPath=".suspendAfterFailures"
 type ScheduleSpec struct {
 	Cron `json:",inline"`
 
@@ -73,6 +74,19 @@ type ScheduleSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
+
+	// when is a CEL expression that is evaluated when a time could start: false counts the time as missed. It can use
+	// scheduledTime, runs (the last 10 that ended) and active. Defaults to true.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	When string `json:"when,omitempty"`
+
+	// suspendAfterFailures is how many runs in a row may fail. Then no time starts until a run succeeds, or the Schedule is
+	// suspended and resumed. Defaults to no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	SuspendAfterFailures *int32 `json:"suspendAfterFailures,omitempty"`
 
 	// suspend prevents runs. Times meanwhile are missed. Defaults to false.
 	// +optional
@@ -122,7 +136,7 @@ type ScheduleSpec struct {
 
 // Cron is a schedule in a time zone.
 type Cron struct {
-	// schedule is a cron expression of five fields, or one such as @daily.
+	// schedule is a cron expression of five fields, or one such as @daily; up to 10, separated by semicolons.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -260,6 +274,8 @@ const (
 	ReasonClockSkewed     = "ClockSkewed"
 	ReasonRunSucceeded    = "RunSucceeded"
 	ReasonRunFailed       = "RunFailed"
+	ReasonTooManyFailures = "TooManyFailures"
+	ReasonWhenFailed      = "WhenFailed"
 )
 
 // Reasons for which a time is missed.
@@ -278,6 +294,10 @@ const (
 	MissedOutcomeUnknown = "OutcomeUnknown"
 	// MissedCanceled: the request for the run was withdrawn.
 	MissedCanceled = "Canceled"
+	// MissedWhenFalse: spec.when was false.
+	MissedWhenFalse = "WhenFalse"
+	// MissedWhenFailed: spec.when could not be evaluated.
+	MissedWhenFailed = "WhenFailed"
 )
 
 // Events of a Schedule.
@@ -339,6 +359,10 @@ type ScheduleStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	Runs int64 `json:"runs"`
+
+	// failures is the number of runs that failed since the last success.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
 
 	// missed is the number of missed times.
 	// +optional

@@ -2082,6 +2082,11 @@ func (in *ScheduleSpec) DeepCopyInto(out *ScheduleSpec) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.SuspendAfterFailures != nil {
+		in, out := &in.SuspendAfterFailures, &out.SuspendAfterFailures
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Jitter != nil {
 		in, out := &in.Jitter, &out.Jitter
 		*out = new(Duration)

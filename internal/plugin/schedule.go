@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -41,6 +42,13 @@ func newScheduleCommand(env *environment) *cobra.Command {
 			long:           "Resume suspended Schedules at their next time. Times that came meanwhile do not run.",
 			changeSpec:     func(s *v1alpha1.Schedule) { s.Spec.Suspend = false },
 			changedMessage: "resumed", unchangedMessage: "is not suspended",
+			remark: func(s *v1alpha1.Schedule) string {
+				if decision.FindReason(s.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonTooManyFailures) == nil {
+					return ""
+				}
+				return fmt.Sprintf(", but stopped after %d failures: it continues when a run succeeds (`schedule trigger %s`), or when the operator has "+
+					"observed a suspension (`schedule suspend %s`)", s.Status.Failures, s.Name, s.Name)
+			},
 		}))
 }
 

@@ -11,7 +11,7 @@ import (
 //
 // Cron is a schedule in a time zone.
 type CronApplyConfiguration struct {
-	// schedule is a cron expression of five fields, or one such as @daily.
+	// schedule is a cron expression of five fields, or one such as @daily; up to 10, separated by semicolons.
 	Schedule *string `json:"schedule,omitempty"`
 	// timeZone, such as Europe/Berlin. Defaults to UTC.
 	TimeZone *string `json:"timeZone,omitempty"`

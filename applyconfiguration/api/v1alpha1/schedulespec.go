@@ -17,6 +17,12 @@ type ScheduleSpecApplyConfiguration struct {
 	ConcurrencyPolicy *apiv1alpha1.ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
 	// startingDeadlineSeconds is how late a run may start, with jitter. Defaults to no limit, with catchUp None to 60.
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
+	// when is a CEL expression that is evaluated when a time could start: false counts the time as missed. It can use
+	// scheduledTime, runs (the last 10 that ended) and active. Defaults to true.
+	When *string `json:"when,omitempty"`
+	// suspendAfterFailures is how many runs in a row may fail. Then no time starts until a run succeeds, or the Schedule is
+	// suspended and resumed. Defaults to no limit.
+	SuspendAfterFailures *int32 `json:"suspendAfterFailures,omitempty"`
 	// suspend prevents runs. Times meanwhile are missed. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// catchUp is which due times run: None (at most a minute late), Latest, or All (the last 100). Defaults to Latest.
@@ -89,6 +95,22 @@ func (b *ScheduleSpecApplyConfiguration) WithConcurrencyPolicy(value apiv1alpha1
 // If called multiple times, the StartingDeadlineSeconds field is set to the value of the last call.
 func (b *ScheduleSpecApplyConfiguration) WithStartingDeadlineSeconds(value int64) *ScheduleSpecApplyConfiguration {
 	b.StartingDeadlineSeconds = &value
+	return b
+}
+
+// WithWhen sets the When field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the When field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithWhen(value string) *ScheduleSpecApplyConfiguration {
+	b.When = &value
+	return b
+}
+
+// WithSuspendAfterFailures sets the SuspendAfterFailures field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SuspendAfterFailures field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithSuspendAfterFailures(value int32) *ScheduleSpecApplyConfiguration {
+	b.SuspendAfterFailures = &value
 	return b
 }
 

@@ -33,6 +33,8 @@ type ScheduleStatusApplyConfiguration struct {
 	ActiveRuns []ScheduledRunApplyConfiguration `json:"activeRuns,omitempty"`
 	// runs is the number of started times.
 	Runs *int64 `json:"runs,omitempty"`
+	// failures is the number of runs that failed since the last success.
+	Failures *int32 `json:"failures,omitempty"`
 	// missed is the number of missed times.
 	Missed *int64 `json:"missed,omitempty"`
 	// lastMissed is the last missed time.
@@ -148,6 +150,14 @@ func (b *ScheduleStatusApplyConfiguration) WithActiveRuns(values ...*ScheduledRu
 // If called multiple times, the Runs field is set to the value of the last call.
 func (b *ScheduleStatusApplyConfiguration) WithRuns(value int64) *ScheduleStatusApplyConfiguration {
 	b.Runs = &value
+	return b
+}
+
+// WithFailures sets the Failures field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Failures field is set to the value of the last call.
+func (b *ScheduleStatusApplyConfiguration) WithFailures(value int32) *ScheduleStatusApplyConfiguration {
+	b.Failures = &value
 	return b
 }
 

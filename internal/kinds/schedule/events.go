@@ -68,8 +68,13 @@ func missedEvent(reason string, count int64, last *v1alpha1.MissedTime) decision
 		message = fmt.Sprintf("Missed the time %s: %s", formatTime(last.Time.Time), missedTexts[reason])
 	}
 	switch reason {
-	case v1alpha1.MissedRefused:
-		return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message+": "+last.Message)
+	case v1alpha1.MissedRefused, v1alpha1.MissedWhenFailed:
+		if last.Reason == reason {
+			message += ": " + last.Message
+		}
+		return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message)
+	case v1alpha1.MissedWhenFalse:
+		return decision.RoutineEvent(v1alpha1.EventTimesMissed, actionStart, message)
 	case v1alpha1.MissedSuspended, v1alpha1.MissedCanceled:
 		return decision.NormalEvent(v1alpha1.EventTimesMissed, actionStart, message)
 	default:
@@ -84,5 +89,7 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
 	v1alpha1.MissedCanceled:        "the request was withdrawn or replaced",
 	v1alpha1.MissedRefused:         "the run was refused",
+	v1alpha1.MissedWhenFalse:       "spec.when is false",
+	v1alpha1.MissedWhenFailed:      "spec.when cannot be evaluated",
 	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the message, which may be in its queue",
 }

@@ -21,7 +21,9 @@ type facts struct {
 	// until a change of the spec applies. Both are nil if the spec is invalid.
 	wanted, inEffect *Timetable
 	timetable        *v1alpha1.ScheduleTimetable
-	// invalid is why the spec has no timetable; nil if it has one.
+	// when evaluates spec.when; nil without one.
+	when func(variables map[string]any) (bool, error)
+	// invalid is why the spec has no valid timetable; nil if it has one.
 	invalid *decision.Problem
 }
 
@@ -42,6 +44,10 @@ func newFacts(observation Observation) *facts {
 	var err error
 	if f.wanted, err = NewTimetable(f.spec.Cron); err != nil {
 		f.invalid = &decision.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: "spec." + err.Error()}
+		return f
+	}
+	if f.when, err = compileWhen(f.spec.When); err != nil {
+		f.wanted, f.invalid = nil, &decision.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: "spec.when: " + err.Error()}
 		return f
 	}
 	switch {

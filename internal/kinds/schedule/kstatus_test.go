@@ -38,6 +38,10 @@ func TestConditionsOfEachState(t *testing.T) {
 		"a quota has no room": {refused(decision.QuotaExceeded), metav1.ConditionFalse, "QuotaExceeded", status.InProgressStatus},
 		"the run was refused": {refused(decision.Invalid), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
 		"the run has no name": {refused(decision.AlreadyExists), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
+		"the condition fails": {func(t *testing.T) *scenario {
+			return newScenario(t, when("runs[0].succeeded")).at(time.Second).at(time.Hour)
+		}, metav1.ConditionFalse, v1alpha1.ReasonWhenFailed, status.FailedStatus},
+		"too many runs failed": {failing, metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures, status.FailedStatus},
 		"the schedule is wrong": {func(t *testing.T) *scenario {
 			return newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "@every 1h" }).at(0)
 		}, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, status.FailedStatus},

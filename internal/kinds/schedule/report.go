@@ -90,9 +90,15 @@ func summary(f *facts, t *times) decision.Summary {
 			"all times until %s are decided, and it is %s: the clock of the operator was wrong", formatTime(decidedUntil(status)), formatTime(f.Now)))
 	case t.problem != nil:
 		return decision.Summary{Ready: metav1.ConditionFalse, Progress: decision.InProgress, Reason: t.problem.Reason, Message: t.problem.Message}
-	case isLastRefused(f, t):
+	case t.hasFailedTooOften() && !f.spec.Suspend:
+		return with(stuck, v1alpha1.ReasonTooManyFailures, fmt.Sprintf(
+			"%d runs in a row failed: no time starts until a run succeeds, such as a triggered one, or the Schedule is suspended and resumed", status.Failures)+request)
+	case isLastMissed(f, t, v1alpha1.MissedRefused, v1alpha1.ReasonRunRefused):
 		missed := status.LastMissed
 		return with(stuck, v1alpha1.ReasonRunRefused, fmt.Sprintf("the run of %s was refused: %s", formatTime(missed.Time.Time), missed.Message))
+	case isLastMissed(f, t, v1alpha1.MissedWhenFailed, v1alpha1.ReasonWhenFailed):
+		missed := status.LastMissed
+		return with(stuck, v1alpha1.ReasonWhenFailed, fmt.Sprintf("whether the time %s starts is unknown: %s", formatTime(missed.Time.Time), missed.Message))
 	case f.spec.Suspend:
 		return with(ready, v1alpha1.ReasonSuspended, "spec.suspend is true"+request)
 	case t.waitsForRun:
@@ -104,16 +110,16 @@ func summary(f *facts, t *times) decision.Summary {
 	}
 }
 
-// isLastRefused reports whether the run of the last time, or of the last time of a request, was refused with the spec of this
-// generation.
-func isLastRefused(f *facts, t *times) bool {
+// isLastMissed reports whether the last time, or the last time of a request, was missed for a reason with the spec of this generation.
+// The condition Ready has the other reason then.
+func isLastMissed(f *facts, t *times, reason, conditionReason string) bool {
 	missed, request := t.status.LastMissed, t.status.Rerun
-	if missed == nil || missed.Reason != v1alpha1.MissedRefused {
+	if missed == nil || missed.Reason != reason {
 		return false
 	}
 	isLast := missed.Time.Equal(t.status.LastScheduleTime) || request != nil && missed.Time.Equal(request.LastTime)
-	stored := decision.FindReason(f.stored.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonRunRefused)
-	return isLast && (t.missed[v1alpha1.MissedRefused] > 0 || stored != nil && stored.ObservedGeneration == f.Schedule.Generation)
+	stored := decision.FindReason(f.stored.Conditions, v1alpha1.ConditionReady, conditionReason)
+	return isLast && (t.missed[reason] > 0 || stored != nil && stored.ObservedGeneration == f.Schedule.Generation)
 }
 
 func with(summary decision.Summary, reason, message string) decision.Summary {

@@ -51,10 +51,11 @@ func (t *times) receiveRequest() {
 // RequestedTimes returns the times of a backfill, at most MaxBackfill.
 func RequestedTimes(timetable *Timetable, request *v1alpha1.ScheduleRerun) []time.Time {
 	var requested []time.Time
-	next := timetable.Next(request.From.Add(-1))
-	for !next.IsZero() && !next.After(request.To.Time) && len(requested) < MaxBackfill {
+	for next := range timetable.Times(request.From.Add(-1)) {
+		if next.After(request.To.Time) || len(requested) == MaxBackfill {
+			break
+		}
 		requested = append(requested, next)
-		next = timetable.Next(next)
 	}
 	return requested
 }
@@ -70,7 +71,8 @@ func (t *times) missRequested(reason string) {
 // times do not start any more.
 func (t *times) isBackfill() bool { return t.spec.Rerun != nil && t.spec.Rerun.To != nil }
 
-// startRequested starts the next time of the request, unless something prevents it. A backfill waits for active runs where only one
+// startRequested starts the next time of the request, unless something prevents it. A person who triggers a run wants it whatever
+// spec.when says; a backfill runs the times that spec.when selects. A backfill waits for active runs where only one
 // may be active, also where a run of the timetable or a triggered run would replace them: otherwise its runs would replace each other.
 func (t *times) startRequested() {
 	request := t.status.Rerun
@@ -102,6 +104,11 @@ func (t *times) startRequested() {
 			t.timer.HasReached(t.startOfRequested(next).Add(limit + time.Millisecond))
 		}
 	case isBackfill && own >= maxActiveBackfill:
+	case isBackfill && t.rejectionOf(next) != (rejection{}):
+		rejected := t.rejectionOf(next)
+		request.LastTime, request.Left, request.Missed = apiTime(next), request.Left-1, request.Missed+1
+		t.countMissed(next, 1, rejected.reason, decision.TruncateMessage(rejected.message, maxMissedMessage))
+		t.timer.RequeueWithin(time.Millisecond)
 	default:
 		request.LastTime, request.Left = apiTime(next), request.Left-1
 		t.start(v1alpha1.ScheduledRun{Name: requestedName(t.Schedule, request, next), ScheduledTime: apiTime(next), RerunID: request.ID})
@@ -150,7 +157,7 @@ func (t *times) obstacleOfRequest(id string, due time.Time) string {
 	switch {
 	case t.spec.Rerun == nil || t.spec.Rerun.ID != id:
 		return v1alpha1.MissedCanceled
-	case t.isBackfill() && t.spec.Suspend:
+	case t.isBackfill() && t.isSuspended():
 		return v1alpha1.MissedSuspended
 	case limit > 0 && t.Now.Sub(t.startOfRequested(due)) > limit:
 		return v1alpha1.MissedTooLate

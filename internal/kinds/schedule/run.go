@@ -116,11 +116,14 @@ func setScheduledTime(spec map[string]any, kind, value string) {
 func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
-	if _, err := ParseExpression(s.Spec.Schedule); err != nil {
+	if err := CheckExpressions(s.Spec.Schedule); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("schedule"), s.Spec.Schedule, err.Error()))
 	}
 	if _, err := LoadTimeZone(s.Spec.TimeZone); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("timeZone"), s.Spec.TimeZone, err.Error()))
+	}
+	if _, err := compileWhen(s.Spec.When); err != nil {
+		errs = append(errs, field.Invalid(spec.Child("when"), s.Spec.When, err.Error()))
 	}
 	if s.Spec.Message == nil {
 		return append(errs, validateTemplate(&s.Spec)...)

@@ -34,6 +34,8 @@ type simulation struct {
 	quotaUntil time.Time
 	// clockOffset is by how much the operator's clock was set.
 	clockOffset time.Duration
+	// failed is the number of runs that failed since the last success.
+	failed int32
 	// sent has when the broker stored the messages that it recognizes, by their IDs.
 	sent map[string]time.Time
 }
@@ -47,7 +49,11 @@ type epoch struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	random := rand.New(rand.NewPCG(seed, seed))
 	s := newSchedule(func(s *v1alpha1.Schedule) {
-		s.Spec.Schedule, s.Spec.TimeZone = pick(random, expressions), pick(random, zones)
+		s.Spec.Schedule, s.Spec.TimeZone = randomExpressions(random), pick(random, zones)
+		s.Spec.When = pick(random, conditions)
+		if random.IntN(2) == 0 {
+			s.Spec.SuspendAfterFailures = new(int32(1 + random.IntN(4)))
+		}
 		s.Spec.ConcurrencyPolicy = pick(random, []v1alpha1.ScheduleConcurrency{"", v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace})
 		s.Spec.CatchUp = pick(random, []v1alpha1.ScheduleCatchUp{"", v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest, v1alpha1.CatchUpAll})
 		if random.IntN(2) == 0 {
@@ -55,7 +61,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		}
 		s.Spec.SuccessfulRunsHistoryLimit, s.Spec.FailedRunsHistoryLimit = new(int32(random.IntN(3))), new(int32(random.IntN(3)))
 		if seed%3 == 0 {
-			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy = nil, v1alpha1.ConcurrencyAllow
+			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy, s.Spec.SuspendAfterFailures = nil, v1alpha1.ConcurrencyAllow, nil
 			s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}}
 		}
 	})
@@ -65,7 +71,21 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 var (
 	expressions = []string{"30 2 * * *", "0 * * * *", "15 1,2,3 * * *", "0 0 29 2 *", "*/20 2 * * 0", "0 0 1 * *", "45 23 31 * *", "0 3 * * MON-FRI"}
 	zones       = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata"}
+	// conditions are values of spec.when. Some fail without a run that has ended, or after the broker was away.
+	conditions = []string{
+		"", "", onEvenDays, "runs.size() == 0 || runs[0].succeeded || scheduledTime - runs[0].endTime > duration('3h')",
+		"runs[0].succeeded || scheduledTime.getHours() < 12", "active == 0", "runs.exists(run, run.scheduledTime == scheduledTime) || runs.size() < 2",
+	}
 )
+
+const onEvenDays = "scheduledTime.getDate() % 2 == 0"
+
+func randomExpressions(random *rand.Rand) string {
+	if random.IntN(3) == 0 {
+		return pick(random, expressions) + "; " + pick(random, expressions)
+	}
+	return pick(random, expressions)
+}
 
 func pick[T any](random *rand.Rand, values []T) T { return values[random.IntN(len(values))] }
 
@@ -91,7 +111,7 @@ func (s *simulation) run(end time.Time) {
 			s.advance(wait)
 		}
 	}
-	s.stored.Spec.Suspend = false
+	s.stored.Spec.Suspend, s.stored.Spec.SuspendAfterFailures = false, nil
 	s.settle()
 }
 
@@ -113,7 +133,7 @@ func (s *simulation) advance(wait time.Duration) {
 	if request := s.stored.Status.Rerun; request != nil && request.Left > 0 {
 		wait = min(wait, 10*time.Minute) // until its next run can start
 	}
-	if s.stored.Spec.Suspend {
+	if s.stored.Spec.Suspend || s.isStopped() {
 		wait = time.Duration(s.random.IntN(48*3600)) * time.Second
 	}
 	s.now = s.now.Add(max(wait, 10*time.Millisecond))
@@ -121,6 +141,12 @@ func (s *simulation) advance(wait time.Duration) {
 		step := time.Duration(s.random.IntN(7200)-3600) * time.Second
 		s.now, s.clockOffset = s.now.Add(step), s.clockOffset+step // the clock is set
 	}
+}
+
+// isStopped reports whether the operator starts no times because too many runs have failed.
+func (s *simulation) isStopped() bool {
+	limit := s.stored.Spec.SuspendAfterFailures
+	return limit != nil && s.stored.Status.Failures >= *limit
 }
 
 // disturb lets users and runs act.
@@ -134,8 +160,11 @@ func (s *simulation) disturb() {
 	case event < 20 && spec.Suspend:
 		spec.Suspend = false
 		s.changed()
+	case event < 10 && s.isStopped():
+		spec.Suspend = true
+		s.changed()
 	case event == 20:
-		spec.Schedule, spec.TimeZone = pick(s.random, expressions), pick(s.random, zones)
+		spec.Schedule, spec.TimeZone, spec.When = randomExpressions(s.random), pick(s.random, zones), pick(s.random, conditions)
 		s.changed()
 	case event == 21:
 		s.quotaUntil = s.now.Add(time.Duration(s.random.IntN(4*3600)) * time.Second)
@@ -166,6 +195,9 @@ func (s *simulation) endRuns(percent int) {
 	for _, run := range s.runs {
 		if !run.IsFinished && s.chance(percent) {
 			run.IsFinished, run.HasSucceeded, run.CompletionTime = true, s.chance(70), s.now
+			if s.failed++; run.HasSucceeded {
+				s.failed = 0
+			}
 		}
 		if !run.IsDeleted || !run.IsFinished {
 			kept = append(kept, run)
@@ -255,6 +287,9 @@ func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	if last := before.LastScheduleTime; last != nil && status.LastScheduleTime.Before(last) {
 		s.t.Fatalf("lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
 	}
+	if s.stored.Spec.ConcurrencyPolicy == v1alpha1.ConcurrencyForbid && status.Failures > s.failed {
+		s.t.Fatalf("status.failures is %d after %d failures", status.Failures, s.failed)
+	}
 	if request := status.Rerun; request != nil && (before.Rerun == nil || before.Rerun.ID != request.ID) {
 		s.accepted()
 	}
@@ -315,10 +350,21 @@ func (s *simulation) create(pending *v1alpha1.ScheduledRun) (*Run, *decision.Ref
 		s.t.Fatalf("the time %s of backfill %s ran although the Schedule is suspended", due, pending.RerunID)
 	case pending.RerunID == "" && spec.Suspend:
 		s.t.Fatalf("the time %s ran although the Schedule is suspended", due)
+	case pending.RerunID == "" && s.isStopped():
+		s.t.Fatalf("the time %s ran after %d failures", due, s.stored.Status.Failures)
+	case spec.When == onEvenDays && due.Day()%2 != 0 && s.mustMeetCondition(pending):
+		s.t.Fatalf("the time %s ran although spec.when is false", due)
 	}
 	s.checkConcurrency(due)
 	s.runs = append(s.runs, Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: due, RerunID: pending.RerunID, CreationTime: s.now})
 	return &s.runs[len(s.runs)-1], nil
+}
+
+// mustMeetCondition reports whether a run may only start if spec.when is true. That of a time that was recorded before spec.when
+// changed may start.
+func (s *simulation) mustMeetCondition(pending *v1alpha1.ScheduledRun) bool {
+	isTriggered := pending.RerunID != "" && s.stored.Spec.Rerun.To == nil
+	return !isTriggered && s.epochs[len(s.epochs)-1].timetable.Cron == s.stored.Spec.Cron && s.stored.Status.Pending == nil
 }
 
 // send sends a message to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored

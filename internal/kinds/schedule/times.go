@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -55,6 +56,7 @@ type times struct {
 func decideTimes(f *facts) *times {
 	t := &times{facts: f, status: *f.stored.DeepCopy(), inEffect: f.inEffect, problem: f.invalid, timer: decision.Timer{Now: f.Now}}
 	t.status.Timetable = f.timetable.DeepCopy()
+	t.countFailures()
 	if pending := t.status.Pending; pending != nil && pending.RerunID != "" && t.status.Rerun == nil { // somebody changed the status
 		t.status.Rerun = &v1alpha1.ScheduleRerunStatus{ID: pending.RerunID, Since: t.now, To: *pending.ScheduledTime, LastTime: pending.ScheduledTime}
 	}
@@ -85,7 +87,7 @@ func (t *times) decideDueTimes() {
 	t.status.NextScheduleTime = nil
 	due := t.findDueTimes()
 	switch {
-	case t.spec.Suspend:
+	case t.isSuspended():
 		t.status.Suspended = true
 		return
 	case t.status.Suspended: // it is resumed
@@ -121,26 +123,53 @@ func (t *times) decideDueTimes() {
 	}
 }
 
-// startTimes starts one of the startable times, unless an active run prevents it.
+// startTimes starts one of the startable times, unless an active run prevents it, or spec.when all of them. Which times spec.when
+// prevents is known when they could start: with Forbid not before the active run has ended.
 func (t *times) startTimes(startable []time.Time) {
-	switch active := t.activeRuns(); {
-	case len(active) == 0 || !t.runsAlone():
-		skipped := len(startable) - 1
-		if t.spec.CatchUp == v1alpha1.CatchUpAll {
-			skipped = max(len(startable)-maxCatchUp, 0)
-		}
-		t.miss(startable[:skipped], v1alpha1.MissedSuperseded)
-		chosen := startable[skipped]
-		t.status.LastScheduleTime = apiTime(chosen)
-		t.start(v1alpha1.ScheduledRun{Name: RunName(t.Schedule, chosen), ScheduledTime: apiTime(chosen)})
-	case t.isReplaced():
+	active := t.activeRuns()
+	switch waits := len(active) > 0 && t.runsAlone(); {
+	case waits && t.isReplaced():
 		t.miss(startable, v1alpha1.MissedScheduleChanged)
 		t.timer.RequeueWithin(time.Millisecond)
+	case waits && t.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyForbid:
+		t.waitWith(startable, active)
 	default:
-		t.waitFor(active, t.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace)
-		if limit, found := maxLateness(t.spec); found {
-			t.timer.HasReached(t.startTime(startable[0]).Add(limit + time.Millisecond))
+		candidates := startable[max(len(startable)-maxCatchUp, 0):]
+		chosen, rejections := t.choose(candidates)
+		if chosen < len(candidates) && waits {
+			t.waitWith(startable, active)
+			return
 		}
+		t.miss(startable[:len(startable)-len(candidates)], v1alpha1.MissedSuperseded)
+		for i, due := range candidates[:chosen] {
+			t.missBecause(due, cmp.Or(rejections[i], rejection{reason: v1alpha1.MissedSuperseded}))
+		}
+		if chosen < len(candidates) {
+			due := candidates[chosen]
+			t.status.LastScheduleTime = apiTime(due)
+			t.start(v1alpha1.ScheduledRun{Name: RunName(t.Schedule, due), ScheduledTime: apiTime(due)})
+		}
+	}
+}
+
+// choose returns the index of the time that starts, and why spec.when prevents others; without such a time, an index after the last.
+func (t *times) choose(candidates []time.Time) (chosen int, rejections []rejection) {
+	chosen = len(candidates)
+	for i, due := range candidates {
+		rejections = append(rejections, t.rejectionOf(due))
+		isFirst := chosen == len(candidates)
+		if rejections[i] == (rejection{}) && (isFirst || t.spec.CatchUp != v1alpha1.CatchUpAll) {
+			chosen = i
+		}
+	}
+	return chosen, rejections
+}
+
+// waitWith lets startable times wait until no run is active, or until the first of them is too late.
+func (t *times) waitWith(startable []time.Time, active []Run) {
+	t.waitFor(active, t.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace)
+	if limit, found := maxLateness(t.spec); found {
+		t.timer.HasReached(t.startTime(startable[0]).Add(limit + time.Millisecond))
 	}
 }
 
@@ -183,12 +212,13 @@ func (t *times) resolveExpected() bool {
 
 // isOnlyStart reports whether only the next time is due, and nothing prevents its start.
 func (t *times) isOnlyStart() bool {
-	if t.spec.Suspend || t.status.Suspended || t.isReplaced() || t.NotReady != nil || t.hasRequest() {
+	if t.isSuspended() || t.status.Suspended || t.isReplaced() || t.NotReady != nil || t.hasRequest() {
 		return false
 	}
 	due := t.findDueTimes()
 	isOnlyDue := len(due.times) == 1 && due.times[0].Equal(t.status.NextScheduleTime.Time)
-	return isOnlyDue && !t.isTooLate(due.times[0]) && (!t.runsAlone() || len(t.activeRuns()) == 0)
+	mayStart := isOnlyDue && !t.isTooLate(due.times[0]) && (!t.runsAlone() || len(t.activeRuns()) == 0)
+	return mayStart && t.rejectionOf(due.times[0]) == (rejection{})
 }
 
 // resolvePending decides about the time whose run is being created. It reports whether further times can be decided.
@@ -199,6 +229,9 @@ func (t *times) resolvePending() bool {
 	}
 	if run := t.findRun(pending.Name); run != nil {
 		t.countStarted(run.CreationTime)
+		if run.IsFinished && !t.wasActive(run.Name) {
+			t.countEnd(run)
+		}
 		return true
 	}
 	refused := t.Refusal != nil
@@ -228,7 +261,7 @@ func (t *times) obstacleOf(pending *v1alpha1.ScheduledRun) string {
 	switch {
 	case pending.RerunID != "":
 		return t.obstacleOfRequest(pending.RerunID, pending.ScheduledTime.Time)
-	case t.spec.Suspend:
+	case t.isSuspended():
 		return v1alpha1.MissedSuspended
 	case t.isTooLate(pending.ScheduledTime.Time):
 		return v1alpha1.MissedTooLate
@@ -289,16 +322,14 @@ type dueTimes struct {
 // findDueTimes returns the times after the last decided time.
 func (t *times) findDueTimes() dueTimes {
 	var due dueTimes
-	next := t.inEffect.Next(t.decidedUntil())
-	for !next.IsZero() {
+	for next := range t.inEffect.Times(t.decidedUntil()) {
 		start := t.startTime(next)
 		isDue := !start.After(t.Now)
 		if !isDue || len(due.times) == maxDueTimes {
 			due.next, due.nextStart, due.hasMore = next, start, isDue
-			return due
+			break
 		}
 		due.times = append(due.times, next)
-		next = t.inEffect.Next(next)
 	}
 	return due
 }
@@ -359,6 +390,12 @@ func (t *times) miss(due []time.Time, reason string) {
 	last := due[len(due)-1]
 	t.countMissed(last, int64(len(due)), reason, "")
 	t.status.LastScheduleTime = apiTime(last) // all times until then are decided
+}
+
+// missBecause counts a time as missed that was rejected.
+func (t *times) missBecause(due time.Time, r rejection) {
+	t.countMissed(due, 1, r.reason, decision.TruncateMessage(r.message, maxMissedMessage))
+	t.status.LastScheduleTime = apiTime(due)
 }
 
 // countMissed counts times as missed that are recorded as decided elsewhere.

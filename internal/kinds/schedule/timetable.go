@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"strings"
 	"time"
 	_ "time/tzdata" // so that time zones do not depend on where the operator or plugin runs
@@ -16,8 +17,13 @@ import (
 
 // Timetable computes the times at which a Schedule is due.
 type Timetable struct {
-	cron     *cron.SpecSchedule
-	location *time.Location
+	expressions []expression
+	location    *time.Location
+}
+
+// expression is one of the expressions of a Schedule.
+type expression struct {
+	cron *cron.SpecSchedule
 	// runsAfterGap is true if a time that the clocks skip is due when they have changed. isDueOnce is true if a time that they repeat is
 	// due only the first time.
 	runsAfterGap, isDueOnce bool
@@ -29,16 +35,39 @@ var referenceTime = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 // maxYears limits the search for the next time. The days of the week of 29 February repeat after 28 years, or 40 years around 2100.
 const maxYears = 40
 
-// ParseExpression parses a cron expression as the API server does for CronJobs, without @every: its times
+const (
+	// separator is between the expressions of a Schedule, of which it has at most maxExpressions: each is searched for each time.
+	separator      = ";"
+	maxExpressions = 10
+)
+
+// CheckExpressions returns an error if a Schedule cannot have these expressions.
+func CheckExpressions(expressions string) error {
+	all := strings.Split(expressions, separator)
+	if len(all) > maxExpressions {
+		return fmt.Errorf("has %d expressions, and can have %d", len(all), maxExpressions)
+	}
+	for _, one := range all {
+		if _, err := parseExpression(one); err != nil {
+			if len(all) > 1 {
+				return fmt.Errorf("%q: %w", strings.TrimSpace(one), err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// parseExpression parses a cron expression as the API server does for CronJobs, without @every: its times
 // would depend on when it is evaluated.
-func ParseExpression(expression string) (*cron.SpecSchedule, error) {
+func parseExpression(expression string) (*cron.SpecSchedule, error) {
 	switch {
 	case strings.Contains(expression, "TZ"):
 		return nil, errors.New("cannot contain TZ or CRON_TZ: use timeZone")
 	case strings.HasPrefix(strings.TrimSpace(expression), "@every"):
 		return nil, errors.New("cannot be @every: use a cron expression such as */10 * * * *")
 	}
-	parsed, err := cron.ParseStandard(expression)
+	parsed, err := cron.ParseStandard(strings.TrimSpace(expression))
 	if err != nil {
 		return nil, err
 	}
@@ -65,21 +94,27 @@ func LoadTimeZone(name string) (*time.Location, error) {
 	return location, nil
 }
 
-// NewTimetable returns the times of an expression in a time zone.
+// NewTimetable returns the times of expressions in a time zone.
 func NewTimetable(of v1alpha1.Cron) (*Timetable, error) {
-	parsed, err := ParseExpression(of.Schedule)
-	if err != nil {
+	if err := CheckExpressions(of.Schedule); err != nil {
 		return nil, fmt.Errorf("schedule %w", err)
 	}
 	location, err := LoadTimeZone(of.TimeZone)
 	if err != nil {
 		return nil, fmt.Errorf("timeZone %w", err)
 	}
-	isFixed := !followsElapsedTime(of.Schedule)
-	return &Timetable{
-		cron: parsed, location: location,
-		runsAfterGap: isFixed && of.InGap != v1alpha1.GapSkip, isDueOnce: isFixed && of.InOverlap != v1alpha1.OverlapBoth,
-	}, nil
+	t := &Timetable{location: location}
+	for one := range strings.SplitSeq(of.Schedule, separator) {
+		parsed, err := parseExpression(one)
+		if err != nil {
+			return nil, fmt.Errorf("schedule %w", err)
+		}
+		isFixed := !followsElapsedTime(one)
+		t.expressions = append(t.expressions, expression{
+			cron: parsed, runsAfterGap: isFixed && of.InGap != v1alpha1.GapSkip, isDueOnce: isFixed && of.InOverlap != v1alpha1.OverlapBoth,
+		})
+	}
+	return t, nil
 }
 
 // followsElapsedTime reports whether an expression is due in intervals, because it has a wildcard or a step in its minute or hour. An
@@ -96,12 +131,42 @@ func followsElapsedTime(expression string) bool {
 func (t *Timetable) Location() *time.Location { return t.location }
 
 // Next returns the first time after another one, in UTC. It returns the zero time if no time comes within 40 years.
+func (t *Timetable) Next(after time.Time) time.Time {
+	for next := range t.Times(after) {
+		return next
+	}
+	return time.Time{}
+}
+
+// Times returns the times after another one, in UTC, as long as the next comes within 40 years. A time of several expressions is one.
+func (t *Timetable) Times(after time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		next := make([]time.Time, len(t.expressions))
+		for {
+			var first time.Time
+			for i := range t.expressions {
+				if !next[i].After(after) { // also without one; the others are known from the time before
+					next[i] = t.expressions[i].next(after, t.location)
+				}
+				if first.IsZero() || !next[i].IsZero() && next[i].Before(first) {
+					first = next[i]
+				}
+			}
+			if first.IsZero() || !yield(first) {
+				return
+			}
+			after = first
+		}
+	}
+}
+
+// next is Timetable.Next for one expression.
 //
 // Between two changes of its clocks a zone is a constant distance from UTC, so each of these periods is searched on a clock
 // without changes. The library's own search steps through days by local midnights, of which some do not exist.
-func (t *Timetable) Next(after time.Time) time.Time {
+func (e *expression) next(after time.Time, location *time.Location) time.Time {
 	last := after.Year() + maxYears
-	for from := after.Add(1).In(t.location); from.Year() <= last; {
+	for from := after.Add(1).In(location); from.Year() <= last; {
 		change, _ := from.ZoneBounds()
 		end := endOfPeriod(from)
 		distance := distanceFromUTC(from)
@@ -111,15 +176,15 @@ func (t *Timetable) Next(after time.Time) time.Time {
 			started := change.UTC().Add(distance)                        // what it was set to
 			minute := ceilMinute(started)
 			switch {
-			case stopped.Before(started) && t.runsAfterGap && !onClock.After(minute):
-				if skipped := nextOnClock(t.cron, stopped); !skipped.IsZero() && skipped.Before(started) {
+			case stopped.Before(started) && e.runsAfterGap && !onClock.After(minute):
+				if skipped := nextOnClock(e.cron, stopped); !skipped.IsZero() && skipped.Before(started) {
 					return minute.Add(-distance)
 				}
-			case started.Before(stopped) && t.isDueOnce && onClock.Before(stopped):
+			case started.Before(stopped) && e.isDueOnce && onClock.Before(stopped):
 				onClock = stopped
 			}
 		}
-		due := nextOnClock(t.cron, onClock)
+		due := nextOnClock(e.cron, onClock)
 		if due.IsZero() {
 			return time.Time{}
 		}

@@ -80,8 +80,8 @@ func randomExpression(rng *rand.Rand, around time.Time) string {
 
 // dueMinutes goes through the minutes after start until end as a person who reads the clock of a zone: it is the definition that Next
 // implements faster.
-func dueMinutes(of v1alpha1.Cron, spec *cron.SpecSchedule, zone *time.Location, start, end time.Time) []time.Time {
-	fields := strings.Fields(of.Schedule)
+func dueMinutes(of v1alpha1.Cron, one string, spec *cron.SpecSchedule, zone *time.Location, start, end time.Time) []time.Time {
+	fields := strings.Fields(one)
 	isInterval := strings.ContainsAny(fields[0], "*/") || strings.ContainsAny(fields[1], "*/")
 	onClock := func(at time.Time) time.Time {
 		local := at.In(zone)
@@ -116,17 +116,27 @@ func TestNextIsTheNextMinuteThatTheExpressionSelectsAroundEveryChangeOfTheClocks
 		if runs < len(changes) {
 			change = changes[rng.IntN(len(changes))]
 		}
+		expressions := []string{randomExpression(rng, change.at)}
+		for rng.IntN(3) == 0 {
+			expressions = append(expressions, randomExpression(rng, change.at))
+		}
+		expressions = expressions[:min(len(expressions), maxExpressions)]
 		of := v1alpha1.Cron{
-			Schedule: randomExpression(rng, change.at), TimeZone: change.zone.String(),
+			Schedule: strings.Join(expressions, " ; "), TimeZone: change.zone.String(),
 			InGap:     []v1alpha1.ScheduleGap{"", v1alpha1.GapSkip, v1alpha1.GapRunAfter}[rng.IntN(3)],
 			InOverlap: []v1alpha1.ScheduleOverlap{"", v1alpha1.OverlapFirst, v1alpha1.OverlapBoth}[rng.IntN(3)],
 		}
 		timetable, err := NewTimetable(of)
 		if err != nil {
-			continue // the expression selects 30 February
+			continue // an expression selects 30 February
 		}
 		start, end := change.at.Add(-50*time.Hour), change.at.Add(50*time.Hour)
-		want := dueMinutes(of, timetable.cron, change.zone, start, end)
+		var want []time.Time
+		for i, one := range expressions {
+			want = append(want, dueMinutes(of, one, timetable.expressions[i].cron, change.zone, start, end)...)
+		}
+		slices.SortFunc(want, time.Time.Compare)
+		want = slices.Compact(want) // times that coincide are one
 		var got []time.Time
 		for at := timetable.Next(start); !at.IsZero() && !at.After(end); at = timetable.Next(at) {
 			got = append(got, at)

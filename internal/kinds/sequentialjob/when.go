@@ -1,11 +1,9 @@
 package sequentialjob
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -13,6 +11,7 @@ import (
 	"github.com/google/cel-go/ext"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // maxWhenCost limits the evaluation of an expression, so that an expression over many steps cannot delay other
@@ -55,16 +54,9 @@ func compileWhen(expression string, steps, parameters []string) (*cel.Env, *cel.
 	if err != nil {
 		return nil, nil, err
 	}
-	compiled, issues := env.Compile(expression)
-	if issues.Err() != nil {
-		var problems []string
-		for _, issue := range issues.Errors() {
-			problems = append(problems, fmt.Sprintf("column %d: %s", issue.Location.Column()+1, issue.Message))
-		}
-		return nil, nil, errors.New(strings.Join(problems, "; "))
-	}
-	if compiled.OutputType() != cel.BoolType {
-		return nil, nil, fmt.Errorf("must be true or false, but has the type %s", compiled.OutputType())
+	compiled, err := decision.CompileCondition(env, expression)
+	if err != nil {
+		return nil, nil, err
 	}
 	for variable, known := range map[string][]string{"steps": steps, "parameters": parameters} {
 		for _, key := range keysOf(compiled, variable) {
@@ -141,23 +133,11 @@ func isWanted(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	program, err := env.Program(compiled, cel.CostLimit(maxWhenCost))
-	if err != nil {
-		return false, err
-	}
 	ended := outcomeBeforeFinally(sj)
-	result, _, err := program.Eval(map[string]any{
+	return decision.EvaluateCondition(env, compiled, maxWhenCost, map[string]any{
 		"steps": steps, "parameters": parameters,
 		"sequence": RunResult{Status: ended.status, FailedStep: ended.failedStep, FailedReason: ended.failedReason},
 	})
-	if err != nil {
-		return false, err
-	}
-	wanted, isBool := result.Value().(bool)
-	if !isBool {
-		return false, errors.New("the result is not true or false")
-	}
-	return wanted, nil
 }
 
 // isUnwanted reports whether the step was skipped because of its expression, which is not a failure.

@@ -1,0 +1,42 @@
+package decision
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+)
+
+// CompileCondition checks the types of a CEL expression, which must be true or false. The error names the columns.
+func CompileCondition(env *cel.Env, expression string) (*cel.Ast, error) {
+	compiled, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		var problems []string
+		for _, issue := range issues.Errors() {
+			problems = append(problems, fmt.Sprintf("column %d: %s", issue.Location.Column()+1, issue.Message))
+		}
+		return nil, errors.New(strings.Join(problems, "; "))
+	}
+	if compiled.OutputType() != cel.BoolType {
+		return nil, fmt.Errorf("must be true or false, but has the type %s", compiled.OutputType())
+	}
+	return compiled, nil
+}
+
+// EvaluateCondition returns whether a compiled expression is true. The cost limit keeps an expression from delaying other objects.
+func EvaluateCondition(env *cel.Env, compiled *cel.Ast, costLimit uint64, variables map[string]any) (bool, error) {
+	program, err := env.Program(compiled, cel.CostLimit(costLimit))
+	if err != nil {
+		return false, err
+	}
+	result, _, err := program.Eval(variables)
+	if err != nil {
+		return false, err
+	}
+	isTrue, isBool := result.Value().(bool)
+	if !isBool {
+		return false, errors.New("the result is not true or false")
+	}
+	return isTrue, nil
+}
