@@ -128,3 +128,18 @@ func RunTable(s terminal.Style, sched *v1alpha1.Schedule, runs []ScheduleRun, no
 	}
 	return table.Lines(false)
 }
+
+// scheduleLines name the Schedule whose run an object is, with the time and the request of the run; none without a Schedule.
+func scheduleLines(run *schedule.Run, controller *metav1.OwnerReference) []string {
+	if controller == nil || controller.Kind != "Schedule" || controller.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	due, request := "", ""
+	if !run.ScheduledTime.IsZero() {
+		due = "due at " + run.ScheduledTime.Format(time.RFC3339)
+	}
+	if run.RerunID != "" {
+		request = "of request " + terminal.Sanitize(run.RerunID)
+	}
+	return []string{"  " + joinNonEmpty(", ", "a run of Schedule "+terminal.Sanitize(controller.Name), due, request)}
+}

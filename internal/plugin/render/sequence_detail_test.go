@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -96,6 +97,14 @@ func TestSequenceDetail(t *testing.T) {
 		"logs that are being archived": {
 			withArchive(v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}, ArchiveResult: v1alpha1.ArchiveResult{Location: "s3://logs/a"}}),
 			[]string{"etl   Completed   1m5s", "  logs of run 1: being archived"},
+		},
+		"the run of a Schedule": {
+			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{
+				Name:            "etl",
+				OwnerReferences: decision.ControllerReferences("Schedule", &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}),
+				Annotations:     map[string]string{v1alpha1.AnnotationScheduledTime: "2026-03-01T01:30:00Z", v1alpha1.AnnotationRerunID: "again"},
+			}},
+			[]string{"etl   Pending", "  a run of Schedule nightly, due at 2026-03-01T01:30:00Z, of request again"},
 		},
 		"without a status": {
 			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},

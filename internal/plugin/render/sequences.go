@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -125,7 +126,8 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 		header = append(header, fmt.Sprintf("run %d", sj.Status.Run))
 	}
 	header = append(header, sequentialjob.FormatProgress(sj, false), runDuration(&sj.Status, now))
-	lines := append([]string{joinNonEmpty("   ", header...)}, problemLines(s, SequenceProblems(sj))...)
+	lines := append([]string{joinNonEmpty("   ", header...)}, scheduleLines(new(schedule.RunOfSequentialJob(sj)), metav1.GetControllerOf(sj))...)
+	lines = append(lines, problemLines(s, SequenceProblems(sj))...)
 	var rows [][]string
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]

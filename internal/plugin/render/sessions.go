@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -77,6 +78,7 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 	lines := []string{strings.Join([]string{
 		s.Bold(session.Name), coloredSessionPhase(s, session), usedTime(session, now), formatDollars(status.TotalCostUSD),
 	}, "   ")}
+	lines = append(lines, scheduleLines(new(schedule.RunOfSession(session)), metav1.GetControllerOf(session))...)
 	var rows [][]string
 	for i := range status.Attempts {
 		run, duration := &status.Attempts[i], ""

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -127,6 +128,12 @@ func TestSessionDetailShowsEachAttempt(t *testing.T) {
 				s.Status.Attempts[0].Outcome, s.Status.Attempts[0].Reason, s.Status.Attempts[0].Message = v1alpha1.RunStopped, string(v1alpha1.StopUser), ""
 			}),
 			[]string{"tidy   Stopped   40s/30m0s   $0.12", "  ■ run 1, attempt 1   Stopped   40s   $0.12   User"},
+		},
+		"of a Schedule": {
+			runningSession(waitForRunner, func(s *v1alpha1.AgenticSession) {
+				s.OwnerReferences = decision.ControllerReferences("Schedule", &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "weekly"}})
+			}),
+			[]string{"tidy   Pending   0s/30m0s   -", "  a run of Schedule weekly", "  SessionRunnerNotFound: SessionRunner default does not exist"},
 		},
 		"waiting": {runningSession(waitForRunner), []string{"tidy   Pending   0s/30m0s   -", "  SessionRunnerNotFound: SessionRunner default does not exist"}},
 	} {

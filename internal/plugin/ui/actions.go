@@ -63,7 +63,7 @@ func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action
 	case *v1alpha1.WorkerPool:
 		actions = view.NewPool(entry, object, nil, &view.Past{}, now).Actions
 	case *v1alpha1.Schedule:
-		actions = view.NewSchedule(entry, object, now).Actions
+		actions = view.NewSchedule(entry, object, &view.State{}, now).Actions
 	}
 	id, argument := query.Get("do"), query.Get("arg")
 	if action := view.FindAction(actions, id, argument); action != nil {

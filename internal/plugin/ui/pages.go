@@ -66,7 +66,7 @@ func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
 	case *v1alpha1.WorkerPool:
 		return page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), s.past(ctx, entry), now))
 	case *v1alpha1.Schedule:
-		return page.Schedule(s.links, view.NewSchedule(entry, object, now))
+		return page.Schedule(s.links, view.NewSchedule(entry, object, s.Store.Snapshot(), now))
 	default:
 		return nil
 	}

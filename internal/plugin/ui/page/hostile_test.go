@@ -88,7 +88,7 @@ func hostilePages(text string) map[string]g.Node {
 		"past":         past(&view.Past{Window: time.Hour, Problem: text}),
 		"queue":        Queue(l, view.NewQueue(entries[view.Queues], queue, nil, &view.Past{})),
 		"pool":         Pool(l, view.NewPool(entries[view.Pools], pool, nil, &view.Past{}, testTime)),
-		"schedule":     Schedule(l, view.NewSchedule(entries[view.Schedules], schedule, testTime)),
+		"schedule":     Schedule(l, view.NewSchedule(entries[view.Schedules], schedule, &view.State{}, testTime)),
 		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text, text),
 		"matching":     dialogOf(l, entries[view.Queues], view.MatchingLetterActions(entries[view.Queues], text)),
 		"changes":      Changes(l, view.NewChanges(entries[view.Sessions], hostileEvents(text), text)),

@@ -89,18 +89,9 @@ func Schedule(l Links, s *view.Schedule) g.Node {
 		facts(s.Facts),
 		section("next", "Next times", problemNote(s.NextError),
 			h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) }))),
-		g.If(len(s.Active) > 0, section("active", "Active runs", h.Ul(g.Map(s.Active, func(run view.ActiveRun) g.Node {
-			name, due := g.Text(run.Name), g.Group{}
-			if run.Kind != nil {
-				name = l.link(&view.Entry{Kind: run.Kind, Namespace: s.Namespace, Name: run.Name})
-			}
-			if !run.Due.IsZero() {
-				due = g.Group{g.Text(", due "), age(run.Due)}
-			}
-			if run.Request != "" {
-				due = append(due, g.Text(", of request "+run.Request))
-			}
-			return h.Li(name, due)
+		g.If(len(s.Runs) > 0, section("runs", "Runs", table("Runs", []string{"Run", "State", "Due", "Request", "Time", "Reason"}, g.Map(s.Runs, func(run view.ScheduleRun) g.Node {
+			return h.Tr(h.ID("run-"+run.Name), rowHead(l.link(run.Entry)), h.Td(badge(run.Level, run.Status)), h.Td(age(run.Due)), cell(run.Request),
+				h.Td(elapsed(run.Start, run.Finish)), wideCell(reason(run.Entry)))
 		})))),
 		g.If(s.LastMissed != "", section("missed", "Missed",
 			h.P(h.Class("problem"), g.Text("The last one was due "), age(s.LastMissedTime), g.Text(": "+s.LastMissed)))),

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,25 +55,59 @@ type Schedule struct {
 	Facts                []Fact
 	Next                 []Time
 	NextError            string
-	Active               []ActiveRun
+	Runs                 []ScheduleRun
 	LastMissed           string
 	LastMissedTime       time.Time
 	Conditions           []Condition
 	Actions              []Action
 }
 
-// ActiveRun is a run that has not finished.
-type ActiveRun struct {
-	// Kind of the run; nil for a job of a queue.
-	Kind *Kind
-	Name string
-	Due  time.Time
+// ScheduleRun is a run of a Schedule.
+type ScheduleRun struct {
+	*Entry
+
+	Due           time.Time
+	Start, Finish time.Time
 	// Request is the ID of the request; empty if the time is of the timetable.
 	Request string
 }
 
-// NewSchedule computes the page of a Schedule.
-func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
+// maxScheduleRuns is the number of runs that the page of a Schedule lists.
+const maxScheduleRuns = 100
+
+// scheduleRuns returns the newest runs of a Schedule, and the active ones that cannot be read.
+func scheduleRuns(s *v1alpha1.Schedule, kind *Kind, state *State) []ScheduleRun {
+	var runs []ScheduleRun
+	for _, e := range state.Entries[kind] {
+		object, isObject := e.Object.(metav1.Object)
+		if !isObject || e.Namespace != s.Namespace || !metav1.IsControlledBy(object, s) {
+			continue
+		}
+		run := ScheduleRun{Entry: e, Finish: e.Finished, Request: cleanLine(object.GetAnnotations()[v1alpha1.AnnotationRerunID])}
+		_, run.Due = ScheduleOf(e)
+		switch object := e.Object.(type) {
+		case *v1alpha1.SequentialJob:
+			run.Start, run.Finish = timeOf(object.Status.StartTime), timeOf(object.Status.CompletionTime)
+		case *v1alpha1.AgenticSession:
+			run.Start, run.Finish = timeOf(object.Status.StartTime), timeOf(object.Status.CompletionTime)
+		}
+		runs = append(runs, run)
+	}
+	for i := range s.Status.ActiveRuns {
+		active := &s.Status.ActiveRuns[i]
+		if !slices.ContainsFunc(runs, func(run ScheduleRun) bool { return run.Name == active.Name }) {
+			unknown := &Entry{Kind: kind, Namespace: s.Namespace, Name: cleanLine(active.Name), Status: "Active", Level: LevelActive}
+			runs = append(runs, ScheduleRun{Entry: unknown, Due: timeOf(active.ScheduledTime), Request: cleanLine(active.RerunID)})
+		}
+	}
+	slices.SortFunc(runs, func(a, b ScheduleRun) int {
+		return cmp.Or(b.Created.Compare(a.Created), b.Due.Compare(a.Due), cmp.Compare(a.Name, b.Name))
+	})
+	return runs[:min(len(runs), maxScheduleRuns)]
+}
+
+// NewSchedule computes the page of a Schedule, with the runs in a state.
+func NewSchedule(e *Entry, s *v1alpha1.Schedule, state *State, now time.Time) *Schedule {
 	status := &s.Status
 	kind, starts := (*Kind)(nil), Unknown
 	switch {
@@ -103,15 +139,20 @@ func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 			{Name: "Missed", Value: strconv.FormatInt(status.Missed, 10), Level: deadLevel(&status.Missed)},
 		},
 	}
+	if condition := cleanLine(s.Spec.When); condition != "" {
+		v.Facts = append(v.Facts, Fact{Name: "When", Value: condition})
+	}
+	if limit := s.Spec.SuspendAfterFailures; limit != nil {
+		v.Facts = append(v.Facts, Fact{Name: "Failures in a row", Value: fmt.Sprintf("%d of %d", status.Failures, *limit)})
+	}
 	if request := status.Rerun; request != nil {
 		v.Facts = append(v.Facts, Fact{Name: "Last request", Value: cleanLine(fmt.Sprintf("%s: %d started, %d missed, %d left", request.ID, request.Runs, request.Missed, request.Left))})
 	}
 	v.setNextTimes(s, now)
-	for i := range status.ActiveRuns {
-		run := &status.ActiveRuns[i]
-		v.Active = append(v.Active, ActiveRun{kind, cleanLine(run.Name), timeOf(run.ScheduledTime), cleanLine(run.RerunID)})
+	if kind != nil {
+		v.Runs = scheduleRuns(s, kind, state)
 	}
-	if missed := status.LastMissed; missed != nil {
+	if missed := status.LastMissed; missed != nil && missed.Reason != v1alpha1.MissedWhenFalse {
 		v.LastMissed, v.LastMissedTime = joinReason(missed.Reason, missed.Message), missed.Time.Time
 	}
 	return v

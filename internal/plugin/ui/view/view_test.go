@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -254,6 +255,37 @@ func TestSlimObjectsKeepNoPodTemplatesSecretsOrForeignAnnotations(t *testing.T) 
 	Slim(sj)
 	if len(sj.Annotations) != 1 || sj.ManagedFields != nil || sj.Spec.Template != nil || sj.Spec.Containers[0].Command != nil || sj.Spec.Containers[0].Name != "load" {
 		t.Errorf("%+v", sj)
+	}
+}
+
+func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
+	s := &v1alpha1.Schedule{}
+	s.Name, s.Namespace, s.UID = "nightly", "a", "1"
+	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{}
+	s.Status.ActiveRuns = []v1alpha1.ScheduledRun{{Name: "unreadable", RerunID: "again"}}
+	at := func(minutes int) *metav1.Time {
+		return new(metav1.NewTime(testTime.Add(time.Duration(minutes) * time.Minute)))
+	}
+	run := func(name string, created int, owner *v1alpha1.Schedule, finish *metav1.Time) *Entry {
+		sj := &v1alpha1.SequentialJob{}
+		sj.Name, sj.Namespace, sj.CreationTimestamp = name, "a", *at(created)
+		sj.Status.StartTime, sj.Status.CompletionTime = at(created), finish
+		sj.Annotations = map[string]string{v1alpha1.AnnotationScheduledTime: at(created).UTC().Format(time.RFC3339)}
+		sj.OwnerReferences = decision.ControllerReferences("Schedule", owner)
+		return NewEntry(sj)
+	}
+	foreign := s.DeepCopy()
+	foreign.UID = "2" // of a Schedule that had the name before
+	state := &State{Entries: map[*Kind][]*Entry{Sequences: {
+		run("first", -60, s, at(-50)), run("second", -30, s, nil), run("foreign", -10, foreign, nil),
+	}}}
+	var got []string
+	for _, run := range NewSchedule(NewEntry(s), s, state, testTime).Runs {
+		got = append(got, fmt.Sprintf("%s %s %s%s", run.Name, run.Due.Sub(run.Start), run.Finish.Format("15:04"), run.Request))
+	}
+	want := []string{"second 0s 00:00", "first 0s " + at(-50).Format("15:04"), "unreadable 0s 00:00again"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 }
 
