@@ -18,17 +18,22 @@ const (
 	settleTimeout = 5 * time.Second
 	// unknownAttemptDelay is the time until redelivery of a message whose attempts could not be counted.
 	unknownAttemptDelay = time.Second
+	// suspectPatience is how long a job that must run alone waits for the other jobs of its worker, which starts none meanwhile. It doubles
+	// each time that the message is given back, at most maxPatienceShift times, so that the job runs at last, however long others take.
+	suspectPatience  = 15 * time.Second
+	maxPatienceShift = 12
+	// suspectReturnDelay gives a worker without jobs the time to take the message.
+	suspectReturnDelay = 5 * time.Second
 )
 
 var errShutdown = errors.New("the worker is shutting down")
 
 func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
-	attempt, err := m.AttemptNumber(w.settleContext)
+	history, err := m.History(w.settleContext)
 	if err != nil {
-		w.log.Warn("Failed to count the attempts of a job; it is delivered again", "error", err, "retryAfter", unknownAttemptDelay)
-		w.settleWithRetry(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay, err.Error()) })
-		return scheduler.OutcomeUnknown
+		return w.postpone(m, err)
 	}
+	attempt := history.Attempt()
 	message := m.Message()
 	retry, kindTimeout := m.QueueConfig().Retry, time.Duration(0)
 	if w.mux != nil && w.mux.kinds[message.Kind] != nil {
@@ -39,6 +44,7 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	job := &Job{
 		ID: message.ID, Kind: message.Kind, Queue: m.QueueConfig().Name, Priority: message.Priority, Payload: message.Payload,
 		Headers: message.Headers, Attempt: attempt, MaxAttempts: retry.MaxAttempts, SentTime: message.SentTime, retry: retry,
+		history: history,
 	}
 	job.progress = &progressRecorder{board: &w.progress, job: job, startTime: startedAt}
 	job.report = w.newReport(m, job, startedAt)
@@ -46,8 +52,7 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		job.keys = w.keys.Of(job.Queue, message.ID, message.Headers)
 	}
 	if attempt > retry.MaxAttempts {
-		// No worker reported the result of the last attempt.
-		w.buryMessage(m, job, "the worker was lost in each of the last attempts", attempt-1)
+		w.buryMessage(m, job, lossReason(history), attempt-1)
 		return scheduler.OutcomeUnknown
 	}
 	timeout, err := m.QueueConfig().TimeoutOf(message.Headers)
@@ -55,11 +60,38 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		w.buryMessage(m, job, err.Error(), attempt-1)
 		return scheduler.OutcomeUnknown
 	}
+	if history.IsSuspect() {
+		w.log.Warn("The process of a job was lost repeatedly; the job runs without others", "queue", job.Queue, "job", job.ID, "losses", history.Lost)
+		if !w.scheduler.RunAlone(m, suspectPatience<<min(history.Released, maxPatienceShift)) {
+			w.releaseMessage(m, suspectReturnDelay)
+			return scheduler.OutcomeUnknown
+		}
+		job.isAlone = true
+	}
 	if !w.startWithKeys(m, job) {
 		return scheduler.OutcomeUnknown
 	}
 	defer job.keys.Keep(w.settleContext)()
+	if history.Lost > 0 {
+		if err := m.MarkStart(w.settleContext, job.isAlone); err != nil {
+			return w.postpone(m, err)
+		}
+	}
 	return w.runJob(m, job, shorterTimeout(timeout, kindTimeout), startedAt)
+}
+
+// postpone gives back a message whose attempts cannot be counted.
+func (w *Worker) postpone(m *scheduler.LeasedMessage, err error) scheduler.JobOutcome {
+	w.log.Warn("Failed to count the attempts of a job; it is delivered again", "error", err, "retryAfter", unknownAttemptDelay)
+	w.settleWithRetry(m, resultPostponed, func(ctx context.Context) error { return m.Lose(ctx, unknownAttemptDelay, err.Error()) })
+	return scheduler.OutcomeUnknown
+}
+
+func lossReason(h broker.History) string {
+	if h.LostAlone == 0 {
+		return "the job failed in each of its attempts"
+	}
+	return fmt.Sprintf("the process of the worker was lost in %d of the attempts, in %d of them while it ran no other job", h.Lost, h.LostAlone)
 }
 
 func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Duration, startedAt time.Time) scheduler.JobOutcome {
@@ -103,7 +135,7 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 
 // returnsToQueue reports whether the message of a job with this result is delivered again.
 func returnsToQueue(job *Job, err error) bool {
-	return IsSnooze(err) || err != nil && !IsDeadLetter(err) && job.Attempt < job.MaxAttempts
+	return IsSnooze(err) || err != nil && !IsDeadLetter(err) && (IsProcessLost(err) || job.Attempt < job.MaxAttempts)
 }
 
 // wasInterrupted reports whether the handler returned early because the worker shuts down.
@@ -137,6 +169,8 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		w.log.Warn("Job returns to its queue", "queue", job.Queue, "job", job.ID, "after", unknownKindDelay, "error", err)
 		job.report.putBack(w.settleContext, unknownKindDelay)
 		w.snoozeMessage(m, unknownKindDelay)
+	case IsProcessLost(err):
+		w.settleLoss(m, job, err)
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
 		w.buryMessage(m, job, err.Error(), job.Attempt)
 	default:
@@ -146,6 +180,19 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay, err.Error()) })
 	}
 	return jobOutcome(err)
+}
+
+// settleLoss retries a job whose process was lost, unless it was lost alone too often.
+func (w *Worker) settleLoss(m *scheduler.LeasedMessage, job *Job, err error) {
+	after := job.history.AfterStart(job.isAlone)
+	if after.Attempt() > job.MaxAttempts {
+		w.buryMessage(m, job, lossReason(after)+": "+err.Error(), after.Attempt()-1)
+		return
+	}
+	delay := retryDelay(job, err)
+	w.log.Warn("The process of a job was lost", "queue", job.Queue, "job", job.ID, "losses", after.Lost, "alone", job.isAlone, "after", delay, "error", err)
+	job.report.retry(w.settleContext, err.Error(), delay)
+	w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Lose(ctx, delay, err.Error()) })
 }
 
 // retryDelay returns the delay until the next attempt of a job that failed.

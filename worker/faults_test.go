@@ -78,15 +78,25 @@ func buried(calls int, payload string) fate {
 	return fate{Calls: calls, DeadLetters: []letter{{payload, deadLetterAttempts}}}
 }
 
-// A job that fails in each attempt becomes one dead letter after its last attempt, whatever its worker does. An attempt
-// counts, unless the worker released the job because it was still running when the worker had to exit.
+// A job that fails in each attempt becomes one dead letter after its last attempt, whatever its worker does. An attempt counts if its worker
+// is there to report it: the loss of a worker says nothing about its jobs.
 func fateBesideAWorker(fault faults.Fault, state deadLetterState) faults.Expectation[fate] {
 	calls := deadLetterAttempts
-	switch {
-	case isLateStart(fault) && state.moment != inFirstAttempt:
-		return faults.Exclude[fate]("a worker that has not started has no job")
-	case fault == faults.ExitsWithAnotherCode && state.moment != whileDeadLettered:
+	switch fault {
+	case faults.NeverStarts, faults.StartsLate:
+		if state.moment != inFirstAttempt {
+			return faults.Exclude[fate]("a worker that has not started has no job")
+		}
+	case faults.ExitsWithAnotherCode, faults.IgnoresSIGTERM, faults.Disappears, faults.IsReplaced, faults.ComesBackWithOldState:
 		calls++
+	case faults.Hangs:
+		if state.moment == whileDeadLettered {
+			calls++
+		}
+	case faults.HasClockThatJumpsAhead: // its lease seems to be lost
+		if state.moment != whileDeadLettered {
+			calls++
+		}
 	}
 	return faults.Expect(buried(calls, onlyJob))
 }
@@ -100,6 +110,8 @@ func fateBehindABroker(fault faults.Fault, state deadLetterState) faults.Expecta
 		return faults.Exclude[fate]("nobody else has the jobs that it lost")
 	case isLateStart(fault) && state.moment != inFirstAttempt:
 		return faults.Exclude[fate]("no worker has received a job from it")
+	case fault == faults.Hangs && state.moment == whileDeadLettered && state.engine == dial.NATSEngine:
+		return faults.Expect(buried(deadLetterAttempts+1, onlyJob)) // for longer than the lease of the job
 	}
 	return faults.Expect(buried(deadLetterAttempts, onlyJob))
 }

@@ -31,6 +31,9 @@ type Job struct {
 
 	// retry is the policy of the job.
 	retry broker.RetryPolicy
+	// history of earlier deliveries. isAlone: the worker runs no other job.
+	history broker.History
+	isAlone bool
 	// progress is nil if the job does not run in a worker.
 	progress *progressRecorder
 	// report is nil if the queue does not keep the states of its jobs.
@@ -105,6 +108,20 @@ func SnoozeAfter(err error) (after time.Duration, found bool) {
 
 // IsSnooze reports whether err wraps a Snooze error.
 func IsSnooze(err error) bool { return errors.As(err, new(*snoozeError)) }
+
+type processLostError struct{ err error }
+
+func (e *processLostError) Error() string { return e.err.Error() }
+
+func (e *processLostError) Unwrap() error { return e.err }
+
+// ProcessLost returns an error for a job whose process ended while it ran the job, so that this job, or another one in the process, may have
+// ended it. Return it from a handler that passes jobs to another process. The worker treats the job as if the worker itself had been lost:
+// it is retried, alone after the second time, and only losses of a job that runs alone count as attempts.
+func ProcessLost(err error) error { return &processLostError{err: err} }
+
+// IsProcessLost reports whether err wraps a ProcessLost error.
+func IsProcessLost(err error) bool { return errors.As(err, new(*processLostError)) }
 
 type deadLetterError struct{ reason string }
 

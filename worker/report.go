@@ -240,7 +240,7 @@ func (w *Worker) openRecorder(ctx context.Context, subscription broker.Subscript
 	if !config.Results.IsEnabled() {
 		return nil, nil //nolint:nilnil // nil reports nothing
 	}
-	recorder, err := subscription.JobRecorder(ctx, func(id string, request jobstate.Cancel) {
+	recorder, err := subscription.JobRecorder(ctx, func(id string, request jobstate.Cancel) { //nolint:contextcheck // ctx ends before
 		w.reports.requestCancel(config.Name, id, request, config.Results.Retention, w.now())
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 	if timeout == 0 {
 		return w.callHandler(ctx, job)
 	}
-	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() { w.markOverdue(m, "timeout", timeout) })
+	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() { w.markOverdue(m, "timeout", timeout) }) //nolint:contextcheck // ctx ends before
 	defer overdue.Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()
@@ -41,6 +41,11 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 
 func (w *Worker) markOverdue(m *scheduler.LeasedMessage, details ...any) {
 	w.scheduler.MarkOverdue(m)
+	ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)
+	defer cancel()
+	if err := m.CountFailure(ctx); err != nil {
+		w.log.Warn("Failed to count an attempt", "queue", m.QueueConfig().Name, "job", m.Message().ID, "error", err)
+	}
 	m.Abandon()
 	w.log.Error("A handler ignores the end of its context; the job is delivered again",
 		append([]any{"queue", m.QueueConfig().Name, "job", m.Message().ID}, details...)...)

@@ -135,37 +135,6 @@ func TestHandlerResultDecidesWhatHappensToTheJob(t *testing.T) {
 	}
 }
 
-func TestJobIsDeadLetteredAfterItsWorkersWereLost(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
-	subscription, err := env.engine.Subscribe(t.Context(), "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	consumer, err := subscription.Consumer(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer consumer.Stop()
-	for range 3 { // three workers that start the job and disappear
-		received, err := consumer.Next(t.Context(), testTimeout, func(d broker.Delivery) {
-			if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
-				t.Error(err)
-			}
-		})
-		if received != 1 || err != nil {
-			t.Fatalf("received %d messages: %v", received, err)
-		}
-	}
-	w := env.start(env.config(withFastRetries), func(context.Context, *Job) error {
-		t.Error("the job was tried a fourth time")
-		return nil
-	})
-	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
-	requireCleanShutdown(t, w)
-}
-
 // Its dead letter is larger than the server accepts: the worker must not try without end, and other jobs must not wait for it.
 func TestAFailedJobOfTheLargestSizeDoesNotHoldItsWorker(t *testing.T) {
 	t.Parallel()

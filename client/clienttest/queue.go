@@ -45,8 +45,21 @@ type delivery struct {
 	isStarted bool
 }
 
-// AttemptNumber implements broker.Delivery.
-func (d *delivery) AttemptNumber(context.Context) (int, error) { return d.failures + 1, nil }
+// History implements broker.Delivery.
+func (d *delivery) History(context.Context) (broker.History, error) {
+	return broker.History{Failed: d.failures}, nil
+}
+
+// CountFailure implements broker.Delivery.
+func (d *delivery) CountFailure(context.Context) error {
+	d.failures++
+	return nil
+}
+
+// Lose implements broker.Delivery.
+func (d *delivery) Lose(ctx context.Context, delay time.Duration, _ string) error {
+	return d.Release(ctx, delay)
+}
 
 // Ack implements broker.Delivery. The job is no longer in the queue when the test continues.
 func (d *delivery) Ack(ctx context.Context, _ bool) error { return d.Delivery.Ack(ctx, true) }
@@ -82,8 +95,8 @@ func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error 
 	return nil
 }
 
-// Abandon implements broker.Delivery. The broker delivers the message again, as after a failure.
-func (d *delivery) Abandon() { _ = d.Retry(context.Background(), 0, "") }
+// Abandon implements broker.Delivery. The broker delivers the message again.
+func (d *delivery) Abandon() { _ = d.Release(context.Background(), 0) }
 
 func jobOf(m *broker.Message) Job {
 	return Job{ID: m.ID, Kind: m.Kind, Priority: m.Priority, Payload: m.Payload, Headers: m.Headers, SentTime: m.SentTime}

@@ -241,7 +241,7 @@ type Consumer interface {
 	Stop()
 }
 
-// Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry, Release, Bury and Abandon ends it.
+// Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry, Lose, Release, Bury and Abandon ends it.
 type Delivery interface {
 	Message() *Message
 	// PendingCount is the number of messages of the priority that waited at delivery.
@@ -250,8 +250,11 @@ type Delivery interface {
 	ExtendLease(ctx context.Context) error
 	// Ack removes the message from its queue: the job is done. Confirmed waits for the confirmation of the broker, a round trip.
 	Ack(ctx context.Context, confirmed bool) error
-	// Retry redelivers the message after the delay. The reason is in the dead letter if the broker allows no further attempt.
+	// Retry redelivers the message after the delay, after a failed attempt. The reason is in the dead letter if the broker allows no further
+	// attempt.
 	Retry(ctx context.Context, delay time.Duration, reason string) error
+	// Lose redelivers the message after the delay, as if its lease had expired.
+	Lose(ctx context.Context, delay time.Duration, reason string) error
 	// Release redelivers the message after the delay, and does not count as an attempt.
 	Release(ctx context.Context, delay time.Duration) error
 	// Bury makes the message a dead letter, and removes it from its queue.
@@ -259,8 +262,12 @@ type Delivery interface {
 	// Abandon ends the delivery without a result, because the worker no longer extends the lease. Unless another worker has the message, the
 	// broker redelivers it, at the latest when the lease expires.
 	Abandon()
-	// AttemptNumber returns the number of this attempt, starting at 1.
-	AttemptNumber(ctx context.Context) (int, error)
+	// History returns what happened in earlier deliveries. Call it before the methods below.
+	History(ctx context.Context) (History, error)
+	// MarkStart records that a message that was lost before starts again, with or without other messages beside it.
+	MarkStart(ctx context.Context, alone bool) error
+	// CountFailure records that the attempt has failed, although the message is not settled.
+	CountFailure(ctx context.Context) error
 	// WasRemoved reports whether someone else removed the message from its queue.
 	WasRemoved(ctx context.Context) (bool, error)
 }

@@ -396,8 +396,8 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		t.Errorf("%d requeued: %+v", n, f)
 	}
 	again := b.fetchTasks(1)[0]
-	if attempt, err := again.AttemptNumber(t.Context()); attempt != 1 || err != nil || len(again.Message().Payload) != 1 {
-		t.Errorf("attempt %d: %v", attempt, err)
+	if history, err := again.History(t.Context()); history.Attempt() != 1 || err != nil || len(again.Message().Payload) != 1 {
+		t.Errorf("history %+v: %v", history, err)
 	}
 
 	if _, err := deadLetters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.ClassNotFound {

@@ -323,7 +323,7 @@ func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptR
 			// asynq counts deliveries: one more than attempts if the last attempt ended with its worker, and the worker that
 			// buries the task has not tried it. If this request fails, so does the script that buries the task, or the dead
 			// letter has the number of asynq.
-			_ = d.client.Eval(ctx, attemptsScript, []string{taskKey(d.queue, d.id)}, fieldAttempts, v.attempts).Err()
+			_ = d.client.Eval(ctx, fieldsScript, []string{taskKey(d.queue, d.id)}, fieldAttempts, v.attempts).Err()
 		}
 		cmd = script(ctx, l.client)
 	}

@@ -223,10 +223,24 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 		if d == nil {
 			t.Fatalf("attempt %d was not delivered", attempt)
 		}
-		if got, err := d.AttemptNumber(t.Context()); got != attempt || err != nil {
-			t.Errorf("attempt %d: %v, want %d", got, err, attempt)
+		if got, err := d.History(t.Context()); got.Attempt() != attempt || err != nil {
+			t.Errorf("history %+v: %v, want attempt %d", got, err, attempt)
 		}
 		b.requireSuccess(d.Retry(t.Context(), 10*time.Millisecond, "it failed"))
+	}
+	// Lost deliveries are no attempts.
+	want := broker.History{Failed: 3}
+	for _, alone := range []bool{false, true} {
+		d := nextTask(t, consumer, time.Minute)
+		b.requireSuccess(d.MarkStart(t.Context(), false))
+		b.requireSuccess(d.Release(t.Context(), 0)) // the mark has no effect
+		d = nextTask(t, consumer, time.Minute)
+		b.requireSuccess(d.MarkStart(t.Context(), alone))
+		b.requireSuccess(d.Lose(t.Context(), 10*time.Millisecond, "it was lost"))
+		want = want.AfterStart(alone)
+	}
+	if got, err := nextTask(t, consumer, time.Minute).History(t.Context()); got != want || err != nil {
+		t.Errorf("history %+v: %v, want %+v", got, err, want)
 	}
 }
 

@@ -28,6 +28,9 @@ type leasedTask struct {
 	verdicts chan *taskVerdict
 
 	mu sync.Mutex
+	// history is nil until it was read. isMarked: the task has the mark of its start.
+	history  *broker.History
+	isMarked bool
 	// givenVerdict is nil until the worker has decided. settleError is the error of the last request to store it.
 	givenVerdict *taskVerdict
 	settleError  error
@@ -105,11 +108,27 @@ func (d *leasedTask) Ack(ctx context.Context, confirmed bool) error {
 
 // Retry implements broker.Delivery. If the producer allows no further attempt, asynq archives the task with the reason.
 func (d *leasedTask) Retry(ctx context.Context, delay time.Duration, reason string) error {
+	if err := d.CountFailure(ctx); err != nil {
+		return err
+	}
+	return d.Lose(ctx, delay, reason)
+}
+
+// Lose implements broker.Delivery.
+func (d *leasedTask) Lose(ctx context.Context, delay time.Duration, reason string) error {
 	return d.settle(ctx, "retrying", &taskVerdict{reason: cmp.Or(broker.TruncateText(reason), "the attempt failed"), delay: delay})
 }
 
 // Release implements broker.Delivery.
 func (d *leasedTask) Release(ctx context.Context, delay time.Duration) error {
+	d.mu.Lock()
+	isMarked, history := d.isMarked, d.history
+	d.mu.Unlock()
+	if isMarked {
+		if err := d.storeHistory(ctx, *history); err != nil {
+			return d.deliveryError("releasing", err)
+		}
+	}
 	return d.settle(ctx, "releasing", &taskVerdict{release: true, delay: delay})
 }
 
@@ -118,22 +137,67 @@ func (d *leasedTask) Bury(ctx context.Context, reason string, attempts int) erro
 	return d.settle(ctx, "burying", &taskVerdict{reason: cmp.Or(reason, "no reason given"), bury: true, attempts: attempts})
 }
 
-const attemptsScript = `
-if redis.call("EXISTS", KEYS[1]) == 1 then
-	redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])
-end
-return redis.status_reply("OK")`
-
 // Abandon implements broker.Delivery. The asynq server extends the lease until it has a verdict, so it retries the task,
 // unless the lease has expired.
 func (d *leasedTask) Abandon() {
 	d.giveVerdict(&taskVerdict{reason: "the worker abandoned the attempt"})
 }
 
-// AttemptNumber implements broker.Delivery.
-func (d *leasedTask) AttemptNumber(context.Context) (int, error) {
-	return d.retryCount + 1, nil
+// History implements broker.Delivery. asynq counts failed and lost deliveries together, and no others.
+func (d *leasedTask) History(ctx context.Context) (broker.History, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.history != nil {
+		return *d.history, nil
+	}
+	h := broker.History{}
+	if d.retryCount > 0 {
+		fields, err := d.client.HMGet(ctx, taskKey(d.queue, d.id), fieldFailed, fieldLostStarted, fieldLostAlone).Result()
+		if err != nil {
+			return h, d.deliveryError("counting attempts of", err)
+		}
+		for i, count := range []*int{&h.Failed, &h.LostStarted, &h.LostAlone} {
+			text, _ := fields[i].(string)
+			*count, _ = strconv.Atoi(text)
+		}
+		h.Lost = max(0, d.retryCount-h.Failed)
+	}
+	d.history = &h
+	return h, nil
 }
+
+// MarkStart implements broker.Delivery.
+func (d *leasedTask) MarkStart(ctx context.Context, alone bool) error {
+	history, err := d.History(ctx)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.isMarked = true
+	d.mu.Unlock()
+	return d.deliveryError("marking the start of", d.storeHistory(ctx, history.AfterStart(alone)))
+}
+
+// CountFailure implements broker.Delivery.
+func (d *leasedTask) CountFailure(ctx context.Context) error {
+	history, err := d.History(ctx)
+	if err != nil {
+		return err
+	}
+	return d.deliveryError("counting attempts of", d.storeHistory(ctx, history.AfterFailure()))
+}
+
+func (d *leasedTask) storeHistory(ctx context.Context, h broker.History) error {
+	return d.client.Eval(ctx, fieldsScript, []string{taskKey(d.queue, d.id)},
+		fieldFailed, h.Failed, fieldLostStarted, h.LostStarted, fieldLostAlone, h.LostAlone).Err()
+}
+
+// fieldsScript sets fields of a task. It does not create a task that was deleted.
+const fieldsScript = `
+if redis.call("EXISTS", KEYS[1]) == 1 then
+	redis.call("HSET", KEYS[1], unpack(ARGV))
+end
+return redis.status_reply("OK")`
 
 // WasRemoved implements broker.Delivery. It also reports a task that asynq is about to retry
 // after its timeout.

@@ -33,6 +33,13 @@ func taskKey(queue, id string) string { return queueKey(queue, "t:"+id) }
 // fieldAttempts is a field that this package adds to archived tasks: the attempts of the dead letter.
 const fieldAttempts = "yardmaster_attempts"
 
+// Fields that this package adds to tasks that failed or were lost: see broker.History.
+const (
+	fieldFailed      = "yardmaster_failed"
+	fieldLostStarted = "yardmaster_lost_started"
+	fieldLostAlone   = "yardmaster_lost_alone"
+)
+
 // The keys that this package has for each queue, in addition to its record.
 const (
 	cancelsPart  = "cancels"  // the IDs of tasks that their workers have to cancel

@@ -81,8 +81,8 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	again := fetchOne(t, e, "orders", "low")
-	if attempt, err := again.AttemptNumber(t.Context()); err != nil || attempt != 1 {
-		t.Errorf("it is attempt %d: %v", attempt, err)
+	if history, err := again.History(t.Context()); err != nil || history.Attempt() != 1 {
+		t.Errorf("history %+v: %v", history, err)
 	}
 	m := again.Message()
 	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, m.Headers); diff != "" || string(m.Payload) != poison {

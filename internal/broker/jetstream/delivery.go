@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
@@ -19,6 +19,9 @@ type leasedMessage struct {
 	metadata *nats.MsgMetadata
 	// lastEntry is the number of the entry that was last recorded about this delivery; 0: no entry was recorded.
 	lastEntry uint64
+	// history is nil until it was read. hasStoredHistory: the bucket has an entry of the message.
+	history          atomic.Pointer[broker.History]
+	hasStoredHistory atomic.Bool
 }
 
 // Message implements broker.Delivery.
@@ -49,60 +52,44 @@ func (d *leasedMessage) ExtendLease(ctx context.Context) error {
 
 // Ack implements broker.Delivery.
 func (d *leasedMessage) Ack(ctx context.Context, confirmed bool) error {
+	var err error
 	if confirmed {
-		return d.deliveryError("acknowledging", d.message.AckSync(nats.Context(ctx)))
+		err = d.message.AckSync(nats.Context(ctx))
+	} else {
+		err = d.message.Ack()
 	}
-	return d.deliveryError("acknowledging", d.message.Ack())
+	if err == nil && d.hasStoredHistory.Load() {
+		d.forgetHistory()
+	}
+	return d.deliveryError("acknowledging", err)
 }
 
 // Retry implements broker.Delivery. The server stores no reason.
-func (d *leasedMessage) Retry(_ context.Context, delay time.Duration, _ string) error {
+func (d *leasedMessage) Retry(ctx context.Context, delay time.Duration, reason string) error {
+	if err := d.CountFailure(ctx); err != nil {
+		return err
+	}
+	return d.Lose(ctx, delay, reason)
+}
+
+// Lose implements broker.Delivery.
+func (d *leasedMessage) Lose(_ context.Context, delay time.Duration, _ string) error {
 	if delay <= 0 {
 		return d.deliveryError("retrying", d.message.Nak())
 	}
 	return d.deliveryError("retrying", d.message.NakWithDelay(delay))
 }
 
-const releaseCountTTL = 7 * 24 * time.Hour
-
-// Release implements broker.Delivery. The server counts each delivery, so Release first stores how many deliveries were no attempts.
+// Release implements broker.Delivery.
 func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error {
-	returns, err := d.releaseCount(ctx)
+	history, err := d.History(ctx)
+	if err == nil {
+		err = d.storeHistory(ctx, history.AfterRelease())
+	}
 	if err != nil {
 		return d.deliveryError("releasing", err)
 	}
-	note := nats.NewMsg(d.writableSubject(storedKeySubject(d.queue, releaseCountPrefix+d.messageID())))
-	note.Data = strconv.AppendInt(nil, int64(returns)+1, 10)
-	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(releaseCountTTL)); err != nil {
-		return d.deliveryError("releasing", err)
-	}
-	return d.Retry(ctx, delay, "")
-}
-
-const releaseCountPrefix = "returned."
-
-// releaseCount returns how many earlier deliveries were no attempts.
-func (d *leasedMessage) releaseCount(ctx context.Context) (int, error) {
-	if d.metadata.NumDelivered <= 1 {
-		return 0, nil
-	}
-	entry, err := d.bucket.Get(ctx, releaseCountPrefix+d.messageID())
-	if isNotFound(err) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(string(entry.Value()))
-}
-
-// AttemptNumber implements broker.Delivery.
-func (d *leasedMessage) AttemptNumber(ctx context.Context) (int, error) {
-	returns, err := d.releaseCount(ctx)
-	if err != nil {
-		return 0, d.deliveryError("counting attempts of", err)
-	}
-	return max(1, int(d.metadata.NumDelivered)-returns), nil //nolint:gosec // a count of deliveries
+	return d.Lose(ctx, delay, "")
 }
 
 // Bury implements broker.Delivery. It stores the dead letter before it acknowledges the message.

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -9,15 +10,16 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func attemptNumber(t *testing.T, d broker.Delivery) int {
 	t.Helper()
-	n, err := d.AttemptNumber(t.Context())
+	history, err := d.History(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return history.Attempt()
 }
 
 func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
@@ -52,6 +54,53 @@ func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
 	if got := attemptNumber(t, d); got != 2 {
 		t.Errorf("after one attempt it is attempt %d", got)
 	}
+}
+
+// Each row is how deliveries of one message ended. The entry is deleted when the message is settled.
+func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	want := broker.History{}
+	for i, end := range []struct {
+		end   func(broker.Delivery) error
+		after func(broker.History) broker.History
+	}{
+		{func(d broker.Delivery) error { return d.Lose(t.Context(), 0, "") }, func(h broker.History) broker.History { h.Lost++; return h }},
+		{func(d broker.Delivery) error { return d.Retry(t.Context(), 0, "") }, broker.History.AfterFailure},
+		{func(d broker.Delivery) error {
+			return cmp.Or(d.MarkStart(t.Context(), false), d.Retry(t.Context(), 0, ""))
+		}, broker.History.AfterFailure},
+		{func(d broker.Delivery) error {
+			return cmp.Or(d.MarkStart(t.Context(), false), d.Lose(t.Context(), 0, ""))
+		}, func(h broker.History) broker.History { return h.AfterStart(false) }},
+		{func(d broker.Delivery) error {
+			return cmp.Or(d.MarkStart(t.Context(), true), d.Release(t.Context(), 0))
+		}, broker.History.AfterRelease},
+		{func(d broker.Delivery) error {
+			return cmp.Or(d.MarkStart(t.Context(), true), d.MarkStart(t.Context(), true), d.Lose(t.Context(), 0, ""))
+		}, func(h broker.History) broker.History { return h.AfterStart(true) }},
+	} {
+		d := fetchOne(t, e, "orders", "default")
+		if got, err := d.History(t.Context()); err != nil || got != want {
+			t.Fatalf("before end %d: %+v, %v, want %+v", i, got, err, want)
+		}
+		if err := end.end(d); err != nil {
+			t.Fatal(err)
+		}
+		want = end.after(want)
+	}
+	d := fetchOne(t, e, "orders", "default")
+	if got, err := d.History(t.Context()); err != nil || got != want {
+		t.Errorf("at last: %+v, %v, want %+v", got, err, want)
+	}
+	if err := d.Ack(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the entry to be deleted", func() bool {
+		entry, err := e.readLast(t.Context(), "KV_yardmaster_orders", storedKeySubject("orders", "returned.1"))
+		return err == nil && entry != nil && entry.isDeletedKey()
+	})
 }
 
 func TestRetryIsDeliveredAfterDelay(t *testing.T) {

@@ -58,8 +58,8 @@ func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testin
 			requireID("after requeueing", d)
 			d = buryAndRequeue(t, e, d)
 			requireID("after requeueing twice", d)
-			if attempt, err := d.AttemptNumber(t.Context()); err != nil || attempt != 1 {
-				t.Errorf("it is attempt %d: %v", attempt, err)
+			if history, err := d.History(t.Context()); err != nil || history.Attempt() != 1 {
+				t.Errorf("history %+v: %v", history, err)
 			}
 			if ids := d.Message().Headers[broker.JobIDHeader]; ids != nil {
 				t.Errorf("the handler sees the header %q", ids)

@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -101,6 +103,9 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 		// No connection was made: the server has not seen the job, so this is not an attempt.
 		return fmt.Errorf("%w: %w", err, worker.Snooze(unreachableDelay))
 	}
+	if err != nil && ctx.Err() == nil && isConnectionLost(err) {
+		return worker.ProcessLost(fmt.Errorf("the server closed the connection without a response: %w", err))
+	}
 	if err != nil {
 		return err
 	}
@@ -110,6 +115,11 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 		return fmt.Errorf("reading the response, %s: %w", response.Status, err)
 	}
 	return classifyResponse(response, string(body[:min(len(body), errorBodyBytes)]), time.Now())
+}
+
+// isConnectionLost reports whether the server ended the connection. It may have crashed, and with it all requests that it had.
+func isConnectionLost(err error) bool {
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(lost error) bool { return errors.Is(err, lost) })
 }
 
 // available returns an error if the server accepts no connection. While a request runs, it connects only if the server is suspect: a server

@@ -10,11 +10,13 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -147,4 +149,53 @@ func TestMissingResponse(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The application ends when it gets a certain job, and with it all requests that it has. It starts again each time.
+func TestAJobThatEndsTheApplicationBecomesTheOnlyDeadLetter(t *testing.T) {
+	t.Parallel()
+	const number = 100
+	q, address := newTestQueue(t), ports.Reserve(t).String()
+	for i := range number {
+		payload := "innocent"
+		if i == number/2 {
+			payload = "poison"
+		}
+		q.send(t, payload, nil)
+	}
+	var crashes atomic.Int64
+	go func() {
+		for t.Context().Err() == nil {
+			server := &http.Server{Addr: address, ReadHeaderTimeout: time.Minute}
+			server.Handler = http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+				if payload, err := io.ReadAll(request.Body); err != nil || string(payload) == "poison" {
+					crashes.Add(1)
+					_ = server.Close()
+				}
+				time.Sleep(20 * time.Millisecond)
+			})
+			stop := context.AfterFunc(t.Context(), func() { _ = server.Close() })
+			_ = server.ListenAndServe()
+			stop()
+		}
+	}()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error", "--forward", "http://" + address}
+		if err := Run(ctx, arguments, io.Discard, io.Discard); err != nil {
+			t.Error(err)
+		}
+	}()
+	poll.Until(t, "the queue to be empty", func() bool {
+		stats := q.stats(t)
+		return stats.Ready+stats.InFlight+stats.Delayed == 0
+	})
+	stop()
+	<-ended
+	letters, err := q.engine.DeadLetters("orders").List(t.Context(), 0, number)
+	if err != nil || len(letters) != 1 || string(letters[0].Payload) != "poison" || letters[0].Attempts != 5 || crashes.Load() != 5 {
+		t.Errorf("%d crashes, dead letters %+v: %v", crashes.Load(), letters, err)
+	}
 }

@@ -44,6 +44,7 @@ func (s *Scheduler) MarkOverdue(m *LeasedMessage) {
 	}
 	m.isOverdue = true
 	s.overdue++
+	s.endSuspicion(m)
 	s.capacityFreed.Broadcast()
 }
 

@@ -39,7 +39,7 @@ func (s *Scheduler) NextRequest(b *PriorityBuffer) (FetchRequest, bool) {
 
 // allowedRequest returns the request that may be sent for the buffer now; without Messages, no request.
 func (s *Scheduler) allowedRequest(b *PriorityBuffer) FetchRequest {
-	if s.draining.Load() || s.held || b.isOutranked() {
+	if s.draining.Load() || s.held || s.suspect != nil || b.isOutranked() {
 		return FetchRequest{}
 	}
 	capacity := s.freeCapacity(b)
@@ -124,7 +124,7 @@ func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery
 		s.addRequested(b, -1)
 	}
 	b.backlog, b.requestFailed = backlog, false
-	isUnusable := s.draining.Load() || s.held || s.closed || b.queue.retired
+	isUnusable := s.draining.Load() || s.held || s.suspect != nil || s.closed || b.queue.retired
 	if isUnusable {
 		s.releasing++
 	} else {

@@ -7,7 +7,8 @@
 //	(prefetch.go)                  │
 //	                               ├─ rate.go:    slots under the rate limit
 //	                               ├─ kinds.go:   limits of kinds of jobs
-//	                               └─ leases.go:  leases to extend, messages to give back
+//	                               ├─ leases.go:  leases to extend, messages to give back
+//	                               └─ alone.go:   messages that may end the process run alone
 //
 // Besides the running jobs, a worker prefetches as many messages as it started within the last update interval. With short jobs the next
 // message is always at hand; with long jobs no message waits here while another worker could run it.
@@ -46,6 +47,8 @@ type Scheduler struct {
 	// held: no message is taken and no job starts until the handler is available again.
 	held   bool
 	closed bool
+	// suspect is the message that runs alone, or waits for it; nil: none.
+	suspect *LeasedMessage
 
 	queues     []*ScheduledQueue
 	queueTurns *wrr.RoundRobin
@@ -138,7 +141,7 @@ func (s *Scheduler) wakeExecutor() {
 
 // startNextMessage removes the message that starts next from its buffer. It returns nil if no message may start.
 func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
-	if s.draining.Load() || s.held || s.running >= s.limits.Concurrency || s.prefetched == 0 {
+	if s.draining.Load() || s.held || s.suspect != nil || s.running >= s.limits.Concurrency || s.prefetched == 0 {
 		return nil
 	}
 	queueIndex, b := s.selectBuffer(func(b *PriorityBuffer) bool {
@@ -207,6 +210,7 @@ func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time
 		s.overdue--
 	}
 	delete(s.leased, m)
+	s.endSuspicion(m)
 	if m.kind != nil {
 		m.kind.running--
 		if duration := now.Sub(m.startedAt); m.kind.meanDuration == 0 {
