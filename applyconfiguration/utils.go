@@ -218,6 +218,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionGitApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionLimits"):
 		return &apiv1alpha1.SessionLimitsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionModel"):
+		return &apiv1alpha1.SessionModelApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionNetwork"):
 		return &apiv1alpha1.SessionNetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepo"):

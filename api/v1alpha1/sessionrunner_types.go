@@ -135,6 +135,11 @@ type SessionRunnerSpec struct {
 	// +optional
 	Archive *SessionArchive `json:"archive,omitempty"`
 
+	// model is the provider of the agent's model, through a proxy that alone has the key, counts the cost, and holds
+	// maxCostUSD. The runner must support it, as session-runner does. Unset means that the agent calls its model itself.
+	// +optional
+	Model *SessionModel `json:"model,omitempty"`
+
 	// activityLease gives the runner a Lease for activity and cost, as inactivityTimeout and stopOnRunFinished require,
 	// and access to the API server. Defaults to false.
 	// +optional
@@ -295,6 +300,29 @@ type SessionForge struct {
 type SessionArchive struct {
 	SessionContainer `json:",inline"`
 	Archive          `json:",inline"`
+}
+
+// SessionModel is the API of the agent's model.
+type SessionModel struct {
+	// provider of the API: Anthropic, OpenAI or Google, or a server with the same API.
+	// +required
+	// +kubebuilder:validation:Enum=Anthropic;OpenAI;Google
+	Provider string `json:"provider"`
+
+	// secretRef is a Secret with the key ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.
+	// +required
+	SecretRef LocalReference `json:"secretRef"`
+
+	// baseURL of the API, without its version. Defaults to the provider's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https?://[^/@?#]+(/[^@?#]*)?$`
+	BaseURL string `json:"baseURL,omitempty"`
+
+	// prices is a ConfigMap with prices of models, in addition to or instead of the built-in prices. Its key defaults to
+	// prices.yaml.
+	// +optional
+	Prices *KeyReference `json:"prices,omitempty"`
 }
 
 // SessionRunnerWorkspace is how persistent workspaces are created.

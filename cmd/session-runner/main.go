@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
 	"github.com/yardmaster/yardmaster/internal/pod/runner"
 	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
 	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
@@ -20,7 +21,7 @@ import (
 
 // containers are what runs next to an agent, with credentials that it does not get.
 var containers = map[string]func(ctx context.Context, args []string, getenv func(string) string, errOut io.Writer) error{
-	"git": sessiongit.Run, "archive": sessionarchive.Run, "archive-logs": sessionarchive.RunLogs,
+	"git": sessiongit.Run, "model": modelproxy.Run, "archive": sessionarchive.Run, "archive-logs": sessionarchive.RunLogs,
 }
 
 func main() {

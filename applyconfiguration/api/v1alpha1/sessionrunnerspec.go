@@ -39,6 +39,9 @@ type SessionRunnerSpecApplyConfiguration struct {
 	Git *SessionGitApplyConfiguration `json:"git,omitempty"`
 	// archive for transcripts. The runner must support it, as session-runner does. Unset means none.
 	Archive *SessionArchiveApplyConfiguration `json:"archive,omitempty"`
+	// model is the provider of the agent's model, through a proxy that alone has the key, counts the cost, and holds
+	// maxCostUSD. The runner must support it, as session-runner does. Unset means that the agent calls its model itself.
+	Model *SessionModelApplyConfiguration `json:"model,omitempty"`
 	// activityLease gives the runner a Lease for activity and cost, as inactivityTimeout and stopOnRunFinished require,
 	// and access to the API server. Defaults to false.
 	ActivityLease *bool `json:"activityLease,omitempty"`
@@ -127,6 +130,14 @@ func (b *SessionRunnerSpecApplyConfiguration) WithGit(value *SessionGitApplyConf
 // If called multiple times, the Archive field is set to the value of the last call.
 func (b *SessionRunnerSpecApplyConfiguration) WithArchive(value *SessionArchiveApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
 	b.Archive = value
+	return b
+}
+
+// WithModel sets the Model field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Model field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithModel(value *SessionModelApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Model = value
 	return b
 }
 

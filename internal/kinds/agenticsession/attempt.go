@@ -48,7 +48,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.status.WaitingSince = nil
 	e.followSuspension()
 	if e.status.Attempt.JobName == "" {
-		return nil // no time is left
+		return nil // no time is left, or the attempt ended with its suspension
 	}
 	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.Attempt.RunnerStartTime == nil && start != nil {
 		e.status.Attempt.RunnerStartTime = start

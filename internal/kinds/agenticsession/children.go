@@ -28,6 +28,8 @@ type objectBuilder struct {
 	network *NetworkSettings
 	check   *NetworkCheck
 	keys    *adminauth.Keys
+	// budget of the attempt in millionths of a dollar; nil if it is not limited.
+	budget *int64
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order of their creation: the network is

@@ -158,6 +158,9 @@ func (e *evaluation) attemptCost() v1alpha1.Number {
 // followCost records the cost of the open attempt: at once for its first report, for a report that reaches the
 // limit and for the result, and otherwise at most once in CostRecordInterval.
 func (e *evaluation) followCost() {
+	if e.isMetered() { // its proxy holds the budget, and reports when it ends
+		return
+	}
 	cost, s := e.attemptCost(), &e.status
 	if cost == "" || s.Attempt.CostUSD != nil && microsOf(&cost) == microsOf(s.Attempt.CostUSD) {
 		return
@@ -180,6 +183,19 @@ func (e *evaluation) recordCost(cost v1alpha1.Number) {
 // closeCost records and returns the cost of the attempt that ends; nil if not known.
 func (e *evaluation) closeCost() *v1alpha1.Number {
 	s := &e.status
+	if e.isMetered() {
+		cost, problem := e.meteredCost()
+		if cost != "" {
+			e.recordCost(cost)
+		}
+		if problem != "" {
+			e.reports = append(e.reports, decision.State{
+				Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,
+				Message: fmt.Sprintf("attempt %d of run %d: %s", s.Attempt.Attempt, s.Run, problem),
+			})
+		}
+		return s.Attempt.CostUSD
+	}
 	if cost := e.attemptCost(); cost != "" {
 		e.recordCost(cost)
 	}
@@ -193,6 +209,10 @@ func (e *evaluation) closeCost() *v1alpha1.Number {
 // addCostReport reports whether the cost is known, because maxCostUSD does not limit an unknown cost.
 func (e *evaluation) addCostReport() {
 	if findCostLimit(&e.observation, &e.status) == nil {
+		return
+	}
+	if e.isMetered() {
+		e.reports = append(e.reports, decision.True(v1alpha1.ReasonReporting, ""))
 		return
 	}
 	state := decision.True(v1alpha1.ReasonReporting, "")

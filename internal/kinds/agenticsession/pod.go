@@ -67,7 +67,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 		ImagePullSecrets:              from.ImagePullSecrets,
 		Volumes:                       b.newVolumes(inputs),
 		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
-		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs), b.newArchiveContainers(inputs)),
+		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs), b.newArchiveContainers(inputs), b.newModelContainers(inputs)),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
@@ -135,6 +135,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	if spec.Archive != nil {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: archiveVolume, MountPath: archivePath, ReadOnly: true})
 	}
+	if spec.Model != nil {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: modelVolume, MountPath: modelPath, ReadOnly: true})
+	}
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
@@ -176,7 +179,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	others := len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
+	others := len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs)) + len(b.newModelContainers(inputs))
 	// The kubelet divides the length of a Pod's results equally among all its containers.
 	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
 	set("SDK_SESSION_ID", ptr.Deref(b.status.Result, v1alpha1.SessionResult{}).SDKSessionID)
@@ -188,6 +191,10 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	}
 	if b.settings.runner.Spec.Archive != nil {
 		set("ARCHIVE", archivePath)
+	}
+	if model := b.settings.runner.Spec.Model; model != nil {
+		set("MODEL", modelPath)
+		set("MODEL_PROVIDER", model.Provider)
 	}
 	if s.Spec.Interactive {
 		set("PORT", strconv.Itoa(int(b.sessionPort())))
@@ -237,7 +244,7 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 			SecretName: mount.Name, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.Name),
 		}}})
 	}
-	volumes = append(append(volumes, b.newGitVolumes()...), b.newArchiveVolumes()...)
+	volumes = slices.Concat(volumes, b.newGitVolumes(), b.newArchiveVolumes(), b.newModelVolumes())
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}

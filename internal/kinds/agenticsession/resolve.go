@@ -70,6 +70,7 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 	(*runnerSettings).resolveEnvFrom,
 	(*runnerSettings).checkActivityFields,
 	(*runnerSettings).checkProxyUse,
+	(*runnerSettings).checkModel,
 }
 
 // resolveSettings returns the settings of a session, and an error for each field that exceeds the limits of its

@@ -25,7 +25,7 @@ var (
 	reservedMetadataPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/", "container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/"}
 	reservedMetadataKeys     = []string{v1alpha1.LabelManagedBy, "job-name", "controller-uid"}
 	// reservedPaths are the directories of the operator, and directories without which no container works.
-	reservedPaths = []string{inputsPath, workspacePath, secretsPath, homePath, tempPath, gitPath, archivePath, path.Dir(tokenPath), caBundlePath, "/dev", "/proc", "/sys"}
+	reservedPaths = []string{inputsPath, workspacePath, secretsPath, homePath, tempPath, gitPath, archivePath, modelPath, path.Dir(tokenPath), caBundlePath, "/dev", "/proc", "/sys"}
 	// tokenFilePattern matches the names of files with tokens.
 	tokenFilePattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 )
@@ -48,6 +48,7 @@ var runnerValidations = []func(*v1alpha1.SessionRunner) field.ErrorList{
 	validateMaxResources,
 	validateGit,
 	validateArchive,
+	validateModel,
 }
 
 // ValidateRunner returns the errors of a SessionRunner. With any of them, no session can start.
@@ -111,6 +112,9 @@ func validateContainers(runner *v1alpha1.SessionRunner) field.ErrorList {
 	}
 	if spec.Archive != nil {
 		taken = append(taken, ArchiveContainer)
+	}
+	if spec.Model != nil {
+		taken = append(taken, ModelContainer)
 	}
 	for i := range spec.Template.Spec.InitContainers {
 		c, at := &spec.Template.Spec.InitContainers[i], podPath.Child("initContainers").Index(i)

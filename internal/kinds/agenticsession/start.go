@@ -126,7 +126,11 @@ func (e *evaluation) checkImages() error {
 }
 
 func (e *evaluation) newObjectBuilder() *objectBuilder {
-	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck, keys: e.observation.Keys}
+	b := &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck, keys: e.observation.Keys}
+	if limit := findCostLimit(&e.observation, &e.status); limit != nil {
+		b.budget = new(max(limit.micros-microsOf(e.status.TotalCostUSD), 0))
+	}
+	return b
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. After it became an owner of the

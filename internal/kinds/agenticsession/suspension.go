@@ -32,9 +32,11 @@ func (e *evaluation) followSuspension() {
 		if job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 || !isStopped {
 			return // it still has Pods
 		}
-		e.closePart(e.stoppedPodEnd(change))
-		e.pod = nil
-		e.waitForResumption()
+		if end := e.stoppedPodEnd(change); !e.endMeteredPart(end) {
+			e.closePart(end)
+			e.pod = nil
+			e.waitForResumption()
+		}
 		return
 	}
 	if change == nil { // the Job was never suspended
@@ -43,7 +45,11 @@ func (e *evaluation) followSuspension() {
 	}
 	started := job.Status.StartTime
 	if e.status.Attempt.StartTime != nil && (started == nil || started.After(e.status.Attempt.StartTime.Time)) {
-		e.closePart(e.stoppedPodEnd(change))
+		end := e.stoppedPodEnd(change)
+		if e.endMeteredPart(end) {
+			return
+		}
+		e.closePart(end)
 	}
 	if e.isPodOfEarlierPart(change) {
 		e.pod = nil

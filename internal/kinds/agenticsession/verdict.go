@@ -97,6 +97,9 @@ func (e *evaluation) closeAttempt(v verdict) {
 	if start := e.activeStart(); start != nil {
 		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, v.endTime)) * time.Second
 	}
+	if problem := costProblem(&e.observation, s); v.Reason == v1alpha1.ReasonExitedWithError && e.isMetered() && problem != nil {
+		v.Problem = *problem // the proxy refused the agent's requests
+	}
 	if v.outcome == v1alpha1.RunFailed && budgetProblem(&e.observation, s) == nil && takeRetry(s, e.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}

@@ -41,6 +41,9 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 	if bundle := runner.Spec.CABundle; bundle != nil {
 		references = append(references, Reference{"ConfigMap", bundle.Name, "spec.caBundle.name"})
 	}
+	if model := runner.Spec.Model; model != nil && model.Prices != nil {
+		references = append(references, Reference{"ConfigMap", model.Prices.Name, "spec.model.prices.name"})
+	}
 	if archive := runner.Spec.Archive; archive != nil && archive.ClaimRef != nil {
 		references = append(references, Reference{"PersistentVolumeClaim", archive.ClaimRef.Name, "spec.archive.claimRef.name"})
 	}

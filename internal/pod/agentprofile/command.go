@@ -12,6 +12,8 @@ import (
 // Inputs are the values of the placeholders of a profile.
 type Inputs struct {
 	Prompt, SystemPrompt, Model, MaxTokens, Temperature string
+	// ModelURL of the proxy for the model; empty if the agent calls its model itself.
+	ModelURL string
 	// Conversation to resume; empty to start a new one.
 	Conversation string
 	// State is the directory in the workspace for the agent's state. Config is a directory outside of it that is deleted with the
@@ -49,6 +51,7 @@ func (in *Inputs) values(mcp string) map[string]string {
 	return map[string]string{
 		"prompt": in.Prompt, "systemPrompt": in.SystemPrompt, "model": in.Model, "maxTokens": in.MaxTokens, "temperature": in.Temperature,
 		"conversation": in.Conversation, "state": in.State, "config": in.Config, "workingDirectory": in.WorkingDirectory, "mcpServers": mcp,
+		"modelURL": in.ModelURL,
 	}
 }
 

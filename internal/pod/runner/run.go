@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
 	"github.com/yardmaster/yardmaster/internal/pod/podclient"
 	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 )
@@ -103,6 +104,13 @@ func (o *options) runSession(
 			return exitInvalid, nil, fmt.Errorf("--system-prompt-file: %w", err)
 		}
 		s.systemPrompt = string(raw)
+	}
+	if directory := getenv("AGENTIC_MODEL"); directory != "" { // the SessionRunner has a proxy for the model
+		variables, err := modelproxy.Environment(ctx, directory, getenv("AGENTIC_MODEL_PROVIDER"))
+		if err != nil {
+			return exitFailure, nil, err
+		}
+		s.environment, s.modelURL = append(s.environment, variables...), modelproxy.URL
 	}
 	if s.lease, err = newLease(getenv, in.job, podclient.TokenDirectory, events.report); err != nil {
 		return exitInvalid, nil, fmt.Errorf("preparing to renew the Lease: %w", err)

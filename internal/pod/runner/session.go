@@ -40,6 +40,8 @@ type session struct {
 	state        *state
 	environment  []string
 	systemPrompt string
+	// modelURL of the proxy for the model; empty if the agent calls its model itself.
+	modelURL string
 	// repositories is nil if the SessionRunner has no container that clones; the image then provides them.
 	repositories *repositories
 	pushed       []repositoryResult
@@ -131,7 +133,7 @@ func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 	llm := &s.inputs.file.Agent
 	command, err := s.profile.NewCommand(&agentprofile.Inputs{
 		Prompt: prompt, SystemPrompt: s.systemPrompt, Model: llm.Model, MaxTokens: llm.MaxTokens.String(), Temperature: llm.Temperature.String(),
-		Conversation: conversation, State: s.stateDirectory(), Config: filepath.Join(s.inputs.home, stateDirectory),
+		ModelURL: s.modelURL, Conversation: conversation, State: s.stateDirectory(), Config: filepath.Join(s.inputs.home, stateDirectory),
 		WorkingDirectory: s.inputs.workingDirectory(), PermissionMode: s.options.permissionMode,
 		Servers: s.inputs.file.Agent.MCPServers.Custom, Disabled: s.inputs.file.Agent.MCPServers.Disabled, Arguments: s.options.arguments,
 	})

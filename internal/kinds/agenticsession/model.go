@@ -1,0 +1,227 @@
+package agenticsession
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
+)
+
+const (
+	// ModelContainer is the proxy between the agent and its model.
+	ModelContainer = "model"
+
+	modelVolume       = "model"
+	modelPath         = "/model"
+	modelKeyVolume    = "model-key"
+	modelKeyPath      = "/etc/agentic-model" //nolint:gosec // the path of a key, not a key
+	modelPricesVolume = "model-prices"
+	modelPricesPath   = "/etc/agentic-prices"
+	modelPricesFile   = "prices.yaml"
+)
+
+var (
+	// modelLogins are variables with which agents call their model with a login of their own. Nothing outside of the agent then knows
+	// what it spends.
+	modelLogins = []string{
+		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+		"AWS_BEARER_TOKEN_BEDROCK", "OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",
+		"GOOGLE_GENERATIVE_AI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY",
+		"XAI_API_KEY", "GROQ_API_KEY",
+	}
+	// modelURLs are variables with the address of a model, which the runner sets to the proxy's.
+	modelURLs = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"}
+)
+
+// newModelContainers returns the proxy between the agent and its model: a native sidecar, which starts before the runner. Only this
+// container mounts the key of the provider. What it spent is in its own temporary directory, so that its restart does not forget it,
+// and in the message with which it ends, which nothing else in the Pod can write.
+func (b *objectBuilder) newModelContainers(inputs string) []corev1.Container {
+	spec := &b.settings.runner.Spec
+	model := spec.Model
+	if model == nil {
+		return nil
+	}
+	before := len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
+	args := []string{"model", "--provider=" + model.Provider, "--directory=" + modelPath, "--keys=" + modelKeyPath, "--ledger=" + tempPath, "--message=" + resultPath}
+	mounts := []corev1.VolumeMount{
+		{Name: modelVolume, MountPath: modelPath},
+		{Name: modelKeyVolume, MountPath: modelKeyPath, ReadOnly: true},
+		{Name: sidecarTempVolume(before), MountPath: tempPath},
+	}
+	if model.BaseURL != "" {
+		args = append(args, "--base-url="+decision.LiteralValue(model.BaseURL))
+	}
+	if model.Prices != nil {
+		args = append(args, "--prices="+modelPricesPath+"/"+modelPricesFile)
+		mounts = append(mounts, corev1.VolumeMount{Name: modelPricesVolume, MountPath: modelPricesPath, ReadOnly: true})
+	}
+	if b.budget != nil {
+		args = append(args, "--limit-usd="+string(formatDollars(*b.budget)))
+	}
+	return []corev1.Container{{
+		Name: ModelContainer, Image: spec.Image, ImagePullPolicy: b.settings.container().ImagePullPolicy,
+		Command: []string{"session-runner"}, Args: args, Env: b.newProxyVariables(inputs),
+		Resources:                fillResources(corev1.ResourceRequirements{}, sidecarDefaults),
+		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
+		TerminationMessagePath:   resultPath,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		VolumeMounts:             mounts,
+	}}
+}
+
+// newModelVolumes returns the volumes with the token of the Pod, the key of the provider, and the prices.
+func (b *objectBuilder) newModelVolumes() []corev1.Volume {
+	model := b.settings.runner.Spec.Model
+	if model == nil {
+		return nil
+	}
+	key := modelproxy.KeyOf(model.Provider)
+	volumes := []corev1.Volume{
+		emptyDirVolume(modelVolume, sidecarDefaults.Limits),
+		{Name: modelKeyVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: model.SecretRef.Name, DefaultMode: new(int32(0o440)), Items: []corev1.KeyToPath{{Key: key, Path: key}},
+		}}},
+	}
+	if prices := model.Prices; prices != nil {
+		from := prices.Key
+		if from == "" {
+			from = modelPricesFile
+		}
+		volumes = append(volumes, corev1.Volume{Name: modelPricesVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: prices.Name}, Items: []corev1.KeyToPath{{Key: from, Path: modelPricesFile}},
+		}}})
+	}
+	return volumes
+}
+
+// validateModel refuses a SessionRunner whose agent could call its model beside the proxy, and a limit of the cost that nothing holds.
+func validateModel(runner *v1alpha1.SessionRunner) field.ErrorList {
+	spec, at := &runner.Spec, field.NewPath("spec", "model")
+	var errs field.ErrorList
+	for i, variable := range templateOf(spec).Spec.Containers[0].Env {
+		at := podPath.Child("containers").Index(0).Child("env").Index(i)
+		switch {
+		case spec.Model != nil && slices.Contains(slices.Concat(modelLogins, modelURLs), variable.Name):
+			errs = append(errs, field.Forbidden(at, "the agent could call its model beside the proxy of spec.model, which sets what it needs"))
+		case spec.Model == nil && spec.Limits.MaxCostUSD != nil && slices.Contains(modelLogins, variable.Name):
+			errs = append(errs, field.Forbidden(at, unmeteredMessage(variable.Name)))
+		}
+	}
+	model := spec.Model
+	if model == nil {
+		return errs
+	}
+	key := modelproxy.KeyOf(model.Provider)
+	if key == "" { // an older CRD may not reject it
+		return append(errs, field.NotSupported(at.Child("provider"), model.Provider, []string{"Anthropic", "Google", "OpenAI"}))
+	}
+	errs = append(errs, validateName(model.SecretRef.Name, at.Child("secretRef", "name"))...)
+	if base, err := url.Parse(model.BaseURL); model.BaseURL != "" && (err != nil || base.Host == "" || base.User != nil || base.RawQuery != "") {
+		errs = append(errs, field.Invalid(at.Child("baseURL"), model.BaseURL, "it is not an http or https URL without user and query"))
+	}
+	if model.Prices != nil {
+		errs = append(errs, validateName(model.Prices.Name, at.Child("prices", "name"))...)
+	}
+	if spec.Network.Port == modelproxy.Port {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "network", "port"), spec.Network.Port, "it is the port of the proxy of spec.model"))
+	}
+	return append(errs, secretErrors(spec, model.SecretRef.Name, []string{key}, "the agent could read the key of the model")...)
+}
+
+// checkModel refuses variables with which the agent could call its model beside the proxy, and a limit of the cost that nothing holds.
+func (r *runnerSettings) checkModel(s *v1alpha1.AgenticSession) field.ErrorList {
+	var errs field.ErrorList
+	at, isMetered := field.NewPath("spec"), r.runner.Spec.Model != nil
+	isLimited := s.Spec.Limits.MaxCostUSD != nil || r.runner.Spec.Limits.MaxCostUSD != nil
+	check := func(name string, at *field.Path) {
+		switch {
+		case isMetered && slices.Contains(slices.Concat(modelLogins, modelURLs), name):
+			errs = append(errs, field.Forbidden(at, "the agent could call its model beside the proxy of SessionRunner "+r.runner.Name+" with "+name))
+		case !isMetered && isLimited && slices.Contains(modelLogins, name):
+			errs = append(errs, field.Forbidden(at, unmeteredMessage(name)))
+		}
+	}
+	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
+		check(name, at.Child("environmentVariables").Key(name))
+	}
+	for _, variable := range r.envFrom {
+		check(variable.Name, at.Child("envFrom"))
+	}
+	if s.Spec.Limits.MaxCostUSD != nil { // otherwise validateModel refuses the SessionRunner
+		for _, variable := range r.container().Env {
+			if !isMetered {
+				check(variable.Name, at.Child("limits", "maxCostUSD"))
+			}
+		}
+	}
+	return errs
+}
+
+func unmeteredMessage(variable string) string {
+	return "maxCostUSD would not hold: with " + variable + ", the agent calls its model with a login whose cost nothing measures; " +
+		"set spec.model of the SessionRunner, with a key of Anthropic, OpenAI or Google, or remove maxCostUSD"
+}
+
+// isMetered reports whether the open attempt's agent calls its model through the proxy.
+func (e *evaluation) isMetered() bool {
+	if e.pod != nil && len(e.pod.Status.InitContainerStatuses) > 0 {
+		return findContainer(e.pod.Status.InitContainerStatuses, ModelContainer) != nil
+	}
+	return e.observation.Runner != nil && e.observation.Runner.Spec.Model != nil
+}
+
+// meteredCost returns the cost of the open attempt that ends, as its proxy reports it. If the report is lost with the Pod, the attempt
+// cost what it could: the rest of the budget. The cost is empty if the runner did not run, or the cost has neither a report nor a limit.
+func (e *evaluation) meteredCost() (cost v1alpha1.Number, problem string) {
+	var message string
+	if e.pod != nil {
+		if c := findContainer(e.pod.Status.InitContainerStatuses, ModelContainer); c != nil {
+			switch {
+			case c.State.Terminated != nil:
+				message = c.State.Terminated.Message
+			case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
+				message = c.LastTerminationState.Terminated.Message
+			}
+		}
+	}
+	report, err := modelproxy.ParseReport(message)
+	switch {
+	case err == nil && !report.Incomplete:
+		if cost, err = parseCost(report.SpentUSD); err == nil {
+			return cost, ""
+		}
+	case err == nil:
+		return "", "the agent used models without a price, so its cost is not known; add them to spec.model.prices of its SessionRunner"
+	}
+	s := &e.status
+	limit := findCostLimit(&e.observation, s)
+	switch {
+	case e.activeStart() == nil:
+		return "", ""
+	case limit == nil:
+		return "", "the proxy of its model left no report, so its cost is not known"
+	}
+	rest := max(limit.micros-microsOf(s.TotalCostUSD), 0) + microsOf(s.Attempt.CostUSD)
+	return formatDollars(rest), fmt.Sprintf("the proxy of its model left no report, so it counts with the rest of the budget, %s US dollars", formatDollars(rest))
+}
+
+// endMeteredPart ends the attempt of a Job that was suspended, and reports whether it did: the budget in the Job does not know what the
+// Pod before the suspension spent.
+func (e *evaluation) endMeteredPart(end time.Time) bool {
+	if !e.isMetered() || e.activeStart() == nil || findCostLimit(&e.observation, &e.status) == nil {
+		return false
+	}
+	e.deleteJob(e.job)
+	e.closeAttempt(verdict{outcome: v1alpha1.RunRetried, endTime: end, Problem: decision.Problem{
+		Reason: v1alpha1.ReasonJobSuspended, Message: "Job " + e.job.Name + " was suspended; the next Job has the rest of the budget",
+	}})
+	return true
+}
