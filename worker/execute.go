@@ -268,9 +268,12 @@ func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string
 	if !isKept {
 		result, settle = resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) }
 	}
-	w.settleWithRetry(m, result, job.report.recordFirst(func(e *jobstate.Entry) {
+	isSettled := w.settleWithRetry(m, result, job.report.recordFirst(func(e *jobstate.Entry) {
 		e.State, e.Attempt, e.Error = jobstate.Dead, attempts, reason
 	}, job.endFirst(true, settle)))
+	if !isSettled && attempts == job.Attempt {
+		_ = m.CountFailure(w.settleContext) // so that the next delivery does not run the job again; settleWithRetry has logged the cause
+	}
 }
 
 // releaseMessage gives back a message that the handler has not seen, without counting an attempt.
@@ -306,19 +309,19 @@ const settleWarning = 5
 
 // settleWithRetry sends the result of a job to the broker. It retries until the lease expires, because the broker then delivers the message
 // again.
-func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {
+func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) (isSettled bool) {
 	for failures := 1; ; failures++ {
 		ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)
 		err := send(ctx)
 		cancel()
 		if err == nil {
 			w.metrics.countMessage(m.QueueConfig().Name, result)
-			return
+			return true
 		}
 		if m.IsLeaseLost(w.now()) || w.settleContext.Err() != nil || broker.ClassOf(err) == broker.ClassInvalid {
 			w.metrics.countMessage(m.QueueConfig().Name, resultUnsettled)
 			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
-			return
+			return false
 		}
 		if failures == settleWarning {
 			w.log.Warn("Settling a message fails and is repeated", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)

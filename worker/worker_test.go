@@ -135,30 +135,69 @@ func TestHandlerResultDecidesWhatHappensToTheJob(t *testing.T) {
 	}
 }
 
-// Its dead letter is larger than the server accepts: the worker must not try without end, and other jobs must not wait for it.
-func TestAFailedJobOfTheLargestSizeDoesNotHoldItsWorker(t *testing.T) {
+// The dead letters of some are larger than the server accepts: the worker must not try without end, and other jobs must not wait for them.
+func TestFailedJobsOfAllLargeSizesDoNotHoldTheirWorker(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", strings.Repeat("x", 1<<20), "the next job")
-	w := env.start(env.config(withFastRetries, func(c *Config) { c.Concurrency = 1 }), func(_ context.Context, job *Job) error {
-		if len(job.Payload) == 1<<20 {
+	const limit, space, step = 1 << 20, 2 << 10, 64
+	env, payloads := newTestEnv(t), []string(nil)
+	for size := limit - space; size <= limit; size += step {
+		payloads = append(payloads, strings.Repeat("x", size))
+	}
+	env.send("default", append(payloads, "the last job")...)
+	isDone := atomic.Bool{}
+	w := env.start(env.config(withFastRetries, func(c *Config) { c.Concurrency = 4 }), func(_ context.Context, job *Job) error {
+		if len(job.Payload) >= limit-space {
 			return errors.New("poison")
 		}
+		isDone.Store(true)
 		return nil
 	})
-	poll.Until(t, "both jobs to be settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	begin := time.Now()
+	poll.Until(t, "all jobs to be settled", func() bool { return isDone.Load() && env.isEmpty() })
+	t.Logf("%d jobs were settled in %s", len(payloads), time.Since(begin))
 	requireCleanShutdown(t, w)
-	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
-	if err != nil {
-		t.Fatal(err)
+	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 100)
+	if err != nil || len(letters) != len(payloads) {
+		t.Fatalf("%d dead letters of %d jobs: %v", len(letters), len(payloads), err)
 	}
-	if want := "payload truncated from 1048576 bytes; poison"; letters[0].Error != want || len(letters[0].Payload) < 1<<20-deadLetterSpace {
-		t.Errorf("%d bytes, error %q, want %q", len(letters[0].Payload), letters[0].Error, want)
+	for _, letter := range letters {
+		isTruncated := strings.HasPrefix(letter.Error, "payload truncated from 10") && strings.HasSuffix(letter.Error, " bytes; poison")
+		if len(letter.Payload) < limit-2*space || letter.Attempts != 3 || letter.Error != "poison" && !isTruncated {
+			t.Errorf("%d bytes, %d attempts, error %q", len(letter.Payload), letter.Attempts, letter.Error)
+		}
 	}
 }
 
-// deadLetterSpace is more than the headers of a dead letter need.
-const deadLetterSpace = 2 << 10
+// A dead letter that the broker refuses is not a reason to run its job again.
+func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	dead, err := env.js.Stream(t.Context(), "yardmaster_orders_dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	setMaximum := func(bytes int32) {
+		config := dead.CachedInfo().Config
+		config.MaxMsgSize = bytes
+		if _, err := env.js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setMaximum(10)
+	env.send("default", "x")
+	calls := atomic.Int64{}
+	w := env.start(env.config(withFastRetries, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) }), func(context.Context, *Job) error {
+		calls.Add(1)
+		return errors.New("no route")
+	})
+	poll.Until(t, "two deliveries whose dead letter is refused", func() bool { return w.countedMessages(t, resultUnsettled) == 2 })
+	setMaximum(-1)
+	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	requireCleanShutdown(t, w)
+	if calls.Load() != 3 {
+		t.Errorf("the job ran %d times, want 3", calls.Load())
+	}
+}
 
 func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	t.Parallel()
