@@ -68,7 +68,7 @@ func evidence(root fs.FS) ([]byte, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if slices.Contains([]string{".git", "bin", "dist", "docs/decisions", "docs/reference"}, name) {
+			if slices.Contains([]string{".git", "bin", "dist", "docs/decisions"}, name) {
 				return fs.SkipDir
 			}
 			if path.Dir(name) == "test/bench" {

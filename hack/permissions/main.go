@@ -65,8 +65,8 @@ permissions of the columns that it consists of, and no others:
 ` + "`make deploy CONTROLLERS=sequentialjob,queue`" + ` installs those of two controllers.
 [operations.md](../operations.md#permissions) says what they are for, and
 [security.md](../security.md) what admission policies deny in addition.
-` + "`TestPermissionsEqualTheReferencePage`" + ` compares these tables with what the API server
-answers for each controller alone and for all together, in some namespaces and in all.
+A test compares these tables with what the API server answers for each controller alone and for all
+together, in some namespaces and in all. <!-- proof: TestPermissionsEqualTheReferencePage -->
 `
 
 // sections returns those of the page, with the controllers that work in the watched namespaces. test/permissions finds them by
