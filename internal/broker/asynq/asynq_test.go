@@ -678,3 +678,24 @@ func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
 		t.Errorf("%q of a server that does not report its policy", result.EvictionPolicy)
 	}
 }
+
+// A task of a group would wait without end for an aggregator.
+func TestATaskOfAGroupBecomesADeadLetterThatSaysWhy(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	b.enqueueTask("x", asynq.Group("nightly"))
+	b.enqueueTask("y")
+	if result, err := b.Rescue(t.Context(), "orders"); err != nil || result.Rescued != 1 {
+		t.Fatalf("%+v: %v", result, err)
+	}
+	letters, err := b.DeadLetters("orders").List(t.Context(), 0, 10)
+	if err != nil || len(letters) != 1 || letters[0].Attempts != 0 || !strings.Contains(letters[0].Error, `the group "nightly"`) {
+		t.Fatalf("dead letters %+v: %v", letters, err)
+	}
+	if n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
+		t.Fatalf("%d requeued: %v", n, err)
+	}
+	if stats := b.readStats(); stats.Ready != 2 || stats.DeadLetters != 0 {
+		t.Errorf("after requeueing: %+v", stats)
+	}
+}

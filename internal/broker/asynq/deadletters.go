@@ -109,6 +109,10 @@ func deadLetterFromTask(g *archivedTask, task *asynq.TaskInfo) broker.DeadLetter
 		ID: g.id, Payload: task.Payload, Headers: messageHeaders(task.Type, task.Headers), Error: task.LastErr,
 		Attempts: g.attempts, MessageID: taskKey(task.Queue, task.ID), DeadLetteredTime: g.archivedTime,
 	}
+	if task.Group != "" && task.LastErr == "" {
+		letter.Attempts = 0
+		letter.Error = fmt.Sprintf("the task is in the group %.128q, which no worker aggregates: send tasks without asynq.Group, or requeue it to run it alone", task.Group)
+	}
 	if origin, moved := task.Headers[headerOrigin]; moved {
 		letter.MessageID, letter.Error = origin, task.Headers[headerError]
 		letter.Attempts, _ = strconv.Atoi(task.Headers[headerAttempts])
@@ -262,8 +266,35 @@ func (a *archivedTasks) Purge(ctx context.Context) error {
 	return queueError("purging the dead letters of", a.queue, err)
 }
 
-// Rescue implements broker.Engine. It has nothing to do, because asynq archives the tasks that it gives up. It looks for no
-// stranded tasks.
-func (e *Engine) Rescue(ctx context.Context, queue string) (broker.RescueResult, error) {
-	return broker.RescueResult{}, queueError("rescuing messages of", queue, e.checkQueueExists(ctx, queue))
+// Rescue implements broker.Engine. asynq archives the tasks that it gives up, but not those of groups: they wait for an aggregator, which
+// workers of this project do not have.
+func (e *Engine) Rescue(ctx context.Context, queue string) (result broker.RescueResult, err error) {
+	defer func() { err = queueError("rescuing messages of", queue, err) }()
+	if err := e.checkQueueExists(ctx, queue); err != nil {
+		return result, err
+	}
+	groups, err := e.inspector.Groups(queue)
+	if err != nil {
+		return result, err
+	}
+	for _, group := range groups {
+		tasks, err := e.inspector.ListAggregatingTasks(queue, group.Group, asynq.PageSize(broker.MaxRescued))
+		if err != nil {
+			return result, err
+		}
+		for _, task := range tasks {
+			if result.Rescued == broker.MaxRescued || ctx.Err() != nil { // calls of the Inspector have no context
+				return result, ctx.Err()
+			}
+			err := e.inspector.ArchiveTask(queue, task.ID)
+			if errors.Is(err, asynq.ErrTaskNotFound) {
+				continue // someone removed it meanwhile
+			}
+			if err != nil {
+				return result, err
+			}
+			result.Rescued++
+		}
+	}
+	return result, nil
 }

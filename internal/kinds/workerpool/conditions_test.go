@@ -48,6 +48,14 @@ func TestConditionsSayWhatHoldsNow(t *testing.T) {
 	}
 }
 
+// Its Queue is often not ready yet: nobody knows then how many workers Policies allow.
+func TestANewPoolOfFixedSizeIsNotLimited(t *testing.T) {
+	decided := Decide(withMissingQueue(newTestPool(2)).Observation)
+	if c := meta.FindStatusCondition(decided.Status.Conditions, v1alpha1.ConditionScalingLimited); c != nil {
+		t.Errorf("%s is %s: %q", c.Type, c.Status, c.Message)
+	}
+}
+
 func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) {
 	for title, row := range map[string]struct {
 		stats  QueueStats

@@ -192,6 +192,7 @@ func (r *report) setScalingConditions() {
 	switch {
 	case r.Pool.Spec.Autoscaling == nil:
 		active = decision.False(v1alpha1.ReasonManual, "spec.replicas sets the number of workers")
+		isEvaluated = r.isDeleting || r.problem == nil // otherwise, the limit is unknown
 		if replicas != nil && r.demand.desired < *replicas && !r.isDeleting {
 			limited = decision.True(string(scaling.ReasonBudget), fmt.Sprintf("spec.replicas is %d, Policies allow %d", *replicas, r.demand.limit))
 		}

@@ -1,0 +1,143 @@
+package workercommand
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
+)
+
+const quickstarts = "../../../examples/quickstart/"
+
+// maxQuickstartLines bounds a quick start, without its imports and the comment of its package.
+const maxQuickstartLines = 20
+
+// lockedBuffer is the output of a program.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// Each quick start of docs/worker.md is short, does a job, makes a dead letter of an invalid one, and exits on SIGTERM.
+func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
+	t.Parallel()
+	for file, row := range map[string]struct {
+		// command runs the program; without one, the worker does.
+		command   []string
+		isForward bool
+	}{
+		"worker.py":  {[]string{"python3", quickstarts + "worker.py"}, true},
+		"worker.mjs": {[]string{"node", quickstarts + "worker.mjs"}, true},
+		"worker.sh":  {},
+		"go/main.go": {},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			requireShortAndDocumented(t, file)
+			q, output, address := newTestQueue(t), &lockedBuffer{}, ports.Reserve(t).String()
+			_, port, _ := net.SplitHostPort(address)
+			arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error"}
+			switch {
+			case row.isForward:
+				startProgram(t, output, row.command, "PORT="+port)
+				runWorker(t, output, append(arguments, "--forward", "http://"+address))
+			case file == "go/main.go":
+				program, config := filepath.Join(t.TempDir(), "worker"), filepath.Join(t.TempDir(), "worker.yaml")
+				if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, text)
+				}
+				if err := os.WriteFile(config, []byte("broker: {url: "+q.url+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				startProgram(t, output, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
+			default:
+				runWorker(t, output, append(arguments, "--exec", "--", quickstarts+file))
+			}
+			q.send(t, `{"id":7}`, nats.Header{"Nats-Msg-Id": {"order-7"}})
+			q.send(t, "invalid", nil)
+			poll.Until(t, "both jobs to be settled", func() bool {
+				stats := q.stats(t)
+				isDone := strings.Contains(strings.ReplaceAll(output.String(), `"id": 7`, `"id":7`), `job order-7 {"id":7}`)
+				return isDone && stats.Ready+stats.InFlight == 0 && stats.DeadLetters == 1
+			})
+		})
+	}
+}
+
+func requireShortAndDocumented(t *testing.T, file string) {
+	t.Helper()
+	code, err := os.ReadFile(quickstarts + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("../../../docs/worker.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(code)
+	if begin := strings.Index(text, "func main()"); begin > 0 {
+		text = text[begin:]
+	}
+	if !strings.Contains(string(docs), text) {
+		t.Errorf("docs/worker.md does not contain %s", file)
+	}
+	if lines := strings.Count(text, "\n"); lines > maxQuickstartLines {
+		t.Errorf("%s has %d lines, want at most %d", file, lines, maxQuickstartLines)
+	}
+}
+
+// startProgram starts a program, and at the end of the test requires that it exits on SIGTERM.
+func startProgram(t *testing.T, output io.Writer, command []string, environment string) {
+	t.Helper()
+	program := exec.CommandContext(context.WithoutCancel(t.Context()), command[0], command[1:]...) //nolint:gosec // a program of this repository
+	program.Env = append(os.Environ(), environment)
+	program.Stdout, program.Stderr = output, output
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = program.Process.Signal(syscall.SIGTERM)
+		defer time.AfterFunc(time.Minute, func() { _ = program.Process.Kill() }).Stop()
+		if err := program.Wait(); err != nil {
+			t.Errorf("the program exited on SIGTERM with %v: %v", err, output)
+		}
+	})
+}
+
+func runWorker(t *testing.T, output io.Writer, arguments []string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, arguments, output, output) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
