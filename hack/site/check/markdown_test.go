@@ -45,6 +45,32 @@ func TestLinksOfMarkdownFilesAreChecked(t *testing.T) {
 	}
 }
 
+// A feature that came later is also in the pages that were written before.
+func TestPagesOfFeaturesLinkToTheirGuide(t *testing.T) {
+	root := os.DirFS("../../..")
+	checked := 0
+	for number, line := range prose(root, "docs/features.md") {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| [") || len(cells) != 4 {
+			continue
+		}
+		for _, feature := range linkTarget.FindAllStringSubmatch(cells[0], -1) {
+			guide, _, _ := strings.Cut(feature[1], "#")
+			for _, match := range linkTarget.FindAllStringSubmatch(strings.Join(cells[1:], " "), -1) {
+				checked++
+				other, _, _ := strings.Cut(match[1], "#")
+				content, err := fs.ReadFile(root, "docs/"+other)
+				if err != nil || !strings.Contains(string(content), "]("+guide) {
+					t.Errorf("docs/features.md:%d: docs/%s has no link to %s: %v", number+1, other, guide, err)
+				}
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
+
 // The build of the site checks this too.
 func TestNavigationListsEachPage(t *testing.T) {
 	root := os.DirFS("../../..")
