@@ -202,7 +202,7 @@ const maxNextTimes = 1000
 func newNextCommand(env *environment) *cobra.Command {
 	count := 5
 	command := scheduleKind.newObjectCommand(env, "next", "Show the next times of a Schedule",
-		"Show the next times of a Schedule: in its time zone, with the jitter of each run, whether or not it is suspended.",
+		"Show the next times of a Schedule: in its time zone, with the jitter of each run, whether or not it is suspended, and whatever spec.when says.",
 		func(_ context.Context, _ *clusterConnection, s *v1alpha1.Schedule) error {
 			if count < 1 || count > maxNextTimes {
 				return fmt.Errorf("--count is %d, must be 1 to %d", count, maxNextTimes)

@@ -95,10 +95,15 @@ func TestAJobThatItsQueueRejectsIsMissed(t *testing.T) {
 	}
 }
 
-func TestSchedulesOfJobsCannotForbidConcurrency(t *testing.T) {
+func TestSchedulesOfJobsHaveNoRulesAboutRuns(t *testing.T) {
 	t.Parallel()
-	s := newScheduleOf(namespace(t), "refused", ofJobs, func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid })
-	if err := cluster.Create(t.Context(), s); err == nil || !strings.Contains(err.Error(), "can only have concurrencyPolicy Allow") {
-		t.Errorf("error %v", err)
+	ns := namespace(t)
+	for want, change := range map[string]func(*v1alpha1.ScheduleSpec){
+		"can only have concurrencyPolicy Allow": func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid },
+		"cannot have suspendAfterFailures":      func(spec *v1alpha1.ScheduleSpec) { spec.SuspendAfterFailures = new(int32(1)) },
+	} {
+		if err := cluster.Create(t.Context(), newScheduleOf(ns, "refused", ofJobs, change)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
 	}
 }

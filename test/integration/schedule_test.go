@@ -284,6 +284,10 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 	}{
 		"a schedule that is no cron expression": {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "every day" }, "spec.schedule: Invalid value"},
 		"a schedule that is never due":          {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 30 2 *" }, "is never due"},
+		"a wrong one of several schedules":      {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 * * *; 0 25 * * *" }, `"0 25 * * *": `},
+		"a condition that is not true or false": {func(s *v1alpha1.ScheduleSpec) { s.When = "runs.size()" }, "spec.when: Invalid value"},
+		"a condition about an unknown field":    {func(s *v1alpha1.ScheduleSpec) { s.When = "runs[0].failed" }, "undefined field 'failed'"},
+		"a stop after no failure":               {func(s *v1alpha1.ScheduleSpec) { s.SuspendAfterFailures = new(int32(0)) }, "suspendAfterFailures"},
 		"an unknown time zone":                  {func(s *v1alpha1.ScheduleSpec) { s.TimeZone = "Europe/Atlantis" }, "spec.timeZone: Invalid value"},
 		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob, agenticSession and message must be set"},
 		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob, agenticSession and message must be set"},
