@@ -118,7 +118,7 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	}
 	debug.SetMemoryLimit(uiMemoryLimit)
 	store := watch.NewStore(scope, u.now)
-	flags := selectedConnection(command.Root().PersistentFlags())
+	flags := selectedConnection(command.Flags()) // not those of the root, which another set parses
 	place := scope.String()
 	if config, configErr := u.clientConfig.RawConfig(); configErr == nil && config.CurrentContext != "" {
 		place = config.CurrentContext + ", " + place
