@@ -27,6 +27,7 @@ import (
 const (
 	forgePassword = "token-of-the-forge"
 	agentKey      = "sk-key-of-the-agent"
+	providerKey   = "sk-key-of-the-provider"
 )
 
 // agentManifest is what a user applies.
@@ -37,6 +38,8 @@ metadata: {name: {{.Name}}}
 data:
   ca.crt: |
 {{.CA}}
+  prices.yaml: |
+    models: {claude-sonnet-4-5: {input: 0, output: 1000, maxInputTokens: 200000, maxOutputTokens: 64000}}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -55,11 +58,12 @@ spec:
       - name: runner
         command: {{.Command}}
         env:
-        - {name: {{.KeyVariable}}, valueFrom: {secretKeyRef: {name: {{.Name}}, key: AGENT_API_KEY}}}
-        - {name: ANTHROPIC_BASE_URL, value: "{{.ModelURL}}"}
+        - {name: AGENT_API_KEY, valueFrom: {secretKeyRef: {name: {{.Name}}, key: AGENT_API_KEY}}}
   caBundle: {name: {{.Name}}}
   git: {secretRef: {name: {{.Name}}}, hosts: ["{{.ForgeHost}}"], forge: {type: GitHub}}
   archive: {claimRef: {name: {{.Name}}-transcripts}}
+  model: {provider: Anthropic, secretRef: {name: {{.Name}}}, baseURL: "{{.ModelURL}}", prices: {name: {{.Name}}}}
+  limits: {maxCostUSD: 3}
   activityLease: true
   network:
     egress:
@@ -80,8 +84,8 @@ spec:
 type agentTest struct {
 	*sessionTest
 
-	Name, Image, Command, Key, KeyVariable, Password, CA string
-	ModelURL, ForgeHost, CloneURL                        string
+	Name, Image, Command, Key, Password, CA string
+	ModelURL, ForgeHost, CloneURL           string
 }
 
 // newAgentTest starts the Pod with the servers. The model answers with the turns of a script.
@@ -102,7 +106,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 				{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
 				{Name: "HOME", Value: "/tmp"},
 				{Name: "FORGE_PASSWORD", ValueFrom: a.secretKey("password")},
-				{Name: "MODEL_KEY", ValueFrom: a.secretKey("AGENT_API_KEY")},
+				{Name: "MODEL_KEY", ValueFrom: a.secretKey("ANTHROPIC_API_KEY")},
 				{Name: "MODEL_SCRIPT", Value: string(script)},
 			},
 			ReadinessProbe: &corev1.Probe{
@@ -113,7 +117,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 			},
 		}},
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}, StringData: map[string]string{"password": forgePassword, "AGENT_API_KEY": agentKey}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}, StringData: map[string]string{"password": forgePassword, "AGENT_API_KEY": agentKey, "ANTHROPIC_API_KEY": providerKey}}
 	requireNoError(t, cluster.Create(t.Context(), secret))
 	requireNoError(t, cluster.Create(t.Context(), pod))
 	t.Cleanup(func() {
@@ -197,13 +201,18 @@ func (a *agentTest) logStart(t *testing.T, start time.Time) {
 	}
 }
 
-// scriptedAgent edits a file, reports tokens and a cost, and searches for credentials that it should not find. Its own
-// text does not contain the password as a whole.
+// scriptedAgent edits a file, asks the model for one dollar until its budget is spent, reports a lower cost, and searches for credentials
+// that it should not find. Its own text does not contain the secrets as a whole.
 const scriptedAgent = `cat > /dev/null
 echo '{"type":"started","conversation":"c-1","model":"scripted"}'
-password="token-of""-the-forge"
-{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline .git/config /git/*/config; } 2> /dev/null | grep -aF "$password" && exit 3
-grep -rlF "$password" /workspace /home /tmp /git /archive /etc /usr/local 2> /dev/null && exit 4
+for secret in "token-of""-the-forge" "sk-key-of""-the-provider"; do
+  { env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline .git/config /git/*/config; } 2> /dev/null | grep -aF "$secret" && exit 3
+  grep -rlF "$secret" /workspace /home /tmp /git /archive /model /etc /usr/local 2> /dev/null && exit 4
+done
+ask() { wget -q -O - --header "X-Api-Key: $ANTHROPIC_API_KEY" --header 'Content-Type: application/json' --post-data \
+  '{"model":"claude-sonnet-4-5","max_tokens":100,"tools":[{"name":"x","input_schema":{}}],"messages":[{"role":"user","content":"x"}]}' "$ANTHROPIC_BASE_URL/v1/messages" > /dev/null 2>&1; }
+ask && ask && ask || exit 6
+ask && exit 7
 test "$(git rev-list --count HEAD)" = 1 || exit 5
 printf hello > a.txt
 echo "{\"type\":\"text\",\"text\":\"my key is $AGENT_API_KEY\"}"
@@ -211,11 +220,12 @@ echo '{"type":"usage","usage":{"inputTokens":100,"outputTokens":30},"costUSD":0.
 echo '{"type":"result","text":"Wrote the file."}'`
 
 func testAgentOpensAPullRequest(t *testing.T) {
-	a := newAgentTest(t, "scripted-agent")
-	a.Image, a.KeyVariable = "agent:v1", "AGENT_API_KEY"
+	oneDollar := modelserver.Turn{Text: "x", Usage: modelserver.Usage{Output: 1000}}
+	a := newAgentTest(t, "scripted-agent", oneDollar, oneDollar, oneDollar, oneDollar)
+	a.Image = "agent:v1"
 	a.Command = fmt.Sprintf("[session-runner, --profile, events, --, sh, -c, %q]", strings.ReplaceAll(scriptedAgent, "$", "$$"))
 	a.apply(t)
-	a.checkPullRequest(t, "0.25")
+	a.checkPullRequest(t, "3")
 }
 
 // checkPullRequest checks the result of the session, and searches for its secrets.
@@ -262,7 +272,7 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 	}
 	found["commits"] = a.ask(t, "/commits")
 	for where, text := range found {
-		for _, secret := range []string{forgePassword, agentKey} {
+		for _, secret := range []string{forgePassword, agentKey, providerKey} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s contain %s", where, secret)
 			}
@@ -301,7 +311,7 @@ func TestRealAgentOpensAPullRequest(t *testing.T) {
 		modelserver.Turn{ToolCalls: []modelserver.ToolCall{{Name: "Write", Input: map[string]any{"file_path": "/workspace/shop/a.txt", "content": "hello"}}}, Usage: usage},
 		modelserver.Turn{ToolCalls: []modelserver.ToolCall{{Name: "Bash", Input: map[string]any{"command": "env; git config --list", "description": "Look"}}}, Usage: usage},
 		modelserver.Turn{Text: "Wrote the file.", Usage: usage})
-	a.Image, a.KeyVariable = "claude-code:v1", "ANTHROPIC_API_KEY"
+	a.Image = "claude-code:v1"
 	a.Command = "[session-runner, --profile, claude-code]"
 	start := a.apply(t)
 	a.checkPullRequest(t, "")

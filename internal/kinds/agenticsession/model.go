@@ -21,7 +21,7 @@ const (
 	modelVolume       = "model"
 	modelPath         = "/model"
 	modelKeyVolume    = "model-key"
-	modelKeyPath      = "/etc/agentic-model" //nolint:gosec // the path of a key, not a key
+	modelKeyPath      = "/etc/agentic-model"
 	modelPricesVolume = "model-prices"
 	modelPricesPath   = "/etc/agentic-prices"
 	modelPricesFile   = "prices.yaml"
@@ -172,7 +172,7 @@ func unmeteredMessage(variable string) string {
 
 // isMetered reports whether the open attempt's agent calls its model through the proxy.
 func (e *evaluation) isMetered() bool {
-	if e.pod != nil && len(e.pod.Status.InitContainerStatuses) > 0 {
+	if e.pod != nil && len(e.pod.Status.InitContainerStatuses)+len(e.pod.Status.ContainerStatuses) > 0 {
 		return findContainer(e.pod.Status.InitContainerStatuses, ModelContainer) != nil
 	}
 	return e.observation.Runner != nil && e.observation.Runner.Spec.Model != nil

@@ -58,14 +58,14 @@ func parseAnthropic(in *incoming) (*request, error) {
 	if in.limited {
 		for _, name := range []string{"mcp_servers", "container"} {
 			if found, _ := in.field(&ignored, name); found && string(ignored) != "[]" {
-				return nil, in.refuse(name)
+				return nil, refuse(name)
 			}
 		}
 		switch {
 		case speed != "" && speed != "standard":
-			return nil, in.refuse("the speed " + speed)
+			return nil, refuse("the speed " + speed)
 		case geo != "" && geo != "global":
-			return nil, in.refuse("inference_geo " + geo)
+			return nil, refuse("inference_geo " + geo)
 		}
 	}
 	for _, tool := range tools {
@@ -74,7 +74,7 @@ func parseAnthropic(in *incoming) (*request, error) {
 		case strings.HasPrefix(tool.Type, "web_search_"), strings.HasPrefix(tool.Type, "web_fetch_"), strings.HasPrefix(tool.Type, "tool_search_"):
 			hosted, searches = true, searches+cmp.Or(max(tool.MaxUses, 0), maxSearches)
 		case in.limited:
-			return nil, in.refuse("the tool " + tool.Type)
+			return nil, refuse("the tool " + tool.Type)
 		}
 	}
 	return in.metered(model, output, 1, searches, hosted)

@@ -73,7 +73,7 @@ type meter interface {
 func (in *incoming) free() *request { return &request{body: in.body} }
 
 // refuse returns an error for something whose cost has no upper bound, or cannot be read in the response.
-func (in *incoming) refuse(what string) error {
+func refuse(what string) error {
 	return fmt.Errorf("the proxy of the model cannot price %s, and the session has a maxCostUSD", what)
 }
 
@@ -92,15 +92,19 @@ func (in *incoming) metered(model string, output, answers, searches int64, hoste
 	if in.opaque || hosted {
 		prompt = price.MaxInputTokens
 	}
-	if output <= 0 || output > price.MaxOutputTokens {
+	const most = 1e6 // more is refused by each provider, and would overflow
+	if output <= 0 {
 		output = price.MaxOutputTokens
 	}
-	r.output = output * max(answers, 1)
+	answers, searches = min(max(answers, 1), most), min(searches, most)
+	r.output = min(output, most) * answers
 	rounds := int64(1)
 	if hosted { // each call of a tool is a further prompt
 		rounds += max(searches, maxSearches)
 	}
-	r.price, r.bound = &price, bound{micros: price.mostExpensive(prompt, r.output, 0)*rounds + price.cost(Usage{Searches: searches}), alone: hosted}
+	const mostMicros = 1e15
+	micros := float64(price.mostExpensive(prompt, r.output))*float64(rounds) + float64(price.cost(Usage{Searches: searches}))
+	r.price, r.bound = &price, bound{micros: int64(min(micros, mostMicros)), alone: hosted}
 	return r, nil
 }
 
@@ -120,10 +124,10 @@ func (r *request) costOf(m meter, failed bool) (micros int64, incomplete bool) {
 	return r.price.cost(u), false
 }
 
-// opaqueFields are fields whose content may be a prompt of any length.
-var opaqueFields = []string{
-	"source", "image_url", "file_id", "file_url", "file_data", "input_audio", "previous_response_id", "conversation",
-	"inlineData", "inline_data", "fileData", "cachedContent", "cached_content",
+// opaqueNames are the names and types of fields whose content may be a prompt of any length.
+var opaqueNames = []string{
+	"source", "image_url", "file_id", "file_url", "file_data", "input_audio", "previous_response_id", "conversation", "item_reference", "compaction",
+	"compaction_summary", "inlineData", "inline_data", "fileData", "cachedContent", "cached_content",
 }
 
 // read reads the fields of the body. It refuses a name that occurs twice in an object: the provider could read the other one.
@@ -144,37 +148,35 @@ func (in *incoming) inspect() error {
 	var open []*object // nil for a list
 	for first := true; first || len(open) > 0; first = false {
 		token, err := decoder.Token()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if delimiter, ok := token.(json.Delim); ok && (delimiter == '}' || delimiter == ']') {
+		case token == json.Delim('}') || token == json.Delim(']'):
 			open = open[:len(open)-1]
 			continue
-		}
-		if len(open) == 0 && token != json.Delim('{') {
+		case first && token != json.Delim('{'):
 			return errors.New("it is not an object")
+		case len(open) > maxDepth:
+			return errors.New("it is nested too deeply")
 		}
-		if len(open) > 0 {
-			if o := open[len(open)-1]; o != nil {
-				o.isName = !o.isName
-				if name, ok := token.(string); ok && o.isName {
-					if o.names[name] {
-						return fmt.Errorf("%q occurs twice", name)
-					}
-					o.names[name] = true
-					in.opaque = in.opaque || slices.Contains(opaqueFields, name)
-					continue
+		text, isText := token.(string)
+		if !first && open[len(open)-1] != nil {
+			inside := open[len(open)-1]
+			inside.isName = !inside.isName
+			if inside.isName {
+				if inside.names[text] {
+					return fmt.Errorf("%q occurs twice", text)
 				}
+				inside.names[text] = true
 			}
 		}
-		switch token {
-		case json.Delim('{'):
+		switch {
+		case isText:
+			in.opaque = in.opaque || slices.Contains(opaqueNames, text)
+		case token == json.Delim('{'):
 			open = append(open, &object{names: map[string]bool{}})
-		case json.Delim('['):
+		case token == json.Delim('['):
 			open = append(open, nil)
-		}
-		if len(open) > maxDepth {
-			return errors.New("it is nested too deeply")
 		}
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {

@@ -72,7 +72,7 @@ func parseGoogle(in *incoming) (*request, error) {
 		for name := range tool {
 			plain := plainName(name)
 			if in.limited && !googleTools[plain] {
-				return nil, in.refuse("the tool " + name)
+				return nil, refuse("the tool " + name)
 			}
 			hosted = hosted || plain != "functiondeclarations"
 			if plain == "googlesearch" {
@@ -83,16 +83,16 @@ func parseGoogle(in *incoming) (*request, error) {
 	if in.limited {
 		for name := range in.fields {
 			if !googleFields[plainName(name)] {
-				return nil, in.refuse("the field " + name)
+				return nil, refuse("the field " + name)
 			}
 		}
 		for _, modality := range modalities {
 			if !strings.EqualFold(modality, "text") {
-				return nil, in.refuse("answers in the modality " + modality)
+				return nil, refuse("answers in the modality " + modality)
 			}
 		}
 		if raw := strings.ToLower(string(in.body)); in.opaque && (strings.Contains(raw, "audio/") || strings.Contains(raw, "filedata") || strings.Contains(raw, "file_data")) {
-			return nil, in.refuse("audio and files by reference")
+			return nil, refuse("audio and files by reference")
 		}
 	}
 	return in.metered(call[1], output, answers, searches, hosted)

@@ -69,14 +69,14 @@ func parseOpenAI(in *incoming) (*request, error) {
 	if in.limited {
 		for _, name := range []string{"web_search_options", "prompt", "audio"} {
 			if found, _ := in.field(&ignored, name); found {
-				return nil, in.refuse(name)
+				return nil, refuse(name)
 			}
 		}
 		switch {
 		case background:
-			return nil, in.refuse("a response in the background")
+			return nil, refuse("a response in the background")
 		case tier != "" && tier != "auto" && tier != "default" && tier != "flex":
-			return nil, in.refuse("the service tier " + tier)
+			return nil, refuse("the service tier " + tier)
 		}
 	}
 	hosted, searches := false, int64(0)
@@ -86,7 +86,7 @@ func parseOpenAI(in *incoming) (*request, error) {
 		case tool.Type == "web_search":
 			hosted, searches = true, cmp.Or(max(calls, 0), maxSearches)
 		case in.limited:
-			return nil, in.refuse("the tool " + tool.Type)
+			return nil, refuse("the tool " + tool.Type)
 		}
 	}
 	if isChat && stream {

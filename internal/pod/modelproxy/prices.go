@@ -1,6 +1,7 @@
 package modelproxy
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func ParsePrices(raw []byte) (Prices, error) {
 			errs = append(errs, fmt.Errorf("%s must have maxInputTokens and maxOutputTokens", model))
 		}
 	}
-	if err := errors.Join(errs...); err != nil || file.Replace || string(raw) == string(defaultPrices) {
+	if err := errors.Join(errs...); err != nil || file.Replace || bytes.Equal(raw, defaultPrices) {
 		return file.Models, err
 	}
 	prices, err := ParsePrices(defaultPrices)
@@ -123,8 +124,8 @@ func (p *Price) cost(u Usage) int64 {
 }
 
 // mostExpensive returns what a request costs at most: each token of its prompt may be written to the cache.
-func (p *Price) mostExpensive(tokens, output, searches int64) int64 {
+func (p *Price) mostExpensive(tokens, output int64) int64 {
 	dearest := *p
 	dearest.Input = max(p.Input, p.CacheRead, p.CacheWrite, p.CacheWriteHour)
-	return dearest.cost(Usage{Input: tokens, Output: output, Searches: searches})
+	return dearest.cost(Usage{Input: tokens, Output: output})
 }

@@ -321,7 +321,7 @@ func testBudget(t *testing.T, a api, behavior string, isStream bool, how string)
 	if spent < charged {
 		t.Errorf("the report has %v dollars, the provider charges for %v", spent, charged)
 	}
-	if behaviors[behavior] == 0 && spent > 0 {
+	if behaviors[behavior] == 0 && spent > 0 && how != "parallel with kills" {
 		t.Errorf("refused requests cost %v dollars", spent)
 	}
 	if behaviors[behavior] > 0 && (parallel == 1) && how != "the agent leaves" && !refused {
@@ -413,7 +413,8 @@ func TestOnlyKnownPathsAreForwardedForTheTokenOfThePod(t *testing.T) {
 			request := httptest.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader("{}"))
 			request.Header.Set("X-Api-Key", token)
 			recorder := httptest.NewRecorder()
-			if c.proxy.ServeHTTP(recorder, request); recorder.Code != http.StatusUnauthorized {
+			c.proxy.ServeHTTP(recorder, request)
+			if recorder.Code != http.StatusUnauthorized {
 				t.Errorf("the token %q is answered with %d", token, recorder.Code)
 			}
 		}
@@ -536,10 +537,12 @@ func TestBoundsOfRequests(t *testing.T) {
 	}{
 		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":10}`, 29 + overhead, 10, 1, 0},
 		{"Anthropic", "/v1/messages", `{"model":"m"}`, 13 + overhead, 5000, 1, 0},
-		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":99999999}`, 35 + overhead, 5000, 1, 0},
+		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":900000}`, 33 + overhead, 900_000, 1, 0}, // more than the table says
 		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":10,"messages":[{"content":[{"type":"image","source":{"type":"url"}}]}]}`, 100_000, 10, 1, 0},
 		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":10,"tools":[{"type":"web_search_20250305","max_uses":20}]}`, 100_000, 10, 21, 20},
 		{"OpenAI", "/v1/chat/completions", `{"model":"m","max_completion_tokens":10,"n":3}`, 46 + overhead, 30, 1, 0},
+		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":9000000000000000000}`, 46 + overhead, 1_000_000, 1, 0},
+		{"OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"input":[{"type":"item_reference","id":"x"}]}`, 100_000, 10, 1, 0},
 		{"OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"previous_response_id":"x"}`, 100_000, 10, 1, 0},
 		{"OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"tools":[{"type":"web_search"}]}`, 100_000, 10, 11, 10},
 		{"Google", "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":10,"candidateCount":2}}`, 62 + overhead, 20, 1, 0},

@@ -1,7 +1,6 @@
 package modelproxy
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -82,23 +81,24 @@ func Run(ctx context.Context, args []string, _ func(string) string, errOut io.Wr
 		return err
 	}
 	// The agent waits for this file, so the proxy listens when the agent sends its first request.
-	if err := writeFile(filepath.Join(o.directory, TokenFile), []byte(p.token), 0o444); err != nil { //nolint:gosec // the agent may have another user
+	if err := writeFile(filepath.Join(o.directory, TokenFile), []byte(p.token), 0o444); err != nil {
 		return err
 	}
 	server := &http.Server{Handler: p, ReadHeaderTimeout: p.limits.readTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	defer context.AfterFunc(ctx, func() {
-		const grace = 2 * time.Second // the agent has ended: its requests are aborted
-		end, cancel := context.WithTimeout(context.Background(), grace)
-		defer cancel()
-		_ = server.Shutdown(end)
-		_ = server.Close()
-	})()
-	err = server.Serve(listener)
-	<-ctx.Done()
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
 	}
-	return err
+	const grace = 2 * time.Second // the agent has ended: what is still open is aborted
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		return server.Close()
+	}
+	return nil
 }
 
 func (o *options) newProxy(log *slog.Logger) (*proxy, error) {
@@ -174,8 +174,7 @@ func (o *options) openLedger() (*ledger, error) {
 		if err != nil {
 			return err
 		}
-		padded := append(report, bytes.Repeat([]byte(" "), max(messageBytes-len(report), 0))...)
-		_, err = message.WriteAt(padded, 0)
+		_, err = message.WriteAt(fmt.Appendf(nil, "%-*s", messageBytes, report), 0)
 		return err
 	}
 	limit := int64(0)
