@@ -14,7 +14,7 @@ func badInputTable(inputs []*badInput) string {
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| Error | Message |\n|---|---|\n", section.title, section.text)
 		for _, input := range inputs {
 			if input.from == section.from {
-				fmt.Fprintf(&page, "| [%s](../test/badinput/%s) | %s |\n", input.title, filepath.Base(input.file), formatCodeCell(input.message))
+				fmt.Fprintf(&page, "| [%s](../../test/badinput/%s) | %s |\n", input.title, filepath.Base(input.file), formatCodeCell(input.message))
 			}
 		}
 	}

@@ -30,7 +30,7 @@ var updateBadInput = flag.Bool("update", false, "record the messages of the clus
 
 var (
 	badInputFiles = filepath.Join(repositoryRoot, "test", "badinput")
-	badInputPage  = filepath.Join(repositoryRoot, "docs", "sequentialjob-bad-input.md")
+	badInputPage  = filepath.Join(repositoryRoot, "docs", "reference", "sequentialjob-errors.md")
 )
 
 // badInput is a file in test/badinput: comments with a title and the expected message, then a
