@@ -20,8 +20,8 @@ func (h History) Attempt() int {
 	return 1 + h.Failed
 }
 
-// IsSuspect reports whether the message may end its process, so that it must run without others. A message that waited in a process that was
-// lost, and did not run, is none.
+// IsSuspect reports whether the message may end its process, so that it must run without others. A message that only waited in a process
+// that was lost is not a suspect.
 func (h History) IsSuspect() bool { return h.LostStarted+h.LostAlone > 0 }
 
 // AfterStart returns the history if a delivery that starts now is lost.

@@ -114,7 +114,7 @@ func requireShortAndDocumented(t *testing.T, file string) {
 // startProgram starts a program, and at the end of the test requires that it exits on SIGTERM.
 func startProgram(t *testing.T, output io.Writer, command []string, environment string) {
 	t.Helper()
-	program := exec.CommandContext(context.WithoutCancel(t.Context()), command[0], command[1:]...) //nolint:gosec // a program of this repository
+	program := exec.CommandContext(context.WithoutCancel(t.Context()), command[0], command[1:]...)
 	program.Env = append(os.Environ(), environment)
 	program.Stdout, program.Stderr = output, output
 	if err := program.Start(); err != nil {
