@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// The program of docs/wire-contract.md, with curl.
+// The program of docs/reference/wire-contract.md, with curl.
 func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)

@@ -141,8 +141,8 @@ func (b *batch) failRest(err error) {
 	}
 }
 
-// outgoingMessage encodes a job, as docs/wire-contract.md describes. The ID is empty if the server assigns it, because a message
-// without headers is cheaper.
+// outgoingMessage encodes a job, as docs/reference/wire-contract.md describes. The ID is empty if the server assigns it,
+// because a message without headers is cheaper.
 func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg, id string) {
 	headers, isDelayed := nats.Header(job.CommonHeaders()), job.IsDelayed(now)
 	if headers == nil && (job.Kind != "" || job.HasChosenID || isDelayed) {

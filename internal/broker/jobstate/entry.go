@@ -44,7 +44,7 @@ type Progress struct {
 	Text     string  `json:"text,omitempty"`
 }
 
-// Entry is the stored state of a job. docs/wire-contract.md describes its JSON.
+// Entry is the stored state of a job. docs/reference/wire-contract.md describes its JSON.
 type Entry struct {
 	ID       string `json:"id"`
 	State    State  `json:"state"`
