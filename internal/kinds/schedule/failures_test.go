@@ -39,8 +39,8 @@ func TestNoTimeStartsAfterTooManyFailuresUntil(t *testing.T) {
 		"it is resumed": {func(s *scenario) {
 			s.suspend(true).at(3*time.Hour + time.Minute).suspend(false).at(3*time.Hour + 2*time.Minute)
 		}, 3},
-		"the limit is higher":    {func(s *scenario) { *s.schedule.Spec.SuspendAfterFailures = 3; s.at(3*time.Hour + time.Minute) }, 3},
-		"there is no more limit": {func(s *scenario) { s.schedule.Spec.SuspendAfterFailures = nil; s.at(3*time.Hour + time.Minute) }, 3},
+		"the limit is higher":  {func(s *scenario) { *s.schedule.Spec.SuspendAfterFailures = 3; s.at(3*time.Hour + time.Minute) }, 3},
+		"the limit is removed": {func(s *scenario) { s.schedule.Spec.SuspendAfterFailures = nil; s.at(3*time.Hour + time.Minute) }, 3},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := failing(t)
