@@ -31,6 +31,8 @@ const (
 	// AnnotationGeneration and AnnotationSpecHash identify the spec that a Job was created from.
 	AnnotationGeneration = Prefix + "generation"
 	AnnotationSpecHash   = Prefix + "spec-hash"
+	// AnnotationContentHash is a hash of a step's Job, without its generation: another one means that the spec was changed since.
+	AnnotationContentHash = Prefix + "content-hash"
 	// AnnotationStepOptions is the JSON of the step's options at the time its Job was created: a
 	// later change of the spec does not affect a step that has started.
 	AnnotationStepOptions = Prefix + "step-options"

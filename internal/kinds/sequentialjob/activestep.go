@@ -88,7 +88,10 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 	if !job.DeletionTimestamp.IsZero() {
 		return stepVerdict{} // the Job exists until its Pods have stopped
 	}
-	if step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending {
+	switch {
+	case isBeingReplaced(step) && e.replaceJob(step, job):
+		return stepVerdict{}
+	case step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending:
 		e.deleteJob(job)
 		return stepVerdict{}
 	}
@@ -99,7 +102,8 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 		e.stopWithResult(step, job, left)
 	case problem != nil:
 		e.stopStep(step, job, v1alpha1.StepStopping, *problem)
-	case e.decision.Question == nil:
+	case e.decision.Question == nil && !e.replaceJob(step, job):
+		e.reportChangedStep(step)
 		e.suspendOrResume(step, job)
 	}
 	return stepVerdict{}
@@ -142,6 +146,8 @@ func findJob(o *Observation, step *v1alpha1.StepStatus, isStartedNow bool) (*bat
 func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 	_, wasCreated := e.CreatedJobs[step.JobName]
 	switch {
+	case isBeingReplaced(step):
+		return e.evaluateReplacedJob(step)
 	case step.Phase == v1alpha1.StepSuspending:
 		return stepVerdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}
 	case step.Phase == v1alpha1.StepStopping:
@@ -196,7 +202,7 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	if refusal == nil {
 		e.timer.RequeueWithin(createdRecheck)
 	}
-	step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
+	step.Phase, step.SpecHash, e.blockedBy = v1alpha1.StepStarting, stepHash(stepSpec), refusal
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
 	e.decision.CreateJob = stepJob(e.current(), stepSpec, step.Run, step.Attempt)
 	return stepVerdict{}

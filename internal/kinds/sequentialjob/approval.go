@@ -80,6 +80,7 @@ func needsApproval(step *v1alpha1.StepStatus) bool {
 func approvedJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) *batchv1.Job {
 	job := stepJob(sj, step, sj.Status.Run, 1)
 	delete(job.Annotations, v1alpha1.AnnotationGeneration)
+	delete(job.Annotations, v1alpha1.AnnotationContentHash)
 	return job
 }
 

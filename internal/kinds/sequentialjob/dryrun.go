@@ -41,7 +41,10 @@ func (e *evaluation) admitRun() bool {
 	case mayStart && slices.ContainsFunc(jobs, e.hasForbiddenImage):
 		return false
 	case e.Answers.DryRun == nil:
-		first := findStepSpec(e.spec, nextStep(e.status.Steps).Name)
+		var first *v1alpha1.Step
+		if next := nextStep(e.status.Steps); next != nil {
+			first = findStepSpec(e.spec, next.Name)
+		}
 		startsAtOnce := first != nil && !first.Options().RequireApproval && first.Options().When == ""
 		e.decision.Question = &Question{DryRun: jobs, FirstFollows: mayStart && startsAtOnce}
 		return false
@@ -82,12 +85,12 @@ func podProblemMessage(refusal *decision.Refusal) string {
 	return "its Pod was refused in a dry run: " + refusal.Message
 }
 
-// waitingJobs returns the next Jobs of the steps that wait to start.
+// waitingJobs returns the next Jobs of the steps that wait to start, or that may be corrected.
 func waitingJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
 	var jobs []*batchv1.Job
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
-		if stepSpec := findStepSpec(&sj.Spec, step.Name); stepSpec != nil && canStart(step.Phase) {
+		if stepSpec := findStepSpec(&sj.Spec, step.Name); stepSpec != nil && (canStart(step.Phase) || isCorrectable(step)) {
 			jobs = append(jobs, stepJob(sj, stepSpec, sj.Status.Run, step.Attempt+1))
 		}
 	}
@@ -164,7 +167,7 @@ func userLabels(labels map[string]string) map[string]string {
 func userAnnotations(annotations map[string]string) map[string]string {
 	annotations = maps.Clone(annotations)
 	for _, key := range []string{
-		v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationSpecHash, v1alpha1.AnnotationStepOptions,
+		v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationSpecHash, v1alpha1.AnnotationContentHash, v1alpha1.AnnotationStepOptions,
 	} {
 		delete(annotations, key)
 	}

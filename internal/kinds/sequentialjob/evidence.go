@@ -26,6 +26,8 @@ const (
 // The zero value has seen no Pod.
 type Evidence struct {
 	pods map[types.UID]podEvidence
+	// Watched is true if this process has observed all Pods of the Job: since it created the Job, or since it listed them to replace it.
+	Watched bool
 	// success is the newest Pod whose container exited with 0 by itself, without all fields that the cache omits.
 	success *corev1.Pod
 	// failure is the newest end of the step's container by itself with another exit code; nil for none.
@@ -39,6 +41,10 @@ type podEvidence struct {
 	disrupted bool
 	// restarts of its containers.
 	restarts int32
+	// created is when the Pod was created.
+	created time.Time
+	// hasRun is true if one of its containers has run, hasEnded if none can start any more, and isLost if the Pod was deleted unseen.
+	hasRun, hasEnded, isLost bool
 }
 
 // podOutcome is empty for a Pod that was not requested to stop, and has not ended.
@@ -58,7 +64,12 @@ const (
 // If no version between the request to stop the Pod and the end of its container was observed, their times decide, which have
 // the precision of a second: an end in the second of the request counts as interrupted.
 func (e *Evidence) Observe(pod *corev1.Pod) {
+	if e.pods == nil {
+		e.pods = map[types.UID]podEvidence{}
+	}
 	seen := e.pods[pod.UID]
+	seen.created, seen.hasRun, seen.hasEnded = pod.CreationTimestamp.Time, seen.hasRun || HasRun(pod), seen.hasEnded || decision.HasPodEnded(pod)
+	e.pods[pod.UID] = seen
 	if seen.outcome == podInterrupted || seen.outcome == podSucceeded {
 		return
 	}
@@ -93,17 +104,26 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 		restarts += s.RestartCount
 	}
 	seen.restarts = max(seen.restarts, restarts)
-	if e.pods == nil {
-		e.pods = map[types.UID]podEvidence{}
-	}
 	e.pods[pod.UID] = seen
 	if seen.outcome == podSucceeded && (e.success == nil || e.success.CreationTimestamp.Before(&pod.CreationTimestamp)) {
 		e.success = pod
 	}
 }
 
+// ObserveDeletion adds that a Pod does not exist any more. isLast is true if this is its last version.
+func (e *Evidence) ObserveDeletion(pod *corev1.Pod, isLast bool) {
+	e.Observe(pod)
+	seen := e.pods[pod.UID]
+	seen.hasEnded, seen.isLost = true, !isLast
+	e.pods[pod.UID] = seen
+}
+
 // Clone returns a copy that can be changed.
-func (e *Evidence) Clone() Evidence { return Evidence{maps.Clone(e.pods), e.success, e.failure} }
+func (e *Evidence) Clone() Evidence {
+	clone := *e
+	clone.pods = maps.Clone(e.pods)
+	return clone
+}
 
 // has reports whether a Pod has this outcome.
 func (e *Evidence) has(outcome podOutcome) bool {

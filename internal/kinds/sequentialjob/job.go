@@ -34,7 +34,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 	if backoffLimit == nil && options.BackoffLimitPerIndex == nil {
 		backoffLimit = new(int32(0)) // by default, failed Pods are not replaced
 	}
-	return &batchv1.Job{
+	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            jobName(sj, run, step.Name, attempt),
 			Namespace:       sj.Namespace,
@@ -57,6 +57,9 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Template:             template,
 		},
 	}
+	job.Annotations[v1alpha1.AnnotationContentHash] = contentHash(job)
+	job.Annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
+	return job
 }
 
 // podFailurePolicy returns the policy of the step's Job. By default, evicted or preempted Pods are replaced: their
@@ -148,7 +151,6 @@ func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32) 
 		maps.Copy(annotations, sj.Spec.JobMetadata.Annotations)
 	}
 	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
-	annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
 	annotations[v1alpha1.AnnotationSpecHash] = stepHash(step)
 	if step.Step != nil {
 		options := step.Step.DeepCopy()

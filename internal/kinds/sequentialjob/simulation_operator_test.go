@@ -57,6 +57,7 @@ func (w *simulator) observe() Observation {
 		CreatedJobs:   map[string]types.UID{},
 		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
 	}
+	in.Evidence = maps.Clone(w.evidence)
 	seen := w.jobVersions[w.observedJobsVersion]
 	for _, job := range seen {
 		in.Jobs = append(in.Jobs, job)
@@ -77,6 +78,9 @@ func (w *simulator) observe() Observation {
 // randomPods returns what a cache shows of a Job's Pods: none, or one that runs, waits or is being prepared, or in which only a
 // container of others still runs.
 func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
+	if w.stuckJobs[job.UID] {
+		return []*corev1.Pod{stuckPod(job)}
+	}
 	pod := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time).Obj()
 	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
 	status := &pod.Status.ContainerStatuses[0]
@@ -101,6 +105,13 @@ func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Running: started}})
 	}
 	return []*corev1.Pod{&pod}
+}
+
+// stuckPod returns the Pod of a Job whose image cannot be pulled.
+func stuckPod(job *batchv1.Job) *corev1.Pod {
+	pod := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time).Waiting("ErrImagePull", "no").Obj()
+	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
+	return &pod
 }
 
 func compareJobNames(a, b string) int {
@@ -142,6 +153,13 @@ func (w *simulator) answer(in *Observation, question *Question) {
 		if job != nil && w.rememberedJobs[job.Name] == nil {
 			w.rememberedJobs[job.Name] = job
 		}
+	case question.PodsOf != nil && w.stuckJobs[question.PodsOf.UID]:
+		pod := stuckPod(question.PodsOf)
+		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{*pod}
+		evidence := w.evidence[question.PodsOf.UID]
+		evidence = evidence.Clone()
+		evidence.Observe(pod)
+		w.evidence[question.PodsOf.UID] = evidence
 	case question.PodsOf != nil:
 		code := int32(0)
 		if outcome := decision.FindEndCondition(question.PodsOf); outcome != nil && outcome.Type == batchv1.JobFailed {
@@ -196,7 +214,7 @@ func (w *simulator) maybeCrash() bool {
 			w.unrecordedJobs[job.UID] = true
 		}
 	}
-	w.rememberedJobs = map[string]*batchv1.Job{}
+	w.rememberedJobs, w.evidence = map[string]*batchv1.Job{}, map[types.UID]Evidence{}
 	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
 	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
 	return true
@@ -268,6 +286,10 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, d *Decision, read string
 		}
 		w.logEvent("operator deletes %s", job.Name)
 		w.checkDeletion(current)
+		if step := EvidenceWithoutJob(stored); step != nil && step.JobUID == job.UID {
+			w.watch(job.UID)
+			w.replaced++
+		}
 		w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
 	}
 	if d.Workspace != nil {
@@ -368,13 +390,23 @@ func (w *simulator) createJob(job *batchv1.Job) (*decision.Refusal, error) {
 	if w.claim != nil {
 		w.claimOfJob[created.UID] = w.claim.UID
 	}
+	w.stuckJobs[created.UID] = w.happensWithChance(20)
 	w.jobHistory[stepKey(created)] = append(w.jobHistory[stepKey(created)], created)
 	w.storeJobs()
 	if w.maybeCrash() {
 		return nil, errReconciliationEnded
 	}
 	w.rememberedJobs[created.Name] = created
+	w.watch(created.UID)
 	return nil, nil
+}
+
+// watch lets the operator's process remember that it observes all Pods of a Job.
+func (w *simulator) watch(job types.UID) {
+	evidence := w.evidence[job]
+	evidence = evidence.Clone()
+	evidence.Watched = true
+	w.evidence[job] = evidence
 }
 
 func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
@@ -501,6 +533,7 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 		outcome := decision.FindEndCondition(earlier)
 		switch {
 		case w.interruptedJobs[earlier.UID]:
+		case w.stuckJobs[earlier.UID] && (w.jobs[earlier.Name] == nil || w.jobs[earlier.Name].UID != earlier.UID): // no container of it ran
 		case w.retryTimes[earlier.UID].After(w.now):
 			w.reportViolation("%s is created %s too soon", job.Name, w.retryTimes[earlier.UID].Sub(w.now))
 		case !w.retryTimes[earlier.UID].IsZero() && outcome != nil && outcome.Type == batchv1.JobFailed:

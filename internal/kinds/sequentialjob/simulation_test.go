@@ -30,7 +30,7 @@ import (
 //
 //   - a Job is created only when no other Job of the sequence may be running,
 //   - and only after every earlier step has its outcome stored,
-//   - and not again for a step that ran, unless the spec allows it,
+//   - and not again for a step that ran, unless the spec allows it: also if the step is corrected because its image does not exist,
 //   - no step is skipped in a run that completes, unless its own expression is false,
 //   - no step that needs an approval starts with content that no user approved for its run,
 //   - all steps of a run have the same parameters, except those that an approval sets,
@@ -44,7 +44,7 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 5_000), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
-	var ambiguous, created, crashes atomic.Int64
+	var ambiguous, created, crashes, replaced atomic.Int64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
@@ -57,12 +57,13 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 				ambiguous.Add(int64(w.ambiguous))
 				created.Add(int64(w.created))
 				crashes.Add(int64(w.crashes))
+				replaced.Add(int64(w.replaced))
 			}
 		})
 	}
 	group.Wait()
-	t.Logf("%d runs, %d Jobs, %d crashes; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
-		runs, created.Load(), crashes.Load(), ambiguous.Load())
+	t.Logf("%d runs, %d Jobs, %d crashes, %d Jobs replaced because their step was corrected; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
+		runs, created.Load(), crashes.Load(), replaced.Load(), ambiguous.Load())
 }
 
 // simulator simulates a cluster with one SequentialJob.
@@ -96,6 +97,8 @@ type simulator struct {
 	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
 	interruptedJobs map[types.UID]bool        // ended by suspension, or by a disruption after which the program exited with 0
 	disruptedJobs   map[types.UID]bool        // ended by a disruption
+	stuckJobs       map[types.UID]bool        // of which no container has run, because its image cannot be pulled
+	evidence        map[types.UID]Evidence    // what the operator's process remembers of the Pods of such Jobs
 	leftoverJobs    map[types.UID]bool        // whose step has exited with 0 while another container still runs
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
 	log             []string
@@ -103,6 +106,7 @@ type simulator struct {
 	ambiguous       int
 	created         int
 	crashes         int
+	replaced        int
 }
 
 func newSimulator(seed uint64) *simulator {
@@ -115,6 +119,8 @@ func newSimulator(seed uint64) *simulator {
 		unrecordedJobs:  map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
 		disruptedJobs:   map[types.UID]bool{},
+		stuckJobs:       map[types.UID]bool{},
+		evidence:        map[types.UID]Evidence{},
 		leftoverJobs:    map[types.UID]bool{},
 		retryTimes:      map[types.UID]time.Time{},
 		claimOfJob:      map[types.UID]types.UID{},
@@ -332,7 +338,7 @@ func (w *simulator) applyRandomEvent() {
 		})
 	case dice < 23:
 		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(withoutFinally(spec)) })
-	case dice < 25:
+	case dice < 25, dice < 40 && w.hasStuckJob():
 		w.changeSpec("another image", func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Containers[w.rng.IntN(len(spec.Containers))].Image = "image:" + strconv.Itoa(w.rng.IntN(3))
 		})
@@ -425,6 +431,7 @@ func (w *simulator) advanceJobs() {
 		case !job.DeletionTimestamp.IsZero():
 			if w.noDisturbances || w.happensWithChance(50) {
 				w.logEvent("removed: %s", name)
+				w.endStuckPod(job)
 				delete(w.jobs, name)
 				w.storeJobs()
 			}
@@ -436,7 +443,9 @@ func (w *simulator) advanceJobs() {
 				j.Status.StartTime, j.Status.Active = &started, 1
 				j.Status.Conditions = nil
 			})
+		case w.stuckJobs[job.UID] && !w.noDisturbances && w.happensWithChance(95):
 		case w.noDisturbances || w.happensWithChance(40):
+			delete(w.stuckJobs, job.UID) // its image exists now
 			w.finishJob(job)
 		}
 	}
@@ -496,8 +505,34 @@ func (w *simulator) deleteRandomJob() {
 	}
 	name := names[w.rng.IntN(len(names))]
 	w.logEvent("another client deletes %s", name)
+	w.endStuckPod(w.jobs[name])
 	delete(w.jobs, name)
 	w.storeJobs()
+}
+
+func (w *simulator) hasStuckJob() bool {
+	return slices.ContainsFunc(w.sortedJobNames(), func(name string) bool {
+		return w.stuckJobs[w.jobs[name].UID] && w.jobs[name].DeletionTimestamp.IsZero()
+	})
+}
+
+// endStuckPod ends the Pod of a Job that is deleted. Perhaps its container starts in the last moment, and perhaps nobody sees it.
+func (w *simulator) endStuckPod(job *batchv1.Job) {
+	if !w.stuckJobs[job.UID] || job.Status.StartTime == nil {
+		return
+	}
+	pod := stuckPod(job)
+	if w.happensWithChance(20) {
+		w.logEvent("a container of %s starts while it is deleted", job.Name)
+		delete(w.stuckJobs, job.UID)
+		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	}
+	if evidence := w.evidence[job.UID]; w.noDisturbances || w.happensWithChance(80) {
+		evidence = evidence.Clone()
+		evidence.ObserveDeletion(pod, w.noDisturbances || w.happensWithChance(90))
+		w.evidence[job.UID] = evidence
+		w.interruptedJobs[job.UID] = w.interruptedJobs[job.UID] || evidence.hasRunPod()
+	}
 }
 
 // checkFinalState checks the state after the run has finished.

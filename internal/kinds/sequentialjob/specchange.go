@@ -70,6 +70,25 @@ func isSpecRejected(status *v1alpha1.SequentialJobStatus) bool {
 	return meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSpecAccepted)
 }
 
+func startedStepChanged(at int, step string) *field.Error {
+	return field.Forbidden(field.NewPath("spec", "containers").Index(at),
+		fmt.Sprintf("step %q has started: it cannot be changed; change later steps, or wait until the run has finished", step))
+}
+
+// reportChangedStep reports that the spec changes a step whose Job is not replaced, because a container of it may have run.
+func (e *evaluation) reportChangedStep(step *v1alpha1.StepStatus) {
+	at := slices.IndexFunc(e.spec.Containers, func(s v1alpha1.Step) bool { return s.Name == step.Name })
+	if at >= 0 && !isSpecRejected(&e.status) && hasStepChanged(step, nil, &e.spec.Containers[at]) {
+		e.setCondition(v1alpha1.ConditionSpecAccepted, decision.False(v1alpha1.ReasonStartedStepChanged, startedStepChanged(at, step.Name).Error()))
+	}
+}
+
+// isSpecInvalid reports whether the spec cannot be used, not only for a started step.
+func isSpecInvalid(status *v1alpha1.SequentialJobStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSpecAccepted)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonStartedStepChanged
+}
+
 // mergeSteps returns the run's steps: the recorded steps that have started, then the steps of the spec that follow the
 // last started step.
 func mergeSteps(spec *v1alpha1.SequentialJobSpec, recorded []v1alpha1.StepStatus) []v1alpha1.StepStatus {
@@ -99,7 +118,7 @@ func mergeSteps(spec *v1alpha1.SequentialJobSpec, recorded []v1alpha1.StepStatus
 }
 
 // ImmutabilityViolations returns an error for each step that started in the current run and that the spec changes,
-// removes, renames or moves. before is the spec before the change; nil if unknown.
+// removes, renames or moves. A step that waits can be changed: see isCorrectable. before is the spec before the change; nil if unknown.
 func ImmutabilityViolations(before, spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) field.ErrorList {
 	if status.Run == 0 || IsFinished(status) {
 		return nil
@@ -127,8 +146,8 @@ func ImmutabilityViolations(before, spec *v1alpha1.SequentialJobSpec, status *v1
 		switch {
 		case at >= end[finally] || spec.Containers[at].Name != record.Name:
 			return append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be removed, renamed or moved, and no step can be inserted before it", record.Name)))
-		case record.Run == status.Run && hasStepChanged(record, findStepSpec(before, record.Name), &spec.Containers[at]):
-			errs = append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be changed; change later steps, or wait until the run has finished", record.Name)))
+		case record.Run == status.Run && !isCorrectable(record) && hasStepChanged(record, findStepSpec(before, record.Name), &spec.Containers[at]):
+			errs = append(errs, startedStepChanged(at, record.Name))
 		}
 		next[finally]++
 	}

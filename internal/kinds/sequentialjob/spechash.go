@@ -27,13 +27,14 @@ func stepHash(step *v1alpha1.Step) string {
 	return specHashVersion + contentHash(withoutEmptyFields(canonical))
 }
 
-// hasStepChanged reports whether a step differs from the spec that it was started with. If its hash has another
-// version, before is compared: the step before the change; nil if unknown, which counts as unchanged.
+// hasStepChanged reports whether a change makes a step differ from the spec that it was started with. before is the step before the
+// change; nil if unknown, which counts as unchanged if the hash of the started step has another version.
 func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) bool {
-	if strings.HasPrefix(record.SpecHash, specHashVersion) {
-		return stepHash(after) != record.SpecHash
+	isChange := before != nil && stepHash(before) != stepHash(after)
+	if !strings.HasPrefix(record.SpecHash, specHashVersion) {
+		return isChange
 	}
-	return before != nil && stepHash(before) != stepHash(after)
+	return stepHash(after) != record.SpecHash && (isChange || before == nil)
 }
 
 // withoutEmptyFields returns the JSON form of a value without fields that are null, "", {} or []: whether Go writes

@@ -51,7 +51,7 @@ var waitingReasons = map[string]struct{ reason, advice string }{
 
 const (
 	imageAdvice  = "check the image's name, the pull Secret and the registry"
-	configAdvice = "create what is missing, or delete the Job, correct the step and rerun"
+	configAdvice = "create what is missing, or correct the step"
 )
 
 // observeStart records whether the Pods of an unfinished Job run, and the problem if they do not. It may set a question
@@ -146,7 +146,7 @@ func (e *evaluation) findStartProblem(step *v1alpha1.StepStatus, job *batchv1.Jo
 		return nil
 	}
 	return e.problemFromEvents(step, job.UID, job.CreationTimestamp.Time, v1alpha1.ReasonPodNotCreated,
-		"Job "+job.Name+" cannot create its Pod: ", "remove the cause, or delete the Job, correct the step and rerun")
+		"Job "+job.Name+" cannot create its Pod: ", "remove the cause, or correct the step")
 }
 
 // problemFromEvents returns a problem that only an event names. Events are read after eventsDelay, then less and less
@@ -187,7 +187,7 @@ func podProblem(pod *corev1.Pod) *startProblem {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			message := fmt.Sprintf("Pod %s: %s", pod.Name, decision.FormatReason(c.Reason, c.Message))
-			return &startProblem{decision.Problem{Reason: c.Reason, Message: message}, "add or free nodes and volumes, or delete the Job, correct the step and rerun"}
+			return &startProblem{decision.Problem{Reason: c.Reason, Message: message}, "add or free nodes and volumes, or correct the step"}
 		}
 	}
 	return nil

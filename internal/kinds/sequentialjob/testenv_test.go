@@ -171,6 +171,14 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 			pods = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "").Obj()}
 		}
 		in.Answers.PodsByJob[question.PodsOf.UID] = pods
+		s.observePods(question.PodsOf.UID, func(e *Evidence) {
+			for i := range pods {
+				if !decision.HasPodEnded(&pods[i]) {
+					e.Observe(&pods[i])
+				}
+			}
+		})
+		in.Evidence = s.evidence
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
 	case question.ApprovalPolicies:
@@ -215,6 +223,7 @@ func (s *testEnv) act(decision Decision) {
 		uid := types.UID(fmt.Sprintf("job-%d", len(s.createdSteps)))
 		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 		s.createdUIDs[job.Name] = uid
+		s.observePods(uid, func(e *Evidence) { e.Watched = true })
 		s.events = append(s.events, JobCreatedEvent(job))
 	}
 	if job := decision.CreateArchive; job != nil {
@@ -233,6 +242,9 @@ func (s *testEnv) act(decision Decision) {
 		delete(job.Annotations, v1alpha1.AnnotationSuspended)
 	}
 	for _, deleted := range decision.DeleteJobs {
+		if step := EvidenceWithoutJob(s.sj); step != nil && step.JobUID == deleted.UID {
+			s.observePods(deleted.UID, func(e *Evidence) { e.Watched = true })
+		}
 		testbuilder.Job(s.jobNamed(deleted.Name)).Deleted(s.now)
 	}
 }
@@ -299,8 +311,19 @@ func (s *testEnv) changeSpec(edit func(*v1alpha1.SequentialJobSpec)) {
 	s.sj.Generation++
 }
 
-// restartOperator makes the operator forget which Jobs it created.
-func (s *testEnv) restartOperator() { clear(s.createdUIDs) }
+// observePods changes what the operator remembers of the Pods of a Job.
+func (s *testEnv) observePods(job types.UID, observe func(*Evidence)) {
+	evidence := s.evidence[job]
+	evidence = evidence.Clone()
+	observe(&evidence)
+	s.evidence[job] = evidence
+}
+
+// restartOperator makes the operator forget which Jobs it created, and what it has seen of their Pods.
+func (s *testEnv) restartOperator() {
+	clear(s.createdUIDs)
+	clear(s.evidence)
+}
 
 // deleteSequentialJob deletes the SequentialJob and reconciles.
 func (s *testEnv) deleteSequentialJob() Decision {

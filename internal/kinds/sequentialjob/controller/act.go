@@ -37,6 +37,9 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *seq
 	// exists until its Pods are deleted; and only in the observed version, because a Job that has ended since has an
 	// outcome and a log.
 	for _, job := range d.DeleteJobs {
+		if step := sequentialjob.EvidenceWithoutJob(sj); step != nil && step.JobUID == job.UID {
+			r.watchedJobs.Set(sj, job.UID) // the decision is about all of its Pods
+		}
 		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
 			return nil, err
 		}
@@ -116,6 +119,7 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		return refusal, err
 	}
 	if isNew {
+		r.watchedJobs.Set(sj, job.UID)
 		r.emit(sj, sequentialjob.JobCreatedEvent(job))
 	}
 	r.createdJobs.add(sj, job, r.Clock.Now())

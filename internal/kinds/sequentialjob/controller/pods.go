@@ -79,6 +79,9 @@ func trimPod(object any) (any, error) {
 	if decision.MemoryOf(trimmed.OwnerReferences) > kube.LargeBytes {
 		trimmed.OwnerReferences = nil
 	}
+	if sequentialjob.HasRun(pod) {
+		trimmed.Annotations = sequentialjob.HasRunMark
+	}
 	trimmed.Status.Phase = pod.Status.Phase
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled || c.Type == corev1.PodReadyToStartContainers || c.Type == corev1.DisruptionTarget {
@@ -132,11 +135,17 @@ func trimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTermi
 	return &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: message, FinishedAt: ended.FinishedAt}
 }
 
-// observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of the Job that just ended. The
+// observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of Jobs whose outcome is not recorded. The
 // Pods belong to the cache.
 func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob, jobs []*batchv1.Job) ([]*corev1.Pod, map[types.UID]sequentialjob.Evidence, error) {
 	var observed []*corev1.Pod
-	ended := map[types.UID]sequentialjob.Evidence{}
+	evidenceOf := map[types.UID]sequentialjob.Evidence{}
+	watched, _ := r.watchedJobs.Get(sj)
+	if step := sequentialjob.EvidenceWithoutJob(sj); step != nil {
+		evidence := r.evidence.of(step.JobUID)
+		evidence.Watched = watched == step.JobUID
+		evidenceOf[step.JobUID] = evidence
+	}
 	for _, job := range jobs {
 		needsEvidence := sequentialjob.NeedsEvidence(sj, job)
 		if sequentialjob.IsTerminal(job) && !needsEvidence {
@@ -146,21 +155,21 @@ func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob
 		if err := r.options.Pods.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{controllerIndex: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
 		}
+		evidence := r.evidence.of(job.UID)
+		evidence.Watched = watched == job.UID
 		if needsEvidence {
-			evidence := r.evidence.of(job.UID)
 			for i := range pods.Items {
 				evidence.Observe(&pods.Items[i])
 			}
-			ended[job.UID] = evidence
-			continue
 		}
+		evidenceOf[job.UID] = evidence
 		for i := range pods.Items {
-			if !decision.HasPodEnded(&pods.Items[i]) {
+			if !needsEvidence && !decision.HasPodEnded(&pods.Items[i]) {
 				observed = append(observed, &pods.Items[i])
 			}
 		}
 	}
-	return observed, ended, nil
+	return observed, evidenceOf, nil
 }
 
 // maxEvidence is the maximum number of Jobs whose Pods were requested to stop that are remembered.
@@ -186,6 +195,28 @@ func (s *evidenceStore) observe(versions ...*corev1.Pod) {
 	for _, pod := range versions {
 		evidence.Observe(pod)
 	}
+	s.byJob.Add(owner.UID, evidence)
+}
+
+// observeUnended remembers Pods of a live list, whose ends are still to be observed.
+func (s *evidenceStore) observeUnended(pods []corev1.Pod) {
+	for i := range pods {
+		if !decision.HasPodEnded(&pods[i]) {
+			s.observe(&pods[i])
+		}
+	}
+}
+
+// observeDeletion adds that a Pod was deleted.
+func (s *evidenceStore) observeDeletion(pod *corev1.Pod, isLast bool) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	evidence := s.of(owner.UID)
+	evidence.ObserveDeletion(pod, isLast)
 	s.byJob.Add(owner.UID, evidence)
 }
 
@@ -258,7 +289,7 @@ func (r *Reconciler) podHandler() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if pod, isPod := e.Object.(*corev1.Pod); isPod {
-				r.evidence.observe(pod)
+				r.evidence.observeDeletion(pod, !e.DeleteStateUnknown)
 			}
 		},
 	}

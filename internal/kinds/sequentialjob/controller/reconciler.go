@@ -60,6 +60,8 @@ type Reconciler struct {
 	writeCache     *kube.WriteCache[*v1alpha1.SequentialJob]
 	createdJobs    *createdJobs
 	evidence       *evidenceStore
+	// watchedJobs is the Job of each SequentialJob of which this process has observed all Pods.
+	watchedJobs *kube.Store[types.UID]
 	// endedJobs is the last deleted Job of each SequentialJob, if it had ended: with ttlSecondsAfterFinished 0, a Job may be
 	// deleted before its end is observed.
 	endedJobs *kube.Store[*batchv1.Job]
@@ -83,6 +85,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
 		evidence:       newEvidenceStore(),
+		watchedJobs:    kube.NewStore[types.UID](),
 		endedJobs:      kube.NewStore[*batchv1.Job](),
 		stepEnds:       kube.NewStore[time.Time](),
 		failures:       kube.NewStore[failure](),
@@ -122,6 +125,7 @@ func (r *Reconciler) Finish(sj *v1alpha1.SequentialJob, observation *sequentialj
 // Forget implements kube.Kind.
 func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
 	r.createdJobs.Forget(key)
+	r.watchedJobs.Forget(key)
 	r.endedJobs.Forget(key)
 	r.stepEnds.Forget(key)
 	r.failures.Forget(key)
