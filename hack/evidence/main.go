@@ -150,7 +150,7 @@ func claims(name, content string, levels map[string]string) (rows []string, prob
 	lines := strings.Split(content, "\n")
 	heading, anchors, guaranteed, fenced := "", map[string]int{}, false, false
 	for i, line := range lines {
-		if visible := comment.ReplaceAllString(line, ""); testName.MatchString(visible) {
+		if visible := proof.ReplaceAllString(line, ""); testName.MatchString(visible) {
 			test := testName.FindString(visible)
 			report(i, "readers see %s: name it in a comment, <!-- proof: %s -->", test, test)
 		}

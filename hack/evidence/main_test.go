@@ -40,6 +40,7 @@ func TestMissingVisibleAndMisplacedProofsAreErrors(t *testing.T) {
 		"```\ngo test -run TestRule\n```":              "readers see TestRule",
 		"A claim. <!-- proof: TestRule":                "readers see TestRule",
 		"A claim. <!-- proof: TestRule, on a node -->": "malformed proof",
+		"A claim. <!--proof: TestGone-->":              "name it in a comment",
 		"A claim.\n<!-- proof: TestRule -->\nText.":    "ends the paragraph",
 		"## What is guaranteed\n\n- a promise":         "has no proof",
 	} {
