@@ -25,7 +25,8 @@ func (t *times) wasActive(name string) bool {
 }
 
 func (t *times) countEnd(run *Run) {
-	if t.status.Failures++; run.HasSucceeded {
+	t.status.Failures++
+	if run.HasSucceeded {
 		t.status.Failures = 0
 	}
 }

@@ -195,7 +195,8 @@ func (s *simulation) endRuns(percent int) {
 	for _, run := range s.runs {
 		if !run.IsFinished && s.chance(percent) {
 			run.IsFinished, run.HasSucceeded, run.CompletionTime = true, s.chance(70), s.now
-			if s.failed++; run.HasSucceeded {
+			s.failed++
+			if run.HasSucceeded {
 				s.failed = 0
 			}
 		}

@@ -81,11 +81,11 @@ func TestATriggeredRunStartsWhateverWhenSays(t *testing.T) {
 
 func TestAWrongExpressionIsRejected(t *testing.T) {
 	for expression, want := range map[string]string{
-		"runs[0].suceeded":    "undefined field 'suceeded'",
-		"scheduledTime":       "must be true or false, but has the type",
-		"steps.size() == 0":   "undeclared reference to 'steps'",
-		"runs.size() == ":     "column",
-		"runs[0] == 'failed'": "no matching overload",
+		"runs[0].hasSucceeded": "undefined field 'hasSucceeded'",
+		"scheduledTime":        "must be true or false, but has the type",
+		"steps.size() == 0":    "undeclared reference to 'steps'",
+		"runs.size() == ":      "column",
+		"runs[0] == 'failed'":  "no matching overload",
 	} {
 		s := newScenario(t, when(expression)).at(time.Second)
 		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, want)

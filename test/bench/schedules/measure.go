@@ -41,8 +41,7 @@ func restingMemory(ctx context.Context, operator *testenv.Operator) (now, peak i
 const runSpec = `{"suspend": true, "containers": [{"name": "load", "image": "registry.example/etl:1", "command": ["load"]}]}`
 
 // createBareRuns returns how long a client without the operator needs to create the runs, in a namespace of their own.
-func createBareRuns(ctx context.Context, c *harness.Cluster, count int) (time.Duration, error) {
-	const namespace harness.Environment = "bench-schedules-bare"
+func createBareRuns(ctx context.Context, c *harness.Cluster, namespace harness.Environment, count int) (time.Duration, error) {
 	if err := namespace.CreateNamespace(ctx, c, "nats://127.0.0.1:1"); err != nil {
 		return 0, err
 	}

@@ -89,7 +89,7 @@ func Schedule(l Links, s *view.Schedule) g.Node {
 		facts(s.Facts),
 		section("next", "Next times", problemNote(s.NextError),
 			h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) }))),
-		g.If(len(s.Runs) > 0, section("runs", "Runs", table("Runs", []string{"Run", "State", "Due", "Request", "Time", "Reason"}, g.Map(s.Runs, func(run view.ScheduleRun) g.Node {
+		g.If(len(s.Runs) > 0, section("runs", "Runs", table("Runs", []string{"Run", "State", "Due", "Request", "Time", "Problem"}, g.Map(s.Runs, func(run view.ScheduleRun) g.Node {
 			return h.Tr(h.ID("run-"+run.Name), rowHead(l.link(run.Entry)), h.Td(badge(run.Level, run.Status)), h.Td(age(run.Due)), cell(run.Request),
 				h.Td(elapsed(run.Start, run.Finish)), wideCell(reason(run.Entry)))
 		})))),
