@@ -211,6 +211,7 @@ func TestSessions(t *testing.T) {
 		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
 		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
+		{"a session cannot spend more than its budget, also after a restart of its proxy and a stop", testBudgetSurvivesRestarts},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
 	})
 }

@@ -201,16 +201,19 @@ func (a *agentTest) logStart(t *testing.T, start time.Time) {
 	}
 }
 
+// askTheModel defines a function that asks the model.
+const askTheModel = `ask() { wget -q -O - --header "X-Api-Key: $ANTHROPIC_API_KEY" --header 'Content-Type: application/json' --post-data \
+  '{"model":"claude-sonnet-4-5","max_tokens":100,"tools":[{"name":"x","input_schema":{}}],"messages":[{"role":"user","content":"x"}]}' "$ANTHROPIC_BASE_URL/v1/messages" > /dev/null 2>&1; }
+`
+
 // scriptedAgent edits a file, asks the model for one dollar until its budget is spent, reports a lower cost, and searches for credentials
 // that it should not find. Its own text does not contain the secrets as a whole.
-const scriptedAgent = `cat > /dev/null
+const scriptedAgent = askTheModel + `cat > /dev/null
 echo '{"type":"started","conversation":"c-1","model":"scripted"}'
 for secret in "token-of""-the-forge" "sk-key-of""-the-provider"; do
   { env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline .git/config /git/*/config; } 2> /dev/null | grep -aF "$secret" && exit 3
   grep -rlF "$secret" /workspace /home /tmp /git /archive /model /etc /usr/local 2> /dev/null && exit 4
 done
-ask() { wget -q -O - --header "X-Api-Key: $ANTHROPIC_API_KEY" --header 'Content-Type: application/json' --post-data \
-  '{"model":"claude-sonnet-4-5","max_tokens":100,"tools":[{"name":"x","input_schema":{}}],"messages":[{"role":"user","content":"x"}]}' "$ANTHROPIC_BASE_URL/v1/messages" > /dev/null 2>&1; }
 ask && ask && ask || exit 6
 ask && exit 7
 test "$(git rev-list --count HEAD)" = 1 || exit 5
@@ -226,6 +229,45 @@ func testAgentOpensAPullRequest(t *testing.T) {
 	a.Command = fmt.Sprintf("[session-runner, --profile, events, --, sh, -c, %q]", strings.ReplaceAll(scriptedAgent, "$", "$$"))
 	a.apply(t)
 	a.checkPullRequest(t, "3")
+}
+
+// testBudgetSurvivesRestarts restarts the proxy of a session, and then stops and resumes the session. What was spent before counts.
+func testBudgetSurvivesRestarts(t *testing.T) {
+	oneDollar := modelserver.Turn{Text: "x", Usage: modelserver.Usage{Output: 1000}}
+	a := newAgentTest(t, "frugal-agent", oneDollar, oneDollar, oneDollar, oneDollar)
+	a.Image = "agent:v1"
+	script := askTheModel + `cat > /dev/null
+ask || exit 6
+test "$AGENTIC_ATTEMPT" = 1 && { echo '{"type":"text","text":"waiting"}'; exec sleep 1000; }
+ask || exit 7
+ask && exit 8
+echo '{"type":"result","text":"Spent all."}'`
+	a.Command = fmt.Sprintf("[session-runner, --profile, events, --, sh, -c, %q]", strings.ReplaceAll(script, "$", "$$"))
+	a.apply(t)
+	a.waitForPhase(v1alpha1.SessionRunning)
+	pod := a.currentPod()
+	poll.Until(t, "the agent to have spent a dollar", func() bool {
+		return strings.Contains(readLog(t, pod.Namespace, pod.Name, v1alpha1.RunnerContainer), `"text":"waiting"`)
+	})
+	command := newKubectlCommand(t.Context(), "-n", pod.Namespace, "exec", pod.Name, "-c", "model", "--", "sh", "-c", "kill -TERM 1")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	poll.Until(t, "the proxy to restart", func() bool {
+		return slices.ContainsFunc(a.currentPod().Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return c.Name == "model" && c.RestartCount == 1 && c.State.Running != nil
+		})
+	})
+	a.patchSpec(`{"suspend": true}`)
+	a.waitForPhase(v1alpha1.SessionStopped)
+	if total := a.getSession().Status.TotalCostUSD; total == nil || *total != "1" {
+		t.Errorf("the stopped session cost %v dollars", total)
+	}
+	a.patchSpec(`{"suspend": false}`)
+	a.waitForPhase(v1alpha1.SessionCompleted)
+	if total := a.getSession().Status.TotalCostUSD; total == nil || *total != "3" {
+		t.Errorf("the session cost %v dollars", total)
+	}
 }
 
 // checkPullRequest checks the result of the session, and searches for its secrets.
