@@ -34,8 +34,8 @@ type simulation struct {
 	quotaUntil time.Time
 	// clockOffset is by how much the operator's clock was set.
 	clockOffset time.Duration
-	// failed is the number of runs that failed since the last success.
-	failed int32
+	// failed is the number of runs that failed, and counted that of failures that the status counted.
+	failed, counted int32
 	// sent has when the broker stored the messages that it recognizes, by their IDs.
 	sent map[string]time.Time
 }
@@ -195,9 +195,8 @@ func (s *simulation) endRuns(percent int) {
 	for _, run := range s.runs {
 		if !run.IsFinished && s.chance(percent) {
 			run.IsFinished, run.HasSucceeded, run.CompletionTime = true, s.chance(70), s.now
-			s.failed++
-			if run.HasSucceeded {
-				s.failed = 0
+			if !run.HasSucceeded {
+				s.failed++
 			}
 		}
 		if !run.IsDeleted || !run.IsFinished {
@@ -288,8 +287,9 @@ func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	if last := before.LastScheduleTime; last != nil && status.LastScheduleTime.Before(last) {
 		s.t.Fatalf("lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
 	}
-	if s.stored.Spec.ConcurrencyPolicy == v1alpha1.ConcurrencyForbid && status.Failures > s.failed {
-		s.t.Fatalf("status.failures is %d after %d failures", status.Failures, s.failed)
+	s.counted += max(status.Failures-before.Failures, 0)
+	if s.counted > s.failed {
+		s.t.Fatalf("%d failures are counted of %d", s.counted, s.failed)
 	}
 	if request := status.Rerun; request != nil && (before.Rerun == nil || before.Rerun.ID != request.ID) {
 		s.accepted()
