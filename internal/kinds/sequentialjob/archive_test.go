@@ -404,3 +404,25 @@ func TestArgumentsOfAnArchiveAreBounded(t *testing.T) {
 		t.Error("the newest Jobs are not archived")
 	}
 }
+
+// With ttlSecondsAfterFinished 0, the Job may be deleted before its end is observed. The controller then observes its last version.
+func TestEndedArchiveThatWasDeletedIsNotCreatedAgain(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
+	s.succeedStep("build")
+	if len(s.createdArchives) != 1 {
+		t.Fatalf("%d archives were created", len(s.createdArchives))
+	}
+	job := testbuilder.Job(s.jobNamed(s.createdArchives[0].Name)).Complete(s.now).Obj()
+	if !NeedsEvidence(s.sj, job) {
+		t.Fatal("the last version of the Job is not observed")
+	}
+	s.pods[job.UID] = nil
+	s.reconcile()
+	if archive := s.sj.Status.Archive; archive.CompletionTime == nil || archive.Error != "" || len(s.createdArchives) != 1 {
+		t.Errorf("%d archives were created: %+v", len(s.createdArchives), archive)
+	}
+	if NeedsEvidence(s.sj, job) {
+		t.Error("the Job is still observed after its outcome was recorded")
+	}
+}

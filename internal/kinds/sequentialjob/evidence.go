@@ -64,12 +64,8 @@ const (
 // If no version between the request to stop the Pod and the end of its container was observed, their times decide, which have
 // the precision of a second: an end in the second of the request counts as interrupted.
 func (e *Evidence) Observe(pod *corev1.Pod) {
-	if e.pods == nil {
-		e.pods = map[types.UID]podEvidence{}
-	}
+	e.observeRun(pod)
 	seen := e.pods[pod.UID]
-	seen.created, seen.hasRun, seen.hasEnded = pod.CreationTimestamp.Time, seen.hasRun || HasRun(pod), seen.hasEnded || decision.HasPodEnded(pod)
-	e.pods[pod.UID] = seen
 	if seen.outcome == podInterrupted || seen.outcome == podSucceeded {
 		return
 	}
@@ -108,6 +104,16 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 	if seen.outcome == podSucceeded && (e.success == nil || e.success.CreationTimestamp.Before(&pod.CreationTimestamp)) {
 		e.success = pod
 	}
+}
+
+// observeRun adds whether a container of a Pod has run, and whether another one can start.
+func (e *Evidence) observeRun(pod *corev1.Pod) {
+	if e.pods == nil {
+		e.pods = map[types.UID]podEvidence{}
+	}
+	seen := e.pods[pod.UID]
+	seen.created, seen.hasRun, seen.hasEnded = pod.CreationTimestamp.Time, seen.hasRun || HasRun(pod), seen.hasEnded || decision.HasPodEnded(pod)
+	e.pods[pod.UID] = seen
 }
 
 // ObserveDeletion adds that a Pod does not exist any more. isLast is true if this is its last version.
@@ -160,10 +166,10 @@ func disruption(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// NeedsEvidence reports whether the next decision depends on how the Pods of an ended Job ended.
+// NeedsEvidence reports whether the next decision depends on an ended Job, of a step or of an archive, and on how its Pods ended.
 func NeedsEvidence(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
-	step := activeStep(sj.Status.Steps)
-	return step != nil && step.JobName == job.Name && IsTerminal(job)
+	step, isArchive := activeStep(sj.Status.Steps), isArchiving(&sj.Status) && sj.Status.Archive.JobName == job.Name
+	return IsTerminal(job) && (isArchive || step != nil && step.JobName == job.Name)
 }
 
 // evidenceOf returns the evidence of a Job with the Pods of a live list, if there was one.

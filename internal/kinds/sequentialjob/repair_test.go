@@ -65,13 +65,20 @@ var obstacles = []obstacle{
 	}},
 	{title: "a quota refuses its Job", refusal: &decision.Refusal{Kind: "Job", Class: decision.QuotaExceeded, Message: "no"}},
 
-	{title: "its image does not exist, and an init container has run", hasRun: true,
-		pod: waitsWithInit(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "i"}}, "i")},
-	{title: "its image does not exist, and a sidecar runs", hasRun: true,
-		pod: waitsWithInit(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "i")},
-	{title: "its image does not exist, and a Pod before it failed", hasRun: true,
-		pod: waits("ErrImagePull"), job: func(job *batchv1.Job) { job.Status.Failed = 1 }},
-	{title: "no node fits after an eviction", hasRun: true,
+	{
+		title: "its image does not exist, and an init container has run", hasRun: true,
+		pod: waitsWithInit(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "i"}}, "i"),
+	},
+	{
+		title: "its image does not exist, and a sidecar runs", hasRun: true,
+		pod: waitsWithInit(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "i"),
+	},
+	{
+		title: "its image does not exist, and a Pod before it failed", hasRun: true,
+		pod: waits("ErrImagePull"), job: func(job *batchv1.Job) { job.Status.Failed = 1 },
+	},
+	{
+		title: "no node fits after an eviction", hasRun: true,
 		pod: func(pod *corev1.Pod) {
 			isUnscheduled("Unschedulable")(pod)
 			pod.CreationTimestamp = metav1.NewTime(pod.CreationTimestamp.Add(5 * time.Second))
@@ -80,13 +87,16 @@ var obstacles = []obstacle{
 			evicted := testbuilder.Pod("build").Running().Obj()
 			evicted.UID, evicted.DeletionTimestamp = "evicted", &now
 			e.ObserveDeletion(&evicted, true)
-		}},
-	{title: "a quota refuses another Pod after an eviction", hasRun: true,
+		},
+	},
+	{
+		title: "a quota refuses another Pod after an eviction", hasRun: true,
 		forgotten: func(e *Evidence, now metav1.Time) {
 			evicted := testbuilder.Pod("build").Running().Obj()
 			evicted.UID, evicted.DeletionTimestamp = "evicted", &now
 			e.ObserveDeletion(&evicted, true)
-		}},
+		},
+	},
 }
 
 // meanwhile is what happens after the operator has decided to replace the Job.
@@ -173,12 +183,11 @@ func checkRepair(t *testing.T, o *obstacle, isRestarted bool, m meanwhile, want 
 	}
 	s.events = nil
 	image := "right"
-	if s.reconcile(); m == patchedAgain {
-		image = "better"
-		s.changeSpec(setImage(image))
-		s.reconcile()
-	} else if m == patchedBack {
-		image = wrong
+	s.reconcile()
+	if m == patchedAgain || m == patchedBack {
+		if image = "better"; m == patchedBack {
+			image = wrong
+		}
 		s.changeSpec(setImage(image))
 		s.reconcile()
 	}
@@ -278,7 +287,8 @@ func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 			t.Run(fmt.Sprintf("a change of %s, runs: %t", title, runs), func(t *testing.T) {
 				s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 				meetObstacle(s, &obstacles[0])
-				if s.reconcileAfter(5 * time.Second); runs {
+				s.reconcileAfter(5 * time.Second)
+				if runs {
 					pod := testbuilder.Pod("build").Created(s.now).Running().Obj()
 					pod.UID, pod.OwnerReferences = "first", s.unfinishedPods[0].OwnerReferences
 					s.pods[s.newestJob("build").UID], s.unfinishedPods = []corev1.Pod{pod}, []*corev1.Pod{&pod}

@@ -64,9 +64,12 @@ func (w *simulator) observe() Observation {
 	}
 	for name, job := range w.rememberedJobs {
 		in.CreatedJobs[name] = job.UID
-		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.happensWithChance(50) {
+		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && (w.expiredJob == nil || w.expiredJob.UID != job.UID) && w.happensWithChance(50) {
 			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
 		}
+	}
+	if expired := w.expiredJob; expired != nil && seen[expired.Name] == nil && NeedsEvidence(in.SequentialJob, expired) {
+		in.Jobs, in.CreatedJobs[expired.Name] = append(in.Jobs, expired), expired.UID
 	}
 	for _, job := range in.Jobs {
 		in.Pods = append(in.Pods, w.randomPods(job)...)
@@ -105,6 +108,20 @@ func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Running: started}})
 	}
 	return []*corev1.Pod{&pod}
+}
+
+// endedPod returns the Pod of a Job that has ended.
+func (w *simulator) endedPod(job *batchv1.Job) corev1.Pod {
+	code := int32(0)
+	if outcome := decision.FindEndCondition(job); outcome != nil && outcome.Type == batchv1.JobFailed {
+		code = 3
+	}
+	pod := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Exited(code, "output").Obj()
+	if w.disruptedJobs[job.UID] {
+		pod.DeletionTimestamp, pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt = new(metav1.NewTime(w.now)), metav1.NewTime(w.now)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: *pod.DeletionTimestamp}}
+	}
+	return pod
 }
 
 // stuckPod returns the Pod of a Job whose image cannot be pulled.
@@ -161,16 +178,10 @@ func (w *simulator) answer(in *Observation, question *Question) {
 		evidence.Observe(pod)
 		w.evidence[question.PodsOf.UID] = evidence
 	case question.PodsOf != nil:
-		code := int32(0)
-		if outcome := decision.FindEndCondition(question.PodsOf); outcome != nil && outcome.Type == batchv1.JobFailed {
-			code = 3
+		in.Answers.PodsByJob[question.PodsOf.UID] = nil // deleted, if the Job has expired
+		if w.expiredJob == nil || w.expiredJob.UID != question.PodsOf.UID {
+			in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{w.endedPod(question.PodsOf)}
 		}
-		pod := testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(code, "output").Obj()
-		if w.disruptedJobs[question.PodsOf.UID] {
-			pod.DeletionTimestamp, pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt = new(metav1.NewTime(w.now)), metav1.NewTime(w.now)
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: *pod.DeletionTimestamp}}
-		}
-		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{pod}
 	case question.WarningsOf != "":
 		if in.Answers.Warnings == nil {
 			in.Answers.Warnings = map[types.UID]string{}
@@ -214,7 +225,7 @@ func (w *simulator) maybeCrash() bool {
 			w.unrecordedJobs[job.UID] = true
 		}
 	}
-	w.rememberedJobs, w.evidence = map[string]*batchv1.Job{}, map[types.UID]Evidence{}
+	w.rememberedJobs, w.evidence, w.expiredJob = map[string]*batchv1.Job{}, map[types.UID]Evidence{}, nil
 	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
 	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
 	return true
@@ -536,7 +547,7 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 		case w.stuckJobs[earlier.UID] && (w.jobs[earlier.Name] == nil || w.jobs[earlier.Name].UID != earlier.UID): // no container of it ran
 		case w.retryTimes[earlier.UID].After(w.now):
 			w.reportViolation("%s is created %s too soon", job.Name, w.retryTimes[earlier.UID].Sub(w.now))
-		case !w.retryTimes[earlier.UID].IsZero() && outcome != nil && outcome.Type == batchv1.JobFailed:
+		case !w.retryTimes[earlier.UID].IsZero() && (outcome == nil || outcome.Type == batchv1.JobFailed): // without an outcome, it did not start in time
 		case w.unrecordedJobs[earlier.UID] && (w.jobs[earlier.Name] == nil || w.jobs[earlier.Name].UID != earlier.UID):
 			w.ambiguous++
 		case outcome == nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun:

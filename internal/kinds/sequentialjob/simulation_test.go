@@ -26,7 +26,8 @@ import (
 
 // The simulation tests the core with random events: Jobs start, end, fail and are deleted by other
 // clients; the operator reads stale caches, gets conflicts and quota errors, and crashes between
-// any two requests; the user suspends, changes and reruns the sequence. In every case:
+// any two requests; the user suspends, changes and reruns the sequence. Pods are
+// disrupted, and their programs exit with 0; Jobs expire at once. In every case:
 //
 //   - a Job is created only when no other Job of the sequence may be running,
 //   - and only after every earlier step has its outcome stored,
@@ -91,6 +92,11 @@ type simulator struct {
 	approved       map[string]bool
 	parameterOfRun map[string]string
 
+	// hasTTL is true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs, and expiredJob is the last such Job that the
+	// operator's process saw.
+	hasTTL     bool
+	expiredJob *batchv1.Job
+
 	noDisturbances  bool
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
@@ -128,6 +134,7 @@ func newSimulator(seed uint64) *simulator {
 		parameterOfRun:  map[string]string{},
 	}
 	w.sj = w.randomSequentialJob()
+	w.hasTTL = w.happensWithChance(20)
 	w.storeSequentialJob(w.sj)
 	w.storeJobs()
 	return w
@@ -481,6 +488,25 @@ func (w *simulator) finishJob(job *batchv1.Job) {
 		}
 	})
 	w.updateJobHistory(job.Name)
+	if w.hasTTL && !isArchiveJob(w.sj, job) && (w.noDisturbances || w.happensWithChance(70)) {
+		w.expireJob(w.jobs[job.Name])
+	}
+}
+
+// expireJob deletes an ended Job and its Pod, as a ttlSecondsAfterFinished of 0 does. Perhaps the operator sees their last versions.
+func (w *simulator) expireJob(job *batchv1.Job) {
+	w.logEvent("expired: %s", job.Name)
+	delete(w.jobs, job.Name)
+	w.storeJobs()
+	if w.noDisturbances || w.happensWithChance(80) {
+		pod, evidence := w.endedPod(job), w.evidence[job.UID]
+		evidence = evidence.Clone()
+		evidence.ObserveDeletion(&pod, true)
+		w.evidence[job.UID] = evidence
+	}
+	if w.noDisturbances || w.happensWithChance(80) {
+		w.expiredJob = job
+	}
 }
 
 // updateJobHistory updates the history of a step's Jobs with the Job's last state.
