@@ -500,7 +500,7 @@ func (w *simulator) checkOptions(job *batchv1.Job) {
 		}
 	}
 	run := job.Annotations[v1alpha1.AnnotationRun]
-	if first, found := w.parameterOfRun[run]; found && first != value && !options.RequireApproval && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
+	if first, found := w.parameterOfRun[run]; found && first != value && !w.approved[valueOfRun(run, value)] && !options.RequireApproval && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
 		w.reportViolation("%s is created with the parameter %s, the run has %s", job.Name, value, first)
 	}
 	w.parameterOfRun[run] = value

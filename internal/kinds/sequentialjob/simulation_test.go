@@ -247,6 +247,8 @@ func approvedContent(job *batchv1.Job) string {
 	return fmt.Sprintf("run %s: %s %s %q %s", run, container.Name, container.Image, value, job.Spec.Template.Spec.NodeSelector)
 }
 
+func valueOfRun(run, value string) string { return "run " + run + " has the value " + value }
+
 // approveStep approves the step that waits; sometimes with a value, and sometimes another step, run, content or object.
 func (w *simulator) approveStep() {
 	if AwaitingJob(w.sj) == nil || w.sj.Status.ObservedGeneration != w.sj.Generation { // the plugin refuses it
@@ -274,6 +276,9 @@ func (w *simulator) approveStep() {
 	}
 	w.logEvent("user: approve %+v", approval)
 	if !forged {
+		for _, p := range approval.Parameters { // of this step and of later ones, also if this step is removed
+			w.approved[valueOfRun(strconv.Itoa(int(approval.Run)), p.Value)] = true
+		}
 		w.approved[approvedContent(AwaitingJob(changed))] = true
 	}
 	changed.Status = w.sj.Status
