@@ -95,24 +95,24 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 		seen.outcome = podFailed
 	}
 	seen.disrupted = seen.disrupted || disruption(pod) != nil
-	restarts := int32(0)
-	for _, s := range containerStatuses(pod) {
-		restarts += s.RestartCount
-	}
-	seen.restarts = max(seen.restarts, restarts)
 	e.pods[pod.UID] = seen
 	if seen.outcome == podSucceeded && (e.success == nil || e.success.CreationTimestamp.Before(&pod.CreationTimestamp)) {
 		e.success = pod
 	}
 }
 
-// observeRun adds whether a container of a Pod has run, and whether another one can start.
+// observeRun adds whether a container of a Pod has run, how often containers were restarted, and whether another one can start.
 func (e *Evidence) observeRun(pod *corev1.Pod) {
 	if e.pods == nil {
 		e.pods = map[types.UID]podEvidence{}
 	}
 	seen := e.pods[pod.UID]
 	seen.created, seen.hasRun, seen.hasEnded = pod.CreationTimestamp.Time, seen.hasRun || HasRun(pod), seen.hasEnded || decision.HasPodEnded(pod)
+	restarts := int32(0)
+	for _, s := range containerStatuses(pod) {
+		restarts += s.RestartCount
+	}
+	seen.restarts = max(seen.restarts, restarts)
 	e.pods[pod.UID] = seen
 }
 
