@@ -2,6 +2,7 @@ package sequentialjob
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -168,8 +169,23 @@ func disruption(pod *corev1.Pod) *corev1.PodCondition {
 
 // NeedsEvidence reports whether the next decision depends on an ended Job, of a step or of an archive, and on how its Pods ended.
 func NeedsEvidence(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
-	step, isArchive := activeStep(sj.Status.Steps), isArchiving(&sj.Status) && sj.Status.Archive.JobName == job.Name
-	return IsTerminal(job) && (isArchive || step != nil && step.JobName == job.Name)
+	isOf := func(attempt *v1alpha1.JobAttempt) bool {
+		return attempt.JobName == job.Name && (attempt.JobUID == "" || attempt.JobUID == job.UID)
+	}
+	step, isArchive := activeStep(sj.Status.Steps), isArchiving(&sj.Status) && isOf(&sj.Status.Archive.JobAttempt)
+	return IsTerminal(job) && (isArchive || step != nil && isOf(&step.JobAttempt))
+}
+
+// AddEnded adds a Job that was deleted after its end to the Jobs and to the UIDs of created Jobs, if the next decision depends on
+// it. If the operator created another Job of its name, because it did not know of this one, the other Job decides.
+func AddEnded(sj *v1alpha1.SequentialJob, jobs []*batchv1.Job, created map[string]types.UID, ended *batchv1.Job) []*batchv1.Job {
+	isReplaced := created[ended.Name] != "" && created[ended.Name] != ended.UID ||
+		slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return job.Name == ended.Name && job.UID != ended.UID })
+	if isReplaced || !NeedsEvidence(sj, ended) {
+		return jobs
+	}
+	created[ended.Name] = ended.UID
+	return append(jobs, ended)
 }
 
 // evidenceOf returns the evidence of a Job with the Pods of a live list, if there was one.

@@ -84,6 +84,7 @@ func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.R
 			t.Errorf("phase %s, reason %s, message %q", got.Phase, got.Reason, got.Steps[0].Message)
 		}
 	}
+	s.restartOperator()
 	var evidence Evidence
 	evidence.Observe(&pod)
 	s.evidence[job.UID] = evidence
@@ -97,7 +98,6 @@ func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.R
 		s.wantStopping()
 		s.unfinishedPods = nil
 	}
-	s.restartOperator()
 	s.removeDeletedJobs()
 	s.wantSteps(want...)
 	step := s.stepStatus("build")

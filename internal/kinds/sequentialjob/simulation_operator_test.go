@@ -68,8 +68,8 @@ func (w *simulator) observe() Observation {
 			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
 		}
 	}
-	if expired := w.expiredJob; expired != nil && seen[expired.Name] == nil && NeedsEvidence(in.SequentialJob, expired) {
-		in.Jobs, in.CreatedJobs[expired.Name] = append(in.Jobs, expired), expired.UID
+	if w.expiredJob != nil && seen[w.expiredJob.Name] == nil {
+		in.Jobs = AddEnded(in.SequentialJob, in.Jobs, in.CreatedJobs, w.expiredJob)
 	}
 	for _, job := range in.Jobs {
 		in.Pods = append(in.Pods, w.randomPods(job)...)

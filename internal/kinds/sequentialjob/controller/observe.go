@@ -31,10 +31,11 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		return nil, err
 	}
 	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
-	if ended, found := r.endedJobs.Get(sj); found && sequentialjob.NeedsEvidence(sj, ended) {
-		jobs, createdUIDs[ended.Name] = append(jobs, ended), ended.UID
-	} else if found {
-		r.endedJobs.Delete(sj)
+	if ended, found := r.endedJobs.Get(sj); found {
+		shown := len(jobs)
+		if jobs = sequentialjob.AddEnded(sj, jobs, createdUIDs, ended); len(jobs) == shown {
+			r.endedJobs.Delete(sj)
+		}
 	}
 	pods, evidence, err := r.observePods(ctx, sj, jobs)
 	if err != nil {
