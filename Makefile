@@ -111,8 +111,7 @@ verify: manifests generate chart lint prose govulncheck ## Check that generated 
 
 ##@ Test
 
-test: test-tools ## Run unit and integration tests.
-	$(MAKE) --jobs=4 test-packages test-pure test-modules test-integration
+test: test-unit test-integration ## Run unit and integration tests.
 
 test-busy: test-tools ## Run make test beside two endless loops (BUSY_RUNS times).
 	for run in $$(seq $(BUSY_RUNS)); do echo "==> run $$run of $(BUSY_RUNS)"; hack/beside-loops $(MAKE) test TEST_FLAGS=-count=1; done
@@ -128,7 +127,7 @@ test-pure: gotestsum ## Run the tests of the packages that only decide.
 test-unit: test-tools ## Run the tests that need no cluster.
 	$(MAKE) --jobs=3 test-packages test-pure test-modules
 
-# Tests with a broker or a cluster mostly wait: run more than there are cores.
+# Tests with a broker mostly wait, so run more of them in parallel than there are cores.
 test-packages: gotestsum
 	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(RACE_FLAG) $(UNIT)
 

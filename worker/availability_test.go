@@ -32,7 +32,10 @@ func TestAWorkerTakesNothingWhileItsHandlerIsUnavailable(t *testing.T) {
 	})
 	wantNothingTaken := func(when string, waiting int64) {
 		t.Helper()
-		poll.Until(t, "the reason "+when, func() bool { s := w.Stats(); return s.Unavailable == "it does not listen" && !s.Attached })
+		poll.Until(t, "the reason "+when+", and all jobs to be given back", func() bool {
+			s := w.Stats()
+			return s.Unavailable == "it does not listen" && !s.Attached && s.InFlight+s.Prefetched == 0
+		})
 		before := w.Stats().Snoozed
 		observations := 0
 		poll.Until(t, "more observations "+when, func() bool {

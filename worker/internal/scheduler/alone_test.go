@@ -44,11 +44,19 @@ func (a *aloneScheduler) runAlone(t *testing.T, patience time.Duration) <-chan b
 	return result
 }
 
+func (a *aloneScheduler) end(m *LeasedMessage, outcome JobOutcome) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.finishMessage(m, outcome, time.Now())
+}
+
 // requireIdle fails the test if the worker starts or requests a message, or keeps an arriving one.
 func (a *aloneScheduler) requireIdle(t *testing.T) {
 	t.Helper()
 	before := a.released.Load()
 	a.AddMessage(a.buffer, pollRequest, fakeDelivery{backlog: 10})
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if m := a.startNextMessage(time.Now()); m != nil || a.allowedRequest(a.buffer).Messages != 0 || a.released.Load() != before+1 {
 		t.Error("the worker takes messages beside a suspect")
 	}
@@ -58,6 +66,8 @@ func (a *aloneScheduler) requireIdle(t *testing.T) {
 func (a *aloneScheduler) requireBusy(t *testing.T) {
 	t.Helper()
 	a.AddMessage(a.buffer, pollRequest, fakeDelivery{backlog: 10})
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.startNextMessage(time.Now()) == nil {
 		t.Error("the worker takes no messages after a suspect")
 	}
@@ -65,11 +75,11 @@ func (a *aloneScheduler) requireBusy(t *testing.T) {
 
 func TestASuspectRunsWhileItsWorkerHasNoOtherMessage(t *testing.T) {
 	for title, endInnocent := range map[string]func(*aloneScheduler){
-		"the other job ends":       func(a *aloneScheduler) { a.finishMessage(a.innocent, OutcomeSucceeded, time.Now()) },
+		"the other job ends":       func(a *aloneScheduler) { a.end(a.innocent, OutcomeSucceeded) },
 		"the other job is overdue": func(a *aloneScheduler) { a.MarkOverdue(a.innocent) },
 	} {
 		for next, endSuspect := range map[string]func(*aloneScheduler){
-			"and the suspect ends":       func(a *aloneScheduler) { a.finishMessage(a.suspect, OutcomeFailed, time.Now()) },
+			"and the suspect ends":       func(a *aloneScheduler) { a.end(a.suspect, OutcomeFailed) },
 			"and the suspect is overdue": func(a *aloneScheduler) { a.MarkOverdue(a.suspect) },
 		} {
 			t.Run(title+" "+next, func(t *testing.T) {
