@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/ext"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/decision/condition"
 )
 
 const (
@@ -51,12 +51,12 @@ func compileWhen(expression string) (func(variables map[string]any) (bool, error
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := decision.CompileCondition(env, expression)
+	compiled, err := condition.Compile(env, expression)
 	if err != nil {
 		return nil, err
 	}
 	return func(variables map[string]any) (bool, error) {
-		return decision.EvaluateCondition(env, compiled, maxWhenCost, variables)
+		return condition.Evaluate(env, compiled, maxWhenCost, variables)
 	}, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/ext"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/decision/condition"
 )
 
 // maxWhenCost limits the evaluation of an expression, so that an expression over many steps cannot delay other
@@ -54,7 +54,7 @@ func compileWhen(expression string, steps, parameters []string) (*cel.Env, *cel.
 	if err != nil {
 		return nil, nil, err
 	}
-	compiled, err := decision.CompileCondition(env, expression)
+	compiled, err := condition.Compile(env, expression)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,7 +134,7 @@ func isWanted(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (bool, error) {
 		return false, err
 	}
 	ended := outcomeBeforeFinally(sj)
-	return decision.EvaluateCondition(env, compiled, maxWhenCost, map[string]any{
+	return condition.Evaluate(env, compiled, maxWhenCost, map[string]any{
 		"steps": steps, "parameters": parameters,
 		"sequence": RunResult{Status: ended.status, FailedStep: ended.failedStep, FailedReason: ended.failedReason},
 	})

@@ -1,4 +1,5 @@
-package decision
+// Package condition compiles and evaluates conditions in CEL. It is a package of its own because few programs need CEL.
+package condition
 
 import (
 	"errors"
@@ -8,8 +9,8 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// CompileCondition checks the types of a CEL expression, which must be true or false. The error names the columns.
-func CompileCondition(env *cel.Env, expression string) (*cel.Ast, error) {
+// Compile checks the types of a CEL expression, which must be true or false. The error names the columns.
+func Compile(env *cel.Env, expression string) (*cel.Ast, error) {
 	compiled, issues := env.Compile(expression)
 	if issues.Err() != nil {
 		var problems []string
@@ -24,8 +25,8 @@ func CompileCondition(env *cel.Env, expression string) (*cel.Ast, error) {
 	return compiled, nil
 }
 
-// EvaluateCondition returns whether a compiled expression is true. The cost limit keeps an expression from delaying other objects.
-func EvaluateCondition(env *cel.Env, compiled *cel.Ast, costLimit uint64, variables map[string]any) (bool, error) {
+// Evaluate returns whether a compiled expression is true. The cost limit keeps an expression from delaying other objects.
+func Evaluate(env *cel.Env, compiled *cel.Ast, costLimit uint64, variables map[string]any) (bool, error) {
 	program, err := env.Program(compiled, cel.CostLimit(costLimit))
 	if err != nil {
 		return false, err
