@@ -108,12 +108,8 @@ func validateModel(runner *v1alpha1.SessionRunner) field.ErrorList {
 	var errs field.ErrorList
 	for i, variable := range templateOf(spec).Spec.Containers[0].Env {
 		at := podPath.Child("containers").Index(0).Child("env").Index(i)
-		switch {
-		case spec.Model != nil && slices.Contains(slices.Concat(modelLogins, modelURLs), variable.Name):
-			errs = append(errs, field.Forbidden(at, "the agent could call its model beside the proxy of spec.model, which sets what it needs"))
-		case spec.Model == nil && spec.Limits.MaxCostUSD != nil && slices.Contains(modelLogins, variable.Name):
-			errs = append(errs, field.Forbidden(at, unmeteredMessage(variable.Name)))
-		}
+		const beside = "the agent could call its model beside the proxy of spec.model, which sets what it needs"
+		errs = append(errs, modelVariableErrors(variable.Name, at, spec.Model != nil, spec.Limits.MaxCostUSD != nil, beside)...)
 	}
 	model := spec.Model
 	if model == nil {
@@ -142,12 +138,8 @@ func (r *runnerSettings) checkModel(s *v1alpha1.AgenticSession) field.ErrorList 
 	at, isMetered := field.NewPath("spec"), r.runner.Spec.Model != nil
 	isLimited := s.Spec.Limits.MaxCostUSD != nil || r.runner.Spec.Limits.MaxCostUSD != nil
 	check := func(name string, at *field.Path) {
-		switch {
-		case isMetered && slices.Contains(slices.Concat(modelLogins, modelURLs), name):
-			errs = append(errs, field.Forbidden(at, "the agent could call its model beside the proxy of SessionRunner "+r.runner.Name+" with "+name))
-		case !isMetered && isLimited && slices.Contains(modelLogins, name):
-			errs = append(errs, field.Forbidden(at, unmeteredMessage(name)))
-		}
+		beside := "the agent could call its model beside the proxy of SessionRunner " + r.runner.Name + " with " + name
+		errs = append(errs, modelVariableErrors(name, at, isMetered, isLimited, beside)...)
 	}
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
 		check(name, at.Child("environmentVariables").Key(name))
@@ -165,9 +157,17 @@ func (r *runnerSettings) checkModel(s *v1alpha1.AgenticSession) field.ErrorList 
 	return errs
 }
 
-func unmeteredMessage(variable string) string {
-	return "maxCostUSD would not hold: with " + variable + ", the agent calls its model with a login whose cost nothing measures; " +
-		"set spec.model of the SessionRunner, with a key of Anthropic, OpenAI or Google, or remove maxCostUSD"
+// modelVariableErrors refuses a variable with which the agent could call its model beside the proxy, with the message beside, or
+// with a login whose cost nothing measures although it is limited.
+func modelVariableErrors(name string, at *field.Path, isMetered, isLimited bool, beside string) field.ErrorList {
+	switch {
+	case isMetered && slices.Contains(slices.Concat(modelLogins, modelURLs), name):
+		return field.ErrorList{field.Forbidden(at, beside)}
+	case !isMetered && isLimited && slices.Contains(modelLogins, name):
+		return field.ErrorList{field.Forbidden(at, "maxCostUSD would not hold: with "+name+", the agent calls its model with a login whose cost nothing measures; "+
+			"set spec.model of the SessionRunner, with a key of Anthropic, OpenAI or Google, or remove maxCostUSD")}
+	}
+	return nil
 }
 
 // isMetered reports whether the open attempt's agent calls its model through the proxy.
