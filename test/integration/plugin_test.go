@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin"
+	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -105,27 +105,9 @@ func (p *apiServerProxy) serveLog(w http.ResponseWriter, r *http.Request, ns, na
 // pluginRun is a running plugin.
 type pluginRun struct {
 	t           *testing.T
-	out, errOut safeBuffer
+	out, errOut output.Buffer
 	stop        context.CancelFunc
 	code        chan int
-}
-
-// safeBuffer can be read while another goroutine writes to it.
-type safeBuffer struct {
-	mutex sync.Mutex
-	text  bytes.Buffer
-}
-
-func (o *safeBuffer) Write(p []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *safeBuffer) String() string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.text.String()
 }
 
 // runSequenceCommand starts `kubectl yardmaster seq` in the namespace, through the proxy.

@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/pod/runner"
+	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 )
@@ -72,22 +71,7 @@ func startSession(t *testing.T, script string) string {
 }
 
 // screen collects output.
-type screen struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.buffer.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.buffer.String()
-}
+type screen struct{ output.Buffer }
 
 // waitFor waits until the output contains a text.
 func (s *screen) waitFor(t *testing.T, text string) {

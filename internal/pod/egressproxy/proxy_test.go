@@ -2,7 +2,6 @@ package egressproxy
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,7 +16,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -41,7 +40,7 @@ type testProxy struct {
 	proxy   *Proxy
 	address string
 	keys    *adminauth.Keys
-	log     *lockedBuffer
+	log     *output.Buffer
 	// target is a TLS server for api.example.com, at port.
 	target *httptest.Server
 	port   string
@@ -50,30 +49,13 @@ type testProxy struct {
 	resolved  []string
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
-}
-
 func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
 	t.Helper()
 	text, err := adminauth.NewPrivateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &testProxy{t: t, log: &lockedBuffer{}, addresses: map[string][]netip.Addr{}}
+	p := &testProxy{t: t, log: &output.Buffer{}, addresses: map[string][]netip.Addr{}}
 	if p.keys, err = adminauth.ParsePrivateKey(text); err != nil {
 		t.Fatal(err)
 	}

@@ -1,24 +1,23 @@
 package runner
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/test/output"
 )
 
 // testSession is a session whose agent is a shell script.
 type testSession struct {
 	t           *testing.T
 	environment map[string]string
-	out         *lockedBuffer
+	out         *output.Buffer
 }
 
 // newTestSession returns a session with a prompt, and with the files that the operator mounts.
@@ -28,7 +27,7 @@ func newTestSession(t *testing.T, prompt string) *testSession {
 	for name, value := range map[string]string{"prompt": prompt, "session.json": encodeInputs(t, &sessions.RunnerInputs{}), "result": ""} {
 		writeTestFile(t, filepath.Join(directory, name), value)
 	}
-	return &testSession{t: t, out: &lockedBuffer{}, environment: map[string]string{
+	return &testSession{t: t, out: &output.Buffer{}, environment: map[string]string{
 		"AGENTIC_SESSION": "demo", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "demo-r1-a1", "AGENTIC_RUN": "1", "AGENTIC_ATTEMPT": "1",
 		"AGENTIC_PROMPT_FILE": filepath.Join(directory, "prompt"), "AGENTIC_SESSION_FILE": filepath.Join(directory, "session.json"),
 		"AGENTIC_RESULT_FILE": filepath.Join(directory, "result"), "AGENTIC_RESULT_MAX_BYTES": "3072", "AGENTIC_WORKSPACE": t.TempDir(),
@@ -96,22 +95,4 @@ func (s *testSession) events() []agentprofile.Event {
 		all = append(all, event)
 	}
 	return all
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.String()
 }

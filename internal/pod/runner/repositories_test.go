@@ -17,6 +17,7 @@ import (
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 	"github.com/yardmaster/yardmaster/test/gitserver"
+	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -42,7 +43,7 @@ type gitSession struct {
 
 	server      *gitserver.Server
 	credentials string
-	log         *lockedBuffer
+	log         *output.Buffer
 }
 
 // newGitSession starts the container with further arguments.
@@ -54,7 +55,7 @@ func newGitSession(t *testing.T, arguments ...string) *gitSession {
 	}
 	t.Cleanup(server.Close)
 	t.Setenv("GIT_SSL_CAINFO", server.CAFile)
-	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &lockedBuffer{}}
+	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &output.Buffer{}}
 	writeTestFile(t, filepath.Join(s.credentials, "password"), gitPassword+"\n")
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
 		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main"}, AutoPush: true}, Directory: "shop",

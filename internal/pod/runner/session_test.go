@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/test/output"
 )
 
 const finished = `echo '{"type":"started","conversation":"c-1","model":"small"}'
@@ -183,13 +184,13 @@ func (s *testSession) runUntil(profile, script, text string) (int, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
-	out := &watchingWriter{lockedBuffer: s.out, text: text, found: cancel}
+	out := &watchingWriter{Buffer: s.out, text: text, found: cancel}
 	return Run(ctx, []string{"--profile", profile, "--grace-period", "2s", "--push-grace-period", "1m", "--", "sh", "-c", script},
 		func(name string) string { return s.environment[name] }, out, out)
 }
 
 type watchingWriter struct {
-	*lockedBuffer
+	*output.Buffer
 
 	text  string
 	found func()
@@ -199,7 +200,7 @@ func (w *watchingWriter) Write(p []byte) (int, error) {
 	if strings.Contains(string(p), w.text) {
 		w.found()
 	}
-	return w.lockedBuffer.Write(p)
+	return w.Buffer.Write(p)
 }
 
 func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
@@ -362,7 +363,7 @@ func TestInvalidUseIsReportedInTheResult(t *testing.T) {
 			text := ""
 			if err != nil {
 				text = err.Error()
-				s.out.buffer.Reset() // the usage of the flags
+				s.out = &output.Buffer{} // without the usage of the flags
 			}
 			for _, event := range s.events() {
 				text += event.Text
@@ -394,7 +395,7 @@ func TestSignalsOfTheProcessEndTheSession(t *testing.T) {
 	s := newTestSession(t, "p")
 	// The result of the agent contains the text again. A second signal could arrive when nothing handles it any more.
 	terminate := sync.OnceFunc(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
-	out := &watchingWriter{lockedBuffer: s.out, text: "ready", found: terminate}
+	out := &watchingWriter{Buffer: s.out, text: "ready", found: terminate}
 	code, err := Run(t.Context(), []string{"--profile", "exec", "--", "sh", "-c", "echo ready; sleep 100"},
 		func(name string) string { return s.environment[name] }, out, out)
 	if code != exitTerminated || err != nil {

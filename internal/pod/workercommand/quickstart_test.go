@@ -1,7 +1,6 @@
 package workercommand
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -9,13 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 )
@@ -24,24 +23,6 @@ const quickstarts = "../../../examples/quickstart/"
 
 // maxQuickstartLines bounds a quick start, without its imports and the comment of its package.
 const maxQuickstartLines = 20
-
-// lockedBuffer is the output of a program.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
 
 // Each quick start of docs/worker.md is short, does a job, makes a dead letter of an invalid one, and exits on SIGTERM.
 func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
@@ -59,7 +40,7 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			requireShortAndDocumented(t, file)
-			q, output, address := newTestQueue(t), &lockedBuffer{}, ports.Reserve(t).String()
+			q, output, address := newTestQueue(t), &output.Buffer{}, ports.Reserve(t).String()
 			_, port, _ := net.SplitHostPort(address)
 			arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error"}
 			switch {
