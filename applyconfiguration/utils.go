@@ -238,12 +238,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionRunnerSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerStatus"):
 		return &apiv1alpha1.SessionRunnerStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionRunnerWorkspace"):
-		return &apiv1alpha1.SessionRunnerWorkspaceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionSource"):
 		return &apiv1alpha1.SessionSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkflow"):
 		return &apiv1alpha1.SessionWorkflowApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Share"):
+		return &apiv1alpha1.ShareApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Source"):
 		return &apiv1alpha1.SourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Step"):
@@ -274,6 +274,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.WorkspaceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkspaceClaim"):
 		return &apiv1alpha1.WorkspaceClaimApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkspaceVolume"):
+		return &apiv1alpha1.WorkspaceVolumeApplyConfiguration{}
 
 	}
 	return nil

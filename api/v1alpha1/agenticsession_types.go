@@ -218,12 +218,6 @@ type SessionAgent struct {
 	// +kubebuilder:validation:MaxLength=256
 	Model string `json:"model,omitempty"`
 
-	// temperature of the model, 0 to 2.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=2
-	Temperature *Number `json:"temperature,omitempty"`
-
 	// maxTokens of an answer, 1 to 10000000.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -250,13 +244,6 @@ type UserContext struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	UserID string `json:"userID,omitempty"`
-
-	// groups of the user in Kubernetes.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=1024
-	Groups []string `json:"groups,omitempty"`
 }
 
 // GitSource is a branch of a git repository.

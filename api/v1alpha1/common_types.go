@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -169,17 +170,12 @@ type JobAttempt struct {
 
 // WorkspaceClaim is a PersistentVolumeClaim that is created for an object. Immutable, except onLost.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size) && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName) && self.retention == oldSelf.retention",message="workspace is immutable, except onLost"
+// +kubebuilder:validation:XValidation:rule="has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size) && self.retention == oldSelf.retention",message="workspace is immutable, except onLost"
 type WorkspaceClaim struct {
 	// size of the volume.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Defaults to the SessionRunner's, or the cluster's.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	StorageClassName *string `json:"storageClassName,omitempty"`
 	// retention of the claim: Delete or Retain. Defaults to Delete.
 	// +optional
 	// +kubebuilder:default=Delete
@@ -189,6 +185,21 @@ type WorkspaceClaim struct {
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
+}
+
+// WorkspaceVolume is the volume behind a workspace.
+type WorkspaceVolume struct {
+	// storageClassName of the claim. Defaults to that of the cluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// accessMode of the claim: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. Defaults to ReadWriteOnce.
+	// +optional
+	// +kubebuilder:default=ReadWriteOnce
+	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteOncePod;ReadWriteMany
+	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 
 // LostWorkspacePolicy is what happens to a run whose workspace was deleted or replaced.

@@ -177,7 +177,12 @@ type QueuePriority struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// weight of the priority, 1 to 100. Defaults to 1.
+	Share `json:",inline"`
+}
+
+// Share is how much of the workers a queue or a priority gets.
+type Share struct {
+	// weight relative to the others, 1 to 100. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1

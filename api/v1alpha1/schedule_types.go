@@ -384,8 +384,7 @@ type ScheduleTimetable struct {
 
 // ScheduleRerunStatus is what became of a request.
 type ScheduleRerunStatus struct {
-	// id of the request.
-	ID string `json:"id"`
+	Rerun `json:",inline"`
 	// since is when it was accepted.
 	Since metav1.Time `json:"since"`
 	// to is its last time. A backfill with more than 1000 times ends earlier than requested.

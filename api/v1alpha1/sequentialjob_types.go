@@ -112,7 +112,6 @@ type SequentialJobSpec struct {
 
 	// workspace is a volume in every step. Immutable, except onLost.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath",message="workspace is immutable, except onLost"
 	Workspace *Workspace `json:"workspace,omitempty"`
 
 	// rerun requests another run.
@@ -306,14 +305,10 @@ type StepOptions struct {
 // Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.size)",message="size is required",fieldPath=".size",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName) && self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath",message="workspace is immutable, except onLost"
 type Workspace struct {
-	WorkspaceClaim `json:",inline"`
-
-	// accessMode of the claim. Defaults to ReadWriteOnce.
-	// +optional
-	// +kubebuilder:default=ReadWriteOnce
-	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadWriteOncePod
-	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
+	WorkspaceClaim  `json:",inline"`
+	WorkspaceVolume `json:",inline"`
 
 	// mountPath in every step. Defaults to /workspace.
 	// +optional

@@ -124,7 +124,7 @@ type SessionRunnerSpec struct {
 
 	// workspace is how persistent workspaces are created.
 	// +optional
-	Workspace SessionRunnerWorkspace `json:"workspace,omitzero"`
+	Workspace WorkspaceVolume `json:"workspace,omitzero"`
 
 	// git clones and pushes in a container that alone has the credentials. The runner must support it, as
 	// session-runner does. Unset means that the runner does both.
@@ -323,21 +323,6 @@ type SessionModel struct {
 	// prices.yaml.
 	// +optional
 	Prices *KeyReference `json:"prices,omitempty"`
-}
-
-// SessionRunnerWorkspace is how persistent workspaces are created.
-type SessionRunnerWorkspace struct {
-	// storageClassName of new claims. Defaults to that of the cluster.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	StorageClassName *string `json:"storageClassName,omitempty"`
-
-	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. Defaults to ReadWriteOnce.
-	// +optional
-	// +kubebuilder:default=ReadWriteOnce
-	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteOncePod;ReadWriteMany
-	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 
 // NetworkIsolation is how sessions depend on the isolation of their network.

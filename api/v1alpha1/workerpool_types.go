@@ -183,19 +183,8 @@ type WorkerSettings struct {
 
 // PoolQueue is a queue that workers consume.
 type PoolQueue struct {
-	// name of the Queue.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	Name string `json:"name"`
-
-	// weight of the queue relative to the others, 1 to 100. Defaults to 1.
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
-	Weight int32 `json:"weight,omitempty"`
+	LocalReference `json:",inline"`
+	Share          `json:",inline"`
 }
 
 // Autoscaling sets the number of workers from backlog and waiting time.
@@ -230,13 +219,6 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	BacklogPerReplica *int32 `json:"backlogPerReplica,omitempty"`
-
-	// targetUtilizationPercent of workers under steady load, 10 to 100. Defaults to 80.
-	// +optional
-	// +kubebuilder:default=80
-	// +kubebuilder:validation:Minimum=10
-	// +kubebuilder:validation:Maximum=100
-	TargetUtilizationPercent int32 `json:"targetUtilizationPercent,omitempty"`
 
 	// idleAfter is the time without messages after which the pool scales to zero, if minReplicas is 0, 0s to 24h.
 	// Defaults to 60s.

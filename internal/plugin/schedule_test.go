@@ -78,7 +78,7 @@ func TestRunsAreRequestedInTheSchedule(t *testing.T) {
 	}
 	inProgress := func(s *v1alpha1.Schedule) {
 		s.Spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "6"}}
-		s.Status.Rerun = &v1alpha1.ScheduleRerunStatus{ID: "6", Left: 3}
+		s.Status.Rerun = &v1alpha1.ScheduleRerunStatus{Rerun: v1alpha1.Rerun{ID: "6"}, Left: 3}
 	}
 	notAccepted := func(s *v1alpha1.Schedule) {
 		inProgress(s)

@@ -159,7 +159,7 @@ func testWorkerPoolPermission(t *testing.T) {
 	u := newTenant(t, "workerpools.yardmaster.dev")
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("reader")}
 	setFixedReplicas(wp, 1, 1)
-	wp.Spec.Image, wp.Spec.Queues = busyboxImage, []v1alpha1.PoolQueue{{Name: "orders"}}
+	wp.Spec.Image, wp.Spec.Queues = busyboxImage, []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "orders"}}}
 	wp.Spec.Drain = &v1alpha1.Drain{TerminationGrace: durationOfSeconds(1)} // the shell ignores SIGTERM
 	wp.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532))},
@@ -190,7 +190,7 @@ func testPolicyPermission(t *testing.T) {
 	p.Spec.Limits = &v1alpha1.PolicyLimits{AllowedImages: []string{"registry.invalid/*"}}
 	u.create(p)
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("limited")}
-	wp.Labels, wp.Spec.Image, wp.Spec.Queues = selected, busyboxImage, []v1alpha1.PoolQueue{{Name: "none"}}
+	wp.Labels, wp.Spec.Image, wp.Spec.Queues = selected, busyboxImage, []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "none"}}}
 	setFixedReplicas(wp, 0, 1)
 	requireNoError(t, cluster.Create(t.Context(), wp))
 	deleteAtEnd(t, wp)

@@ -116,7 +116,7 @@ func (r *releaseTest) createReleasePool() {
 	r.createPoolFromExample("orders/workerpool.yaml", func(pool *v1alpha1.WorkerPool) {
 		setFixedReplicas(pool, releaseWorkers, 2)
 		pool.Name = name
-		pool.Spec.Queues = []v1alpha1.PoolQueue{{Name: name}}
+		pool.Spec.Queues = []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: name}}}
 		pool.Spec.Image, pool.Spec.Version = releaseImage, ""
 		pool.Spec.Template.Spec.Containers[0].Resources.Requests = nil
 		worker := &pool.Spec.Template.Spec.Containers[0]

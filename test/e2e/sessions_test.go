@@ -412,10 +412,10 @@ func testSessionOwner(t *testing.T) {
 		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echoRunner, prompt, claimed
 		return s
 	}
-	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe, Groups: []string{"system:masters"}})
+	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe})
 	setPersistentWorkspace(&s.Spec)
 	requireNoError(t, janes.Create(t.Context(), s))
-	want := &v1alpha1.UserContext{UserID: jane, Groups: []string{"developers", "system:authenticated"}}
+	want := &v1alpha1.UserContext{UserID: jane}
 	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
 		t.Errorf("userContext (-want +got):\n%s", diff)
 	}

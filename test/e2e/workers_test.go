@@ -215,7 +215,7 @@ func testCanaryRollout(t *testing.T) {
 	env.createPoolFromExample("workerpool/canary.yaml", func(pool *v1alpha1.WorkerPool) {
 		env.usePlainWorker(pool, "/plain", "serve")
 		setFixedReplicas(pool, 3, 4)
-		pool.Spec.Queues = []v1alpha1.PoolQueue{{Name: "mail"}}
+		pool.Spec.Queues = []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "mail"}}}
 		pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar, Timeout: durationOfSeconds(30)}
 		pool.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Percent: 34}, {Percent: 67, Pause: durationOfSeconds(3)}}
 		pool.Spec.Rollout.Analysis.MinSamples = 10
@@ -339,14 +339,14 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 	policy.Spec.Limits = &v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(total))}
 	requireNoError(t, cluster.Create(t.Context(), policy))
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
-		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "nightly", []v1alpha1.PoolQueue{{Name: "nightly"}}, 2
+		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "nightly", []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "nightly"}}}, 2
 		pool.Spec.Autoscaling.MinReplicas, pool.Spec.Autoscaling.MaxReplicas = 1, total
 	})
 	env.sendBatch(jobBatch{queue: "nightly", run: "slow", endless: true, rate: 7, takes: time.Second})
 	poll.Until(env.t, "the nightly pool to have all workers", func() bool { return env.poolStatus("nightly").Ready == total })
 
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
-		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "urgent", []v1alpha1.PoolQueue{{Name: "urgent"}}, 2
+		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "urgent", []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "urgent"}}}, 2
 		pool.Spec.Autoscaling.MaxReplicas = total
 		pool.Spec.Priority, pool.Spec.Preemption = 100, v1alpha1.PreemptDrainLower
 	})

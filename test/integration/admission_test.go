@@ -47,7 +47,7 @@ func newRestrictedOperator(t *testing.T) *restrictedOperator {
 	o.client = newClientOf(t, o.account())
 	o.restrict()
 	o.owner = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "owner"}}
-	o.owner.Spec.Image, o.owner.Spec.Replicas, o.owner.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{Name: "none"}}
+	o.owner.Spec.Image, o.owner.Spec.Replicas, o.owner.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "none"}}}
 	o.create(o.owner)
 	return o
 }

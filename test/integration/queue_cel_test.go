@@ -462,14 +462,6 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: scaled(`backlogPerReplica: 0`),
 			want: "spec.autoscaling.backlogPerReplica: Invalid value: 0: spec.autoscaling.backlogPerReplica in body should be greater than or equal to 1",
 		},
-		"targetUtilizationPercent below 10": {
-			spec: scaled(`targetUtilizationPercent: 5`),
-			want: "spec.autoscaling.targetUtilizationPercent: Invalid value: 5: spec.autoscaling.targetUtilizationPercent in body should be greater than or equal to 10",
-		},
-		"targetUtilizationPercent above 100": {
-			spec: scaled(`targetUtilizationPercent: 101`),
-			want: "spec.autoscaling.targetUtilizationPercent: Invalid value: 101: spec.autoscaling.targetUtilizationPercent in body should be less than or equal to 100",
-		},
 		"maxStep of 0": {
 			spec: scaled(`scaleDown: {maxStep: 0}`),
 			want: "spec.autoscaling.scaleDown.maxStep: Invalid value: 0: maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%",
@@ -621,7 +613,7 @@ func TestDefaultsOfQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.QueueSpec{
-		Priorities:     []v1alpha1.QueuePriority{{Name: "default", Weight: 1}},
+		Priorities:     []v1alpha1.QueuePriority{{Name: "default", Share: v1alpha1.Share{Weight: 1}}},
 		Lease:          &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
 		DeletionPolicy: v1alpha1.DeletionRetain,
 		Drift:          v1alpha1.DriftCorrect,
@@ -663,7 +655,7 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 		"image":       "a",
 		"concurrency": int64(10), "replicas": int64(1),
 		"autoscaling": map[string]any{
-			"minReplicas": int64(0), "maxReplicas": int64(3), "targetUtilizationPercent": int64(80), "idleAfter": "60s",
+			"minReplicas": int64(0), "maxReplicas": int64(3), "idleAfter": "60s",
 			"waitP95":  "30s",
 			"fallback": map[string]any{"replicas": int64(1), "after": "60s"},
 		},

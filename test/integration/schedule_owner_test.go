@@ -50,7 +50,7 @@ func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
 // testTemplateOwners checks that only a change of the template changes whose sessions they are.
 func testTemplateOwners(t *testing.T, s *v1alpha1.Schedule) {
 	t.Helper()
-	ann, bob := clientOf(t, "ann", 0), clientOf(t, "bob", 0)
+	ann, bob := clientOf(t, "ann"), clientOf(t, "bob")
 	if err := ann.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestScheduledSessionsBelongToTheUserWhoLastChangedTheirTemplate(t *testing.
 	testTemplateOwners(t, newReviewSchedule(ns, "changes"))
 
 	s := newReviewSchedule(ns, "review")
-	if err := clientOf(t, "ann", 0).Create(t.Context(), s); err != nil {
+	if err := clientOf(t, "ann").Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	test := &scheduleTest{t, s}
@@ -97,7 +97,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 	}
 	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
-	if err := clientOf(t, "ann", 0).Create(t.Context(), session); err != nil {
+	if err := clientOf(t, "ann").Create(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
 	stored := &v1alpha1.AgenticSession{}
@@ -127,7 +127,7 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 	} {
 		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 		session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
-		if err := clientOf(t, test.user, 0).Create(t.Context(), session); err != nil {
+		if err := clientOf(t, test.user).Create(t.Context(), session); err != nil {
 			t.Fatal(err)
 		}
 		stored := &v1alpha1.AgenticSession{}

@@ -66,7 +66,7 @@ func (s *sequenceTest) approve() {
 	if err := approval.Write(approved); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := clientOf(s.t, user, 0).Patch(s.t.Context(), approved, client.MergeFrom(s.sj.DeepCopy())); err != nil {
+	if err := clientOf(s.t, user).Patch(s.t.Context(), approved, client.MergeFrom(s.sj.DeepCopy())); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -119,18 +119,6 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: "../x"}]}`,
 			want: `spec.repos[0].name: Invalid value: "../x": spec.repos[0].name in body should match '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'`,
 		},
-		"a temperature above 2": {
-			spec: `{prompt: a, agent: {temperature: 2.1}}`,
-			want: "spec.agent.temperature: Invalid value: 2.1: spec.agent.temperature in body should be less than or equal to 2",
-		},
-		"a temperature below 0": {
-			spec: `{prompt: a, agent: {temperature: -0.1}}`,
-			want: "spec.agent.temperature: Invalid value: -0.1: spec.agent.temperature in body should be greater than or equal to 0",
-		},
-		"a temperature that is a string": {
-			spec: `{prompt: a, agent: {temperature: "0.7"}}`,
-			want: `spec.agent.temperature: Invalid value: "string": spec.agent.temperature in body must be of type number: "string"`,
-		},
 		"maxTokens of 0": {
 			spec: `{prompt: a, agent: {maxTokens: 0}}`,
 			want: "spec.agent.maxTokens: Invalid value: 0: spec.agent.maxTokens in body should be greater than or equal to 1",
@@ -413,10 +401,10 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 		"interactive":    `{interactive: true}`,
 		"workflow":       `{agent: {workflow: {url: "https://a/b", path: c/d}}}`,
 		"no-timeout":     `{prompt: a, limits: {timeout: 0s, inactivityTimeout: 720h}}`,
-		"all-fields": `{runner: default, prompt: a, displayName: d, userContext: {userID: u, groups: [g]}, interactive: true,
+		"all-fields": `{runner: default, prompt: a, displayName: d, userContext: {userID: u}, interactive: true,
 			repos: [{url: "https://a/b.git", branch: feature/x, autoPush: true}, {url: "git@a.b:c/d.git", name: e}, {url: "ssh://git@a:22/f"}],
 			workspace: {size: 1Gi, retention: Retain, onLost: Recreate}, environmentVariables: {RUNNER_TYPE: x},
-			agent: {model: m, temperature: 0.7, maxTokens: 4000, workflow: {url: "https://a/w", branch: main, path: ""},
+			agent: {model: m, maxTokens: 4000, workflow: {url: "https://a/w", branch: main, path: ""},
 				mcpServers: {custom: {a: {type: http, url: "http://b", headers: {c: d}}}, disabled: [e]}},
 			limits: {timeout: 5m, maxCostUSD: 2, inactivityTimeout: 60s, startupTimeout: 0s},
 			retry: {limit: 5, backoff: 1m, maxBackoff: 1h, factor: 3, onDisruption: true}, stopOnRunFinished: true}`,
@@ -492,21 +480,21 @@ func TestAgenticSessionDefaults(t *testing.T) {
 	}
 }
 
-// The operator must not convert a temperature to a string or a float.
-func TestTemperatureKeepsItsPrecision(t *testing.T) {
+// The operator must not convert a number to a string or a float.
+func TestAMaximumCostKeepsItsPrecision(t *testing.T) {
 	t.Parallel()
 	ns := namespaceWithoutWebhook(t)
-	temperature := v1alpha1.Number("0.7")
+	cost := v1alpha1.Number("0.7")
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: ns}}
 	session.Spec.Prompt = "a"
-	session.Spec.Agent = v1alpha1.SessionAgent{Temperature: &temperature}
+	session.Spec.Limits.MaxCostUSD = &cost
 	if err := cluster.Create(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), session); err != nil {
 		t.Fatal(err)
 	}
-	if got := *session.Spec.Agent.Temperature; got != temperature {
-		t.Errorf("it is %s, want %s", got, temperature)
+	if got := *session.Spec.Limits.MaxCostUSD; got != cost {
+		t.Errorf("it is %s, want %s", got, cost)
 	}
 }

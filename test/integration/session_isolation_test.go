@@ -86,17 +86,16 @@ func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userID"}]`, "userContext is immutable"},
 		"an empty name":              {`[{"op": "replace", "path": "/spec/userContext/userID", "value": ""}]`, "userContext is immutable"},
 		"an empty userContext":       {`[{"op": "replace", "path": "/spec/userContext", "value": {}}]`, "userContext is immutable"},
-		"other groups":               {`[{"op": "add", "path": "/spec/userContext/groups", "value": ["system:masters"]}]`, "userContext is immutable"},
 		"a removed userContext":      {`[{"op": "remove", "path": "/spec/userContext"}]`, ""},
 		"a userContext that is null": {`[{"op": "replace", "path": "/spec/userContext", "value": null}]`, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			for _, user := range []string{"ann", "admin"} {
 				ns := namespace(t)
-				if err := clientOf(t, "ann", 0).Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
+				if err := clientOf(t, "ann").Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
 					t.Fatal(err)
 				}
-				err := clientOf(t, user, 0).Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
+				err := clientOf(t, user).Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
 				wantOwnerKept(t, ns, "fix", err, row.want)
 			}
 			// Without the webhooks, nothing restores a removed owner, so removing it is refused.
@@ -181,8 +180,6 @@ func TestWithoutTheWebhooksASessionIsOfItsAuthor(t *testing.T) {
 		want          string
 	}{
 		"the name of the author":                 {"ann", `{userID: ann}`, ""},
-		"the name and a group of the author":     {"ann", `{userID: ann, groups: ["system:authenticated"]}`, ""},
-		"a group of somebody else":               {"ann", `{userID: ann, groups: ["system:masters"]}`, "userContext.groups may contain only groups of its author"},
 		"the name of somebody else":              {"ann", `{userID: bob}`, "userContext.userID must be ann"},
 		"a name that begins with the author's":   {"ann", `{userID: ann2}`, "userContext.userID must be ann"},
 		"no name":                                {"ann", `{}`, "userContext.userID must be ann"},
@@ -342,7 +339,6 @@ var attacksOnSessions = map[string]attack{
 	}, "forbidden"},
 	"continue her session":              {newSession(`{prompt: a, continueFrom: {name: anns}}`), ownedByOtherUser},
 	"continue her session in her name":  {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userID: ann}}`), ownedByOtherUser},
-	"continue her session with a group": {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userID: ann, groups: ["system:masters"]}}`), ownedByOtherUser},
 	"read the inputs of her session":    {newSessionWithInputs(`{prompt: a, secretMounts: [{name: %s}]}`), "the inputs Secret of a session is only for its runner"},
 	"read her inputs as variables":      {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
 	"continue a session with the name of her deleted one": {func(i *isolationTest, name string) error {

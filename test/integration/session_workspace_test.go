@@ -271,7 +271,7 @@ func TestDeletedObjectsOfASessionAreCreatedAgainWhileItRuns(t *testing.T) {
 func TestWorkspaceHasTheAccessModeOfItsSessionRunner(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, setPersistentWorkspace, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		r.Spec.Workspace = v1alpha1.SessionRunnerWorkspace{AccessMode: corev1.ReadWriteOncePod}
+		r.Spec.Workspace = v1alpha1.WorkspaceVolume{AccessMode: corev1.ReadWriteOncePod}
 	})
 	s.waitForPhase(v1alpha1.SessionCreating)
 	if modes := s.claim("fix-workspace").Spec.AccessModes; len(modes) != 1 || modes[0] != corev1.ReadWriteOncePod {

@@ -73,7 +73,7 @@ func TestDeletionTimestampInARequestDoesNotBypassTheWebhooks(t *testing.T) {
 func sessionWithDeletionTimestamp(ns, name string, variables map[string]any) *unstructured.Unstructured {
 	s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"prompt": "do it", "environmentVariables": variables,
-		"userContext": map[string]any{"userID": "forged", "groups": []any{"system:masters"}},
+		"userContext": map[string]any{"userID": "forged"},
 	}}}
 	s.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
 	s.SetNamespace(ns)

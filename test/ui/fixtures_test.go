@@ -137,7 +137,7 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 	wp := &v1alpha1.WorkerPool{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: v1alpha1.WorkerPoolSpec{
-			Image: "registry.example/worker:2", Queues: []v1alpha1.PoolQueue{{Name: "mail"}}, Concurrency: 4,
+			Image: "registry.example/worker:2", Queues: []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "mail"}}}, Concurrency: 4,
 			Autoscaling: &v1alpha1.Autoscaling{MinReplicas: 2, MaxReplicas: 40, WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}},
 		},
 	}

@@ -18,8 +18,6 @@ type AutoscalingApplyConfiguration struct {
 	// of waitP95 applies. With a source it defaults to the target that the source names, or concurrency but at least
 	// 5.
 	BacklogPerReplica *int32 `json:"backlogPerReplica,omitempty"`
-	// targetUtilizationPercent of workers under steady load, 10 to 100. Defaults to 80.
-	TargetUtilizationPercent *int32 `json:"targetUtilizationPercent,omitempty"`
 	// idleAfter is the time without messages after which the pool scales to zero, if minReplicas is 0, 0s to 24h.
 	// Defaults to 60s.
 	IdleAfter *DurationApplyConfiguration `json:"idleAfter,omitempty"`
@@ -69,14 +67,6 @@ func (b *AutoscalingApplyConfiguration) WithWaitP95(value *DurationApplyConfigur
 // If called multiple times, the BacklogPerReplica field is set to the value of the last call.
 func (b *AutoscalingApplyConfiguration) WithBacklogPerReplica(value int32) *AutoscalingApplyConfiguration {
 	b.BacklogPerReplica = &value
-	return b
-}
-
-// WithTargetUtilizationPercent sets the TargetUtilizationPercent field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TargetUtilizationPercent field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithTargetUtilizationPercent(value int32) *AutoscalingApplyConfiguration {
-	b.TargetUtilizationPercent = &value
 	return b
 }
 

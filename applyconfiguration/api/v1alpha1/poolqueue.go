@@ -7,10 +7,8 @@ package v1alpha1
 //
 // PoolQueue is a queue that workers consume.
 type PoolQueueApplyConfiguration struct {
-	// name of the Queue.
-	Name *string `json:"name,omitempty"`
-	// weight of the queue relative to the others, 1 to 100. Defaults to 1.
-	Weight *int32 `json:"weight,omitempty"`
+	LocalReferenceApplyConfiguration `json:""`
+	ShareApplyConfiguration          `json:""`
 }
 
 // PoolQueueApplyConfiguration constructs a declarative configuration of the PoolQueue type for use with
@@ -23,7 +21,7 @@ func PoolQueue() *PoolQueueApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *PoolQueueApplyConfiguration) WithName(value string) *PoolQueueApplyConfiguration {
-	b.Name = &value
+	b.LocalReferenceApplyConfiguration.Name = &value
 	return b
 }
 
@@ -31,6 +29,6 @@ func (b *PoolQueueApplyConfiguration) WithName(value string) *PoolQueueApplyConf
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Weight field is set to the value of the last call.
 func (b *PoolQueueApplyConfiguration) WithWeight(value int32) *PoolQueueApplyConfiguration {
-	b.Weight = &value
+	b.ShareApplyConfiguration.Weight = &value
 	return b
 }

@@ -8,9 +8,8 @@ package v1alpha1
 // QueuePriority is one of a queue's priorities.
 type QueuePriorityApplyConfiguration struct {
 	// name of the priority: at most 32 lower-case letters, digits and dashes.
-	Name *string `json:"name,omitempty"`
-	// weight of the priority, 1 to 100. Defaults to 1.
-	Weight *int32 `json:"weight,omitempty"`
+	Name                    *string `json:"name,omitempty"`
+	ShareApplyConfiguration `json:""`
 }
 
 // QueuePriorityApplyConfiguration constructs a declarative configuration of the QueuePriority type for use with
@@ -31,6 +30,6 @@ func (b *QueuePriorityApplyConfiguration) WithName(value string) *QueuePriorityA
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Weight field is set to the value of the last call.
 func (b *QueuePriorityApplyConfiguration) WithWeight(value int32) *QueuePriorityApplyConfiguration {
-	b.Weight = &value
+	b.ShareApplyConfiguration.Weight = &value
 	return b
 }

@@ -11,8 +11,7 @@ import (
 //
 // ScheduleRerunStatus is what became of a request.
 type ScheduleRerunStatusApplyConfiguration struct {
-	// id of the request.
-	ID *string `json:"id,omitempty"`
+	RerunApplyConfiguration `json:""`
 	// since is when it was accepted.
 	Since *v1.Time `json:"since,omitempty"`
 	// to is its last time. A backfill with more than 1000 times ends earlier than requested.
@@ -37,7 +36,7 @@ func ScheduleRerunStatus() *ScheduleRerunStatusApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ID field is set to the value of the last call.
 func (b *ScheduleRerunStatusApplyConfiguration) WithID(value string) *ScheduleRerunStatusApplyConfiguration {
-	b.ID = &value
+	b.RerunApplyConfiguration.ID = &value
 	return b
 }
 

@@ -2,10 +2,6 @@
 
 package v1alpha1
 
-import (
-	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
-)
-
 // SessionAgentApplyConfiguration represents a declarative configuration of the SessionAgent type for use
 // with apply.
 //
@@ -13,8 +9,6 @@ import (
 type SessionAgentApplyConfiguration struct {
 	// model is the name of the model.
 	Model *string `json:"model,omitempty"`
-	// temperature of the model, 0 to 2.
-	Temperature *apiv1alpha1.Number `json:"temperature,omitempty"`
 	// maxTokens of an answer, 1 to 10000000.
 	MaxTokens *int32 `json:"maxTokens,omitempty"`
 	// workflow is a git repository with instructions for the agent.
@@ -34,14 +28,6 @@ func SessionAgent() *SessionAgentApplyConfiguration {
 // If called multiple times, the Model field is set to the value of the last call.
 func (b *SessionAgentApplyConfiguration) WithModel(value string) *SessionAgentApplyConfiguration {
 	b.Model = &value
-	return b
-}
-
-// WithTemperature sets the Temperature field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Temperature field is set to the value of the last call.
-func (b *SessionAgentApplyConfiguration) WithTemperature(value apiv1alpha1.Number) *SessionAgentApplyConfiguration {
-	b.Temperature = &value
 	return b
 }
 

@@ -33,7 +33,7 @@ type SessionRunnerSpecApplyConfiguration struct {
 	// network access of the Pods.
 	Network *SessionNetworkApplyConfiguration `json:"network,omitempty"`
 	// workspace is how persistent workspaces are created.
-	Workspace *SessionRunnerWorkspaceApplyConfiguration `json:"workspace,omitempty"`
+	Workspace *WorkspaceVolumeApplyConfiguration `json:"workspace,omitempty"`
 	// git clones and pushes in a container that alone has the credentials. The runner must support it, as
 	// session-runner does. Unset means that the runner does both.
 	Git *SessionGitApplyConfiguration `json:"git,omitempty"`
@@ -112,7 +112,7 @@ func (b *SessionRunnerSpecApplyConfiguration) WithNetwork(value *SessionNetworkA
 // WithWorkspace sets the Workspace field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Workspace field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithWorkspace(value *SessionRunnerWorkspaceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+func (b *SessionRunnerSpecApplyConfiguration) WithWorkspace(value *WorkspaceVolumeApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
 	b.Workspace = value
 	return b
 }

@@ -9,8 +9,6 @@ package v1alpha1
 type UserContextApplyConfiguration struct {
 	// userID is the user's name in Kubernetes.
 	UserID *string `json:"userID,omitempty"`
-	// groups of the user in Kubernetes.
-	Groups []string `json:"groups,omitempty"`
 }
 
 // UserContextApplyConfiguration constructs a declarative configuration of the UserContext type for use with
@@ -24,15 +22,5 @@ func UserContext() *UserContextApplyConfiguration {
 // If called multiple times, the UserID field is set to the value of the last call.
 func (b *UserContextApplyConfiguration) WithUserID(value string) *UserContextApplyConfiguration {
 	b.UserID = &value
-	return b
-}
-
-// WithGroups adds the given value to the Groups field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Groups field.
-func (b *UserContextApplyConfiguration) WithGroups(values ...string) *UserContextApplyConfiguration {
-	for i := range values {
-		b.Groups = append(b.Groups, values[i])
-	}
 	return b
 }

@@ -13,9 +13,8 @@ import (
 //
 // Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
 type WorkspaceApplyConfiguration struct {
-	WorkspaceClaimApplyConfiguration `json:""`
-	// accessMode of the claim. Defaults to ReadWriteOnce.
-	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
+	WorkspaceClaimApplyConfiguration  `json:""`
+	WorkspaceVolumeApplyConfiguration `json:""`
 	// mountPath in every step. Defaults to /workspace.
 	MountPath *string `json:"mountPath,omitempty"`
 }
@@ -31,14 +30,6 @@ func Workspace() *WorkspaceApplyConfiguration {
 // If called multiple times, the Size field is set to the value of the last call.
 func (b *WorkspaceApplyConfiguration) WithSize(value resource.Quantity) *WorkspaceApplyConfiguration {
 	b.WorkspaceClaimApplyConfiguration.Size = &value
-	return b
-}
-
-// WithStorageClassName sets the StorageClassName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StorageClassName field is set to the value of the last call.
-func (b *WorkspaceApplyConfiguration) WithStorageClassName(value string) *WorkspaceApplyConfiguration {
-	b.WorkspaceClaimApplyConfiguration.StorageClassName = &value
 	return b
 }
 
@@ -58,11 +49,19 @@ func (b *WorkspaceApplyConfiguration) WithOnLost(value apiv1alpha1.LostWorkspace
 	return b
 }
 
+// WithStorageClassName sets the StorageClassName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StorageClassName field is set to the value of the last call.
+func (b *WorkspaceApplyConfiguration) WithStorageClassName(value string) *WorkspaceApplyConfiguration {
+	b.WorkspaceVolumeApplyConfiguration.StorageClassName = &value
+	return b
+}
+
 // WithAccessMode sets the AccessMode field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the AccessMode field is set to the value of the last call.
 func (b *WorkspaceApplyConfiguration) WithAccessMode(value v1.PersistentVolumeAccessMode) *WorkspaceApplyConfiguration {
-	b.AccessMode = &value
+	b.WorkspaceVolumeApplyConfiguration.AccessMode = &value
 	return b
 }
 

@@ -14,8 +14,6 @@ import (
 type WorkspaceClaimApplyConfiguration struct {
 	// size of the volume.
 	Size *resource.Quantity `json:"size,omitempty"`
-	// storageClassName of the claim. Defaults to the SessionRunner's, or the cluster's.
-	StorageClassName *string `json:"storageClassName,omitempty"`
 	// retention of the claim: Delete or Retain. Defaults to Delete.
 	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
 	// onLost is what happens if the claim is lost: Fail, or Recreate, which begins again with an empty one. Defaults to
@@ -34,14 +32,6 @@ func WorkspaceClaim() *WorkspaceClaimApplyConfiguration {
 // If called multiple times, the Size field is set to the value of the last call.
 func (b *WorkspaceClaimApplyConfiguration) WithSize(value resource.Quantity) *WorkspaceClaimApplyConfiguration {
 	b.Size = &value
-	return b
-}
-
-// WithStorageClassName sets the StorageClassName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StorageClassName field is set to the value of the last call.
-func (b *WorkspaceClaimApplyConfiguration) WithStorageClassName(value string) *WorkspaceClaimApplyConfiguration {
-	b.StorageClassName = &value
 	return b
 }
 

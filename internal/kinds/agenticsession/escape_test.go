@@ -110,8 +110,6 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		"a mount path with dots":                   {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: "/secrets/.."}), "spec.secretMounts[0].mountPath"},
 		"a mount over /secrets":                    {mount(v1alpha1.SecretMount{LocalReference: v1alpha1.LocalReference{Name: "git"}, MountPath: "/secrets"}), "spec.secretMounts[0].mountPath"},
 		"a workspace above the maximum":            {workspace(v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size"},
-		"another storage class":                    {workspace(v1alpha1.WorkspaceClaim{StorageClassName: new("fast")}), "spec.workspace.storageClassName"},
-		"an empty storage class":                   {workspace(v1alpha1.WorkspaceClaim{StorageClassName: new("")}), "spec.workspace.storageClassName"},
 		"inactivityTimeout without activityLease":  {func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(1) }, "spec.limits.inactivityTimeout"},
 	}
 	for title, test := range tests {
@@ -144,7 +142,7 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
 		spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
-		spec.Workspace = &v1alpha1.WorkspaceClaim{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
+		spec.Workspace = &v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("5Gi"))}
 		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}}
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": "x"}
 		spec.Limits.Timeout = seconds(0)

@@ -135,9 +135,6 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 			errs = append(errs, field.Invalid(at.Child("size"), r.workspaceSize.String(), "SessionRunner "+r.runner.Name+" allows at most "+maxSize.String()))
 		}
 	}
-	if class := workspace.StorageClassName; class != nil && (r.storageClass == nil || *class != *r.storageClass) {
-		errs = append(errs, field.Forbidden(at.Child("storageClassName"), "SessionRunner "+r.runner.Name+" does not allow this class"))
-	}
 	return errs
 }
 

@@ -307,7 +307,7 @@ func TestAccessModeOfWorkspaceIsThatOfTheSessionRunner(t *testing.T) {
 		"": corev1.ReadWriteOnce, corev1.ReadWriteOncePod: corev1.ReadWriteOncePod, corev1.ReadWriteMany: corev1.ReadWriteMany,
 	} {
 		s := newScenario(t, setPersistent)
-		s.Runner.Spec.Workspace = v1alpha1.SessionRunnerWorkspace{AccessMode: set}
+		s.Runner.Spec.Workspace = v1alpha1.WorkspaceVolume{AccessMode: set}
 		claim, isClaim := s.decideAndRecord().ApplyObjects[4].(*corev1.PersistentVolumeClaim)
 		if !isClaim || claim.Spec.AccessModes[0] != want {
 			t.Errorf("%q: %+v", set, claim)

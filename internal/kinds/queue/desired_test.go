@@ -79,7 +79,7 @@ func TestDesiredQueue(t *testing.T) {
 		},
 		"priorities keep their order": {
 			queue: func(q *v1alpha1.Queue) {
-				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
 			},
 			want: func(w *broker.QueueConfig) {
 				w.Priorities = []broker.Priority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
@@ -87,7 +87,7 @@ func TestDesiredQueue(t *testing.T) {
 		},
 		"strict priorities are sorted by weight": {
 			queue: func(q *v1alpha1.Queue) {
-				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
 				q.Spec.StrictPriority = true
 			},
 			want: func(w *broker.QueueConfig) {
@@ -138,7 +138,7 @@ func TestValidateReturnsTheInvalidFields(t *testing.T) {
 	q := newQueue(func(q *v1alpha1.Queue) {
 		q.UID = ""
 		q.Spec.MaxInFlight = new(int32(1))
-		q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+		q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
 		q.Spec.RateLimit = &v1alpha1.RateLimit{Limit: 1_000_001}
 	})
 	var got []string

@@ -10,7 +10,7 @@ import (
 
 func TestWarnings(t *testing.T) {
 	nats := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
-	two := []v1alpha1.QueuePriority{{Name: "high", Weight: 2}, {Name: "low", Weight: 1}}
+	two := []v1alpha1.QueuePriority{{Name: "high", Share: v1alpha1.Share{Weight: 2}}, {Name: "low", Share: v1alpha1.Share{Weight: 1}}}
 	for name, row := range map[string]struct {
 		spec v1alpha1.QueueSpec
 		want []string

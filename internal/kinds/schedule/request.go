@@ -45,7 +45,7 @@ func (t *times) receiveRequest() {
 			last = apiTime(requested[count-1])
 		}
 	}
-	t.status.Rerun = &v1alpha1.ScheduleRerunStatus{ID: wanted.ID, Since: t.now, To: *last, Left: int32(count)}
+	t.status.Rerun = &v1alpha1.ScheduleRerunStatus{Rerun: v1alpha1.Rerun{ID: wanted.ID}, Since: t.now, To: *last, Left: int32(count)}
 }
 
 // RequestedTimes returns the times of a backfill, at most MaxBackfill.

@@ -58,7 +58,7 @@ func decideTimes(f *facts) *times {
 	t.status.Timetable = f.timetable.DeepCopy()
 	t.countFailures()
 	if pending := t.status.Pending; pending != nil && pending.RerunID != "" && t.status.Rerun == nil { // somebody changed the status
-		t.status.Rerun = &v1alpha1.ScheduleRerunStatus{ID: pending.RerunID, Since: t.now, To: *pending.ScheduledTime, LastTime: pending.ScheduledTime}
+		t.status.Rerun = &v1alpha1.ScheduleRerunStatus{Rerun: v1alpha1.Rerun{ID: pending.RerunID}, Since: t.now, To: *pending.ScheduledTime, LastTime: pending.ScheduledTime}
 	}
 	if f.wanted == nil || f.KindDisabled { // the times remain due
 		return t

@@ -23,9 +23,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 )
 
-// maxUserGroups is how many of a user's groups are recorded.
-const maxUserGroups = 256
-
 const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
 
 // selfReviewTimeout is shorter than the webhook's timeout of 5 s.
@@ -94,7 +91,7 @@ func setUserContext(userContext any) admission.Response {
 
 // creatorContext returns the userContext of the requesting user.
 func creatorContext(user *authenticationv1.UserInfo) *v1alpha1.UserContext {
-	return &v1alpha1.UserContext{UserID: user.Username, Groups: user.Groups[:min(len(user.Groups), maxUserGroups)]}
+	return &v1alpha1.UserContext{UserID: user.Username}
 }
 
 // agenticSessionValidator validates sessions. It only warns of refusals by the SessionRunner, which may change before the session

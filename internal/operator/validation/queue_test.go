@@ -19,7 +19,7 @@ func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
 // invalidQueueSpec returns a spec whose maxInFlight is lower than the number of priorities.
 func invalidQueueSpec() v1alpha1.QueueSpec {
 	return v1alpha1.QueueSpec{
-		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Weight: 2}, {Name: "low", Weight: 1}},
+		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Share: v1alpha1.Share{Weight: 2}}, {Name: "low", Share: v1alpha1.Share{Weight: 1}}},
 	}
 }
 

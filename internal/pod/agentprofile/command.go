@@ -11,7 +11,7 @@ import (
 
 // Inputs are the values of the placeholders of a profile.
 type Inputs struct {
-	Prompt, SystemPrompt, Model, MaxTokens, Temperature string
+	Prompt, SystemPrompt, Model, MaxTokens string
 	// ModelURL of the proxy for the model; empty if the agent calls its model itself.
 	ModelURL string
 	// Conversation to resume; empty to start a new one.
@@ -49,7 +49,7 @@ var placeholder = regexp.MustCompile(`\{([a-zA-Z]+)(\|json)?\}`)
 
 func (in *Inputs) values(mcp string) map[string]string {
 	return map[string]string{
-		"prompt": in.Prompt, "systemPrompt": in.SystemPrompt, "model": in.Model, "maxTokens": in.MaxTokens, "temperature": in.Temperature,
+		"prompt": in.Prompt, "systemPrompt": in.SystemPrompt, "model": in.Model, "maxTokens": in.MaxTokens,
 		"conversation": in.Conversation, "state": in.State, "config": in.Config, "workingDirectory": in.WorkingDirectory, "mcpServers": mcp,
 		"modelURL": in.ModelURL,
 	}
@@ -145,7 +145,6 @@ func (x *expander) unused(in *Inputs) []string {
 	for _, setting := range []struct{ name, placeholder, value string }{
 		{"agent.model", "model", in.Model},
 		{"agent.maxTokens", "maxTokens", in.MaxTokens},
-		{"agent.temperature", "temperature", in.Temperature},
 		{"the system prompt", "systemPrompt", in.SystemPrompt},
 	} {
 		if setting.value != "" && !x.used[setting.placeholder] {

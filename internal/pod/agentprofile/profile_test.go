@@ -129,12 +129,11 @@ func TestSettingsWithoutEffectAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := testInputs
-	in.Temperature = "0.2"
 	got, err := p.NewCommand(&in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"agent.model", "agent.maxTokens", "agent.temperature", "the system prompt", "agent.mcpServers"}
+	want := []string{"agent.model", "agent.maxTokens", "the system prompt", "agent.mcpServers"}
 	if diff := cmp.Diff(want, got.Unused); diff != "" {
 		t.Errorf("unused (-want +got):\n%s", diff)
 	}

@@ -35,10 +35,9 @@ type inputs struct {
 type sessionFile struct {
 	Repos []sessiongit.Repository `json:"repos"`
 	Agent struct {
-		Model       string      `json:"model"`
-		Temperature json.Number `json:"temperature"`
-		MaxTokens   json.Number `json:"maxTokens"`
-		Workflow    *struct {
+		Model     string      `json:"model"`
+		MaxTokens json.Number `json:"maxTokens"`
+		Workflow  *struct {
 			Path string `json:"path"`
 		} `json:"workflow"`
 		MCPServers struct {

@@ -132,7 +132,7 @@ func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 	}
 	llm := &s.inputs.file.Agent
 	command, err := s.profile.NewCommand(&agentprofile.Inputs{
-		Prompt: prompt, SystemPrompt: s.systemPrompt, Model: llm.Model, MaxTokens: llm.MaxTokens.String(), Temperature: llm.Temperature.String(),
+		Prompt: prompt, SystemPrompt: s.systemPrompt, Model: llm.Model, MaxTokens: llm.MaxTokens.String(),
 		ModelURL: s.modelURL, Conversation: conversation, State: s.stateDirectory(), Config: filepath.Join(s.inputs.home, stateDirectory),
 		WorkingDirectory: s.inputs.workingDirectory(), PermissionMode: s.options.permissionMode,
 		Servers: s.inputs.file.Agent.MCPServers.Custom, Disabled: s.inputs.file.Agent.MCPServers.Disabled, Arguments: s.options.arguments,

@@ -72,7 +72,7 @@ func (env Environment) NewQueue(name string) *v1alpha1.Queue {
 // idle.
 func (env Environment) NewWorkerPool(name string) *v1alpha1.WorkerPool {
 	return &v1alpha1.WorkerPool{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.WorkerPoolSpec{
-		Queues:      []v1alpha1.PoolQueue{{Name: name}},
+		Queues:      []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: name}}},
 		Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 10},
 		Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: v1alpha1.WorkerContainer, Image: "registry.example/worker:1.2.3"}},

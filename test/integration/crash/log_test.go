@@ -128,7 +128,7 @@ func createObjects(t *testing.T, ns, broker string) {
 		queue.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 		queue.Spec.Broker.URLSecretRef.Name = secret.Name
 		pool := &v1alpha1.WorkerPool{ObjectMeta: name}
-		pool.Spec.Image, pool.Spec.Replicas, pool.Spec.Queues = "worker:1", new(int32(i%2)), []v1alpha1.PoolQueue{{Name: name.Name}}
+		pool.Spec.Image, pool.Spec.Replicas, pool.Spec.Queues = "worker:1", new(int32(i%2)), []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: name.Name}}}
 		schedule := &v1alpha1.Schedule{ObjectMeta: name}
 		schedule.Spec.Schedule = "0 0 1 1 *"
 		schedule.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"containers": [{"name": "a", "image": "a:1"}]}`)}}

@@ -10,7 +10,4 @@ import (
 var TrimSession = kube.TrimLarge(func(s *v1alpha1.AgenticSession) {
 	spec := &s.Spec
 	spec.Prompt, spec.Repos, spec.Agent, spec.EnvironmentVariables = "", nil, v1alpha1.SessionAgent{}, nil
-	if spec.UserContext != nil {
-		spec.UserContext.Groups = nil
-	}
 })

@@ -33,7 +33,6 @@ func TestALargeSessionIsCachedWithoutItsInputs(t *testing.T) {
 			spec.Agent.MCPServers.Custom = map[string]apiextensionsv1.JSON{"a": {Raw: []byte(`"` + text + `"`)}}
 		},
 		"disabled tool servers": func(spec *v1alpha1.AgenticSessionSpec) { spec.Agent.MCPServers.Disabled = []string{text, "a"} },
-		"groups of the user":    func(spec *v1alpha1.AgenticSessionSpec) { spec.UserContext.Groups = []string{text, "a"} },
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newSession()

@@ -1,7 +1,6 @@
 package scaling
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -17,10 +16,9 @@ import (
 
 // Defaults of autoscaling, whether the API server sets them or not.
 const (
-	defaultWaitP95     = 30 * time.Second
-	defaultUtilization = 80
-	defaultIdleAfter   = time.Minute
-	defaultFallback    = time.Minute
+	defaultWaitP95   = 30 * time.Second
+	defaultIdleAfter = time.Minute
+	defaultFallback  = time.Minute
 )
 
 // defaultScaleDown removes up to 60 % of the workers every 30 s: 20 % per 10 s, in few changes.
@@ -37,7 +35,6 @@ func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 		Concurrency:       concurrency,
 		WaitP95:           decision.DurationOr(a.WaitP95, defaultWaitP95),
 		BacklogPerReplica: ptr.Deref(a.BacklogPerReplica, 0),
-		Utilization:       float64(cmp.Or(a.TargetUtilizationPercent, defaultUtilization)) / 100,
 		IdleAfter:         decision.DurationOr(a.IdleAfter, defaultIdleAfter),
 		ScaleUp:           newScaleRule(a.ScaleUp, ScaleRule{}),
 		ScaleDown:         newScaleRule(a.ScaleDown, defaultScaleDown),

@@ -92,9 +92,6 @@ func sanitizeObservation(in Observation) Observation {
 	p := &in.Settings
 	p.Concurrency = max(p.Concurrency, 1)
 	p.WaitP95 = max(p.WaitP95, time.Second)
-	if !(p.Utilization > 0.01 && p.Utilization <= 1) {
-		p.Utilization = 1
-	}
 	p.MaxReplicas = min(max(p.MaxReplicas, 0), maxReplicas)
 	p.MinReplicas = min(max(p.MinReplicas, 0), maxReplicas)
 	in.Replicas = min(max(in.Replicas, 0), maxReplicas)
@@ -149,6 +146,10 @@ func (n *replicaTarget) applyFallback(in Observation, memory *Memory) {
 const (
 	// minClearingTime is the shortest time in which a backlog should be cleared, even if it misses the objective.
 	minClearingTime = 4 * time.Second
+	// scaleDownMargin is the relative growth of arrivals with which a pool without its last worker has to keep up. The
+	// tolerances are less than a worker in a small pool: without this margin, a load that needs nearly a whole number of
+	// workers would start and stop a worker all the time.
+	scaleDownMargin = 0.05
 	// dueRetriesGrowth is the number of recommended handlers per running handler while retries are due. It exceeds
 	// scaleUpTolerance.
 	dueRetriesGrowth = 1.25
@@ -176,7 +177,7 @@ func demandedReplicas(in Observation, rates *Rates) (recommended int32, target T
 	formula = fmt.Sprintf("B = %d waiting messages, the oldest for %s, F = %d running; ", f.Backlog, f.OldestAge.Round(time.Millisecond), f.Running)
 	terms := fmt.Sprintf("; F: %s handlers", formatNumber(slots))
 	if isMeasured || target.BacklogPerReplica == 0 {
-		keepUp := (rates.forecastRate(in.PodStart) + f.ReturnRate) / p.Utilization
+		keepUp := (rates.forecastRate(in.PodStart) + f.ReturnRate) / targetUtilization
 		// Until a Pod that is created now becomes ready, the backlog grows if more messages arrive than the current
 		// workers can handle.
 		can := float64(in.Replicas) * float64(p.Concurrency) / service
@@ -185,9 +186,14 @@ func demandedReplicas(in Observation, rates *Rates) (recommended int32, target T
 		clearUp := rates.ArrivalRate + f.ReturnRate + backlog/clearingTime.Seconds()
 		slots = max(slots, service*max(keepUp, clearUp))
 		formula += fmt.Sprintf("λ = %s arriving messages per second, s = %ss service time, ρ = %s utilization, Pod start %s; ",
-			formatNumber(rates.ArrivalRate+f.ReturnRate), formatNumber(service), formatNumber(p.Utilization), in.PodStart.Round(time.Millisecond))
+			formatNumber(rates.ArrivalRate+f.ReturnRate), formatNumber(service), formatNumber(targetUtilization), in.PodStart.Round(time.Millisecond))
 		terms += fmt.Sprintf("; to keep up with arrivals, s·λ/ρ: %s handlers; to clear the backlog in T = %s, s·(λ + B/T): %s handlers",
 			formatNumber(service*keepUp), clearingTime.Round(time.Millisecond), formatNumber(service*clearUp))
+		if roundUpReplicas(slots/float64(p.Concurrency)) == in.Replicas-1 {
+			margin := min(service*keepUp*(1+scaleDownMargin), float64(in.Replicas)*float64(p.Concurrency))
+			slots = max(slots, margin)
+			terms += fmt.Sprintf("; to stop a worker, which takes %.0f %% more arrivals: %s handlers", 100*scaleDownMargin, formatNumber(margin))
+		}
 	}
 	recommended = roundUpReplicas(slots / float64(p.Concurrency))
 	formula += fmt.Sprintf("c = %d handlers per worker%s; largest / c: %d workers", p.Concurrency, terms, recommended)
@@ -231,7 +237,7 @@ func (s *BacklogStats) IsIdle() bool { return s.Backlog+s.Running+s.Unaccounted 
 func (n *replicaTarget) applyLimits(in Observation, memory *Memory) {
 	s, p := in.Stats, in.Settings
 	if service := memory.Rates.serviceTime(); p.RatePerSecond > 0 && service > 0 {
-		slots := p.RatePerSecond * service.Seconds() / p.Utilization
+		slots := p.RatePerSecond * service.Seconds() / targetUtilization
 		n.lowerTo(max(1, roundUpReplicas(slots/float64(p.Concurrency))), ReasonRateLimit)
 	}
 	if p.MaxInFlight > 0 {

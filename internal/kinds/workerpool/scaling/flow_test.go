@@ -73,7 +73,6 @@ func TestConstantLoadLeadsToAStableNumberOfWorkers(t *testing.T) {
 		r := rand.New(rand.NewPCG(s, 1))
 		f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 0.5 + 60*r.Float64(), service: 0.2 + 5*r.Float64()}
 		f.policy.Concurrency, f.policy.MaxReplicas = 1+int32(r.IntN(20)), 1000
-		f.policy.Utilization = 0.5 + 0.45*r.Float64()
 		f.runFor(10 * time.Minute)
 		settled := f.changes
 		f.runFor(30 * time.Minute)

@@ -50,8 +50,11 @@ type BacklogStats struct {
 	BacklogPerReplica float64
 }
 
+// targetUtilization of workers under steady load leaves room for messages that arrive in bursts.
+const targetUtilization = 0.8
+
 // Settings are the autoscaling settings of a pool and the limits that apply to it. Zero values
-// disable a setting, but Concurrency, Utilization, WaitP95 and MaxReplicas must be positive.
+// disable a setting, but Concurrency, WaitP95 and MaxReplicas must be positive.
 type Settings struct {
 	MinReplicas, MaxReplicas int32
 	// Budget is the upper bound of a shared replica budget, or nil.
@@ -65,8 +68,6 @@ type Settings struct {
 	// DefaultBacklogPerReplica replaces BacklogPerReplica if it is 0 and neither a target of the source nor the service
 	// time is known; 0 to assume defaultServiceTime instead.
 	DefaultBacklogPerReplica int32
-	// Utilization is the target utilization of workers under steady load, from 0 to 1.
-	Utilization float64
 	// IdleAfter is the time without messages after which the pool scales to zero.
 	IdleAfter          time.Duration
 	ScaleUp, ScaleDown ScaleRule

@@ -99,8 +99,8 @@ func increasedCounter(before *int64) int64 {
 func randomSettings(r *rand.Rand) Settings {
 	p := Settings{
 		MinReplicas: int32(r.IntN(5)), Concurrency: 1 + int32(r.IntN(20)), WaitP95: time.Duration(1+r.IntN(60)) * time.Second,
-		Utilization: 0.1 + 0.9*r.Float64(), IdleAfter: time.Duration(r.IntN(120)) * time.Second,
-		ScaleUp: randomRule(r), ScaleDown: randomRule(r),
+		IdleAfter: time.Duration(r.IntN(120)) * time.Second,
+		ScaleUp:   randomRule(r), ScaleDown: randomRule(r),
 	}
 	p.MaxReplicas = p.MinReplicas + int32(r.IntN(50))
 	if r.IntN(4) == 0 {

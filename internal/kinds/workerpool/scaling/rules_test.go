@@ -134,7 +134,13 @@ func TestEachRuleOfADecision(t *testing.T) {
 			observationOf(10, &BacklogStats{Running: 80}, memoryWithRate(88)), outcome{11, 10, ReasonWithinTolerance},
 		},
 		"a small scale-down is within tolerance": {
-			observationOf(10, &BacklogStats{Running: 70}, memoryWithRate(72)), outcome{9, 10, ReasonWithinTolerance},
+			observationOf(10, &BacklogStats{Running: 68}, memoryWithRate(68)), outcome{9, 10, ReasonWithinTolerance},
+		},
+		"a worker stays that 5 % more arrivals would need": {
+			observationOf(3, &BacklogStats{Running: 15}, memoryWithRate(15.9)), outcome{3, 3, ReasonDemand},
+		},
+		"a worker stops that 5 % more arrivals would not need": {
+			observationOf(3, &BacklogStats{Running: 15}, memoryWithRate(15.2)), outcome{2, 2, ReasonDemand},
 		},
 		"a small scale-up to maxReplicas is not ignored as within tolerance": {
 			observationOf(19, &BacklogStats{Backlog: 5000}, memoryWithRate(0)), outcome{25, 20, ReasonMaxReplicas},

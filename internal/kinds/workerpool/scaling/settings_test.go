@@ -27,14 +27,14 @@ func TestSettingsOfAutoscaling(t *testing.T) {
 		"all fields are used": {
 			given: v1alpha1.Autoscaling{
 				MinReplicas: 2, MaxReplicas: 9, WaitP95: apiDuration(5 * time.Second),
-				BacklogPerReplica: new(int32(7)), TargetUtilizationPercent: 50, IdleAfter: apiDuration(0),
+				BacklogPerReplica: new(int32(7)), IdleAfter: apiDuration(0),
 				ScaleUp:   &v1alpha1.ScaleRule{MaxStep: new(intstr.FromString("100%")), Period: apiDuration(15 * time.Second)},
 				ScaleDown: &v1alpha1.ScaleRule{Window: apiDuration(time.Minute), MaxStep: new(intstr.FromInt32(2))},
 				Fallback:  &v1alpha1.Fallback{Replicas: 4},
 				Suspend:   true,
 			},
 			want: Settings{
-				MinReplicas: 2, MaxReplicas: 9, Concurrency: 10, WaitP95: 5 * time.Second, BacklogPerReplica: 7, Utilization: 0.5,
+				MinReplicas: 2, MaxReplicas: 9, Concurrency: 10, WaitP95: 5 * time.Second, BacklogPerReplica: 7,
 				ScaleUp:   ScaleRule{Step: new(intstr.FromString("100%")), Period: 15 * time.Second},
 				ScaleDown: ScaleRule{Window: time.Minute, Step: new(intstr.FromInt32(2)), Period: 10 * time.Second},
 				Fallback:  &Fallback{Replicas: 4, After: time.Minute}, Suspended: true,
