@@ -195,10 +195,10 @@ type WorkspaceVolume struct {
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// accessMode of the claim: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. Defaults to ReadWriteOnce.
+	// accessMode of the claim: ReadWriteOnce, ReadWriteMany or ReadWriteOncePod. Defaults to ReadWriteOnce.
 	// +optional
 	// +kubebuilder:default=ReadWriteOnce
-	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteOncePod;ReadWriteMany
+	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadWriteOncePod
 	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 

@@ -13,7 +13,7 @@ import (
 type WorkspaceVolumeApplyConfiguration struct {
 	// storageClassName of the claim. Defaults to that of the cluster.
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// accessMode of the claim: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. Defaults to ReadWriteOnce.
+	// accessMode of the claim: ReadWriteOnce, ReadWriteMany or ReadWriteOncePod. Defaults to ReadWriteOnce.
 	AccessMode *v1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 
