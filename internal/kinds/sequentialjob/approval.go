@@ -87,8 +87,7 @@ func approvedJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) *batchv1.Job {
 // approvalOf returns what an approval of the step has to repeat. The hash is of the Job itself, so that no field of the spec can be
 // missing in it, and of the outputs that the Job refers to. Nothing is normalized: a difference too many asks again, one too few
 // would run what nobody approved.
-func (e *evaluation) approvalOf(step *v1alpha1.Step) v1alpha1.SequenceApproval {
-	sj := e.current()
+func approvalOf(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) v1alpha1.SequenceApproval {
 	outputs := map[string]string{}
 	for i := range sj.Spec.Containers {
 		earlier := &sj.Spec.Containers[i]
@@ -104,71 +103,63 @@ func (e *evaluation) approvalOf(step *v1alpha1.Step) v1alpha1.SequenceApproval {
 }
 
 // isApproved reports whether the recorded approval of a step is for the content that would run now.
-func (e *evaluation) isApproved(record *v1alpha1.StepStatus, step *v1alpha1.Step) bool {
+func isApproved(f *facts, status *v1alpha1.SequentialJobStatus, record *v1alpha1.StepStatus, step *v1alpha1.Step) bool {
 	if !step.Options().RequireApproval {
 		return record.ApprovedBy == ""
 	}
-	return record.ApprovedBy != "" && e.status.Approval != nil && *e.status.Approval == e.approvalOf(step)
+	return record.ApprovedBy != "" && status.Approval != nil && *status.Approval == approvalOf(f.with(status), step)
 }
 
-// approve reports whether a step may start. A step that needs an approval waits for it before its first attempt in
-// each run, and before another attempt if its content has changed. It then records who approved it. It may set a question instead.
-func (e *evaluation) approve(record *v1alpha1.StepStatus) (approvedBy string, mayStart bool) {
-	step := findStepSpec(e.spec, record.Name)
-	switch {
-	case step == nil || !step.Options().RequireApproval:
-		return "", true
-	case e.isApproved(record, step):
-		return record.ApprovedBy, true
-	}
-	wanted := e.approvalOf(step)
-	e.status.Approval, record.ApprovedBy = &wanted, ""
-	parameters, problem := e.readApproval(&wanted)
-	switch {
-	case problem != nil && problem.Reason == "": // a question
-		return "", false
-	case problem != nil:
-		record.Reason, record.Message = problem.Reason, decision.TruncateMessage(problem.Message, maxMessageBytes)
-		return "", false
-	}
-	if needsApproval(record) && e.status.StartTime != nil {
-		e.status.StartTime = e.now.DeepCopy() // restarts the run's deadline, as batch/v1 does when a Job is resumed
-	}
-	e.status.Parameters = parameters
-	approved := e.approvalOf(step) // with the values of the approver
-	e.status.Approval = &approved
-	return decision.TruncateMessage(ReadApproval(e.SequentialJob).By, maxMessageBytes), true
+// consent is who lets a step start, or why it waits.
+type consent struct {
+	// by is the user who approved the step; empty if the step waits, or needs no approval.
+	by string
+	// isNew is true if the status does not record it yet.
+	isNew bool
+	// approval that the status shows from now on, and the parameters of the run, with the values of the approver.
+	approval   *v1alpha1.SequenceApproval
+	parameters []v1alpha1.Parameter
+	// problem is why the step waits.
+	problem decision.Problem
+	notes
 }
 
-// readApproval returns the parameters of the run with the values of an approval, or why the step waits. A problem without a reason
-// is a question.
-func (e *evaluation) readApproval(wanted *v1alpha1.SequenceApproval) ([]v1alpha1.Parameter, *decision.Problem) {
-	required := func(message string) *decision.Problem {
-		return &decision.Problem{Reason: v1alpha1.ReasonApprovalRequired, Message: message}
+// consentTo returns whether a step may start. A step that needs an approval waits for it before its first attempt in
+// each run, and before another attempt if its content has changed.
+func consentTo(f *facts, status *v1alpha1.SequentialJobStatus, record *v1alpha1.StepStatus, step *v1alpha1.Step) consent {
+	c := consent{approval: status.Approval, parameters: status.Parameters, notes: f.newNotes()}
+	switch {
+	case !step.Options().RequireApproval:
+		return c
+	case isApproved(f, status, record, step):
+		c.by = record.ApprovedBy
+		return c
 	}
-	approval := ReadApproval(e.SequentialJob)
-	if approval == nil {
-		return nil, required("")
+	wanted, given := approvalOf(f.with(status), step), ReadApproval(f.SequentialJob)
+	c.approval, c.problem.Reason = &wanted, v1alpha1.ReasonApprovalRequired
+	if given == nil || given.UID != wanted.UID || given.Run != wanted.Run || given.Step != wanted.Step { // as after each earlier approval
+		return c
 	}
-	if approval.UID != wanted.UID || approval.Run != wanted.Run || approval.Step != wanted.Step {
-		return nil, required("") // as after each earlier approval
+	if given.Hash != wanted.Hash {
+		c.problem.Message = fmt.Sprintf("the approval of %s is for other content: the step, its template or its parameters have changed", given.By)
+		return c
 	}
-	if approval.Hash != wanted.Hash {
-		return nil, required(fmt.Sprintf("the approval of %s is for other content: the step, its template or its parameters have changed", approval.By))
-	}
-	parameters, err := ReplaceParameters(e.status.Parameters, approval.Parameters)
-	if err != nil {
-		return nil, required(fmt.Sprintf("the approval of %s has no effect: %s", approval.By, err))
-	}
-	switch unprotected := e.Answers.UnprotectedApprovals; {
+	parameters, err := ReplaceParameters(status.Parameters, given.Parameters)
+	switch unprotected := f.Answers.UnprotectedApprovals; {
+	case err != nil:
+		c.problem.Message = fmt.Sprintf("the approval of %s has no effect: %s", given.By, err)
 	case unprotected == nil:
-		e.decision.Question = &Question{ApprovalPolicies: true}
-		return nil, &decision.Problem{}
+		c.question = &Question{ApprovalPolicies: true}
 	case *unprotected != "":
-		e.timer.RequeueWithin(protectionRecheck)
-		return nil, &decision.Problem{Reason: v1alpha1.ReasonUnprotected, Message: "the approval does not count, because nothing proves its author: " + *unprotected}
+		c.timer.RequeueWithin(protectionRecheck)
+		c.problem = decision.Problem{Reason: v1alpha1.ReasonUnprotected, Message: "the approval does not count, because nothing proves its author: " + *unprotected}
+	default:
+		changed := *status
+		changed.Parameters = parameters
+		c.approval, c.parameters, c.isNew = new(approvalOf(f.with(&changed), step)), parameters, true
+		c.by = decision.TruncateMessage(given.By, maxMessageBytes)
 	}
-	return parameters, nil
+	return c
 }
 
 // ReplaceParameters returns parameters with other values. It returns an error for a value that the spec could not have.

@@ -29,222 +29,166 @@ func isArchiving(status *v1alpha1.SequentialJobStatus) bool {
 	return status.Archive != nil && status.Archive.CompletionTime == nil
 }
 
-// separateArchiveJobs moves the Jobs that archive logs, and a refusal of such a Job, out of the observation, so that no
-// other decision takes them for Jobs of steps.
-func (e *evaluation) separateArchiveJobs() {
-	steps := make([]*batchv1.Job, 0, len(e.Jobs))
-	for _, job := range e.Jobs {
-		if isArchiveJob(e.SequentialJob, job) {
-			e.archiveJobs = append(e.archiveJobs, job)
-			continue
-		}
-		steps = append(steps, job)
-	}
-	e.Jobs = steps
-	if archive := e.status.Archive; archive != nil && e.Refusal != nil && e.Refusal.Name == archiveJobName(e.SequentialJob, archive.Run) {
-		e.archiveRefusal, e.Refusal = e.Refusal, nil
-	}
-}
-
-// isArchiveJob reports whether an owned Job archives logs, by its name: other clients can change its labels.
-func isArchiveJob(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
-	run, known := runOf(job)
-	return known && strings.Contains(job.Name, "-"+archivePart+"-") && job.Name == archiveJobName(sj, run)
-}
-
 func runOf(job *batchv1.Job) (run int32, known bool) {
 	parsed, err := strconv.ParseInt(job.Annotations[v1alpha1.AnnotationRun], 10, 32)
 	return int32(parsed), err == nil
 }
 
-// advanceArchive decides about the logs of ended runs, one run after another. It may set a question instead.
-func (e *evaluation) advanceArchive() {
-	if e.decision.Question != nil {
-		return
+// archive is what happens with the logs of ended runs.
+type archive struct {
+	// record of the newest archive; nil for none.
+	record *v1alpha1.SequenceArchiveStatus
+	// create is the Job to create; nil for none.
+	create *batchv1.Job
+	// deletions are Jobs to delete.
+	deletions []*batchv1.Job
+	notes
+}
+
+// archiveLogs decides about the logs of ended runs, one run after another.
+func archiveLogs(f *facts, status *v1alpha1.SequentialJobStatus) archive {
+	a := archive{record: status.Archive.DeepCopy(), notes: f.newNotes()}
+	if isArchiving(status) {
+		a = continueArchive(f, status)
 	}
-	if isArchiving(&e.status) {
-		e.observeArchive(e.status.Archive)
-	}
-	for e.decision.Question == nil && !isArchiving(&e.status) {
-		run := e.nextArchivedRun()
-		if run == 0 {
+	for a.question == nil && (a.record == nil || a.record.CompletionTime != nil) {
+		run, question := nextArchivedRun(f, status, a.record)
+		if a.question = question; run == 0 {
 			break
 		}
-		e.status.Archive = &v1alpha1.SequenceArchiveStatus{
-			JobAttempt: v1alpha1.JobAttempt{
-				AttemptNumber: v1alpha1.AttemptNumber{Run: run},
-				JobName:       archiveJobName(e.SequentialJob, run),
-				Times:         v1alpha1.Times{StartTime: e.now.DeepCopy()},
-			},
-		}
-		e.createArchiveJob(e.status.Archive)
+		a.record = &v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{
+			AttemptNumber: v1alpha1.AttemptNumber{Run: run},
+			JobName:       archiveJobName(f.SequentialJob, run),
+			Times:         v1alpha1.Times{StartTime: f.now.DeepCopy()},
+		}}
+		a = a.withJob(f, status)
 	}
-	for _, job := range e.archiveJobs { // otherwise they would accumulate
-		if IsTerminal(job) && e.status.Archive != nil && job.Name != archiveJobName(e.SequentialJob, e.status.Archive.Run) {
-			e.deleteJob(job)
+	for _, job := range f.archiveJobs { // otherwise they would accumulate
+		if IsTerminal(job) && a.record != nil && job.Name != archiveJobName(f.SequentialJob, a.record.Run) {
+			a.deletions = append(a.deletions, job)
 		}
 	}
+	return a
 }
 
 // nextArchivedRun returns the number of the first run that has ended, is not archived and has Jobs; 0 for none. Runs
 // that ended with the loss of the workspace count too.
-func (e *evaluation) nextArchivedRun() int32 {
-	if e.spec.Archive == nil {
-		return 0
+func nextArchivedRun(f *facts, status *v1alpha1.SequentialJobStatus, record *v1alpha1.SequenceArchiveStatus) (int32, *Question) {
+	if f.spec.Archive == nil {
+		return 0, nil
 	}
-	archived, last := int32(0), e.status.Run
-	if e.status.Archive != nil {
-		archived = e.status.Archive.Run
+	archived, last := int32(0), status.Run
+	if record != nil {
+		archived = record.Run
 	}
-	if !IsFinished(&e.status) {
+	if !IsFinished(status) {
 		last--
 	}
 	next := int32(0)
-	for _, job := range e.Jobs {
+	for _, job := range f.Jobs {
 		if run, known := runOf(job); known && run > archived && run <= last && (next == 0 || run < next) {
 			next = run
 		}
 	}
-	if next > 0 || last <= archived || last < e.status.Run || !hasCreatedJob(&e.status) {
-		return next
+	switch {
+	case next > 0 || last <= archived || last < status.Run || !hasCreatedJob(status):
+		return next, nil
+	case !f.Answers.HasAllJobs: // the steps had Jobs, which the cache does not show now
+		return 0, &Question{AllJobs: true}
+	default:
+		return last, nil
 	}
-	// The steps had Jobs, which the cache does not show now.
-	if !e.Answers.HasAllJobs {
-		e.decision.Question = &Question{AllJobs: true}
-		return 0
-	}
-	return last
 }
 
 func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
 }
 
-// createArchiveJob decides to create the Job, or ends the archive if no logs can be archived.
-func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
-	jobs := e.archivedJobs(archive.Run)
+// withJob returns the archive with the Job to create, or with its end if no logs can be archived.
+func (a archive) withJob(f *facts, status *v1alpha1.SequentialJobStatus) archive {
+	jobs := archivedJobs(f, status, a.record.Run)
 	switch {
 	case len(jobs) == 0:
-		e.endArchive(archive, v1alpha1.ReasonJobLost, "the Jobs of the run were deleted before their logs were archived")
-	case e.ArchiveImage == "":
-		e.endArchive(archive, v1alpha1.ReasonArchiveImageUnknown, "the operator does not know its own image: set its flag --operator-pod or --worker-image")
-	default:
-		archive.Location = archivePath(e.SequentialJob, archive.Run)
-		if s3 := e.spec.Archive.S3; s3 != nil {
-			archive.Location = "s3://" + path.Join(s3.Bucket, s3.Prefix, archive.Location)
-		}
-		e.decision.CreateArchive = newArchiveJob(e.SequentialJob, archive.Run, e.ArchiveImage, jobs)
-		e.timer.RequeueWithin(createdRecheck)
+		return a.withEnd(f, v1alpha1.ReasonJobLost, "the Jobs of the run were deleted before their logs were archived")
+	case f.ArchiveImage == "":
+		return a.withEnd(f, v1alpha1.ReasonArchiveImageUnknown, "the operator does not know its own image: set its flag --operator-pod or --worker-image")
 	}
+	a.record.Location = archivePath(f.SequentialJob, a.record.Run)
+	if s3 := f.spec.Archive.S3; s3 != nil {
+		a.record.Location = "s3://" + path.Join(s3.Bucket, s3.Prefix, a.record.Location)
+	}
+	a.create = newArchiveJob(f.SequentialJob, a.record.Run, f.ArchiveImage, jobs)
+	a.timer.RequeueWithin(createdRecheck)
+	return a
 }
 
-// endArchive records the outcome of an archive. An empty reason means success, and the message is the report of the Job.
-func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason, message string) {
+// withEnd returns the archive with its outcome. An empty reason means success, and the message is the report of the Job.
+func (a archive) withEnd(f *facts, reason, message string) archive {
 	message = decision.TruncateMessage(message, maxMessageBytes)
-	archive.CompletionTime, archive.Reason, archive.Message = e.now.DeepCopy(), reason, ""
+	a.record.CompletionTime, a.record.Reason, a.record.Message = f.now.DeepCopy(), reason, ""
 	if reason != "" {
-		archive.Error = cmp.Or(message, reason)
-		return
+		a.record.Error = cmp.Or(message, reason)
+		return a
 	}
-	archive.Message, archive.Truncated = message, strings.Contains(message, ", truncated: ")
+	a.record.Message, a.record.Truncated = message, strings.Contains(message, ", truncated: ")
+	return a
 }
 
-// observeArchive records the state of the Job that archives logs, or decides to create it, perhaps again: it writes the
-// same files.
-func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
-	name := archiveJobName(e.SequentialJob, archive.Run)
-	isOverdue := e.timer.HasReached(ptr.Deref(archive.StartTime, metav1.Time{}).Add(archiveDeadline))
-	job, presence := e.findArchiveJob(name)
+// continueArchive observes the Job that archives logs, or creates it, perhaps again: it writes the same files.
+func continueArchive(f *facts, status *v1alpha1.SequentialJobStatus) archive {
+	a := archive{record: status.Archive.DeepCopy(), notes: f.newNotes()}
+	name, started := archiveJobName(f.SequentialJob, a.record.Run), ptr.Deref(a.record.StartTime, metav1.Time{})
+	isOverdue := a.timer.HasReached(started.Add(archiveDeadline))
+	job, known := f.Answers.JobsByName[name]
+	if at := slices.IndexFunc(f.archiveJobs, func(job *batchv1.Job) bool { return job.Name == name }); !known && at >= 0 {
+		job, known = f.archiveJobs[at], true
+	}
+	refusal := f.archiveRefusal
 	switch {
-	case presence == jobUnknown:
-		e.decision.Question = &Question{JobNamed: name}
+	case !known:
+		a.question = &Question{JobNamed: name}
 	case job != nil && IsTerminal(job):
-		e.evaluateArchiveJob(archive, job)
+		pods, listed := f.Answers.PodsByJob[job.UID]
+		failure, condition := failureMessage(pods), decision.FindEndCondition(job)
+		switch {
+		case !listed:
+			a.question = &Question{PodsOf: job}
+		case condition.Type == batchv1.JobComplete:
+			return a.withEnd(f, "", archiveSummary(pods))
+		case failure == "" && a.record.Message != "": // why its Pod did not start
+			return a.withEnd(f, v1alpha1.ReasonArchiveJobFailed, decision.FormatReason(condition.Message, a.record.Message))
+		default:
+			return a.withEnd(f, v1alpha1.ReasonArchiveJobFailed, cmp.Or(failure, condition.Message))
+		}
 	case isOverdue:
 		if job != nil {
-			e.deleteJob(job)
+			a.deletions = append(a.deletions, job)
 		}
-		e.endArchive(archive, v1alpha1.ReasonDeadlineExceeded, decision.FormatReason(fmt.Sprintf("not archived within %s", archiveDeadline), archive.Message))
+		return a.withEnd(f, v1alpha1.ReasonDeadlineExceeded, decision.FormatReason(fmt.Sprintf("not archived within %s", archiveDeadline), a.record.Message))
+	case job != nil && !job.DeletionTimestamp.IsZero():
+	case job != nil && runningSince(withoutDeleted(podsOf(f.Pods, job.UID))) != nil:
+		a.record.Reason, a.record.Message = "", ""
 	case job != nil:
-		e.reportArchiveProblem(archive, job)
-	case e.spec.Archive == nil:
-		e.endArchive(archive, v1alpha1.ReasonJobLost, "Job "+name+" does not exist, and spec.archive was removed")
-	case e.archiveRefusal != nil && !canRetry(e.archiveRefusal):
-		e.endArchive(archive, v1alpha1.ReasonJobRejected, e.archiveRefusal.Message)
+		problem, notes := findStartProblem(f, &a.record.Explanation, job)
+		a.notes = a.and(notes)
+		if problem != nil {
+			a.record.Explanation = problem.explanation(&a.record.Explanation)
+		}
+	case f.spec.Archive == nil:
+		return a.withEnd(f, v1alpha1.ReasonJobLost, "Job "+name+" does not exist, and spec.archive was removed")
+	case refusal != nil && !canRetry(refusal):
+		return a.withEnd(f, v1alpha1.ReasonJobRejected, refusal.Message)
+	case refusal != nil:
+		a.record.Reason = v1alpha1.ReasonQuotaExceeded
+		if refusal.Class == decision.AlreadyExists {
+			a.record.Reason = v1alpha1.ReasonNameTaken
+		}
+		a.record.Message = decision.TruncateMessage(refusal.Message, maxMessageBytes)
+		a.timer.RequeueWithin(min(max(f.Now.Sub(started.Time), minBlockedRetry), maxBlockedRetry))
 	default:
-		e.retryArchiveJob(archive)
+		return a.withJob(f, status)
 	}
-}
-
-func (e *evaluation) findArchiveJob(name string) (*batchv1.Job, jobPresence) {
-	if job, read := e.Answers.JobsByName[name]; read {
-		if job == nil {
-			return nil, jobAbsent
-		}
-		return job, jobFound
-	}
-	for _, job := range e.archiveJobs {
-		if job.Name == name {
-			return job, jobFound
-		}
-	}
-	return nil, jobUnknown
-}
-
-// retryArchiveJob decides to create the Job, now or some time after it was refused.
-func (e *evaluation) retryArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
-	refusal := e.archiveRefusal
-	if refusal == nil {
-		e.createArchiveJob(archive)
-		return
-	}
-	archive.Reason = v1alpha1.ReasonQuotaExceeded
-	if refusal.Class == decision.AlreadyExists {
-		archive.Reason = v1alpha1.ReasonNameTaken
-	}
-	archive.Message = decision.TruncateMessage(refusal.Message, maxMessageBytes)
-	e.timer.RequeueWithin(min(max(e.Now.Sub(archive.StartTime.Time), minBlockedRetry), maxBlockedRetry))
-}
-
-// reportArchiveProblem records the problem that keeps the Job's Pod from running. It may set a question instead.
-func (e *evaluation) reportArchiveProblem(archive *v1alpha1.SequenceArchiveStatus, job *batchv1.Job) {
-	pods := podsOf(e.Pods, job.UID)
-	if !job.DeletionTimestamp.IsZero() {
-		return
-	}
-	if runningSince(withoutDeleted(pods)) != nil {
-		archive.Reason, archive.Message = "", ""
-		return
-	}
-	reported := &v1alpha1.StepStatus{JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Reason: archive.Reason, Message: archive.Message}}}
-	problem := e.findStartProblem(reported, job, pods)
-	if problem == nil {
-		return
-	}
-	if message := decision.TruncateMessage(problem.Message, maxMessageBytes); archive.Reason != problem.Reason || !isRepeated(archive.Message, message) {
-		archive.Reason, archive.Message = problem.Reason, message
-	}
-}
-
-// evaluateArchiveJob records the outcome of the Job. It may set a question instead.
-func (e *evaluation) evaluateArchiveJob(archive *v1alpha1.SequenceArchiveStatus, job *batchv1.Job) {
-	pods, known := e.Answers.PodsByJob[job.UID]
-	if !known {
-		e.decision.Question = &Question{PodsOf: job}
-		return
-	}
-	condition := decision.FindEndCondition(job)
-	if condition.Type == batchv1.JobComplete {
-		e.endArchive(archive, "", archiveSummary(pods))
-		return
-	}
-	message := condition.Message
-	if failure := failureMessage(pods); failure != "" {
-		message = failure
-	} else if archive.Message != "" {
-		message = decision.FormatReason(message, archive.Message) // the message is why its Pod did not start
-	}
-	e.endArchive(archive, v1alpha1.ReasonArchiveJobFailed, message)
+	return a
 }
 
 // archiveSummary returns the report of the Pod; empty if unknown.
@@ -260,11 +204,10 @@ func archiveSummary(pods []corev1.Pod) string {
 }
 
 // keepsForArchive reports whether the logs of an ended Job are not archived yet.
-func (e *evaluation) keepsForArchive(job *batchv1.Job) bool {
+func keepsForArchive(f *facts, archive *v1alpha1.SequenceArchiveStatus, job *batchv1.Job) bool {
 	run, known := runOf(job)
-	if e.spec.Archive == nil || !known {
+	if f.spec.Archive == nil || !known {
 		return false
 	}
-	archive := e.status.Archive
 	return archive == nil || run > archive.Run || run == archive.Run && archive.CompletionTime == nil
 }

@@ -55,8 +55,8 @@ func (j archivedJob) String() string { return fmt.Sprintf("%s/%d/%s", j.step, j.
 
 // archivedJobs returns the Jobs of a run, by creation, then Jobs that only the status has, so that the archive shows
 // that their logs are lost. It returns nil if no Job exists.
-func (e *evaluation) archivedJobs(run int32) []archivedJob {
-	observed := slices.DeleteFunc(slices.Clone(e.Jobs), func(job *batchv1.Job) bool {
+func archivedJobs(f *facts, status *v1alpha1.SequentialJobStatus, run int32) []archivedJob {
+	observed := slices.DeleteFunc(slices.Clone(f.Jobs), func(job *batchv1.Job) bool {
 		of, known := runOf(job)
 		return !known || of != run
 	})
@@ -66,14 +66,14 @@ func (e *evaluation) archivedJobs(run int32) []archivedJob {
 	slices.SortStableFunc(observed, func(a, b *batchv1.Job) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	attempts := &attemptNumbers{sj: e.SequentialJob, run: run, byName: map[string]int32{}, next: map[string]int32{}}
+	attempts := &attemptNumbers{sj: f.SequentialJob, run: run, byName: map[string]int32{}, next: map[string]int32{}}
 	jobs := make([]archivedJob, 0, len(observed))
 	for _, job := range observed {
 		step := job.Labels[v1alpha1.LabelStep]
 		jobs = append(jobs, archivedJob{step, attempts.of(step, job.Name), job.UID})
 	}
-	for i := range e.status.Steps {
-		step := &e.status.Steps[i]
+	for i := range status.Steps {
+		step := &status.Steps[i]
 		if isKnown := slices.ContainsFunc(jobs, func(job archivedJob) bool { return job.uid == step.JobUID }); step.Run == run && step.JobUID != "" && !isKnown {
 			jobs = append(jobs, archivedJob{step.Name, step.Attempt, step.JobUID})
 		}

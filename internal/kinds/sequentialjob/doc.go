@@ -4,6 +4,17 @@
 // take. Facts that the observation does not contain, Decide requests with a Question. For example, it never treats a
 // Job that the cache does not show as deleted without a live read.
 //
+// Its stages are facts → run → progress → archive → report, each a function from values to a value. No stage changes what
+// an earlier stage decided:
+//
+//	facts     what was observed
+//	run       the steps and parameters that the spec wants, and whether the run is accepted and admitted
+//	progress  for each step until one remains active: its outcome, then what is next
+//	  outcome   whether the Job and the Pods of the attempt prove that its work is done, was interrupted, or is lost
+//	  next      the Job to create, stop, replace, suspend or resume, or the verdict with which the step ends
+//	archive   which run's logs are archived
+//	report    status, conditions, events, and when to decide again
+//
 // A step has one of these phases:
 //
 //	         start             Pod runs            Job complete
@@ -17,7 +28,7 @@
 //	   ▼                                     ├─────▶ Suspending ─▶ Interrupted ─┐
 //	Skipped                       Job lost   └─────▶ Lost ──────────────────────┴─▶ Starting (next attempt)
 //
-// A Job is complete also if its Pod was requested to stop and its program exits with 0: Evidence decides whether the step is Succeeded
+// A Job is complete also if its Pod was requested to stop and its program exits with 0: the outcome decides whether the step is Succeeded
 // or Interrupted, or Lost because nobody saw its Pods end. A step whose own container has ended while another container runs can be
 // Stopping too, and is then Succeeded or Failed as its container.
 //

@@ -1,89 +1,14 @@
 package sequentialjob
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 )
-
-const podKind = "Pod"
-
-// admitRun decides whether steps of the run may be evaluated now. Before the first step, all Jobs and their Pods are
-// created in a dry run, so that a mistake in the last step is reported at once. The same happens with waiting steps
-// after a change of the spec during the run or while it is suspended: a step that would be refused is reported, and the
-// run continues until this step.
-func (e *evaluation) admitRun() bool {
-	for i := range e.status.Steps { // the last decision wrote refusals of Pods into the steps
-		if step := &e.status.Steps[i]; step.Phase == v1alpha1.StepPending && step.Reason == v1alpha1.ReasonPodNotCreated {
-			step.Reason, step.Message = "", ""
-		}
-	}
-	mayStart := !hasRunStarted(&e.status) && !e.spec.Suspend
-	isChanged := e.SequentialJob.Generation != e.SequentialJob.Status.ObservedGeneration
-	switch {
-	case isSpecRejected(&e.status) && mayStart:
-		rejectRun(&e.status, e.now)
-		return false
-	case isSpecRejected(&e.status), !mayStart && !isChanged:
-		return true // startNextStep starts nothing while suspended
-	}
-	jobs := waitingJobs(e.current())
-	switch {
-	case len(jobs) == 0:
-		return true
-	case mayStart && slices.ContainsFunc(jobs, e.hasForbiddenImage):
-		return false
-	case e.Answers.DryRun == nil:
-		var first *v1alpha1.Step
-		if next := nextStep(e.status.Steps); next != nil {
-			first = findStepSpec(e.spec, next.Name)
-		}
-		startsAtOnce := first != nil && !first.Options().RequireApproval && first.Options().When == ""
-		e.decision.Question = &Question{DryRun: jobs, FirstFollows: mayStart && startsAtOnce}
-		return false
-	}
-	return e.admitAfterDryRun(mayStart)
-}
-
-func (e *evaluation) admitAfterDryRun(mayStart bool) bool {
-	refusals := e.Answers.DryRun.Refusals
-	if at := slices.IndexFunc(refusals, func(r decision.Refusal) bool { return !canRetry(&r) }); at >= 0 {
-		message := fmt.Sprintf("step %q: %s", refusals[at].Step, refusals[at].Message)
-		e.setCondition(v1alpha1.ConditionSpecAccepted, decision.False(v1alpha1.ReasonStepInvalid, message))
-		if mayStart {
-			rejectRun(&e.status, e.now)
-		}
-		return !mayStart
-	}
-	warning := ""
-	if at := slices.IndexFunc(refusals, func(r decision.Refusal) bool { return r.Kind == podKind }); at >= 0 {
-		warning = fmt.Sprintf("step %q: %s", refusals[at].Step, podProblemMessage(&refusals[at]))
-	}
-	e.setCondition(v1alpha1.ConditionSpecAccepted, decision.True(v1alpha1.ReasonAccepted, warning))
-	// A refusal keeps the run from starting if it is of the next step, or if a policy refuses the Pod of any step,
-	// which does not change by itself. A quota may have room for a later step, and an earlier step may create its
-	// ServiceAccount.
-	next := nextStep(e.status.Steps)
-	for i := range refusals {
-		isOfNext := next != nil && refusals[i].Step == next.Name
-		isLasting := refusals[i].Kind == podKind && refusals[i].Class == decision.PolicyDenied
-		if mayStart && e.blockedBy == nil && (isOfNext || isLasting) {
-			e.blockedBy = &refusals[i]
-		}
-	}
-	return e.blockedBy == nil
-}
-
-func podProblemMessage(refusal *decision.Refusal) string {
-	return "its Pod was refused in a dry run: " + refusal.Message
-}
 
 // waitingJobs returns the next Jobs of the steps that wait to start, or that may be corrected.
 func waitingJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {

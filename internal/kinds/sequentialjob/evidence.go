@@ -7,18 +7,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-)
-
-const (
-	// maxPodLag is how long after the end of a Job the cache may still not show how the Job's Pods ended.
-	maxPodLag = 10 * time.Second
-	// evidenceRetry is when the next decision observes the Pods again.
-	evidenceRetry = time.Second
 )
 
 // Evidence is what the Pods of a step's Job have shown about its outcome. A Job that completed proves nothing by itself: a
@@ -132,6 +126,10 @@ func (e *Evidence) Clone() Evidence {
 	return clone
 }
 
+// firstPodDelay is how long after the start of a Job its first Pod is created. A Pod that replaces another one, which has run,
+// is created later.
+const firstPodDelay = time.Second
+
 // has reports whether a Pod has this outcome.
 func (e *Evidence) has(outcome podOutcome) bool {
 	for _, pod := range e.pods {
@@ -188,16 +186,6 @@ func AddEnded(sj *v1alpha1.SequentialJob, jobs []*batchv1.Job, created map[strin
 	return append(jobs, ended)
 }
 
-// evidenceOf returns the evidence of a Job with the Pods of a live list, if there was one.
-func (e *evaluation) evidenceOf(job *batchv1.Job) Evidence {
-	stored := e.Evidence[job.UID]
-	evidence := stored.Clone()
-	for i := range e.Answers.PodsByJob[job.UID] {
-		evidence.Observe(&e.Answers.PodsByJob[job.UID][i])
-	}
-	return evidence
-}
-
 // explain returns why the end of a Job says nothing about the step's program; empty if it does. With unknown, it depends on
 // what was not seen of the Job's Pods.
 func (e *Evidence) explain(job *batchv1.Job) (interruption string, unknown bool) {
@@ -225,32 +213,63 @@ func (e *Evidence) explain(job *batchv1.Job) (interruption string, unknown bool)
 	}
 }
 
-// doubt returns the verdict on a Job that ended without an outcome of the step's program: that the attempt was interrupted,
-// that its outcome is not known, or, with waits, that it is not known yet. It may set a question instead.
-func (e *evaluation) doubt(step *v1alpha1.StepStatus, job *batchv1.Job, evidence *Evidence) (verdict stepVerdict, waits bool) {
-	_, listed := e.Answers.PodsByJob[job.UID]
-	end := decision.FindEndCondition(job)
-	interruption, unknown := evidence.explain(job)
-	switch {
-	case interruption != "":
-		e.recordJob(step, job)
-		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventStepInterrupted, actionRun,
-			"A Pod of step "+step.Name+" "+interruption+"; the step runs again"))
-		return stepVerdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}, false
-	case !unknown:
-		return stepVerdict{}, false
-	case !listed:
-		e.decision.Question = &Question{PodsOf: job}
-		return stepVerdict{}, true
-	case !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)):
-		e.timer.RequeueWithin(evidenceRetry)
-		return stepVerdict{}, true
-	case end.Type == batchv1.JobFailed:
-		return stepVerdict{}, false
-	case e.spec.OnLostJob == v1alpha1.LostJobRerun:
-		e.recordJob(step, job)
-		return stepVerdict{phase: v1alpha1.StepLost, reason: v1alpha1.ReasonOutcomeUnknown}, false
+// HasRun reports whether a container of the Pod has ever started, be it of the step, an init container or a sidecar.
+func HasRun(pod *corev1.Pod) bool {
+	if pod.Annotations[annotationHasRun] != "" || pod.Status.Phase == corev1.PodSucceeded {
+		return true
 	}
-	e.recordJob(step, job)
-	return e.failedWithoutJob(step, v1alpha1.ReasonOutcomeUnknown, "Job "+job.Name+" is complete, but its Pods were deleted while no operator observed how they ended"+explainTTL(job)), false
+	// The kubelet reports a container that never started as ended when its Pod is deleted, without an ID and a start.
+	hasEnded := func(end *corev1.ContainerStateTerminated) bool {
+		return end != nil && (end.ContainerID != "" || !end.StartedAt.IsZero())
+	}
+	return slices.ContainsFunc(append(containerStatuses(pod), pod.Status.EphemeralContainerStatuses...), func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.RestartCount > 0 || c.ContainerID != "" || ptr.Deref(c.Started, false) ||
+			hasEnded(c.State.Terminated) || hasEnded(c.LastTerminationState.Terminated)
+	})
+}
+
+const annotationHasRun = v1alpha1.Prefix + "has-run"
+
+// HasRunMark are the annotations of a Pod without all statuses of its containers, of which one has run.
+var HasRunMark = map[string]string{annotationHasRun: "true"}
+
+// EvidenceWithoutJob returns the step whose evidence the next decision needs although its Job may not exist any more; nil for none.
+func EvidenceWithoutJob(sj *v1alpha1.SequentialJob) *v1alpha1.StepStatus {
+	if step := activeStep(sj.Status.Steps); step != nil && isBeingReplaced(step) {
+		return step
+	}
+	return nil
+}
+
+// provesNoRun reports whether no container of a Job has run. Pods that nobody saw prove nothing: this process has watched all Pods of the
+// Job, or the only known Pod is the first, because it was created when the Job started. started is nil if this cannot be known.
+func (e *Evidence) provesNoRun(started *metav1.Time) bool {
+	isFirst := false
+	for _, pod := range e.pods {
+		if pod.hasRun || pod.isLost {
+			return false
+		}
+		isFirst = len(e.pods) == 1 && started != nil && !pod.created.After(started.Add(firstPodDelay))
+	}
+	return e.Watched || isFirst
+}
+
+// hasRunPod reports whether a container of the Job is known to have run.
+func (e *Evidence) hasRunPod() bool {
+	for _, pod := range e.pods {
+		if pod.hasRun {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitsPods reports whether a Pod has not ended.
+func (e *Evidence) awaitsPods() bool {
+	for _, pod := range e.pods {
+		if !pod.hasEnded && !pod.isLost {
+			return true
+		}
+	}
+	return false
 }

@@ -63,19 +63,3 @@ func (l *leftover) problem(step string) *startProblem {
 	advice := "end it, make it a native sidecar, or set spec.template.endWithStep"
 	return &startProblem{decision.Problem{Reason: v1alpha1.ReasonContainerStillRuns, Message: message}, advice}
 }
-
-// stopWithResult deletes the Job of a step whose own container has ended, and records its result.
-func (e *evaluation) stopWithResult(step *v1alpha1.StepStatus, job *batchv1.Job, left *leftover) {
-	result := decision.Problem{Reason: v1alpha1.ReasonContainerEnded, Message: left.problem(step.Name).Message}
-	switch {
-	case left.end.ExitCode != 0:
-		result = decision.Problem{Reason: batchv1.JobReasonBackoffLimitExceeded, Message: exitMessage(step.Name, left.end)}
-	case jobOptions(job).Outputs:
-		output, problem := readOutput(job, left.pod, step.Name)
-		if step.Output = output; problem != nil {
-			result = *problem
-		}
-	}
-	step.ExitCode = &left.end.ExitCode
-	e.stopStep(step, job, v1alpha1.StepStopping, result)
-}

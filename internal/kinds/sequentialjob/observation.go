@@ -85,7 +85,7 @@ type DryRunResult struct {
 	Refusals []decision.Refusal
 }
 
-// Decision has the next actions: record Status, emit Events, then act in the order of the remaining fields.
+// Decision has the next actions: record Status, emit Events, then act.
 type Decision struct {
 	// Question, if set, must be answered first. The other fields are then not valid.
 	Question *Question
@@ -97,6 +97,13 @@ type Decision struct {
 	// Events to emit after the status is stored.
 	Events []decision.Event
 
+	Actions
+	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// Actions are what to do with the SequentialJob and its objects, in the order of the fields.
+type Actions struct {
 	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
 	// all other actions, and removed after them.
 	NeedsFinalizer bool
@@ -115,9 +122,6 @@ type Decision struct {
 	SuspendJob, ResumeJob *batchv1.Job
 	// DeleteExpired is true if the SequentialJob's time to live has passed.
 	DeleteExpired bool
-
-	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.
-	RequeueAfter time.Duration
 }
 
 // HasActions reports whether the decision changes anything but the status and the finalizer.

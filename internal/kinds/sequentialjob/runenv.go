@@ -25,16 +25,8 @@ const (
 	envFailedMessage = "SEQUENCE_FAILED_MESSAGE"
 )
 
-type outcome struct {
-	// status is Completed, Failed or, before they ended, Running.
-	status string
-	// failedStep is the first step whose failure fails the run; empty if the run exceeded its deadline between two
-	// steps.
-	failedStep, failedReason, failedMessage string
-}
-
-// outcomeBeforeFinally returns how the steps without finally ended.
-func outcomeBeforeFinally(sj *v1alpha1.SequentialJob) outcome {
+// resultBeforeFinally returns how the steps without finally ended, and the message of their failure.
+func resultBeforeFinally(sj *v1alpha1.SequentialJob) (result RunResult, failure string) {
 	var steps []v1alpha1.StepStatus
 	for _, step := range sj.Status.Steps {
 		if !IsFinally(&sj.Spec, step.Name) {
@@ -42,22 +34,18 @@ func outcomeBeforeFinally(sj *v1alpha1.SequentialJob) outcome {
 		}
 	}
 	if failed := failedStep(steps); failed != nil {
-		return outcome{string(v1alpha1.PhaseFailed), failed.Name, failed.Reason, failed.Message}
+		return RunResult{string(v1alpha1.PhaseFailed), failed.Name, failed.Reason}, failed.Message
 	}
-	isDeadline := func(step *v1alpha1.StepStatus) bool {
-		return step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonDeadlineExceeded
+	result.Status = string(v1alpha1.PhaseCompleted)
+	for i := range steps {
+		switch step := &steps[i]; {
+		case step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonDeadlineExceeded:
+			return RunResult{Status: string(v1alpha1.PhaseFailed), FailedReason: step.Reason}, deadlineMessage
+		case canStart(step.Phase) || isActive(step.Phase):
+			result.Status = string(v1alpha1.PhaseRunning)
+		}
 	}
-	isWaiting := func(step *v1alpha1.StepStatus) bool {
-		return canStart(step.Phase) || isActive(step.Phase)
-	}
-	switch {
-	case findStepWhere(steps, isDeadline) != nil:
-		return outcome{status: string(v1alpha1.PhaseFailed), failedReason: v1alpha1.ReasonDeadlineExceeded, failedMessage: deadlineMessage}
-	case findStepWhere(steps, isWaiting) != nil:
-		return outcome{status: string(v1alpha1.PhaseRunning)}
-	default:
-		return outcome{status: string(v1alpha1.PhaseCompleted)}
-	}
+	return result, ""
 }
 
 // withAttempt adds the environment variables that name an attempt, except those that the step sets itself. They come last, so that
@@ -89,12 +77,12 @@ func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	if !IsFinally(&sj.Spec, step) {
 		return variables
 	}
-	ended := outcomeBeforeFinally(sj)
+	result, failure := resultBeforeFinally(sj)
 	return append(variables,
-		literalEnvVar(envStatus, ended.status),
-		literalEnvVar(envFailedStep, ended.failedStep),
-		literalEnvVar(envFailedReason, ended.failedReason),
-		literalEnvVar(envFailedMessage, ended.failedMessage),
+		literalEnvVar(envStatus, result.Status),
+		literalEnvVar(envFailedStep, result.FailedStep),
+		literalEnvVar(envFailedReason, result.FailedReason),
+		literalEnvVar(envFailedMessage, failure),
 	)
 }
 

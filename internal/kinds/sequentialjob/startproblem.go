@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// startReportDelay is the age of a Job, and of a running container, at which the step's phase is recorded, so that
-	// a shorter step costs no further write.
-	startReportDelay = time.Second
 	// eventsDelay is the age of a Job without Pods, or of a Pod that its node prepares, at which the events that name
 	// the cause are read. They are read again after a quarter of the age, within the limits below.
 	eventsDelay    = 3 * time.Second
@@ -54,72 +51,32 @@ const (
 	configAdvice = "create what is missing, or correct the step"
 )
 
-// observeStart records whether the Pods of an unfinished Job run, and the problem if they do not. It may set a question
-// instead.
-func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
-	if !e.timer.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
-		return
-	}
-	pods := podsOf(e.Pods, job.UID)
-	left := findLeftover(pods, job)
-	switch since := runningSince(withoutDeleted(pods)); {
-	case isSuspended(job):
-		e.observeSuspendedJob(step, job)
-	case left != nil && left.isDue(&e.timer):
-		e.recordJob(step, job)
-		e.reportBlocked(step, v1alpha1.StepRunning, left.problem(step.Name))
-	case since != nil:
-		isReported := step.Phase == v1alpha1.StepRunning && step.Reason != v1alpha1.ReasonContainerStillRuns
-		if e.timer.HasReached(since.Add(startReportDelay)) && !isReported {
-			e.recordJob(step, job)
-			e.reportBlocked(step, v1alpha1.StepRunning, nil)
-		}
-	default:
-		problem := e.findStartProblem(step, job, pods)
-		if e.decision.Question != nil || (problem == nil && step.Phase == v1alpha1.StepRunning) {
-			return // the Pod may have ended a moment ago
-		}
-		e.reportBlocked(step, v1alpha1.StepStarting, problem)
-	}
-}
-
-// observeSuspendedJob records that a queue or another client suspended the step's Job.
-func (e *evaluation) observeSuspendedJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
+// suspensionProblem returns who suspended a step's Job, and the phase of its step.
+func suspensionProblem(job *batchv1.Job) (v1alpha1.StepPhase, *startProblem) {
 	switch queue := job.Labels[queueLabel]; {
-	case job.Annotations[v1alpha1.AnnotationSuspended] != "":
-		return // this operator resumes it
 	case !isQueueManaged(job):
-		e.reportBlocked(step, v1alpha1.StepSuspended, &startProblem{
+		return v1alpha1.StepSuspended, &startProblem{
 			decision.Problem{Reason: v1alpha1.ReasonJobSuspended, Message: "another client suspended Job " + job.Name}, "set its spec.suspend to false",
-		})
+		}
 	case queue == "":
-		e.reportBlocked(step, v1alpha1.StepQueued, &startProblem{
+		return v1alpha1.StepQueued, &startProblem{
 			decision.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + job.Name + " waits for " + ptr.Deref(job.Spec.ManagedBy, "its manager")}, "see the events of the Job",
-		})
+		}
 	default:
-		e.reportBlocked(step, v1alpha1.StepQueued, &startProblem{
+		return v1alpha1.StepQueued, &startProblem{
 			decision.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + job.Name + " waits in queue " + queue}, "see the events of its Workload",
-		})
+		}
 	}
-	e.recordJob(step, job)
 }
 
-// reportBlocked records the phase of a step, and the problem that keeps its Pods from running; nil for none.
-func (e *evaluation) reportBlocked(step *v1alpha1.StepStatus, phase v1alpha1.StepPhase, problem *startProblem) {
-	step.Phase = phase
-	switch {
-	case problem == nil && step.Message != "":
-		step.Reason, step.Message = "", ""
-		return
-	case problem == nil:
-		return // a reason without a message is why there is another attempt
+// explanation returns the explanation of the problem after an earlier one. The messages about an image that cannot be pulled
+// alternate, and the first has the cause.
+func (p *startProblem) explanation(earlier *v1alpha1.Explanation) v1alpha1.Explanation {
+	message := decision.TruncateMessage(p.Message, maxMessageBytes)
+	if earlier.Reason == p.Reason && isRepeated(earlier.Message, message) {
+		return *earlier
 	}
-	message := decision.TruncateMessage(problem.Message, maxMessageBytes)
-	// The messages about an image that cannot be pulled alternate, and the first has the cause.
-	if step.Reason != problem.Reason || !isRepeated(step.Message, message) {
-		step.Reason, step.Message = problem.Reason, message
-	}
-	e.blocked = &decision.Problem{Reason: step.Reason, Message: fmt.Sprintf("step %q: %s; %s", step.Name, step.Message, problem.advice)}
+	return v1alpha1.Explanation{Reason: p.Reason, Message: message}
 }
 
 // isRepeated reports whether the second message is about the same container, which waits in back-off.
@@ -128,48 +85,41 @@ func isRepeated(before, after string) bool {
 	return found && strings.HasPrefix(before, container+": ")
 }
 
-// findStartProblem returns the problem that keeps the Pods of a Job from running; nil if none is known. It may set a
-// question instead.
-func (e *evaluation) findStartProblem(step *v1alpha1.StepStatus, job *batchv1.Job, pods []*corev1.Pod) *startProblem {
+// findStartProblem returns the problem that keeps the Pods of a Job from running; nil if none is known. reported is the last known
+// problem. Problems that only an event names are looked for after eventsDelay, then less and less often.
+func findStartProblem(f *facts, reported *v1alpha1.Explanation, job *batchv1.Job) (*startProblem, notes) {
+	n, pods := f.newNotes(), podsOf(f.Pods, job.UID)
 	for _, pod := range pods {
 		if problem := podProblem(pod); problem != nil {
-			return problem
+			return problem, n
 		}
 	}
-	for _, pod := range pods {
-		if isBeingPrepared(pod) {
-			return e.problemFromEvents(step, pod.UID, pod.CreationTimestamp.Time, v1alpha1.ReasonConfigError,
-				"Pod "+pod.Name+" cannot be prepared by its node: ", configAdvice)
-		}
+	uid, since, reason, prefix, advice := job.UID, job.CreationTimestamp.Time, v1alpha1.ReasonPodNotCreated,
+		"Job "+job.Name+" cannot create its Pod: ", "remove the cause, or correct the step"
+	if at := slices.IndexFunc(pods, isBeingPrepared); at >= 0 {
+		uid, since, reason = pods[at].UID, pods[at].CreationTimestamp.Time, v1alpha1.ReasonConfigError
+		prefix, advice = "Pod "+pods[at].Name+" cannot be prepared by its node: ", configAdvice
+	} else if len(pods) > 0 || job.Status.Active > 0 {
+		return nil, n
 	}
-	if len(pods) > 0 || job.Status.Active > 0 {
-		return nil
+	if !n.timer.HasReached(since.Add(eventsDelay)) {
+		return nil, n
 	}
-	return e.problemFromEvents(step, job.UID, job.CreationTimestamp.Time, v1alpha1.ReasonPodNotCreated,
-		"Job "+job.Name+" cannot create its Pod: ", "remove the cause, or correct the step")
-}
-
-// problemFromEvents returns a problem that only an event names. Events are read after eventsDelay, then less and less
-// often.
-func (e *evaluation) problemFromEvents(step *v1alpha1.StepStatus, uid types.UID, since time.Time, reason, prefix, advice string) *startProblem {
-	if !e.timer.HasReached(since.Add(eventsDelay)) {
-		return nil
-	}
-	message, read := e.Answers.Warnings[uid]
+	message, read := f.Answers.Warnings[uid]
 	if !read {
-		e.decision.Question = &Question{WarningsOf: uid}
-		return nil
+		n.question = &Question{WarningsOf: uid}
+		return nil, n
 	}
-	e.timer.RequeueWithin(min(max(e.Now.Sub(since)/4, minEventsRetry), maxEventsRetry))
+	n.timer.RequeueWithin(min(max(f.Now.Sub(since)/4, minEventsRetry), maxEventsRetry))
 	switch {
 	case message != "":
 		message = prefix + message
-	case step.Reason == reason:
-		message = step.Message // the event has expired
+	case reported.Reason == reason:
+		message = reported.Message // the event has expired
 	default:
-		return nil
+		return nil, n
 	}
-	return &startProblem{decision.Problem{Reason: reason, Message: message}, advice}
+	return &startProblem{decision.Problem{Reason: reason, Message: message}, advice}, n
 }
 
 // podProblem returns the problem that keeps a Pod from running; nil if it reports none.

@@ -1,11 +1,14 @@
 package sequentialjob
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // IsFinished reports whether the run has completed or failed.
@@ -136,4 +139,18 @@ func isDone(step *v1alpha1.StepStatus) bool {
 func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
 	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped && !isUnwanted(&step) }
 	return IsFinished(status) && failedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
+}
+
+// retryingStep returns the step that waits for its next attempt after a failure, or nil.
+func retryingStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepRetrying })
+}
+
+func retryMessage(step *v1alpha1.StepStatus) string {
+	at := ""
+	if step.NextAttemptTime != nil {
+		at = " at " + step.NextAttemptTime.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("attempt %d of step %q failed: %s; attempt %d starts%s",
+		step.Attempt, step.Name, decision.FormatReason(step.Reason, step.Message), step.Attempt+1, at)
 }

@@ -32,7 +32,7 @@ type StepResult struct {
 type RunResult struct {
 	// Status is the outcome of the steps of containers: Running, Completed or Failed.
 	Status string `cel:"status"`
-	// FailedStep is the step whose failure fails the run.
+	// FailedStep is the first step whose failure fails the run; empty if the run exceeded its deadline between two steps.
 	FailedStep string `cel:"failedStep"`
 	// FailedReason is why FailedStep failed.
 	FailedReason string `cel:"failedReason"`
@@ -133,10 +133,9 @@ func isWanted(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ended := outcomeBeforeFinally(sj)
+	result, _ := resultBeforeFinally(sj)
 	return condition.Evaluate(env, compiled, maxWhenCost, map[string]any{
-		"steps": steps, "parameters": parameters,
-		"sequence": RunResult{Status: ended.status, FailedStep: ended.failedStep, FailedReason: ended.failedReason},
+		"steps": steps, "parameters": parameters, "sequence": result,
 	})
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,37 +24,93 @@ const (
 
 const suspendedMessage = "spec.suspend is true"
 
-// summarize derives counts, progress, conditions and phase from the steps.
-func (e *evaluation) summarize() {
-	e.status.State = countSteps(e.status.Steps)
-	e.status.Progress = runProgress(e.current())
-	e.explainQuota()
-	refused := cmp.Or(e.refusalProblem(), &decision.Problem{})
-	shortage := ""
-	if refused.Reason == v1alpha1.ReasonQuotaExceeded {
-		shortage = refused.Message
+// report returns the decision: the status with counts, progress, conditions and phase, what follows for the SequentialJob itself, events, and
+// when to decide again.
+func report(f *facts, p *progress, a *archive) Decision {
+	d := Decision{Actions: p.Actions, Status: *p.status.DeepCopy()}
+	notes, status, active, ttl := p.and(a.notes), &d.Status, activeStep(p.status.Steps), f.spec.TTLSecondsAfterFinished
+	timer := &notes.timer
+	status.Archive, d.CreateArchive = a.record, a.create
+	deadline, hasDeadline := runDeadline(f.spec, status)
+	switch {
+	case IsFinished(status) && IsRerunRequested(f.spec, status) && CheckRerun(f.spec, status) == nil:
+		timer.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
+	case IsFinished(status) && ttl != nil && !isArchiving(status):
+		d.DeleteExpired = timer.HasReached(status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+	case hasDeadline && active != nil && !IsFinally(f.spec, active.Name) && !isSuspendedBySpec(active) && f.Now.Before(deadline):
+		timer.RequeueWithin(deadline.Sub(f.Now))
 	}
-	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, shortage)
-	blocked := cmp.Or(e.blocked, refused)
-	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
-	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.current()))
-	phase, reason, message := phaseOf(e.current())
-	if stored := &e.SequentialJob.Status; IsFinished(stored) && stored.Run == e.status.Run {
+	d.DeleteJobs = slices.Concat(p.DeleteJobs, a.deletions, surplusJobs(f, status))
+	// Pods of the step may be running, and deleting the SequentialJob has to stop them first.
+	d.NeedsFinalizer = active != nil && !isSuspendedBySpec(active)
+
+	status.State, status.Progress = countSteps(status.Steps), runProgress(f.with(status))
+	for _, row := range []struct{ condition, onlyReason, clearedReason string }{
+		{v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable},
+		{v1alpha1.ConditionBlocked, "", v1alpha1.ReasonNotBlocked},
+	} { // they are absent until they are True for the first time, and do not change while this decision makes another attempt
+		switch {
+		case p.blocked != nil && (row.onlyReason == "" || row.onlyReason == p.blocked.Reason):
+			f.setCondition(status, row.condition, decision.True(p.blocked.Reason, p.blocked.Message))
+			since := meta.FindStatusCondition(status.Conditions, row.condition).LastTransitionTime
+			timer.RequeueWithin(min(max(f.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
+		case meta.IsStatusConditionTrue(status.Conditions, row.condition) && d.CreateJob == nil && d.Workspace == nil:
+			f.setCondition(status, row.condition, decision.False(row.clearedReason, ""))
+		}
+	}
+	f.setCondition(status, v1alpha1.ConditionSuspended, suspendedState(f.with(status)))
+	phase, reason, message := phaseOf(f.with(status))
+	if stored := &f.SequentialJob.Status; IsFinished(stored) && stored.Run == status.Run {
 		// The spec, which says which steps are finally, may have changed since the run finished.
 		if recorded := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing); recorded != nil {
 			phase, reason, message = stored.Phase, recorded.Reason, recorded.Message
 		}
 	}
-	e.status.Phase = phase
-	e.setCondition(v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
-	e.setCondition(v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
+	status.Phase = phase
+	f.setCondition(status, v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
+	f.setCondition(status, v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
 	failed := decision.False(v1alpha1.ReasonNotFailed, "")
 	if phase == v1alpha1.PhaseFailed {
 		failed = decision.True(reason, message)
 	}
-	e.setCondition(v1alpha1.ConditionFailed, failed)
-	e.status.Reason = shortReason(&e.status)
-	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, Summary(e.spec, &e.status, e.Failure))
+	f.setCondition(status, v1alpha1.ConditionFailed, failed)
+	status.Reason = shortReason(status)
+	decision.Set(&status.Conditions, f.SequentialJob.Generation, f.now, Summary(f.spec, status, f.Failure))
+	d.Events, d.RequeueAfter = notes.events, timer.RequeueAfter
+	return f.finish(d)
+}
+
+// surplusJobs returns the oldest Jobs of ended steps beyond spec.jobHistoryLimit.
+func surplusJobs(f *facts, status *v1alpha1.SequentialJobStatus) []*batchv1.Job {
+	if f.spec.JobHistoryLimit == nil {
+		return nil
+	}
+	ended := slices.DeleteFunc(slices.Clone(f.Jobs), func(job *batchv1.Job) bool {
+		return !job.DeletionTimestamp.IsZero() || !IsTerminal(job) || !isOutcomeRecorded(f.with(status), job) || keepsForArchive(f, status.Archive, job)
+	})
+	slices.SortFunc(ended, func(a, b *batchv1.Job) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return ended[:max(0, len(ended)-int(*f.spec.JobHistoryLimit))]
+}
+
+// isOutcomeRecorded reports whether an ended Job is no longer read: the status has its outcome, or it belongs to an
+// earlier run or an earlier attempt.
+func isOutcomeRecorded(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
+	status := &sj.Status
+	for i := range status.Steps {
+		step := &status.Steps[i]
+		if step.JobUID == job.UID {
+			return !isActive(step.Phase) && (!canStart(step.Phase) || step.Phase == v1alpha1.StepRetrying)
+		}
+		for attempt := int32(1); attempt < step.Attempt && step.Run == status.Run; attempt++ {
+			if job.Name == jobName(sj, step.Run, step.Name, attempt) {
+				return true
+			}
+		}
+	}
+	run, err := strconv.Atoi(job.Annotations[v1alpha1.AnnotationRun])
+	return err == nil && run < int(status.Run)
 }
 
 // shortReason returns why the run failed or does not continue; empty if the phase is enough.
@@ -165,49 +223,6 @@ func runFailure(sj *v1alpha1.SequentialJob) (reason, message string) {
 	}
 }
 
-// setBlockedCondition sets a condition that is absent until it is True for the first time, and schedules the next
-// attempt. While this decision makes an attempt, the condition does not change. An empty message means that nothing
-// blocks.
-func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, message string) {
-	switch {
-	case message != "":
-		e.setCondition(conditionType, decision.True(reason, message))
-		since := meta.FindStatusCondition(e.status.Conditions, conditionType).LastTransitionTime
-		e.timer.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
-	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil && e.decision.Workspace == nil:
-		e.setCondition(conditionType, decision.False(clearedReason, ""))
-	}
-}
-
-// refusalProblem returns why the next step's Job cannot be created, or why the run cannot start because a Pod was
-// refused in a dry run; nil if nothing blocks. It also writes the problem into the step's status.
-func (e *evaluation) refusalProblem() *decision.Problem {
-	var problem decision.Problem
-	switch {
-	case e.forbiddenImages != "":
-		problem = decision.Problem{Reason: v1alpha1.ReasonImageNotAllowed, Message: e.forbiddenImages}
-	case e.blockedBy == nil:
-		return nil
-	case e.blockedBy.Class == decision.AlreadyExists:
-		problem = decision.Problem{Reason: v1alpha1.ReasonNameTaken, Message: e.blockedBy.Message}
-	case e.blockedBy.Kind == podKind:
-		message := podProblemMessage(e.blockedBy)
-		if step := findStep(e.status.Steps, e.blockedBy.Step); step != nil {
-			step.Reason, step.Message = v1alpha1.ReasonPodNotCreated, decision.TruncateMessage(message, maxMessageBytes)
-		}
-		return &decision.Problem{
-			Reason:  v1alpha1.ReasonPodNotCreated,
-			Message: fmt.Sprintf("step %q: %s; remove the cause, or correct the step", e.blockedBy.Step, message),
-		}
-	default:
-		problem = decision.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: e.blockedBy.Message}
-	}
-	if step := activeStep(e.status.Steps); step != nil {
-		step.Reason, step.Message = problem.Reason, decision.TruncateMessage(problem.Message, maxMessageBytes)
-	}
-	return &problem
-}
-
 // blockedReason returns why the run is blocked; empty if it is not.
 func blockedReason(status *v1alpha1.SequentialJobStatus) string {
 	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
@@ -301,8 +316,4 @@ func Summary(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobSta
 	}
 	because := meta.FindStatusCondition(status.Conditions, cause)
 	return decision.Summary{Ready: ready, Reason: because.Reason, Message: because.Message, Progress: progress}
-}
-
-func (e *evaluation) setCondition(conditionType string, state decision.State) {
-	decision.SetState(&e.status.Conditions, e.SequentialJob.Generation, e.now, conditionType, state)
 }
