@@ -134,7 +134,7 @@ var alertsAndDashboards = []string{"config/components/*/*.yaml", "config/dashboa
 func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
 	exported := exportedMetrics(t)
 	maps.Copy(exported, workerMetrics(t))
-	for name, file := range mentionedMetrics(t, append(alertsAndDashboards, "docs/*.md")...) {
+	for name, file := range mentionedMetrics(t, append(alertsAndDashboards, "docs/*.md", "docs/reference/*.md")...) {
 		if !exported[name] {
 			t.Errorf("%s: unknown metric %s", file, name)
 		}
@@ -142,7 +142,7 @@ func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
 }
 
 func TestEveryMetricIsDocumented(t *testing.T) {
-	documented := mentionedMetrics(t, "docs/*.md")
+	documented := mentionedMetrics(t, "docs/*.md", "docs/reference/*.md")
 	exported := exportedMetrics(t)
 	maps.Copy(exported, workerMetrics(t))
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
