@@ -3,9 +3,11 @@ package sequentialjob
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -89,27 +91,17 @@ func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemp
 	container.Name = step.Name
 	container.Env = slices.Concat(runEnvVars(sj, step.Name), outputEnvVars(sj, step.Name), container.Env)
 	if workspace := sj.Spec.Workspace; workspace != nil {
-		mountWorkspace(&template.Spec, &container, WorkspaceName(sj), workspace.MountPath)
+		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{Name: workspaceVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: WorkspaceName(sj)},
+		}})
+		mount := corev1.VolumeMount{Name: workspaceVolume, MountPath: workspace.MountPath}
+		container.VolumeMounts = mergeByKey([]corev1.VolumeMount{mount}, container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
 	}
 	template.Spec.Containers = []corev1.Container{container}
 	if sj.Spec.Template != nil && sj.Spec.Template.SecurityProfile == v1alpha1.SecurityRestricted {
 		restrictPod(&template.Spec)
 	}
 	return template
-}
-
-func mountWorkspace(pod *corev1.PodSpec, container *corev1.Container, claim, path string) {
-	pod.Volumes = append(pod.Volumes, corev1.Volume{
-		Name: workspaceVolume,
-		VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		},
-	})
-	container.VolumeMounts = mergeByKey(
-		[]corev1.VolumeMount{{Name: workspaceVolume, MountPath: path}},
-		container.VolumeMounts,
-		func(m corev1.VolumeMount) string { return m.MountPath },
-	)
 }
 
 func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
@@ -205,5 +197,227 @@ func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]
 		labelAppInstance:        cmp.Or(sj.Labels[labelAppInstance], name),
 		labelAppPartOf:          cmp.Or(sj.Labels[labelAppPartOf], name),
 		labelAppComponent:       component,
+	}
+}
+
+// The environment variables of all steps that name the attempt, for keys of requests that must have one effect.
+const (
+	envUID     = "SEQUENCE_UID"
+	envRun     = "SEQUENCE_RUN"
+	envAttempt = "STEP_ATTEMPT"
+)
+
+// The environment variables of steps with finally that report how the steps before them ended.
+const (
+	envStatus        = "SEQUENCE_STATUS"
+	envFailedStep    = "SEQUENCE_FAILED_STEP"
+	envFailedReason  = "SEQUENCE_FAILED_REASON"
+	envFailedMessage = "SEQUENCE_FAILED_MESSAGE"
+)
+
+// resultBeforeFinally returns how the steps without finally ended, and the message of their failure.
+func resultBeforeFinally(sj *v1alpha1.SequentialJob) (result RunResult, failure string) {
+	var steps []v1alpha1.StepStatus
+	for _, step := range sj.Status.Steps {
+		if !IsFinally(&sj.Spec, step.Name) {
+			steps = append(steps, step)
+		}
+	}
+	if failed := failedStep(steps); failed != nil {
+		return RunResult{string(v1alpha1.PhaseFailed), failed.Name, failed.Reason}, failed.Message
+	}
+	result.Status = string(v1alpha1.PhaseCompleted)
+	for i := range steps {
+		switch step := &steps[i]; {
+		case step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonDeadlineExceeded:
+			return RunResult{Status: string(v1alpha1.PhaseFailed), FailedReason: step.Reason}, deadlineMessage
+		case canStart(step.Phase) || isActive(step.Phase):
+			result.Status = string(v1alpha1.PhaseRunning)
+		}
+	}
+	return result, ""
+}
+
+// withAttempt adds the environment variables that name an attempt, except those that the step sets itself. They come last, so that
+// messages of the API server about the step's own variables have the right index. The UID is a reference, so that equal
+// SequentialJobs have equal Pod templates, which need one dry run.
+func withAttempt(own []corev1.EnvVar, run, attempt int32) []corev1.EnvVar {
+	all := slices.Clone(own)
+	for _, variable := range []corev1.EnvVar{
+		{Name: envUID, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			APIVersion: "v1", FieldPath: "metadata.labels['" + v1alpha1.LabelSequentialJobUID + "']",
+		}}},
+		{Name: envRun, Value: strconv.Itoa(int(run))},
+		{Name: envAttempt, Value: strconv.Itoa(int(attempt))},
+	} {
+		if !slices.ContainsFunc(own, func(set corev1.EnvVar) bool { return set.Name == variable.Name }) {
+			all = append(all, variable)
+		}
+	}
+	return all
+}
+
+// runEnvVars returns the environment variables with the parameters of the run and, for a step with finally, how the
+// steps before those ended. They come first in a step's environment, so that its variables can refer to them.
+func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
+	var variables []corev1.EnvVar
+	for _, parameter := range sj.Status.Parameters {
+		variables = append(variables, literalEnvVar(parameter.Name, parameter.Value))
+	}
+	if !IsFinally(&sj.Spec, step) {
+		return variables
+	}
+	result, failure := resultBeforeFinally(sj)
+	return append(variables,
+		literalEnvVar(envStatus, result.Status),
+		literalEnvVar(envFailedStep, result.FailedStep),
+		literalEnvVar(envFailedReason, result.FailedReason),
+		literalEnvVar(envFailedMessage, failure),
+	)
+}
+
+// literalEnvVar returns a variable with this value, escaped because Kubernetes replaces $(NAME).
+func literalEnvVar(name, value string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, Value: strings.ReplaceAll(value, "$", "$$")}
+}
+
+// runParameters returns the parameters of the spec, with the values that a rerun replaces.
+func runParameters(spec *v1alpha1.SequentialJobSpec, rerun *v1alpha1.SequenceRerun) []v1alpha1.Parameter {
+	parameters := slices.Clone(spec.Parameters)
+	if rerun == nil {
+		return parameters
+	}
+	for i := range parameters {
+		for _, replaced := range rerun.Parameters {
+			if replaced.Name == parameters[i].Name {
+				parameters[i].Value = replaced.Value
+			}
+		}
+	}
+	return parameters
+}
+
+const (
+	// maxNameLength leaves room for the "-<index>" that Indexed Jobs append in the host names of Pods, which are DNS
+	// labels of at most 63 characters.
+	maxNameLength     = 52
+	nameHashLength    = 10
+	contentHashLength = 16
+)
+
+// jobName returns the name of the Job for an attempt at a step. The name is deterministic, so that a reconciliation
+// with a stale cache gets AlreadyExists instead of creating a second Job.
+func jobName(sj *v1alpha1.SequentialJob, run int32, step string, attempt int32) string {
+	return childName(sj.Name, step, fmt.Sprintf("%s/%d/%s/%d", sj.UID, run, step, attempt))
+}
+
+// WorkspaceName returns the name of the SequentialJob's PersistentVolumeClaim.
+func WorkspaceName(sj *v1alpha1.SequentialJob) string {
+	return childName(sj.Name, "workspace", string(sj.UID)+"/workspace")
+}
+
+// OutputsName returns the name of the ConfigMap that holds the outputs of its steps.
+func OutputsName(sj *v1alpha1.SequentialJob) string {
+	return childName(sj.Name, "outputs", string(sj.UID)+"/outputs")
+}
+
+// childName returns "<owner>-<part>-<hash of identity>", a DNS label. Only the owner's name is
+// truncated to fit; the hash distinguishes names that are truncated to the same text.
+func childName(owner, part, identity string) string {
+	suffix := "-" + part + "-" + decision.HexDigest([]byte(identity), nameHashLength)
+	prefix := strings.ReplaceAll(owner, ".", "-")
+	if room := maxNameLength - len(suffix); len(prefix) > room {
+		prefix = strings.TrimRight(prefix[:room], "-")
+	}
+	return prefix + suffix
+}
+
+func labelValue(name string) string {
+	const maxLabelValue = 63
+	if len(name) > maxLabelValue {
+		name = strings.TrimRight(name[:maxLabelValue], "-.")
+	}
+	return name
+}
+
+func contentHash(value any) string { return decision.ContentHash(value, contentHashLength) }
+
+func outputEnvName(step string) string {
+	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
+}
+
+// specHashVersion is the prefix of each hash of a step. It must change whenever the same step would get another hash:
+// hashes of different versions are not compared, so that a new release of the operator never considers a started step
+// changed. TestHashOfAStepIsStable fails if it has to change.
+const specHashVersion = "v2:"
+
+// stepHash returns a hash of a step in the spec, without defaults and empty fields, so that equivalent steps have the
+// same hash.
+func stepHash(step *v1alpha1.Step) string {
+	canonical := step.DeepCopy()
+	if options := canonical.Step; options != nil {
+		if options.OnFailure == v1alpha1.OnFailureStop {
+			options.OnFailure = ""
+		}
+		if options.BackoffLimit != nil && *options.BackoffLimit == 0 {
+			options.BackoffLimit = nil
+		}
+	}
+	return specHashVersion + contentHash(withoutEmptyFields(canonical))
+}
+
+// hasStepChanged reports whether a change makes a step differ from the spec that it was started with. before is the step before the
+// change; nil if unknown, which counts as unchanged if the hash of the started step has another version.
+func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) bool {
+	isChange := before != nil && stepHash(before) != stepHash(after)
+	if !strings.HasPrefix(record.SpecHash, specHashVersion) {
+		return isChange
+	}
+	return stepHash(after) != record.SpecHash && (isChange || before == nil)
+}
+
+// withoutEmptyFields returns the JSON form of a value without fields that are null, "", {} or []: whether Go writes
+// them depends on declarations, which change between releases of Kubernetes.
+func withoutEmptyFields(value any) any {
+	raw, err := json.Marshal(value)
+	if err != nil { // API types always marshal
+		return value
+	}
+	var parsed any
+	if err := json.Unmarshal(raw, &parsed); err != nil {
+		return value
+	}
+	return pruned(parsed)
+}
+
+// pruned removes empty fields, innermost first.
+func pruned(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key := range value {
+			if value[key] = pruned(value[key]); isEmpty(value[key]) {
+				delete(value, key)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = pruned(value[i])
+		}
+	}
+	return value
+}
+
+func isEmpty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	default:
+		return false
 	}
 }

@@ -49,7 +49,7 @@ type next struct {
 // continueStep decides what happens with a step whose Job has not ended: it is stopped, replaced, suspended, resumed, or only observed.
 func continueStep(f *facts, status *v1alpha1.SequentialJobStatus, o *outcome) next {
 	n, job := next{step: o.step, notes: f.newNotes()}, o.job
-	step, options := &n.step, jobOptions(job)
+	step := &n.step
 	if !job.DeletionTimestamp.IsZero() {
 		return n // the Job exists until its Pods have stopped
 	}
@@ -71,17 +71,9 @@ func continueStep(f *facts, status *v1alpha1.SequentialJobStatus, o *outcome) ne
 	n.notes, n.exceedsDeadline = n.and(others), problem != nil && problem.Reason == v1alpha1.ReasonDeadlineExceeded
 	switch {
 	case left != nil && hasOnePod(job) && (problem != nil || endsWithStep && left.isDue(&n.timer)):
-		result := decision.Problem{Reason: v1alpha1.ReasonContainerEnded, Message: left.problem(step.Name).Message}
-		if left.end.ExitCode != 0 {
-			result = decision.Problem{Reason: batchv1.JobReasonBackoffLimitExceeded, Message: exitMessage(step.Name, left.end)}
-		} else if options.Outputs {
-			output, problem := readOutput(job, left.pod, step.Name)
-			if step.Output = output; problem != nil {
-				result = *problem
-			}
-		}
-		step.ExitCode = &left.end.ExitCode
-		return n.stop(job, v1alpha1.StepStopping, &result)
+		output, result := left.result(job, step.Name)
+		step.Output, step.ExitCode = output, &left.end.ExitCode
+		return n.stop(job, v1alpha1.StepStopping, result)
 	case problem != nil:
 		return n.stop(job, v1alpha1.StepStopping, problem)
 	case n.question != nil:
