@@ -226,6 +226,24 @@ func TestRunsAreArchivedOneAfterAnotherAndARerunDoesNotWait(t *testing.T) {
 	s.wantArchive("2: Archived")
 }
 
+func TestArchiveJobThatExpiredAtItsEndIsNotCreatedAgain(t *testing.T) {
+	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.succeedStep("build")
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
+	})
+	s.reconcile()
+	s.succeedStep("build")
+	testbuilder.Job(s.archiveJob()).Complete(s.now)
+	// The Job of the second run has expired too, so that the operator lists all Jobs.
+	s.expired, s.jobs = []*batchv1.Job{s.archiveJob()}, s.jobs[:1]
+	s.reconcileAfter(time.Minute)
+	s.wantArchive("2: Failed, JobLost: the Jobs of the run were deleted before their logs were archived")
+	if len(s.createdArchives) != 1 {
+		t.Errorf("%d archives are created", len(s.createdArchives))
+	}
+}
+
 func TestHistoryLimitKeepsJobsUntilTheirLogsAreArchived(t *testing.T) {
 	builder := testbuilder.SequentialJob("a", "ns").Step("build").Step("test")
 	s := startArchivedRun(t, builder)

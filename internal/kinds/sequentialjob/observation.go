@@ -41,6 +41,14 @@ type Observation struct {
 	Refusal *decision.Refusal
 }
 
+// AnswerAllJobs answers Question.AllJobs. Jobs that were deleted after their end are still observed if the next decision depends on them.
+func (o *Observation) AnswerAllJobs(live []*batchv1.Job) {
+	for _, job := range o.Jobs {
+		live = AddEnded(o.SequentialJob, live, o.CreatedJobs, job)
+	}
+	o.Jobs, o.Answers.HasAllJobs = live, true
+}
+
 // Question is a fact that Decide needs. Exactly one field is set, besides FirstFollows.
 type Question struct {
 	// JobNamed requests a live read of the Job with this name.

@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -62,19 +63,28 @@ func (w *simulator) observe() Observation {
 	for _, job := range seen {
 		in.Jobs = append(in.Jobs, job)
 	}
-	for name, job := range w.rememberedJobs {
+	for _, name := range slices.Sorted(maps.Keys(w.rememberedJobs)) {
+		job := w.rememberedJobs[name]
 		in.CreatedJobs[name] = job.UID
-		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && (w.expiredJob == nil || w.expiredJob.UID != job.UID) && w.happensWithChance(50) {
+		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.expiredJobs[job.UID] == nil && w.happensWithChance(50) {
 			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
 		}
 	}
-	if w.expiredJob != nil && seen[w.expiredJob.Name] == nil {
-		in.Jobs = AddEnded(in.SequentialJob, in.Jobs, in.CreatedJobs, w.expiredJob)
+	for _, uid := range slices.Sorted(maps.Keys(w.expiredJobs)) {
+		shown, job := len(in.Jobs), w.expiredJobs[uid]
+		if current := seen[job.Name]; current != nil && current.UID == uid {
+			continue
+		}
+		if in.Jobs = AddEnded(in.SequentialJob, in.Jobs, in.CreatedJobs, job); len(in.Jobs) == shown {
+			delete(w.expiredJobs, uid)
+		}
 	}
+	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { // so that a seed repeats a run
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+	})
 	for _, job := range in.Jobs {
 		in.Pods = append(in.Pods, w.randomPods(job)...)
 	}
-	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { return compareJobNames(a.Name, b.Name) })
 	return in
 }
 
@@ -131,17 +141,6 @@ func stuckPod(job *batchv1.Job) *corev1.Pod {
 	return &pod
 }
 
-func compareJobNames(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	default:
-		return 0
-	}
-}
-
 // advanceCache advances a cache to a random later version.
 func (w *simulator) advanceCache(seen, newest int) int {
 	if w.noDisturbances || w.happensWithChance(50) {
@@ -167,7 +166,7 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	case question.JobNamed != "":
 		job := w.jobs[question.JobNamed]
 		in.Answers.JobsByName[question.JobNamed] = job
-		if job != nil && w.rememberedJobs[job.Name] == nil {
+		if job != nil && w.rememberedJobs[job.Name] == nil && !isArchiveJob(w.sj, job) {
 			w.rememberedJobs[job.Name] = job
 		}
 	case question.PodsOf != nil && w.stuckJobs[question.PodsOf.UID]:
@@ -179,7 +178,7 @@ func (w *simulator) answer(in *Observation, question *Question) {
 		w.evidence[question.PodsOf.UID] = evidence
 	case question.PodsOf != nil:
 		in.Answers.PodsByJob[question.PodsOf.UID] = nil // deleted, if the Job has expired
-		if w.expiredJob == nil || w.expiredJob.UID != question.PodsOf.UID {
+		if w.expiredJobs[question.PodsOf.UID] == nil {
 			in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{w.endedPod(question.PodsOf)}
 		}
 	case question.WarningsOf != "":
@@ -195,10 +194,11 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
 	case question.AllJobs:
-		in.Jobs, in.Answers.HasAllJobs = nil, true
+		var live []*batchv1.Job
 		for _, name := range w.sortedJobNames() {
-			in.Jobs = append(in.Jobs, w.jobs[name])
+			live = append(live, w.jobs[name])
 		}
+		in.AnswerAllJobs(live)
 	case question.DryRun != nil:
 		in.Answers.DryRun = &DryRunResult{}
 	}
@@ -225,7 +225,7 @@ func (w *simulator) maybeCrash() bool {
 			w.unrecordedJobs[job.UID] = true
 		}
 	}
-	w.rememberedJobs, w.evidence, w.expiredJob = map[string]*batchv1.Job{}, map[types.UID]Evidence{}, nil
+	w.rememberedJobs, w.evidence, w.expiredJobs = map[string]*batchv1.Job{}, map[types.UID]Evidence{}, map[types.UID]*batchv1.Job{}
 	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
 	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
 	return true
@@ -426,6 +426,11 @@ func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
 		w.claim = &metav1.PartialObjectMetadata{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
 		w.claim.UID = types.UID("claim-" + strconv.Itoa(w.uid))
 		w.logEvent("operator creates the claim as %s", w.claim.UID)
+		for uid := range w.unrecordedJobs {
+			if !slices.ContainsFunc(w.sortedJobNames(), func(name string) bool { return w.jobs[name].UID == uid }) {
+				w.forgottenJobs[uid] = true
+			}
+		}
 	}
 	if w.maybeCrash() {
 		return errReconciliationEnded
@@ -434,7 +439,8 @@ func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
 }
 
 // checkClaim checks that a Job is created only for an existing claim, and for the one that the
-// earlier steps of its run, or of runs whose outcomes it keeps, used. Between the operator's read of
+// earlier steps of its run, or of runs whose outcomes it keeps, used. One case cannot be distinguished: the operator crashed before it
+// recorded the Job of such a step, the Job was deleted, and so was its claim, which the operator therefore took for unused. Between the operator's read of
 // the claim and the creation of the Job, nothing happens in the simulation.
 func (w *simulator) checkClaim(job *batchv1.Job) {
 	if w.sj.Spec.Workspace == nil {
@@ -445,7 +451,11 @@ func (w *simulator) checkClaim(job *batchv1.Job) {
 		return
 	}
 	for _, step := range w.sj.Status.Steps {
-		if used := w.claimOfJob[step.JobUID]; step.JobUID != "" && used != "" && used != w.claim.UID {
+		switch used := w.claimOfJob[step.JobUID]; {
+		case step.JobUID == "" || used == "" || used == w.claim.UID:
+		case w.forgottenJobs[step.JobUID]:
+			w.ambiguous++
+		default:
 			w.reportViolation("%s is created for %s; step %s used %s", job.Name, w.claim.UID, step.Name, used)
 		}
 	}

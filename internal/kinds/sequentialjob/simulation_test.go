@@ -92,15 +92,16 @@ type simulator struct {
 	approved       map[string]bool
 	parameterOfRun map[string]string
 
-	// hasTTL is true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs, and expiredJob is the last such Job that the
-	// operator's process saw.
-	hasTTL     bool
-	expiredJob *batchv1.Job
+	// hasTTL is true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs, and expiredJobs are the Jobs of which the operator's
+	// process saw the deletion.
+	hasTTL      bool
+	expiredJobs map[types.UID]*batchv1.Job
 
 	noDisturbances  bool
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
 	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
+	forgottenJobs   map[types.UID]bool        // of these, deleted before the operator created another claim
 	interruptedJobs map[types.UID]bool        // ended by suspension, or by a disruption after which the program exited with 0
 	disruptedJobs   map[types.UID]bool        // ended by a disruption
 	stuckJobs       map[types.UID]bool        // of which no container has run, because its image cannot be pulled
@@ -123,10 +124,12 @@ func newSimulator(seed uint64) *simulator {
 		rememberedJobs:  map[string]*batchv1.Job{},
 		jobHistory:      map[string][]*batchv1.Job{},
 		unrecordedJobs:  map[types.UID]bool{},
+		forgottenJobs:   map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
 		disruptedJobs:   map[types.UID]bool{},
 		stuckJobs:       map[types.UID]bool{},
 		evidence:        map[types.UID]Evidence{},
+		expiredJobs:     map[types.UID]*batchv1.Job{},
 		leftoverJobs:    map[types.UID]bool{},
 		retryTimes:      map[types.UID]time.Time{},
 		claimOfJob:      map[types.UID]types.UID{},
@@ -493,7 +496,7 @@ func (w *simulator) finishJob(job *batchv1.Job) {
 		}
 	})
 	w.updateJobHistory(job.Name)
-	if w.hasTTL && !isArchiveJob(w.sj, job) && (w.noDisturbances || w.happensWithChance(70)) {
+	if w.hasTTL && (w.noDisturbances || w.happensWithChance(70)) {
 		w.expireJob(w.jobs[job.Name])
 	}
 }
@@ -510,7 +513,7 @@ func (w *simulator) expireJob(job *batchv1.Job) {
 		w.evidence[job.UID] = evidence
 	}
 	if w.noDisturbances || w.happensWithChance(80) {
-		w.expiredJob = job
+		w.expiredJobs[job.UID] = job
 	}
 }
 

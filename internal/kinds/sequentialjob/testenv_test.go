@@ -24,9 +24,11 @@ import (
 // testEnv simulates the controller and the cluster for one SequentialJob. Each reconciliation
 // makes its decision twice; the second must contain no action.
 type testEnv struct {
-	t           *testing.T
-	sj          *v1alpha1.SequentialJob
-	jobs        []*batchv1.Job
+	t    *testing.T
+	sj   *v1alpha1.SequentialJob
+	jobs []*batchv1.Job
+	// expired are Jobs that were deleted after their end, as the operator saw.
+	expired     []*batchv1.Job
 	pods        map[types.UID][]corev1.Pod
 	evidence    map[types.UID]Evidence
 	createdUIDs map[string]types.UID
@@ -138,6 +140,9 @@ func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
 		}
 	}
+	for _, job := range s.expired {
+		in.Jobs = AddEnded(in.SequentialJob, in.Jobs, in.CreatedJobs, job)
+	}
 	for range 10 {
 		d := Decide(in)
 		if d.Question == nil {
@@ -189,7 +194,7 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 		}
 		in.Answers.Warnings[question.WarningsOf] = s.warnings[question.WarningsOf]
 	case question.AllJobs:
-		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
+		in.AnswerAllJobs(slices.Clone(s.jobs))
 	default:
 		in.Answers.DryRun = &DryRunResult{Refusals: s.dryRunRefusals}
 	}
@@ -245,7 +250,9 @@ func (s *testEnv) act(decision Decision) {
 		if step := EvidenceWithoutJob(s.sj); step != nil && step.JobUID == deleted.UID {
 			s.observePods(deleted.UID, func(e *Evidence) { e.Watched = true })
 		}
-		testbuilder.Job(s.jobNamed(deleted.Name)).Deleted(s.now)
+		if job := s.jobNamed(deleted.Name); job != nil { // it may have expired
+			testbuilder.Job(job).Deleted(s.now)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -31,11 +32,15 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		return nil, err
 	}
 	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
-	if ended, found := r.endedJobs.Get(sj); found {
-		shown := len(jobs)
-		if jobs = sequentialjob.AddEnded(sj, jobs, createdUIDs, ended); len(jobs) == shown {
-			r.endedJobs.Delete(sj)
-		}
+	if _, found := r.endedJobs.Get(sj); found {
+		r.endedJobs.Update(sj, func(ended *map[types.UID]*batchv1.Job) {
+			maps.DeleteFunc(*ended, func(_ types.UID, job *batchv1.Job) bool {
+				shown := len(jobs)
+				jobs = sequentialjob.AddEnded(sj, jobs, createdUIDs, job)
+				return len(jobs) == shown
+			})
+		})
+		r.endedJobs.DeleteObjectIf(sj, func(ended map[types.UID]*batchv1.Job) bool { return len(ended) == 0 })
 	}
 	pods, evidence, err := r.observePods(ctx, sj, jobs)
 	if err != nil {
@@ -101,7 +106,8 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Obs
 		job = nil
 	}
 	observation.Answers.JobsByName[name] = job
-	if job != nil {
+	// A Job that archives logs is created again under the same name if it was lost, so its UID is not remembered.
+	if archive := observation.SequentialJob.Status.Archive; job != nil && (archive == nil || archive.JobName != name) {
 		r.createdJobs.add(observation.SequentialJob, job, r.Clock.Now())
 	}
 	return nil
@@ -134,10 +140,9 @@ func (r *Reconciler) listJobs(ctx context.Context, observation *sequentialjob.Ob
 	if err := r.Live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
 		return fmt.Errorf("listing owned Jobs: %w", err)
 	}
-	observation.Jobs = slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
+	observation.AnswerAllJobs(slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
 		return !metav1.IsControlledBy(job, observation.SequentialJob)
-	})
-	observation.Answers.HasAllJobs = true
+	}))
 	return nil
 }
 

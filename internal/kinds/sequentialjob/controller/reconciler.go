@@ -62,9 +62,9 @@ type Reconciler struct {
 	evidence       *evidenceStore
 	// watchedJobs is the Job of each SequentialJob of which this process has observed all Pods.
 	watchedJobs *kube.Store[types.UID]
-	// endedJobs is the last deleted Job of each SequentialJob, if it had ended: with ttlSecondsAfterFinished 0, a Job may be
+	// endedJobs are the deleted Jobs of each SequentialJob that had ended, by UID: with ttlSecondsAfterFinished 0, a Job may be
 	// deleted before its end is observed.
-	endedJobs *kube.Store[*batchv1.Job]
+	endedJobs *kube.Store[map[types.UID]*batchv1.Job]
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
 	// failures of each SequentialJob since its last successful reconciliation.
@@ -86,7 +86,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		createdJobs:    newCreatedJobs(),
 		evidence:       newEvidenceStore(),
 		watchedJobs:    kube.NewStore[types.UID](),
-		endedJobs:      kube.NewStore[*batchv1.Job](),
+		endedJobs:      kube.NewStore[map[types.UID]*batchv1.Job](),
 		stepEnds:       kube.NewStore[time.Time](),
 		failures:       kube.NewStore[failure](),
 		eventLists:     rate.NewLimiter(eventListRate, eventListBurst),

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -119,7 +120,12 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 			if job, isJob := e.Object.(*batchv1.Job); isJob {
 				r.createdJobs.markObserved(job)
 				if owner := ownerOf(job); owner != nil && sequentialjob.IsTerminal(job) {
-					r.endedJobs.Set(owner, job)
+					r.endedJobs.Update(owner, func(ended *map[types.UID]*batchv1.Job) {
+						if *ended == nil {
+							*ended = map[types.UID]*batchv1.Job{}
+						}
+						(*ended)[job.UID] = job
+					})
 				}
 				enqueueOwner(job, queue)
 			}
