@@ -74,7 +74,7 @@ func newFailure(f *facts, status *v1alpha1.SequentialJobStatus, step, reason, me
 	return v
 }
 
-// newOutcome returns the outcome of the active attempt at a step: whether its work is done, was interrupted or lost, or goes on. A Job
+// newOutcome returns the outcome of the active attempt at a step: whether its work is done, was interrupted or lost, or continues. A Job
 // that ended proves nothing by itself; Evidence does. isNew is true if this decision starts the attempt.
 func newOutcome(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus, isNew bool) outcome {
 	o := outcome{step: *step, notes: f.newNotes()}

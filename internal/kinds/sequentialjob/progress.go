@@ -23,7 +23,7 @@ type progress struct {
 func advance(f *facts, r *run) progress {
 	p := progress{status: *r.status.DeepCopy(), blocked: r.blocked, notes: r.notes}
 	started := ""
-	for goesOn := r.proceeds; goesOn && p.question == nil; {
+	for continues := r.proceeds; continues && p.question == nil; {
 		if active := activeStep(p.status.Steps); active != nil {
 			o := newOutcome(f, &p.status, active, started == active.Name)
 			n := next{step: o.step, verdict: o.verdict, notes: o.notes}
@@ -46,7 +46,7 @@ func advance(f *facts, r *run) progress {
 			p.DeleteJobs = append(p.DeleteJobs, orphans...)
 			return p
 		}
-		p, goesOn = p.startNext(f)
+		p, continues = p.startNext(f)
 		if step := activeStep(p.status.Steps); step != nil {
 			started = step.Name
 		}
@@ -120,7 +120,7 @@ func orphansOf(f *facts, status *v1alpha1.SequentialJobStatus) []*batchv1.Job {
 	return orphans
 }
 
-// startNext starts or skips the next step, or finishes the run. It reports whether the run goes on.
+// startNext starts or skips the next step, or finishes the run. It reports whether the run continues.
 func (p progress) startNext(f *facts) (progress, bool) {
 	status := &p.status
 	isFinally := func(name string) bool { return IsFinally(f.spec, name) }
