@@ -55,7 +55,7 @@ func reasonSections() string {
 	var sections strings.Builder
 	for i := range rules {
 		for _, text := range rules[i].reasons {
-			fmt.Fprintf(&sections, "\n### %s\n\nThe Job %s. %s\n\n```sh\n%s\n```\n", text.reason, rules[i].description, text.next, text.command)
+			fmt.Fprintf(&sections, "\n### %s\n\n%s\n\n```sh\n%s\n```\n", text.reason, text.next, text.command)
 		}
 	}
 	return sections.String() + "\n"
