@@ -36,7 +36,7 @@ func writeConditions(dir, path string, kinds []string) error {
 		}
 	}
 	page := &bytes.Buffer{}
-	page.WriteString("# Conditions\n\nThe types of conditions in `status.conditions`. [Conditions](../conditions.md) shows the state of each kind by " +
+	page.WriteString("# Conditions\n\nThe types of conditions in `status.conditions`. [States](states.md) shows the state of each kind by " +
 		"its conditions.\n")
 	writeTable := func(title string, isListed func(meaning string) bool) {
 		rows := &strings.Builder{}

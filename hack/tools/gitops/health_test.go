@@ -30,7 +30,7 @@ func (s state) String() string {
 }
 
 // states returns every state that an object can be in: not reconciled yet, an earlier generation reconciled, and the
-// current one with each combination of the conditions that docs/conditions.md allows.
+// current one with each combination of the conditions that docs/reference/states.md allows.
 func states() []state {
 	all := []state{{observedGeneration: -1}}
 	for _, observed := range []int64{generation - 1, generation} {

@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// The rows are those of docs/conditions.md.
+// The rows are those of docs/reference/states.md.
 func TestConditionsOfEachState(t *testing.T) {
 	start := startRun
 	refused := func(class decision.Class) func(*testing.T) *testEnv {

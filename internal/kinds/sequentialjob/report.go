@@ -292,7 +292,7 @@ func hasOnlyToStart(status *v1alpha1.SequentialJobStatus) bool {
 	})
 }
 
-// Summary returns Ready, Reconciling and Stalled: the first state in docs/conditions.md that applies, with the reason and
+// Summary returns Ready, Reconciling and Stalled: the first state in docs/reference/states.md that applies, with the reason and
 // message of another condition. The failure is why reconciliations have failed for several seconds; empty if they have not.
 func Summary(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus, failure string) decision.Summary {
 	ready, progress, cause := metav1.ConditionFalse, decision.InProgress, v1alpha1.ConditionProgressing
