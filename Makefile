@@ -111,7 +111,9 @@ verify: manifests generate chart lint prose govulncheck ## Check that generated 
 
 ##@ Test
 
-test: test-unit test-integration ## Run unit and integration tests.
+# Tests with a cluster mostly wait, so they run beside the others. With RACE the others need all processors.
+test: $(if $(RACE),test-unit test-integration,test-tools) ## Run unit and integration tests.
+	$(if $(RACE),,$(MAKE) --jobs=4 test-integration test-packages test-pure test-modules)
 
 test-busy: test-tools ## Run make test beside two endless loops (BUSY_RUNS times).
 	for run in $$(seq $(BUSY_RUNS)); do echo "==> run $$run of $(BUSY_RUNS)"; hack/beside-loops $(MAKE) test TEST_FLAGS=-count=1; done

@@ -5,7 +5,8 @@
 // Decide has four stages, each a function from values to a value. No stage changes what an earlier stage decided:
 //
 //	facts    the known runs, the timetable in effect and that of the spec
-//	times    which times start or are missed, of the timetable and of a request, and why a time waits
+//	times    which runs ended in failure, in a row; which times start or are missed, of the timetable and of a request, by
+//	         spec.when too; and why a time waits
 //	plan     which runs are created and deleted
 //	report   status, conditions, events, and when to decide again
 //

@@ -40,13 +40,14 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			requireShortAndDocumented(t, file)
-			q, output, address := newTestQueue(t), &output.Buffer{}, ports.Reserve(t).String()
+			// A program writes a line in parts, so nothing else writes to jobs.
+			q, jobs, log, address := newTestQueue(t), &output.Buffer{}, &output.Buffer{}, ports.Reserve(t).String()
 			_, port, _ := net.SplitHostPort(address)
 			arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error"}
 			switch {
 			case row.isForward:
-				startProgram(t, output, row.command, "PORT="+port)
-				runWorker(t, output, append(arguments, "--forward", "http://"+address))
+				startProgram(t, jobs, log, row.command, "PORT="+port)
+				runWorker(t, log, append(arguments, "--forward", "http://"+address))
 			case file == "go/main.go":
 				program, config := filepath.Join(t.TempDir(), "worker"), filepath.Join(t.TempDir(), "worker.yaml")
 				if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput(); err != nil {
@@ -55,15 +56,15 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 				if err := os.WriteFile(config, []byte("broker: {url: "+q.url+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				startProgram(t, output, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
+				startProgram(t, jobs, log, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
 			default:
-				runWorker(t, output, append(arguments, "--exec", "--", quickstarts+file))
+				runWorker(t, jobs, append(arguments, "--exec", "--", quickstarts+file))
 			}
 			q.send(t, `{"id":7}`, nats.Header{"Nats-Msg-Id": {"order-7"}})
 			q.send(t, "invalid", nil)
 			poll.Until(t, "both jobs to be settled", func() bool {
 				stats := q.stats(t)
-				isDone := strings.Contains(strings.ReplaceAll(output.String(), `"id": 7`, `"id":7`), `job order-7 {"id":7}`)
+				isDone := strings.Contains(strings.ReplaceAll(jobs.String(), `"id": 7`, `"id":7`), `job order-7 {"id":7}`)
 				return isDone && stats.Ready+stats.InFlight == 0 && stats.DeadLetters == 1
 			})
 		})
@@ -93,11 +94,11 @@ func requireShortAndDocumented(t *testing.T, file string) {
 }
 
 // startProgram starts a program, and at the end of the test requires that it exits on SIGTERM.
-func startProgram(t *testing.T, output io.Writer, command []string, environment string) {
+func startProgram(t *testing.T, output, log io.Writer, command []string, environment string) {
 	t.Helper()
 	program := exec.CommandContext(context.WithoutCancel(t.Context()), command[0], command[1:]...)
 	program.Env = append(os.Environ(), environment)
-	program.Stdout, program.Stderr = output, output
+	program.Stdout, program.Stderr = output, log
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func startProgram(t *testing.T, output io.Writer, command []string, environment 
 		_ = program.Process.Signal(syscall.SIGTERM)
 		defer time.AfterFunc(time.Minute, func() { _ = program.Process.Kill() }).Stop()
 		if err := program.Wait(); err != nil {
-			t.Errorf("the program exited on SIGTERM with %v: %v", err, output)
+			t.Errorf("the program exited on SIGTERM with %v: %v%v", err, output, log)
 		}
 	})
 }
