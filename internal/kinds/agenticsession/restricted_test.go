@@ -70,17 +70,12 @@ func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec)
 
 // docs/agents.md has the manifest.
 func TestDaemonSetThatPullsImagesIsRestricted(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "agents.md"))
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "agents", "images.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, manifest, found := strings.Cut(string(page), "```yaml\napiVersion: apps/v1\nkind: DaemonSet\n")
-	manifest, _, ended := strings.Cut(manifest, "```\n")
-	if !found || !ended {
-		t.Fatal("docs/agents.md has no DaemonSet")
-	}
 	daemonSet := &appsv1.DaemonSet{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), daemonSet); err != nil {
+	if err := yaml.UnmarshalStrict(manifest, daemonSet); err != nil {
 		t.Fatal(err)
 	}
 	template := &daemonSet.Spec.Template
