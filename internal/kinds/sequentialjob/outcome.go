@@ -61,6 +61,8 @@ type verdict struct {
 	finishTime metav1.Time
 	// nextAttempt is when a step that is Retrying starts its next attempt.
 	nextAttempt *metav1.Time
+	// firstStart is when its first attempt started; nil if the duration of the retries has no limit.
+	firstStart *metav1.Time
 }
 
 // newFailure returns the verdict of a failure that the Job does not report. The step's options cannot tolerate that the run exceeded
@@ -215,7 +217,7 @@ func (o outcome) unfinished(f *facts) outcome {
 }
 
 // replaced returns the outcome of an attempt whose Job was deleted to replace it. If a container ran after all, it was interrupted; if
-// nobody saw how the Pods ended, the Job is lost.
+// it ended by itself, or nobody saw how the Pods ended, the Job is lost.
 func (o outcome) replaced(f *facts, status *v1alpha1.SequentialJobStatus) outcome {
 	step, evidence := &o.step, f.Evidence[o.step.JobUID]
 	judgedAt := ptr.Deref(step.NextAttemptTime, f.now)
@@ -228,7 +230,7 @@ func (o outcome) replaced(f *facts, status *v1alpha1.SequentialJobStatus) outcom
 	}
 	step.NextAttemptTime = nil
 	switch {
-	case evidence.hasRunPod():
+	case evidence.hasRunPod() && evidence.success == nil && evidence.failure == nil:
 		o.events = append(o.events, decision.WarningEvent(v1alpha1.EventStepInterrupted, actionRun,
 			fmt.Sprintf("A container of step %s started while its Job was being replaced; the step runs again", step.Name)))
 		o.verdict = verdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}

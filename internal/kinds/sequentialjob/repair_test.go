@@ -105,6 +105,7 @@ type meanwhile string
 const (
 	nothing         meanwhile = "nothing happens"
 	starts          meanwhile = "its container starts while the Pod is being deleted"
+	ends            meanwhile = "its container starts and ends by itself, and the Job expires"
 	patchedAgain    meanwhile = "the step is corrected once more"
 	patchedBack     meanwhile = "the correction is taken back"
 	restartedBefore meanwhile = "the operator restarts before the Job is deleted"
@@ -112,7 +113,7 @@ const (
 	unseenEnd       meanwhile = "the end of the Pod is not seen"
 )
 
-var allMeanwhile = []meanwhile{nothing, starts, patchedAgain, patchedBack, restartedBefore, restartedAfter, unseenEnd}
+var allMeanwhile = []meanwhile{nothing, starts, ends, patchedAgain, patchedBack, restartedBefore, restartedAfter, unseenEnd}
 
 // repairOf is the rule: a Job is replaced if what the operator has seen proves that no container has run, from the creation of the Job
 // on, or from its first Pod. What it has not seen proves nothing.
@@ -129,7 +130,7 @@ func repairOf(o *obstacle, isRestarted bool, m meanwhile) string {
 		return "kept"
 	case m == starts && o.pod != nil:
 		return "interrupted"
-	case m == restartedAfter, m == unseenEnd && o.pod != nil:
+	case m == restartedAfter, (m == unseenEnd || m == ends) && o.pod != nil:
 		return "lost"
 	}
 	return "replaced"
@@ -255,6 +256,10 @@ func endDeletion(s *testEnv, job *batchv1.Job, o *obstacle, m meanwhile) {
 		last.DeletionTimestamp = new(metav1.NewTime(s.now))
 		if m == starts {
 			last.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}
+		if m == ends {
+			last.DeletionTimestamp = nil
+			last.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "c", FinishedAt: metav1.NewTime(s.now)}}
 		}
 		if m != restartedAfter {
 			s.observePods(job.UID, func(e *Evidence) { e.ObserveDeletion(&last, m != unseenEnd) })
