@@ -252,6 +252,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StepCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StepOptions"):
 		return &apiv1alpha1.StepOptionsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StepRetry"):
+		return &apiv1alpha1.StepRetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StepStatus"):
 		return &apiv1alpha1.StepStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Times"):

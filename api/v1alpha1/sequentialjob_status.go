@@ -28,6 +28,11 @@ type SequentialJobStatus struct {
 	// +optional
 	Workspace ClaimStatus `json:"workspace,omitzero"`
 
+	// results of the current run, once it is completed.
+	// +optional
+	// +listType=atomic
+	Results []Parameter `json:"results,omitempty"`
+
 	// parameters of the current run.
 	// +optional
 	// +listType=atomic
@@ -128,6 +133,10 @@ type StepStatus struct {
 	// nextAttemptTime of a retry.
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
+
+	// firstStartTime of the first attempt, if retries have a maxDuration.
+	// +optional
+	FirstStartTime *metav1.Time `json:"firstStartTime,omitempty"`
 	// failedPods of the attempt.
 	// +optional
 	FailedPods int32 `json:"failedPods,omitempty"`
@@ -272,6 +281,7 @@ const (
 	EventSuspended            = "Suspended"
 	EventResumed              = "Resumed"
 	EventRerunStarted         = "RerunStarted"
+	EventResultInvalid        = "ResultInvalid"
 	EventCompleted            = "Completed"
 	EventFailed               = "Failed"
 	EventTerminated           = "Terminated"

@@ -92,6 +92,13 @@ type SequentialJobSpec struct {
 	// +kubebuilder:default=AfterCurrent
 	SuspendPolicy SuspendPolicy `json:"suspendPolicy,omitempty"`
 
+	// results of a completed run: CEL expressions.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Results []Parameter `json:"results,omitempty"`
+
 	// parameters are environment variables of every step.
 	// +optional
 	// +listType=map
@@ -214,6 +221,7 @@ func (s *Step) Options() *StepOptions {
 // StepOptions are the options of a step's Job.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.outputs) || !self.outputs || ((!has(self.completions) || self.completions == 1) && (!has(self.parallelism) || self.parallelism == 1))",message="outputs requires a step that runs one Pod: completions and parallelism of 1",fieldPath=".outputs"
+// +kubebuilder:validation:XValidation:rule="!has(self.outputFormat) || (has(self.outputs) && self.outputs)",message="outputFormat requires outputs: true",fieldPath=".outputFormat"
 // +kubebuilder:validation:XValidation:rule="!has(self.completionMode) || self.completionMode != 'Indexed' || has(self.completions)",message="completions is required when completionMode is Indexed",fieldPath=".completions"
 // +kubebuilder:validation:XValidation:rule="!has(self.backoffLimitPerIndex) || (has(self.completionMode) && self.completionMode == 'Indexed')",message="backoffLimitPerIndex requires completionMode: Indexed",fieldPath=".backoffLimitPerIndex"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailedIndexes) || has(self.backoffLimitPerIndex)",message="maxFailedIndexes requires backoffLimitPerIndex",fieldPath=".maxFailedIndexes"
@@ -236,10 +244,10 @@ type StepOptions struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 
-	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m.
+	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m, maxDuration to no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.limit) && self.limit >= 1 && self.limit <= 100",message="limit must be from 1 to 100",fieldPath=".limit"
-	Retry *Retry `json:"retry,omitempty"`
+	Retry *StepRetry `json:"retry,omitempty"`
 
 	// backoffLimitPerIndex is backoffLimit for each index.
 	// +optional
@@ -300,7 +308,31 @@ type StepOptions struct {
 	// outputs passes the termination message to later steps as STEP_<NAME>_OUTPUT. Defaults to false.
 	// +optional
 	Outputs bool `json:"outputs,omitempty"`
+
+	// outputFormat is Text or JSON, of which later steps also get the fields. Defaults to Text.
+	// +optional
+	OutputFormat OutputFormat `json:"outputFormat,omitempty"`
 }
+
+// StepRetry is when a step that failed is tried again.
+type StepRetry struct {
+	Retry `json:",inline"`
+
+	// maxDuration from the start of the first attempt to the start of the last, 0s to 720h.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="maxDuration must be a duration from 0s to 720h"
+	MaxDuration *Duration `json:"maxDuration,omitempty"`
+}
+
+// OutputFormat is how the output of a step is read.
+// +kubebuilder:validation:Enum=Text;JSON
+type OutputFormat string
+
+// The formats of outputs.
+const (
+	OutputText OutputFormat = "Text"
+	OutputJSON OutputFormat = "JSON"
+)
 
 // Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
 //

@@ -39,7 +39,7 @@ func testArchivedLogs(t *testing.T) {
 	const archive = "log-archive"
 	createLogArchive(t, archive)
 	retry := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}
+		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}}
 	})
 	sj := testbuilder.SequentialJob("archived", "").TTLAfterFinished(0).
 		Step("build", shellScript(`echo "building for $HOSTNAME"; [ -e /etc/passwd.d ]`), retry).

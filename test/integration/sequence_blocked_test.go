@@ -194,7 +194,7 @@ func TestSuspendedSequenceIsTried(t *testing.T) {
 func TestFailedStepIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}
+		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}}
 	})
 	s := createSequence(t, testbuilder.SequentialJob("retried", "").Step("a", retried).Obj())
 	s.endStep("a", 1, "")

@@ -130,6 +130,26 @@ func TestOutputIsPassedToLaterSteps(t *testing.T) {
 	}
 }
 
+func TestFieldsOfAnOutputReachLaterStepsAndTheResults(t *testing.T) {
+	t.Parallel()
+	sj := testbuilder.SequentialJob("json", "").Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.Outputs, o.OutputFormat = true, v1alpha1.OutputJSON
+	})).Step("scan", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.When = "outputs.build.count > 1" })).Step("ship").Obj()
+	sj.Spec.Results = []v1alpha1.Parameter{{Name: "VERSION", Value: "outputs.build.tag"}}
+	s := createSequence(t, sj)
+	s.endStep("build", 0, `{"tag": "v1", "count": 1}`)
+	s.waitForStep("scan", v1alpha1.StepSkipped)
+	env := s.waitForJob("ship").Spec.Template.Spec.Containers[0].Env
+	if at := slices.IndexFunc(env, func(v corev1.EnvVar) bool { return v.Name == "STEP_BUILD_OUTPUT_TAG" }); at < 0 || env[at].Value != "v1" {
+		t.Errorf("variables %+v", env)
+	}
+	s.succeedStep("ship")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if got := s.sj.Status.Results; len(got) != 1 || got[0] != (v1alpha1.Parameter{Name: "VERSION", Value: "v1"}) {
+		t.Errorf("results %+v", got)
+	}
+}
+
 func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())

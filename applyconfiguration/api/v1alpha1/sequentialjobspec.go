@@ -22,6 +22,8 @@ type SequentialJobSpecApplyConfiguration struct {
 	// suspendPolicy for a running step. AfterCurrent lets it finish, Immediate repeats it later. Defaults to
 	// AfterCurrent.
 	SuspendPolicy *apiv1alpha1.SuspendPolicy `json:"suspendPolicy,omitempty"`
+	// results of a completed run: CEL expressions.
+	Results []ParameterApplyConfiguration `json:"results,omitempty"`
 	// parameters are environment variables of every step.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
 	// activeDeadlineSeconds of the run without finally steps. Unset means no limit.
@@ -90,6 +92,19 @@ func (b *SequentialJobSpecApplyConfiguration) WithSuspend(value bool) *Sequentia
 // If called multiple times, the SuspendPolicy field is set to the value of the last call.
 func (b *SequentialJobSpecApplyConfiguration) WithSuspendPolicy(value apiv1alpha1.SuspendPolicy) *SequentialJobSpecApplyConfiguration {
 	b.SuspendPolicy = &value
+	return b
+}
+
+// WithResults adds the given value to the Results field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Results field.
+func (b *SequentialJobSpecApplyConfiguration) WithResults(values ...*ParameterApplyConfiguration) *SequentialJobSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithResults")
+		}
+		b.Results = append(b.Results, *values[i])
+	}
 	return b
 }
 

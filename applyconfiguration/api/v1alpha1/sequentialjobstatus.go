@@ -24,6 +24,8 @@ type SequentialJobStatusApplyConfiguration struct {
 	DeadlineExceededTime *v1.Time `json:"deadlineExceededTime,omitempty"`
 	// workspace is the claim.
 	Workspace *ClaimStatusApplyConfiguration `json:"workspace,omitempty"`
+	// results of the current run, once it is completed.
+	Results []ParameterApplyConfiguration `json:"results,omitempty"`
 	// parameters of the current run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
 	// approval is what is to be approved, or what was approved last.
@@ -126,6 +128,19 @@ func (b *SequentialJobStatusApplyConfiguration) WithDeadlineExceededTime(value v
 // If called multiple times, the Workspace field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithWorkspace(value *ClaimStatusApplyConfiguration) *SequentialJobStatusApplyConfiguration {
 	b.Workspace = value
+	return b
+}
+
+// WithResults adds the given value to the Results field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Results field.
+func (b *SequentialJobStatusApplyConfiguration) WithResults(values ...*ParameterApplyConfiguration) *SequentialJobStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithResults")
+		}
+		b.Results = append(b.Results, *values[i])
+	}
 	return b
 }
 

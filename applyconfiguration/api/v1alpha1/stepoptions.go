@@ -20,8 +20,8 @@ type StepOptionsApplyConfiguration struct {
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 	// startDeadlineSeconds until the step's container must have started. Unset means no limit.
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
-	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m.
-	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
+	// retry in a new Job. limit is required, 1 to 100. backoff defaults to 10s, maxBackoff to 10m, maxDuration to no limit.
+	Retry *StepRetryApplyConfiguration `json:"retry,omitempty"`
 	// backoffLimitPerIndex is backoffLimit for each index.
 	BackoffLimitPerIndex *int32 `json:"backoffLimitPerIndex,omitempty"`
 	// maxFailedIndexes until the step fails. Unset means no limit.
@@ -48,6 +48,8 @@ type StepOptionsApplyConfiguration struct {
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
 	// outputs passes the termination message to later steps as STEP_<NAME>_OUTPUT. Defaults to false.
 	Outputs *bool `json:"outputs,omitempty"`
+	// outputFormat is Text or JSON, of which later steps also get the fields. Defaults to Text.
+	OutputFormat *apiv1alpha1.OutputFormat `json:"outputFormat,omitempty"`
 }
 
 // StepOptionsApplyConfiguration constructs a declarative configuration of the StepOptions type for use with
@@ -83,7 +85,7 @@ func (b *StepOptionsApplyConfiguration) WithStartDeadlineSeconds(value int64) *S
 // WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
-func (b *StepOptionsApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *StepOptionsApplyConfiguration {
+func (b *StepOptionsApplyConfiguration) WithRetry(value *StepRetryApplyConfiguration) *StepOptionsApplyConfiguration {
 	b.Retry = value
 	return b
 }
@@ -189,5 +191,13 @@ func (b *StepOptionsApplyConfiguration) WithCompletionMode(value batchv1.Complet
 // If called multiple times, the Outputs field is set to the value of the last call.
 func (b *StepOptionsApplyConfiguration) WithOutputs(value bool) *StepOptionsApplyConfiguration {
 	b.Outputs = &value
+	return b
+}
+
+// WithOutputFormat sets the OutputFormat field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OutputFormat field is set to the value of the last call.
+func (b *StepOptionsApplyConfiguration) WithOutputFormat(value apiv1alpha1.OutputFormat) *StepOptionsApplyConfiguration {
+	b.OutputFormat = &value
 	return b
 }

@@ -25,6 +25,8 @@ type StepStatusApplyConfiguration struct {
 	FailedAttempts *int32 `json:"failedAttempts,omitempty"`
 	// nextAttemptTime of a retry.
 	NextAttemptTime *v1.Time `json:"nextAttemptTime,omitempty"`
+	// firstStartTime of the first attempt, if retries have a maxDuration.
+	FirstStartTime *v1.Time `json:"firstStartTime,omitempty"`
 	// failedPods of the attempt.
 	FailedPods *int32 `json:"failedPods,omitempty"`
 	// specHash of the step.
@@ -150,6 +152,14 @@ func (b *StepStatusApplyConfiguration) WithFailedAttempts(value int32) *StepStat
 // If called multiple times, the NextAttemptTime field is set to the value of the last call.
 func (b *StepStatusApplyConfiguration) WithNextAttemptTime(value v1.Time) *StepStatusApplyConfiguration {
 	b.NextAttemptTime = &value
+	return b
+}
+
+// WithFirstStartTime sets the FirstStartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FirstStartTime field is set to the value of the last call.
+func (b *StepStatusApplyConfiguration) WithFirstStartTime(value v1.Time) *StepStatusApplyConfiguration {
+	b.FirstStartTime = &value
 	return b
 }
 

@@ -333,7 +333,7 @@ func TestArchiveOfAnOperatorThatDoesNotKnowItsImageFails(t *testing.T) {
 
 func TestArchiveGetsTheJobsOfTheRunByStepAttemptAndUID(t *testing.T) {
 	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}
+		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}}
 	})
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retried).Step("test"))
 	s.failStep("build")

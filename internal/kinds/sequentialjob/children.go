@@ -1,7 +1,10 @@
 package sequentialjob
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -77,7 +80,98 @@ func readOutput(job *batchv1.Job, pod *corev1.Pod, step string) (output string, 
 	if problem := checkOutput(terminated.Message, &pod.Spec); problem != nil {
 		return "", problem
 	}
-	return strings.TrimRight(terminated.Message, "\n"), nil
+	output = strings.TrimRight(terminated.Message, "\n")
+	if jobOptions(job).OutputFormat == v1alpha1.OutputJSON {
+		if err := checkJSON(step, output); err != nil {
+			return "", &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output is not usable as JSON: " + err.Error()}
+		}
+	}
+	return output, nil
+}
+
+// parseOutput returns an output in JSON as values that expressions can use, with whole numbers as such.
+func parseOutput(output string) (any, error) {
+	var value any
+	if err := json.Unmarshal([]byte(output), &value); err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(strings.NewReader(output))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	return withNumbers(value), nil
+}
+
+// withNumbers replaces the numbers of a value in JSON. They are in the range of float64, because the value was parsed before.
+func withNumbers(value any) any {
+	switch value := value.(type) {
+	case json.Number:
+		if whole, err := value.Int64(); err == nil {
+			return whole
+		}
+		number, _ := value.Float64()
+		return number
+	case map[string]any:
+		for key := range value {
+			value[key] = withNumbers(value[key])
+		}
+	case []any:
+		for i := range value {
+			value[i] = withNumbers(value[i])
+		}
+	}
+	return value
+}
+
+// checkJSON returns an error for an output that cannot be parsed, or with fields that cannot be variables.
+func checkJSON(step, output string) error {
+	if _, err := parseOutput(output); err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, variable := range fieldEnvVars(step, output) {
+		switch {
+		case names[variable.Name]:
+			return fmt.Errorf("two fields would be the variable %s", variable.Name)
+		case strings.ContainsRune(variable.Value, 0):
+			return fmt.Errorf("the variable %s would contain a NUL byte", variable.Name)
+		}
+		names[variable.Name] = true
+	}
+	return nil
+}
+
+// fieldEnvVars returns the fields of a step's output in JSON as environment variables: text as it is, null as empty text, everything
+// else as JSON.
+func fieldEnvVars(step, output string) []corev1.EnvVar {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(output), &fields) != nil { // no object, or the step had another format when it ran
+		return nil
+	}
+	var variables []corev1.EnvVar
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		text := ""
+		if json.Unmarshal(fields[field], &text) != nil {
+			text = string(fields[field])
+		}
+		variables = append(variables, literalEnvVar(fieldEnvName(step, field), text))
+	}
+	return variables
+}
+
+// fieldEnvName returns the name of the variable of a field of a step's output.
+func fieldEnvName(step, field string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, field)
+	return outputEnvName(step) + "_" + name
 }
 
 // explainTTL says that Kubernetes deletes the Job with its Pods, if someone set its time to live; the operator does not set it.

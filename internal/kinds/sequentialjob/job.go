@@ -105,7 +105,7 @@ func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemp
 }
 
 func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
-	var variables []corev1.EnvVar
+	var variables, fields []corev1.EnvVar
 	for i := range sj.Spec.Containers {
 		earlier := &sj.Spec.Containers[i]
 		if earlier.Name == step {
@@ -113,6 +113,10 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 		}
 		if !earlier.Options().Outputs {
 			continue
+		}
+		record := findStep(sj.Status.Steps, earlier.Name)
+		if record != nil && record.Phase == v1alpha1.StepSucceeded && earlier.Options().OutputFormat == v1alpha1.OutputJSON {
+			fields = append(fields, fieldEnvVars(earlier.Name, record.Output)...)
 		}
 		variables = append(variables, corev1.EnvVar{
 			Name: outputEnvName(earlier.Name),
@@ -123,7 +127,7 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 			}},
 		})
 	}
-	return variables
+	return append(fields, variables...) // of equal names, the last counts
 }
 
 func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
@@ -358,6 +362,9 @@ func stepHash(step *v1alpha1.Step) string {
 	if options := canonical.Step; options != nil {
 		if options.OnFailure == v1alpha1.OnFailureStop {
 			options.OnFailure = ""
+		}
+		if options.OutputFormat == v1alpha1.OutputText {
+			options.OutputFormat = ""
 		}
 		if options.BackoffLimit != nil && *options.BackoffLimit == 0 {
 			options.BackoffLimit = nil

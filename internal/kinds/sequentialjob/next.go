@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -402,8 +403,8 @@ func exceedsDeadline(f *facts, status *v1alpha1.SequentialJobStatus) bool {
 	return found && !f.Now.Before(deadline)
 }
 
-// retried returns the verdict Retrying instead of the verdict of a failed attempt, if the step has another attempt left and the run's
-// deadline allows it.
+// retried returns the verdict Retrying instead of the verdict of a failed attempt, if the step has another attempt left, and the run's
+// deadline and the duration of the retries allow it.
 func retried(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus, v verdict) verdict {
 	stepSpec := findStepSpec(f.spec, step.Name)
 	if v.phase != v1alpha1.StepFailed || !retriedReasons[v.reason] || stepSpec == nil {
@@ -413,9 +414,14 @@ func retried(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.Step
 	if retry == nil || step.FailedAttempts >= ptr.Deref(retry.Limit, 0) {
 		return v
 	}
-	at := metav1.NewTime(f.now.Add(decision.RetryBackoff(retry, step.FailedAttempts)))
+	at := metav1.NewTime(f.now.Add(decision.RetryBackoff(&retry.Retry, step.FailedAttempts)))
 	if deadline, found := runDeadline(f.spec, status); found && !stepSpec.Options().Finally && !at.Time.Before(deadline) {
 		return v
+	}
+	if retry.MaxDuration != nil {
+		if v.firstStart = cmp.Or(step.FirstStartTime, step.StartTime); v.firstStart != nil && at.Sub(v.firstStart.Time) > retry.MaxDuration.Duration.Duration {
+			return v
+		}
 	}
 	v.phase, v.tolerated, v.nextAttempt = v1alpha1.StepRetrying, false, &at
 	return v

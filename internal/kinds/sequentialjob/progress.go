@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -100,6 +101,7 @@ func (v verdict) record(f *facts, attempt *v1alpha1.StepStatus) v1alpha1.StepSta
 		step.CompletionTime = new(cmp.Or(v.finishTime, f.now))
 		if step.NextAttemptTime = v.nextAttempt; v.nextAttempt != nil {
 			step.FailedAttempts++
+			step.FirstStartTime = v.firstStart
 		}
 	}
 	return step
@@ -177,9 +179,9 @@ func (p progress) startNext(f *facts) (progress, bool) {
 	}
 	status.Parameters = c.parameters
 	status.StartTime = cmp.Or(status.StartTime, f.now.DeepCopy())
-	attempt, failedAttempts, reason := int32(1), int32(0), ""
+	attempt, failedAttempts, reason, first := int32(1), int32(0), "", (*metav1.Time)(nil)
 	if step.Run == status.Run {
-		attempt, failedAttempts, reason = step.Attempt+1, step.FailedAttempts, step.Reason // the reason is why there is another attempt
+		attempt, failedAttempts, reason, first = step.Attempt+1, step.FailedAttempts, step.Reason, step.FirstStartTime // the reason is why there is another attempt
 	}
 	// The Job of the attempt is created once it is known not to exist.
 	*step = v1alpha1.StepStatus{
@@ -192,6 +194,7 @@ func (p progress) startNext(f *facts) (progress, bool) {
 			Explanation:   v1alpha1.Explanation{Reason: reason},
 		},
 		FailedAttempts: failedAttempts,
+		FirstStartTime: first,
 		SpecHash:       stepHash(stepSpec),
 		ApprovedBy:     c.by,
 	}

@@ -66,6 +66,13 @@ func report(f *facts, p *progress, a *archive) Decision {
 			phase, reason, message = stored.Phase, recorded.Reason, recorded.Message
 		}
 	}
+	if stored := &f.SequentialJob.Status; isCompleted(status) && !(IsFinished(stored) && stored.Run == status.Run) {
+		results, problems := runResults(f.with(status))
+		status.Results = results
+		for _, problem := range problems {
+			notes.events = append(notes.events, decision.WarningEvent(v1alpha1.EventResultInvalid, actionRun, decision.TruncateMessage(problem, maxMessageBytes)))
+		}
+	}
 	status.Phase = phase
 	f.setCondition(status, v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
 	f.setCondition(status, v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))

@@ -13,14 +13,44 @@ import (
 
 func retry(limit, backoff, longest int32) testbuilder.StepOption {
 	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.Retry{
+		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{
 			Limit: &limit, Backoff: duration(time.Duration(backoff) * time.Second), MaxBackoff: duration(time.Duration(longest) * time.Second),
-		}
+		}}
 	})
 }
 
 func duration(d time.Duration) *v1alpha1.Duration {
 	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: d}}
+}
+
+func TestRetriesEndAfterTheirMaxDuration(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(9, 10, 10), testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.Retry.MaxDuration = duration(30 * time.Second)
+	})))
+	for attempt := range 3 { // they start after 0, 15 and 30 seconds
+		s.wantSteps([]string{"build: Starting", "build: Starting, BackoffLimitExceeded", "build: Starting, BackoffLimitExceeded"}[attempt])
+		s.now = s.now.Add(5 * time.Second)
+		if attempt == 2 {
+			break
+		}
+		s.failStep("build")
+		if attempt == 1 { // an attempt that is lost in between changes nothing
+			s.restartOperator()
+		}
+		s.reconcileAfter(10 * time.Second)
+	}
+	s.failStep("build")
+	s.wantSteps("build: Failed, BackoffLimitExceeded")
+	s.wantCreated("build", "build", "build")
+
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}}
+	})
+	s.reconcile()
+	s.failStep("build")
+	if step := s.stepStatus("build"); step.Phase != v1alpha1.StepRetrying || !step.FirstStartTime.Time.Equal(s.now) {
+		t.Errorf("the duration does not begin again with the run: %+v", step)
+	}
 }
 
 func TestFailedStepIsTriedAgainAfterItsBackoff(t *testing.T) {

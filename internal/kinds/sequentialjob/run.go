@@ -84,7 +84,7 @@ func (r run) again(f *facts) run {
 		kept = append(kept, *findStep(r.status.Steps, f.spec.Containers[i].Name))
 	}
 	r.status.Run++
-	r.status.RerunID, r.status.Approval = f.spec.Rerun.ID, nil
+	r.status.RerunID, r.status.Approval, r.status.Results = f.spec.Rerun.ID, nil, nil
 	r.status.StartTime, r.status.CompletionTime, r.status.DeadlineExceededTime = nil, nil, nil
 	r.status.Steps, r.status.Parameters = mergeSteps(f.spec, kept), runParameters(f.spec, f.spec.Rerun)
 	f.setCondition(&r.status, v1alpha1.ConditionSpecAccepted, specValidity(f.SequentialJob))

@@ -222,7 +222,7 @@ func (w *simulator) randomStep(name string) v1alpha1.Step {
 		step.Step.StartDeadlineSeconds = new(int64(5))
 	}
 	if w.happensWithChance(20) {
-		step.Step.Retry = &v1alpha1.Retry{Limit: new(1 + w.rng.Int32N(3)), Backoff: duration(time.Duration(1+w.rng.Int32N(5)) * time.Second)}
+		step.Step.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(1 + w.rng.Int32N(3)), Backoff: duration(time.Duration(1+w.rng.Int32N(5)) * time.Second)}}
 	}
 	step.Step.Outputs = w.happensWithChance(20)
 	step.Step.RequireApproval = w.happensWithChance(10)

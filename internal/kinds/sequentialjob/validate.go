@@ -29,6 +29,7 @@ func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
 	errs = append(errs, validateTemplate(sj, spec.Child("template"))...)
+	errs = append(errs, validateExpressions(&sj.Spec)...)
 	for path, step := range StepFields(sj) {
 		errs = append(errs, validateStep(sj, step, path)...)
 	}
@@ -121,9 +122,6 @@ func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.P
 	template := podTemplate(sj, step)
 	container := &template.Spec.Containers[0]
 	errs := validateOverlay(sj, step, &template, path.Child("step", "podTemplate"))
-	if err := checkWhen(&sj.Spec, step); err != nil {
-		errs = append(errs, field.Invalid(path.Child("step", "when"), step.Options().When, err.Error()))
-	}
 	if container.Image == "" {
 		errs = append(errs, field.Required(path.Child("image"), "set an image in the step or in the template's container named step"))
 	}

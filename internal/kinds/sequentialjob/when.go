@@ -1,14 +1,17 @@
 package sequentialjob
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/ext"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision/condition"
@@ -44,21 +47,22 @@ var whenEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		ext.Strings(),
 		cel.Variable("steps", cel.MapType(cel.StringType, cel.ObjectType("sequentialjob.StepResult"))),
 		cel.Variable("sequence", cel.ObjectType("sequentialjob.RunResult")),
+		cel.Variable("outputs", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("parameters", cel.MapType(cel.StringType, cel.StringType)),
 	)
 })
 
-// compileWhen checks the types of an expression, and the names of steps and parameters in it.
-func compileWhen(expression string, steps, parameters []string) (*cel.Env, *cel.Ast, error) {
+// compileExpression checks the types of an expression, and the names of steps and parameters in it.
+func compileExpression(expression string, steps, parameters []string, compile func(*cel.Env, string) (*cel.Ast, error)) (*cel.Env, *cel.Ast, error) {
 	env, err := whenEnvironment()
 	if err != nil {
 		return nil, nil, err
 	}
-	compiled, err := condition.Compile(env, expression)
+	compiled, err := compile(env, expression)
 	if err != nil {
 		return nil, nil, err
 	}
-	for variable, known := range map[string][]string{"steps": steps, "parameters": parameters} {
+	for variable, known := range map[string][]string{"steps": steps, "outputs": steps, "parameters": parameters} {
 		for _, key := range keysOf(compiled, variable) {
 			if !slices.Contains(known, key) {
 				return nil, nil, fmt.Errorf("%s has no %q: it can have %q", variable, key, known)
@@ -92,51 +96,96 @@ func keysOf(compiled *cel.Ast, variable string) []string {
 	return keys
 }
 
-// checkWhen returns an error if the step's expression cannot be evaluated when the step is due.
-func checkWhen(spec *v1alpha1.SequentialJobSpec, step *v1alpha1.Step) error {
-	if step.Options().When == "" {
-		return nil
-	}
-	var earlier, parameters []string
-	for i := range spec.Containers {
-		if spec.Containers[i].Name == step.Name {
-			break
-		}
-		earlier = append(earlier, spec.Containers[i].Name)
-	}
+// validateExpressions checks the types and names in expressions: of a step about the steps before it, and of results about all steps.
+func validateExpressions(spec *v1alpha1.SequentialJobSpec) field.ErrorList {
+	var errs field.ErrorList
+	var steps, parameters []string
 	for _, parameter := range spec.Parameters {
 		parameters = append(parameters, parameter.Name)
 	}
-	_, _, err := compileWhen(step.Options().When, earlier, parameters)
-	return err
+	for i := range spec.Containers {
+		if when := spec.Containers[i].Options().When; when != "" {
+			if _, _, err := compileExpression(when, steps, parameters, condition.Compile); err != nil {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "containers").Index(i).Child("step", "when"), when, err.Error()))
+			}
+		}
+		steps = append(steps, spec.Containers[i].Name)
+	}
+	for i, result := range spec.Results {
+		if _, _, err := compileExpression(result.Value, steps, parameters, condition.CompileValue); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "results").Index(i).Child("value"), result.Value, err.Error()))
+		}
+	}
+	return errs
 }
 
 func isWanted(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (bool, error) {
 	if step.Options().When == "" {
 		return true, nil
 	}
-	steps, parameters := map[string]StepResult{}, map[string]string{}
+	earlier := sj.Status.Steps
+	if at := slices.IndexFunc(earlier, func(s v1alpha1.StepStatus) bool { return s.Name == step.Name }); at >= 0 {
+		earlier = earlier[:at]
+	}
+	result, err := evaluate(sj, earlier, step.Options().When, condition.Compile)
+	wanted, isBool := result.(bool)
+	return isBool && wanted, err
+}
+
+// evaluate returns the value of an expression about steps that have ended.
+func evaluate(sj *v1alpha1.SequentialJob, ended []v1alpha1.StepStatus, expression string, compile func(*cel.Env, string) (*cel.Ast, error)) (any, error) {
+	steps, outputs, parameters := map[string]StepResult{}, map[string]any{}, map[string]string{}
 	var names, parameterNames []string
-	for i := range sj.Status.Steps {
-		earlier := &sj.Status.Steps[i]
-		if earlier.Name == step.Name {
-			break
+	for i := range ended {
+		step, spec := &ended[i], findStepSpec(&sj.Spec, ended[i].Name)
+		names = append(names, step.Name)
+		steps[step.Name] = StepResult{Phase: string(step.Phase), Reason: step.Reason, Output: step.Output}
+		if step.Phase != v1alpha1.StepSucceeded || spec == nil || !spec.Options().Outputs {
+			continue
 		}
-		names = append(names, earlier.Name)
-		steps[earlier.Name] = StepResult{Phase: string(earlier.Phase), Reason: earlier.Reason, Output: earlier.Output}
+		outputs[step.Name] = step.Output
+		if spec.Options().OutputFormat == v1alpha1.OutputJSON {
+			value, err := parseOutput(step.Output)
+			if err != nil { // the step had another format when it ran
+				return nil, fmt.Errorf("the output of step %q is not JSON: %w", step.Name, err)
+			}
+			outputs[step.Name] = value
+		}
 	}
 	for _, parameter := range sj.Status.Parameters {
 		parameterNames = append(parameterNames, parameter.Name)
 		parameters[parameter.Name] = parameter.Value
 	}
-	env, compiled, err := compileWhen(step.Options().When, names, parameterNames)
+	env, compiled, err := compileExpression(expression, names, parameterNames, compile)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	result, _ := resultBeforeFinally(sj)
-	return condition.Evaluate(env, compiled, maxWhenCost, map[string]any{
-		"steps": steps, "parameters": parameters, "sequence": result,
+	return condition.Value(env, compiled, maxWhenCost, map[string]any{
+		"steps": steps, "outputs": outputs, "parameters": parameters, "sequence": result,
 	})
+}
+
+// runResults returns the results of a completed run, and why others are missing: the steps have done their work.
+func runResults(sj *v1alpha1.SequentialJob) (results []v1alpha1.Parameter, problems []string) {
+	for _, result := range sj.Spec.Results {
+		value, err := evaluate(sj, sj.Status.Steps, result.Value, condition.CompileValue)
+		switch value.(type) {
+		case nil, string, bool, int64, uint64, float64:
+		default:
+			err = errors.New("it is not a text, a number, true or false")
+		}
+		text := fmt.Sprint(value)
+		if length := utf8.RuneCountInString(text); err == nil && length > maxParameterLength {
+			err = fmt.Errorf("it has %d characters, and may have %d", length, maxParameterLength)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("Run %d has no result %s: %s", sj.Status.Run, result.Name, err))
+			continue
+		}
+		results = append(results, v1alpha1.Parameter{Name: result.Name, Value: text})
+	}
+	return results, problems
 }
 
 // isUnwanted reports whether the step was skipped because of its expression, which is not a failure.
