@@ -198,7 +198,7 @@ func TestFailedStepIsTriedAgain(t *testing.T) {
 	})
 	s := createSequence(t, testbuilder.SequentialJob("retried", "").Step("a", retried).Obj())
 	s.endStep("a", 1, "")
-	s.waitForStep("a", v1alpha1.StepRetrying)
+	s.waitUntil("the end of the first attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").FailedAttempts == 1 })
 	s.wantEvent(v1alpha1.EventJobFailed)
 	s.waitUntil("the second attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Attempt == 2 && len(s.listJobs()) == 2 })
 	s.succeedStep("a")
