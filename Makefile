@@ -149,6 +149,9 @@ soak: gotestsum localcluster image kustomize helm ## Run the suites that are too
 bench: localcluster ## Run all measurements, or BENCH_PARTS of them, on an idle machine.
 	test/bench/all $(BENCH_PARTS)
 
+docs: localcluster image plugin kustomize ## Run the commands of README, the demo and the tutorials, and write what they print (CHECK=1: compare).
+	hack/with-cluster node docs hack/docs $(if $(CHECK),,-write)
+
 ##@ Build
 
 build: ## Build the operator.
