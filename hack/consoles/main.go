@@ -156,11 +156,23 @@ func (b *block) check(ctx context.Context, file string, lines []string) (shown [
 		} else {
 			differences++
 			fmt.Printf("    the page shows:\n%s\n    the command prints:\n%s\n", indent(want), indent(got))
-			shown = append(shown, got...)
+			shown = append(shown, keepShown(want, got)...)
 		}
 		i = end + len(want)
 	}
 	return shown, differences, nil
+}
+
+// keepShown returns the output, with the lines of the page where they are as the page shows them.
+func keepShown(want, got []string) []string {
+	kept := slices.Clone(got)
+	for i, line := range got {
+		isShown := func(shown string) bool { return mask(line) != "" && isLine(mask(shown), mask(line)) }
+		if j := slices.IndexFunc(want, isShown); j >= 0 {
+			kept[i] = want[j]
+		}
+	}
+	return kept
 }
 
 func command(lines []string) string { return strings.TrimPrefix(strings.Join(lines, "\n"), "$ ") }
@@ -337,7 +349,7 @@ func findPart(file string, lines []string) (found []string, differences int, err
 		return nil, 0, err
 	}
 	whole := strings.Split(string(content), "\n")
-	for _, line := range lines {
+	for _, line := range lines { // in their order, because two tables may have rows of one name
 		i := slices.IndexFunc(whole, func(other string) bool { return mask(other) == mask(line) })
 		if i < 0 {
 			return nil, 0, fmt.Errorf("%s does not show %q", file, line)
@@ -345,6 +357,7 @@ func findPart(file string, lines []string) (found []string, differences int, err
 		if found = append(found, whole[i]); whole[i] != line {
 			differences++
 		}
+		whole = whole[i+1:]
 	}
 	return found, differences, nil
 }
