@@ -20,6 +20,7 @@ import (
 // Observe implements kube.Kind.
 func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*sequentialjob.Observation, error) {
 	if !sequentialjob.IsManaged(sj) {
+		r.endedJobs.Delete(sj) // otherwise they would accumulate
 		return nil, nil
 	}
 	var cached batchv1.JobList
