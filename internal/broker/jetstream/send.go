@@ -272,6 +272,9 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 	case err == nil, errors.As(err, new(*broker.SendError)):
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed) && e.nc.IsClosed():
+		if last := e.nc.LastError(); last != nil { // why the server ended the connection
+			err = e.credentials.Conceal(fmt.Errorf("%w: %w", err, last), true)
+		}
 		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
 	case errors.Is(err, errRejectedSubject):
 		return &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("no server leads the stream of the queue " + job.Queue)}

@@ -3,12 +3,14 @@ package jetstream
 import (
 	"errors"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/natstest"
 )
 
 func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
@@ -47,6 +49,30 @@ func TestARefusalOfTheServerIsClassified(t *testing.T) {
 	} {
 		if err := refusal(&row.err); !errors.Is(err, row.want) {
 			t.Errorf("%s: %v, want %v", title, err, row.want)
+		}
+	}
+}
+
+// A server whose limit was lowered sends its clients no new limit, and ends the connection of a client that exceeds the limit for good.
+func TestAClientWhoseConnectionTheServerEndedReportsWhy(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	e := connectTo(t, server)
+	ensureQueue(t, e, ordersQueue())
+	lowered := server.Options().Clone()
+	lowered.MaxPayload = 64 << 10
+	if err := server.ReloadOptions(lowered); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{2 * 64 << 10, 1} {
+		job := &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, size)}
+		_, err := e.Send(withinAMinute(t), job)
+		many := e.SendMany(withinAMinute(t), "orders", []*broker.OutgoingJob{job})
+		for _, err := range []error{err, many[0].Err} {
+			failure := (*broker.SendError)(nil)
+			if !errors.As(err, &failure) || !errors.Is(failure.Failure, broker.ErrClosed) || !strings.Contains(err.Error(), "Maximum Payload Violation") {
+				t.Errorf("%d bytes: %v", size, err)
+			}
 		}
 	}
 }
