@@ -100,7 +100,7 @@ func findBlocks(lines []string) []block {
 
 // checkPage returns how many commands print something else than the page shows.
 func checkPage(ctx context.Context, file string, write bool) (differences int, err error) {
-	content, err := os.ReadFile(file) //nolint:gosec // the files of the command line
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
@@ -138,7 +138,7 @@ func (b *block) check(ctx context.Context, file string, lines []string) (shown [
 			return nil, 0, fmt.Errorf("%q is the output of no command", lines[i])
 		}
 		end := i + 1
-		for end < len(lines) && !isComplete(command(lines[i:end])) {
+		for end < len(lines) && !isComplete(ctx, command(lines[i:end])) {
 			end++
 		}
 		want := lines[end:]
@@ -151,7 +151,7 @@ func (b *block) check(ctx context.Context, file string, lines []string) (shown [
 		if err != nil && (len(want) == 0 || len(got) == 0) {
 			return nil, 0, fmt.Errorf("%s: %w\n%s", lines[i], err, strings.Join(got, "\n"))
 		}
-		if isSilent := len(want) == 0; isSilent || b.isShown(want, got) { // a page may leave out what tells nothing
+		if isSilent := len(want) == 0; isSilent || b.isShown(want, got) { // a page may omit the output
 			shown = append(shown, want...)
 		} else {
 			differences++
@@ -178,8 +178,8 @@ func keepShown(want, got []string) []string {
 func command(lines []string) string { return strings.TrimPrefix(strings.Join(lines, "\n"), "$ ") }
 
 // isComplete reports whether a shell would run the text, instead of asking for its next line.
-func isComplete(text string) bool {
-	return !strings.HasSuffix(text, "\\") && exec.Command("bash", "-n", "-c", text).Run() == nil //nolint:gosec // parses only
+func isComplete(ctx context.Context, text string) bool {
+	return !strings.HasSuffix(text, "\\") && exec.CommandContext(ctx, "bash", "-n", "-c", text).Run() == nil
 }
 
 func indent(lines []string) string { return "        " + strings.Join(lines, "\n        ") }
@@ -190,7 +190,7 @@ func runCommand(ctx context.Context, text string, isEnough func([]string) bool) 
 	ctx, cancel := context.WithTimeout(ctx, maxRunTime)
 	defer cancel()
 	output := &followedOutput{changed: time.Now()}
-	shell := exec.CommandContext(ctx, "bash", "-c", text) //nolint:gosec // the commands of the pages
+	shell := exec.CommandContext(ctx, "bash", "-c", text)
 	shell.Stdout, shell.Stderr = output, output
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGINT) }
@@ -198,16 +198,20 @@ func runCommand(ctx context.Context, text string, isEnough func([]string) bool) 
 	if err := shell.Start(); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- shell.Wait() }()
+	var failure error
+	ended := make(chan struct{})
+	go func() {
+		failure = shell.Wait()
+		close(ended)
+	}()
 	follows := strings.Contains(text, " watch ")
 	for {
 		select {
-		case err := <-ended:
+		case <-ended:
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				err = fmt.Errorf("it did not end within %s", maxRunTime)
+				failure = fmt.Errorf("it did not end within %s", maxRunTime)
 			}
-			return output.lines(), err
+			return output.lines(), failure
 		case <-time.After(time.Second):
 			if follows && (isEnough(output.lines()) || output.isQuietFor(quietTime)) {
 				cancel()
@@ -303,7 +307,7 @@ var masks = []struct {
 	pattern *regexp.Regexp
 	name    string
 }{
-	{regexp.MustCompile(`^  … .*$`), ""}, // progress
+	{regexp.MustCompile(`^ {2}… .*$`), ""}, // progress
 	{regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d`), "DATE"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\b\d\d:\d\d(:\d\d)?\b`), "TIME"},
@@ -344,7 +348,7 @@ func maskNumbers(lines []string) []string {
 
 // findPart returns the lines of another page of which those of a block are a part, and how many of them differ.
 func findPart(file string, lines []string) (found []string, differences int, err error) {
-	content, err := os.ReadFile(file) //nolint:gosec // a page
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -337,10 +337,10 @@ var attacksOnSessions = map[string]attack{
 	"write the status of her session": {func(i *isolationTest, _ string) error {
 		return i.bob.Status().Patch(i.Context(), sessionWithSpec(i.ns, annsSession, nil), client.RawPatch(mergePatch, []byte(`{"status": {"phase": "Pending"}}`)))
 	}, "forbidden"},
-	"continue her session":              {newSession(`{prompt: a, continueFrom: {name: anns}}`), ownedByOtherUser},
-	"continue her session in her name":  {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userID: ann}}`), ownedByOtherUser},
-	"read the inputs of her session":    {newSessionWithInputs(`{prompt: a, secretMounts: [{name: %s}]}`), "the inputs Secret of a session is only for its runner"},
-	"read her inputs as variables":      {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
+	"continue her session":             {newSession(`{prompt: a, continueFrom: {name: anns}}`), ownedByOtherUser},
+	"continue her session in her name": {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userID: ann}}`), ownedByOtherUser},
+	"read the inputs of her session":   {newSessionWithInputs(`{prompt: a, secretMounts: [{name: %s}]}`), "the inputs Secret of a session is only for its runner"},
+	"read her inputs as variables":     {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
 	"continue a session with the name of her deleted one": {func(i *isolationTest, name string) error {
 		again := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: annsOldSession}}
 		if err := i.bob.Delete(i.Context(), again.getSession()); err != nil {
