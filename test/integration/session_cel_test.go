@@ -379,7 +379,7 @@ func TestSessionRunnerRules(t *testing.T) {
 		},
 		"an access mode that does not allow writing": {
 			spec: `{image: a, workspace: {accessMode: ReadOnlyMany}}`,
-			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"`,
+			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"`,
 		},
 		"maxWorkspaceSize of 0": {
 			spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`,
