@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os/signal"
 	"reflect"
@@ -130,6 +131,9 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 // Run takes and runs jobs until ctx ends or the admin API receives /prestop. Then it drains: it takes no more messages, gives back messages
 // that have not started, and waits for running jobs, for the drain timeout at most. If jobs are still running then, it cancels their
 // context and returns ErrDrainTimeout.
+//
+// It returns at once with an error if the configuration is invalid, or if the broker ends the connection for good: then nothing can be
+// taken or settled, and the broker delivers the running jobs again.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -162,6 +166,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	if store, isStore := engine.(broker.KeyStore); isStore {
 		keys = jobkeys.New(store)
 	}
+	ender, canEnd := engine.(broker.Ender)
+	var ended <-chan struct{} // nil if the engine always reconnects
+	if canEnd {
+		ended = ender.Ended()
+	}
 	w.mu.Lock()
 	w.engine, w.keys = engine, keys
 	w.mu.Unlock()
@@ -175,6 +184,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		select {
 		case <-configChanged:
 			w.reloadConfig(settleContext)
+		case <-ended:
+			return fmt.Errorf("the broker ended the connection for good: %w", ender.EndReason())
 		case <-ctx.Done():
 			return w.drainAndStop(context.WithoutCancel(ctx), stopSettling)
 		}

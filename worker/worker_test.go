@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -166,6 +167,32 @@ func TestFailedJobsOfAllLargeSizesDoNotHoldTheirWorker(t *testing.T) {
 			t.Errorf("%d bytes, %d attempts, error %q", len(letter.Payload), letter.Attempts, letter.Error)
 		}
 	}
+}
+
+// A server whose limit was lowered sends its clients no new limit, and ends the connection of a worker that exceeds the limit for good.
+func TestAWorkerWhoseConnectionTheServerEndedExits(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	config := env.config(withFastRetries, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
+	env.send("default", strings.Repeat("x", 200<<10))
+	lower := sync.OnceFunc(func() {
+		lowered := env.server.Options().Clone()
+		lowered.MaxPayload = 64 << 10
+		if err := env.server.ReloadOptions(lowered); err != nil {
+			t.Error(err)
+		}
+	})
+	handler := func(context.Context, *Job) error {
+		lower()
+		return DeadLetter("no route")
+	}
+	err := <-env.start(config, handler).result
+	if err == nil || !strings.Contains(err.Error(), "Maximum Payload Violation") {
+		t.Fatalf("the worker ended with %v", err)
+	}
+	next := env.start(config, handler)
+	poll.Until(t, "the next worker to settle the job", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	requireCleanShutdown(t, next)
 }
 
 // A dead letter that the broker refuses is not a reason to run its job again.

@@ -43,6 +43,7 @@ type Engine struct {
 	// lastServerError is the last asynchronous error from the server, or why the connection was closed. A request without
 	// permission, or with a response beyond a limit, fails with a timeout; only this error has the reason.
 	lastServerError atomic.Pointer[serverError]
+	ended           chan struct{}
 }
 
 type serverError struct {
@@ -74,7 +75,7 @@ func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 	if c.Refresh != nil {
 		takeUserFromURL(&c)
 	}
-	e := &Engine{credentials: &c, domain: c.JetStreamDomain}
+	e := &Engine{credentials: &c, domain: c.JetStreamDomain, ended: make(chan struct{})}
 	servers, err := serverURLs(&c)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 		if broker.ClassOf(err) != broker.ClassUnknown { // a limit of the connection
 			e.lastServerError.Store(&serverError{err, time.Now()})
 		}
-	}))
+	}), nats.ClosedHandler(func(*nats.Conn) { close(e.ended) }))
 	if deadline, set := ctx.Deadline(); set {
 		options = append(options, nats.Timeout(max(min(dialTimeout, time.Until(deadline)), time.Millisecond))) // it must be positive
 	}
@@ -225,6 +226,13 @@ func (e *Engine) Disconnect() {
 	_ = e.nc.FlushTimeout(time.Second) // the server may not respond
 	e.nc.Close()
 }
+
+// Ended is closed when the connection has ended for good. The client library reconnects after most errors, but not after those that it
+// does not know, such as a message beyond a limit that was lowered meanwhile.
+func (e *Engine) Ended() <-chan struct{} { return e.ended }
+
+// EndReason returns why the server ended the connection.
+func (e *Engine) EndReason() error { return e.credentials.Conceal(e.nc.LastError(), true) }
 
 // supportsSchedules reports whether the server supports delayed messages. The servers of a domain may have another version than
 // the server of the connection.
