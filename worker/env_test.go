@@ -92,11 +92,14 @@ func (env *testEnv) sendTo(queue, priority string, payloads ...string) {
 	<-env.js.PublishAsyncComplete()
 }
 
-// waitUntilSendable waits until the server accepts a job after a restart.
+// waitUntilSendable waits until the server accepts a job after a restart. A request over a connection that the client does not know to be
+// lost gets no answer, so each has a short time, and an ID because it may be stored nevertheless.
 func (env *testEnv) waitUntilSendable(payload string) {
 	env.t.Helper()
 	poll.Until(env.t, "the server to accept jobs", func() bool {
-		_, err := env.js.Publish(env.t.Context(), "yardmaster.orders.ready.default", []byte(payload))
+		ctx, cancel := context.WithTimeout(env.t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := env.js.Publish(ctx, "yardmaster.orders.ready.default", []byte(payload), natsjs.WithMsgID("after a restart"))
 		return err == nil
 	})
 }
