@@ -105,8 +105,8 @@ type AgenticSessionSpec struct {
 	Repos []SessionRepo `json:"repos,omitempty"`
 
 	// workspace is a claim for the directory of the agent, which all runs use. Its size is at most
-	// limits.maxWorkspaceSize of the SessionRunner, and defaults to 10Gi or that maximum. Its storageClassName can only be
-	// the SessionRunner's. Unset means an empty directory for each Pod. Immutable, except onLost.
+	// limits.maxWorkspaceSize of the SessionRunner, which selects the class, and defaults to 10Gi or that maximum. Unset
+	// means an empty directory for each Pod. Immutable, except onLost.
 	// +optional
 	Workspace *WorkspaceClaim `json:"workspace,omitempty"`
 
@@ -153,7 +153,7 @@ type AgenticSessionSpec struct {
 	// +optional
 	Limits SessionLimits `json:"limits,omitzero"`
 
-	// retry of failed runs. Unset means none.
+	// retry of failed runs. limit is at most 5. Unset means none.
 	// +optional
 	Retry *SessionRetry `json:"retry,omitempty"`
 

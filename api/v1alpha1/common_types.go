@@ -77,7 +77,7 @@ type KeyReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backoff) || !has(self.maxBackoff) || duration(self.backoff) <= duration(self.maxBackoff)",message="backoff must not be longer than maxBackoff",fieldPath=".backoff"
 type Retry struct {
-	// limit of retries, 0 to 1000.
+	// limit of retries, 0 to 1000, unless the description of retry has other bounds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000

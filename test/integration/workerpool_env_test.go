@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -163,8 +164,8 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 	shared := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: c.ns, Name: configMapOfPod(pod)}
 	err := cluster.Get(ctx, key, shared)
-	if ctx.Err() != nil {
-		return // the test is over
+	if ctx.Err() != nil || apierrors.IsNotFound(err) {
+		return // the test is over, or the Pod waits for its volumes, as with a kubelet
 	}
 	if err != nil {
 		c.t.Errorf("Pod %s has no configuration: %v", pod.Name, err)

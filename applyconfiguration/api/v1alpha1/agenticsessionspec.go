@@ -27,8 +27,8 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// repos are git repositories to clone, with unique URLs and names.
 	Repos []SessionRepoApplyConfiguration `json:"repos,omitempty"`
 	// workspace is a claim for the directory of the agent, which all runs use. Its size is at most
-	// limits.maxWorkspaceSize of the SessionRunner, and defaults to 10Gi or that maximum. Its storageClassName can only be
-	// the SessionRunner's. Unset means an empty directory for each Pod. Immutable, except onLost.
+	// limits.maxWorkspaceSize of the SessionRunner, which selects the class, and defaults to 10Gi or that maximum. Unset
+	// means an empty directory for each Pod. Immutable, except onLost.
 	Workspace *WorkspaceClaimApplyConfiguration `json:"workspace,omitempty"`
 	// continueFrom is a finished session of the same user, whose workspace this one uses. Immutable.
 	ContinueFrom *LocalReferenceApplyConfiguration `json:"continueFrom,omitempty"`
@@ -47,7 +47,7 @@ type AgenticSessionSpecApplyConfiguration struct {
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 	// limits of the time and the cost of the session.
 	Limits *SessionLimitsApplyConfiguration `json:"limits,omitempty"`
-	// retry of failed runs. Unset means none.
+	// retry of failed runs. limit is at most 5. Unset means none.
 	Retry *SessionRetryApplyConfiguration `json:"retry,omitempty"`
 	// stopOnRunFinished stops an interactive session that reports the end of its run. It requires activityLease.
 	// Defaults to false.

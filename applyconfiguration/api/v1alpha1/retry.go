@@ -11,7 +11,7 @@ import (
 //
 // Retry defines how often and when something that failed is tried again.
 type RetryApplyConfiguration struct {
-	// limit of retries, 0 to 1000.
+	// limit of retries, 0 to 1000, unless the description of retry has other bounds.
 	Limit *int32 `json:"limit,omitempty"`
 	// backoff before the first retry, 0s to 24h.
 	Backoff *DurationApplyConfiguration `json:"backoff,omitempty"`
