@@ -9,7 +9,6 @@
 //
 // A comment before a block changes how it is run:
 //
-//	<!-- console: run -->           a block of another language, whose commands are run for what they do
 //	<!-- console: any order -->     the lines may have any order
 //	<!-- console: other numbers --> the lines may have any order and other numbers, and there may be more lines
 //	<!-- console: part of FILE -->  a block without commands, whose lines are in a console block of the file, which comes first
@@ -17,7 +16,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -28,9 +26,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/output"
 )
 
 const (
@@ -58,9 +57,10 @@ func main() {
 	}
 }
 
-// block is a fenced block of a page.
+// block is a console block of a page.
 type block struct {
-	language, mode string
+	// mode is how the comment before the block changes how it is run; empty without one.
+	mode string
 	// first is the index of its first line after the fence, and end that of its closing fence.
 	first, end int
 }
@@ -70,7 +70,7 @@ var (
 	directive = regexp.MustCompile(`^<!-- console: (.*) -->$`)
 )
 
-// findBlocks returns the blocks that have to do with this program.
+// findBlocks returns the console blocks that are not excluded.
 func findBlocks(lines []string) []block {
 	var found []block
 	mode := ""
@@ -86,11 +86,11 @@ func findBlocks(lines []string) []block {
 			}
 			continue
 		}
-		b := block{language: match[1], mode: mode, first: i + 1}
+		b, language := block{mode: mode, first: i + 1}, match[1]
 		for i++; i < len(lines) && lines[i] != "```"; i++ {
 		}
 		b.end = i
-		if (b.language == "console" || b.mode == "run") && !strings.HasPrefix(b.mode, "not run: ") {
+		if language == "console" && !strings.HasPrefix(b.mode, "not run: ") {
 			found = append(found, b)
 		}
 		mode = ""
@@ -128,10 +128,6 @@ func checkPage(ctx context.Context, file string, write bool) (differences int, e
 func (b *block) check(ctx context.Context, file string, lines []string) (shown []string, differences int, err error) {
 	if whole, isPart := strings.CutPrefix(b.mode, "part of "); isPart {
 		return findPart(filepath.Join(filepath.Dir(file), whole), lines)
-	}
-	if b.mode == "run" {
-		_, err := runCommand(ctx, strings.Join(lines, "\n"), func([]string) bool { return false })
-		return lines, 0, err
 	}
 	for i := 0; i < len(lines); {
 		if !strings.HasPrefix(lines[i], "$ ") {
@@ -189,9 +185,9 @@ func indent(lines []string) string { return "        " + strings.Join(lines, "\n
 func runCommand(ctx context.Context, text string, isEnough func([]string) bool) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxRunTime)
 	defer cancel()
-	output := &followedOutput{changed: time.Now()}
+	printed := &output.Buffer{}
 	shell := exec.CommandContext(ctx, "bash", "-c", text)
-	shell.Stdout, shell.Stderr = output, output
+	shell.Stdout, shell.Stderr = printed, printed
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGINT) }
 	shell.WaitDelay = time.Minute
@@ -205,45 +201,33 @@ func runCommand(ctx context.Context, text string, isEnough func([]string) bool) 
 		close(ended)
 	}()
 	follows := strings.Contains(text, " watch ")
+	last, changed := "", time.Now()
 	for {
 		select {
 		case <-ended:
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				failure = fmt.Errorf("it did not end within %s", maxRunTime)
 			}
-			return output.lines(), failure
+			return linesOf(printed.String()), failure
 		case <-time.After(time.Second):
-			if follows && (isEnough(output.lines()) || output.isQuietFor(quietTime)) {
+			if now := printed.String(); now != last {
+				last, changed = now, time.Now()
+			}
+			if follows && (isEnough(linesOf(last)) || time.Since(changed) > quietTime) {
 				cancel()
 				<-ended
-				return output.lines(), nil
+				return linesOf(printed.String()), nil
 			}
 		}
 	}
 }
 
-// followedOutput is the output of a command, which can be read while the command runs.
-type followedOutput struct {
-	mutex   sync.Mutex
-	text    bytes.Buffer
-	changed time.Time
-}
-
-func (o *followedOutput) Write(p []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	o.changed = time.Now()
-	return o.text.Write(p)
-}
-
-func (o *followedOutput) lines() []string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	text := strings.TrimSpace(o.text.String())
+// linesOf returns the lines of an output as a page shows them.
+func linesOf(text string) []string {
 	if home, err := os.UserHomeDir(); err == nil {
 		text = strings.ReplaceAll(text, home+"/", "~/")
 	}
-	if text == "" {
+	if text = strings.TrimSpace(text); text == "" {
 		return nil
 	}
 	lines := strings.Split(text, "\n")
@@ -251,12 +235,6 @@ func (o *followedOutput) lines() []string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return lines
-}
-
-func (o *followedOutput) isQuietFor(d time.Duration) bool {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return time.Since(o.changed) > d
 }
 
 // elision stands for any lines.
