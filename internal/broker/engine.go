@@ -294,3 +294,11 @@ type RateLimiter interface {
 	// Stop releases the resources.
 	Stop()
 }
+
+// Ender is an engine whose connection a server can end for good: no reconnect follows, and all further requests fail.
+type Ender interface {
+	// Ended is closed when the connection has ended for good, also by Disconnect.
+	Ended() <-chan struct{}
+	// EndReason returns the last error of the connection, which is why a server ended it.
+	EndReason() error
+}

@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// Ender is an engine whose connection a server can end for good: no reconnect follows, and all further requests fail.
-type Ender interface {
-	// Ended is closed when the connection has ended for good, also by Disconnect.
-	Ended() <-chan struct{}
-	// EndReason returns why; nil after Disconnect.
-	EndReason() error
-}
-
 // KeyStore stores small values of a queue by key, for unique jobs and batches. The engines implement it. Reads return the last write.
 type KeyStore interface {
 	// ReadKey returns the value and the revision of a key. A key that does not exist has no value, and a revision with which it can be
