@@ -53,13 +53,18 @@ func ClassOf(err error) Class {
 	// context.DeadlineExceeded, and network timeouts.
 	timeout := interface{ Timeout() bool }(nil)
 	isTimeout := errors.As(err, &timeout) && timeout.Timeout()
+	// A webhook or a ValidatingAdmissionPolicy chooses its own reason and code (a policy's default is Invalid). Other errors about a webhook,
+	// such as a failed call, have other messages.
+	isDenied := strings.HasPrefix(message, `admission webhook "`) && strings.Contains(message, `" denied the request`) ||
+		strings.HasPrefix(message, "policy '") && strings.Contains(message, "' denied request: ") ||
+		strings.HasPrefix(causeOf(message), "ValidatingAdmissionPolicy '")
 	// A server-side apply with a field that the API server does not know fails with the code 500 and no reason.
 	isUndeclaredField := strings.HasPrefix(message, "failed to create typed patch object (") &&
 		strings.HasSuffix(message, ": field not declared in schema")
 	switch {
 	case err == nil:
 		return None
-	case isDeniedByPolicy(message):
+	case isDenied:
 		return PolicyDenied
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return NamespaceTerminating
@@ -85,14 +90,6 @@ func ClassOf(err error) Class {
 		return Invalid
 	}
 	return Unavailable
-}
-
-// isDeniedByPolicy recognizes a denial by a webhook or a ValidatingAdmissionPolicy by its message, because both choose their
-// own reason and code: a policy's default is Invalid. Other errors about a webhook, such as a failed call, have other messages.
-func isDeniedByPolicy(message string) bool {
-	return strings.HasPrefix(message, `admission webhook "`) && strings.Contains(message, `" denied the request`) ||
-		strings.HasPrefix(message, "policy '") && strings.Contains(message, "' denied request: ") ||
-		strings.HasPrefix(causeOf(message), "ValidatingAdmissionPolicy '")
 }
 
 // refusals are classes that only the message distinguishes: the API server answers Forbidden to a missing permission, an

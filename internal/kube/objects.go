@@ -10,7 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // GetIfExists reads an object into a given object and returns it; nil if it does not exist.
@@ -60,4 +64,25 @@ func PatchMetadata(ctx context.Context, c client.Client, object client.Object, c
 		return client.IgnoreNotFound(err)
 	}
 	return err
+}
+
+// AsRefusal converts an error of writing an object to a refusal, or returns the error if the write may succeed later without
+// another decision. Both are nil without an error. In a terminating namespace the error is ErrStale: nothing can be created
+// there, and the owner is about to be deleted.
+func AsRefusal(err error, refused decision.Refusal) (*decision.Refusal, error) {
+	if refusal := decision.AsRefusal(err, refused); refusal != nil || err == nil {
+		return refusal, nil
+	}
+	if decision.ClassOf(err) == decision.NamespaceTerminating {
+		return nil, ErrStale
+	}
+	return nil, fmt.Errorf("writing %s %s: %w", refused.Kind, refused.Name, err)
+}
+
+// maxEventNoteBytes is the longest note of an event that the API server accepts. The recorder drops a rejected event.
+const maxEventNoteBytes = 1024
+
+// EmitEvent emits an event about an object. It truncates the message to maxEventNoteBytes.
+func EmitEvent(recorder events.EventRecorder, about runtime.Object, event decision.Event) {
+	recorder.Eventf(about, nil, event.Type, event.Reason, event.Action, "%s", decision.TruncateMessage(event.Message, maxEventNoteBytes))
 }

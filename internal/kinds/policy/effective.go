@@ -94,39 +94,53 @@ func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected *Selection
 	return effective.DeepCopy()
 }
 
-// EffectiveWorkerPool returns the settings in use for a WorkerPool, as a copy: the Policies may belong to a cache.
+// EffectiveWorkerPool returns the settings in use for a WorkerPool, as a copy: the Policies may belong to a cache. Without settings of the
+// pool or a Policy, there is no circuit breaker. Workers are limited by the pool's own maximum and the strictest Policy.
 func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected *Selection) *v1alpha1.WorkerPoolEffective {
-	s := &valueSources{}
-	effective := &v1alpha1.WorkerPoolEffective{
-		WorkerSettings: v1alpha1.WorkerSettings{
-			Drain:          effectiveDrain(s, pool.Spec.Drain, selected),
-			CircuitBreaker: effectiveCircuitBreaker(s, pool.Spec.CircuitBreaker, selected),
-		},
-		MaxReplicas: effectiveMaxReplicas(s, pool, selected),
-	}
-	effective.Sources = *s
-	return effective.DeepCopy()
-}
-
-func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected *Selection) *v1alpha1.Drain {
-	l := layers[v1alpha1.Drain]{own, selected.drains}
-	effective := &v1alpha1.Drain{
-		Mode: *specifiedOrDefault(s, "drain.mode", l,
+	s, effective := &valueSources{}, &v1alpha1.WorkerPoolEffective{}
+	drains := layers[v1alpha1.Drain]{pool.Spec.Drain, selected.drains}
+	drain := &v1alpha1.Drain{
+		Mode: *specifiedOrDefault(s, "drain.mode", drains,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainMode { return nilIfZero(d.Mode) }, v1alpha1.DrainHTTP),
-		Timeout: specifiedOrDefault(s, "drain.timeout", l,
+		Timeout: specifiedOrDefault(s, "drain.timeout", drains,
 			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.Timeout }, apiDuration(10*time.Minute)),
-		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", l,
+		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", drains,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainTimeoutAction { return nilIfZero(d.OnTimeout) }, v1alpha1.DrainWait),
 	}
 	// By default, an evicted worker has as much time to finish as a drained worker. In mode Signal, the grace period of the Pod
 	// includes the timeout anyway. With Requeue, a worker is stopped after the timeout, and would otherwise have the timeout
 	// twice.
-	grace := min(effective.Timeout.Duration.Duration+MinTerminationGrace, maxTerminationGrace)
-	if effective.Mode == v1alpha1.DrainSignal || effective.OnTimeout == v1alpha1.DrainRequeue {
+	grace := min(drain.Timeout.Duration.Duration+MinTerminationGrace, maxTerminationGrace)
+	if drain.Mode == v1alpha1.DrainSignal || drain.OnTimeout == v1alpha1.DrainRequeue {
 		grace = MinTerminationGrace
 	}
-	effective.TerminationGrace = specifiedOrDefault(s, DrainTerminationGrace, l,
+	drain.TerminationGrace = specifiedOrDefault(s, DrainTerminationGrace, drains,
 		func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, apiDuration(grace))
+	effective.Drain = drain
+
+	if breakers := (layers[v1alpha1.CircuitBreaker]{pool.Spec.CircuitBreaker, selected.circuitBreakers}); breakers.own != nil || len(breakers.policies) > 0 {
+		effective.CircuitBreaker = &v1alpha1.CircuitBreaker{
+			FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", breakers,
+				func(b *v1alpha1.CircuitBreaker) *int32 { return b.FailureThresholdPercent }, 50),
+			Window: specifiedOrDefault(s, "circuitBreaker.window", breakers,
+				func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Window }, apiDuration(time.Minute)),
+			MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", breakers,
+				func(b *v1alpha1.CircuitBreaker) *int32 { return b.MinSamples }, 20),
+			Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", breakers,
+				func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Cooldown }, apiDuration(30*time.Second)),
+		}
+	}
+
+	effective.MaxReplicas = new(ptr.Deref(pool.Spec.Replicas, 0))
+	if pool.Spec.Autoscaling != nil {
+		effective.MaxReplicas = new(pool.Spec.Autoscaling.MaxReplicas)
+	}
+	s.setSource("maxReplicas", v1alpha1.FromSpec, "")
+	if limit := selected.maxReplicas; limit != nil && limit.value < *effective.MaxReplicas {
+		effective.MaxReplicas = new(limit.value)
+		s.setSource("maxReplicas", v1alpha1.FromLimit, limit.policy)
+	}
+	effective.Sources = *s
 	return effective.DeepCopy()
 }
 
@@ -139,49 +153,26 @@ const MinTerminationGrace = time.Minute
 // maxTerminationGrace is the largest value of the field. The status has the same limit.
 const maxTerminationGrace = 24 * time.Hour
 
-// effectiveCircuitBreaker returns nil unless the pool or a Policy sets a circuit breaker.
-func effectiveCircuitBreaker(s *valueSources, own *v1alpha1.CircuitBreaker, selected *Selection) *v1alpha1.CircuitBreaker {
-	l := layers[v1alpha1.CircuitBreaker]{own, selected.circuitBreakers}
-	if own == nil && len(l.policies) == 0 {
-		return nil
-	}
-	effective := &v1alpha1.CircuitBreaker{
-		FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", l,
-			func(b *v1alpha1.CircuitBreaker) *int32 { return b.FailureThresholdPercent }, 50),
-		Window: specifiedOrDefault(s, "circuitBreaker.window", l,
-			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Window }, apiDuration(time.Minute)),
-		MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", l,
-			func(b *v1alpha1.CircuitBreaker) *int32 { return b.MinSamples }, 20),
-		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", l,
-			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Cooldown }, apiDuration(30*time.Second)),
-	}
-	return effective.DeepCopy()
-}
-
-// effectiveMaxReplicas returns the pool's own maximum of workers, or the strictest limit if it is lower.
-func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected *Selection) *int32 {
-	const field = "maxReplicas"
-	maximum := ptr.Deref(pool.Spec.Replicas, 0)
-	if pool.Spec.Autoscaling != nil {
-		maximum = pool.Spec.Autoscaling.MaxReplicas
-	}
-	s.setSource(field, v1alpha1.FromSpec, "")
-	if limit := selected.maxReplicas; limit != nil && limit.value < maximum {
-		maximum = limit.value
-		s.setSource(field, v1alpha1.FromLimit, limit.policy)
-	}
-	return &maximum
-}
-
 // CheckImages returns an error for each image of a Pod that a Policy does not allow, with the container and the Policy. Every
 // Policy with a list must allow every image, including the images of init containers and volumes.
 func CheckImages(pod *corev1.PodSpec, selected *Selection) error {
 	var errs []error
 	for _, rule := range selected.images {
-		for _, use := range usedImages(pod) {
-			if !slices.ContainsFunc(rule.allowed, func(pattern string) bool { return matchesPattern(pattern, use.image) }) {
-				errs = append(errs, fmt.Errorf("image %q of %s is not allowed by Policy %s, which allows: %s",
-					use.image, use.user, rule.policy, strings.Join(rule.allowed, ", ")))
+		check := func(kind, name, image string) {
+			if image != "" && !slices.ContainsFunc(rule.allowed, func(pattern string) bool { return matchesPattern(pattern, image) }) {
+				errs = append(errs, fmt.Errorf("image %q of %s %q is not allowed by Policy %s, which allows: %s",
+					image, kind, name, rule.policy, strings.Join(rule.allowed, ", ")))
+			}
+		}
+		for i := range pod.Containers {
+			check("container", pod.Containers[i].Name, pod.Containers[i].Image)
+		}
+		for i := range pod.InitContainers {
+			check("init container", pod.InitContainers[i].Name, pod.InitContainers[i].Image)
+		}
+		for i := range pod.Volumes {
+			if source := pod.Volumes[i].Image; source != nil {
+				check("volume", pod.Volumes[i].Name, source.Reference)
 			}
 		}
 	}
@@ -191,29 +182,6 @@ func CheckImages(pod *corev1.PodSpec, selected *Selection) error {
 type imageRule struct {
 	allowed []string
 	policy  string
-}
-
-type imageUse struct{ user, image string }
-
-func usedImages(pod *corev1.PodSpec) []imageUse {
-	var all []imageUse
-	add := func(kind, name, image string) {
-		if image != "" {
-			all = append(all, imageUse{fmt.Sprintf("%s %q", kind, name), image})
-		}
-	}
-	for i := range pod.Containers {
-		add("container", pod.Containers[i].Name, pod.Containers[i].Image)
-	}
-	for i := range pod.InitContainers {
-		add("init container", pod.InitContainers[i].Name, pod.InitContainers[i].Image)
-	}
-	for i := range pod.Volumes {
-		if source := pod.Volumes[i].Image; source != nil {
-			add("volume", pod.Volumes[i].Name, source.Reference)
-		}
-	}
-	return all
 }
 
 // matchesPattern reports whether a text matches a pattern, in which * matches any characters.

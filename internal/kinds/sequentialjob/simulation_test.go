@@ -38,11 +38,11 @@ import (
 //   - ended Jobs are not deleted before the logs of their run are archived, or that failed,
 //   - and once the disturbances end, the run ends and does not change any more.
 //
-// SEQUENCE_RUNS is the number of simulated clusters (1,000 in make test, 10,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
+// SEQUENCE_RUNS is the number of simulated clusters (1,000 in make test, 3,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
 // first seed.
 func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 5_000), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 1_000), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
 	var ambiguous, created, crashes, replaced atomic.Int64

@@ -171,9 +171,18 @@ func allocateBudget(claims []budgetClaim, name string, total int32) int32 {
 		allocated[i] = c.Desired + more
 		free -= more
 	}
-	excess = max(0, excess-draining)
-	excess = takeFromLowest(order, allocated, excess, func(c budgetClaim) int32 { return c.MinReplicas })
-	takeFromLowest(order, allocated, excess, func(budgetClaim) int32 { return 0 })
+	// takeFromLowest lowers allocations, each down to its floor, starting with the lowest priority. It returns the count that
+	// could not be taken.
+	takeFromLowest := func(count int32, floor func(budgetClaim) int32) int32 {
+		for i := len(order) - 1; i >= 0 && count > 0; i-- {
+			taken := min(count, max(0, allocated[i]-floor(order[i])))
+			allocated[i] -= taken
+			count -= taken
+		}
+		return count
+	}
+	excess = takeFromLowest(max(0, excess-draining), func(c budgetClaim) int32 { return c.MinReplicas })
+	takeFromLowest(excess, func(budgetClaim) int32 { return 0 })
 	for i, c := range order {
 		if !c.Preempts {
 			continue
@@ -181,7 +190,7 @@ func allocateBudget(claims []budgetClaim, name string, total int32) int32 {
 		missing := max(0, c.Recommended-allocated[i])
 		freed := min(missing, draining)
 		draining -= freed
-		takeFromLowest(order, allocated, missing-freed, func(victim budgetClaim) int32 {
+		takeFromLowest(missing-freed, func(victim budgetClaim) int32 {
 			if victim.Priority >= c.Priority {
 				return victim.Desired + victim.Recommended // above any allocation, so nothing is taken
 			}
@@ -192,15 +201,4 @@ func allocateBudget(claims []budgetClaim, name string, total int32) int32 {
 		return allocated[i]
 	}
 	return 0
-}
-
-// takeFromLowest lowers allocations, each down to its floor, starting with the lowest priority. It returns the count
-// that could not be taken.
-func takeFromLowest(order []budgetClaim, allocated []int32, count int32, floor func(budgetClaim) int32) int32 {
-	for i := len(order) - 1; i >= 0 && count > 0; i-- {
-		taken := min(count, max(0, allocated[i]-floor(order[i])))
-		allocated[i] -= taken
-		count -= taken
-	}
-	return count
 }

@@ -230,23 +230,6 @@ func StartFailure(c *corev1.ContainerStatus) *decision.Problem {
 	return &decision.Problem{Reason: reason, Message: decision.TruncateMessage(message, maxStartFailureBytes)}
 }
 
-// startFailure returns why workers of the revision do not start; nil if they start.
-func (r *revisionState) startFailure() *decision.Problem {
-	for _, w := range r.workers {
-		if failure := w.StartFailure; failure != nil {
-			return &decision.Problem{Reason: failure.Reason, Message: "revision " + r.Name + ": worker " + w.Name + " does not start: " + failure.Message}
-		}
-	}
-	if r.CreationFailure == "" {
-		return nil
-	}
-	reason := v1alpha1.ReasonMinimumUnavailable
-	if decision.ClassOfForbidden(r.CreationFailure) == decision.QuotaExceeded {
-		reason = v1alpha1.ReasonQuotaExceeded
-	}
-	return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": its Pods cannot be created: " + r.CreationFailure}
-}
-
 // findProblem returns the first problem that prevents the pool from following its spec, or nil.
 func findProblem(observation *Observation, mode v1alpha1.DrainMode) *decision.Problem {
 	if errs := ValidateSpec(observation.Pool); len(errs) > 0 {
@@ -286,10 +269,10 @@ func ValidateSpec(wp *v1alpha1.WorkerPool) field.ErrorList {
 	}
 	validate(path.Child("initContainers"), spec.Template.Spec.InitContainers)
 	validate(path.Child("containers"), spec.Template.Spec.Containers)
-	if i := slices.IndexFunc(spec.Template.Spec.Containers, isSidecar); i >= 0 {
+	if i := indexOfContainer(spec.Template.Spec.Containers, SidecarContainer); i >= 0 {
 		errs = append(errs, field.Invalid(path.Child("containers").Index(i).Child("name"), SidecarContainer, "is reserved"))
 	}
-	if i := slices.IndexFunc(spec.Template.Spec.InitContainers, isSidecar); i >= 0 {
+	if i := indexOfContainer(spec.Template.Spec.InitContainers, SidecarContainer); i >= 0 {
 		c := &spec.Template.Spec.InitContainers[i]
 		if !equality.Semantic.DeepEqual(*c, corev1.Container{Name: c.Name, Env: c.Env, Resources: c.Resources}) {
 			errs = append(errs, field.Forbidden(path.Child("initContainers").Index(i), "the sidecar yardmaster can only have env and resources: the operator sets its other fields"))

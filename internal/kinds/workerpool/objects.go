@@ -117,7 +117,7 @@ func (b *workloadBuilder) buildWorkload(hash string, template corev1.PodTemplate
 	if wp.Spec.Version != "" {
 		meta.Labels[LabelAppVersion] = wp.Spec.Version
 	}
-	worker := slices.IndexFunc(template.Spec.Containers, isWorkerContainer)
+	worker := indexOfContainer(template.Spec.Containers, v1alpha1.WorkerContainer)
 	meta.Annotations = map[string]string{AnnotationImage: template.Spec.Containers[worker].Image}
 	selector := WorkerSelector(wp.Name)
 	selector[LabelRevision] = hash

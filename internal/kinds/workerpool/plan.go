@@ -125,8 +125,17 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 		r.newReplicas = min(r.Replicas, r.liveWorkers()-removed)
 		return
 	case surplus < 0:
-		surplus += r.undrain(-surplus)
-		if r.lowestRemovableOrdinal() == math.MaxInt32 {
+		// The worker that was drained last is undrained first.
+		lowest := r.lowestRemovableOrdinal()
+		candidates := slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !w.isUndrainable() || w.Ordinal > lowest })
+		slices.SortStableFunc(candidates, func(a, b *workerState) int {
+			return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), b.targetDraining.Compare(a.targetDraining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+		})
+		for _, w := range candidates[:min(int(-surplus), len(candidates))] {
+			w.targetDraining, w.targetIdle = time.Time{}, time.Time{}
+			surplus++
+		}
+		if lowest == math.MaxInt32 {
 			r.newReplicas = max(r.Replicas, r.totalWorkers()-surplus)
 		}
 	case surplus > 0 && r.CreationFailure != "" && r.uncreatedWorkers() > 0:
@@ -135,7 +144,7 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 	default:
 		// Workers that are not created yet are not drained: surplus workers are removed after their creation, before
 		// they take messages.
-		candidates := r.workersThat((*workerState).isServing)
+		candidates := slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !w.isServing() })
 		slices.SortStableFunc(candidates, compareDrainCost)
 		for _, w := range candidates[:min(max(int(surplus-r.uncreatedWorkers()), 0), len(candidates))] {
 			w.targetDraining = rules.now
@@ -148,24 +157,6 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 			w.targetRemovable = rules.now
 		}
 	}
-}
-
-func (r *revisionState) workersThat(matches func(*workerState) bool) []*workerState {
-	return slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !matches(w) })
-}
-
-// undrain undrains up to count workers, the last drained first, and returns their number.
-func (r *revisionState) undrain(count int32) int32 {
-	lowest := r.lowestRemovableOrdinal()
-	candidates := r.workersThat(func(w *workerState) bool { return w.isUndrainable() && w.Ordinal <= lowest })
-	slices.SortStableFunc(candidates, func(a, b *workerState) int {
-		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), b.targetDraining.Compare(a.targetDraining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
-	})
-	undrained := candidates[:min(int(count), len(candidates))]
-	for _, w := range undrained {
-		w.targetDraining, w.targetIdle = time.Time{}, time.Time{}
-	}
-	return int32(len(undrained)) //nolint:gosec // at most count
 }
 
 // removableWorkers returns how many workers can be removed now: they are marked as removable, have finished, and are
@@ -226,7 +217,9 @@ func (r *revisionState) newSize(rules *drainRules) RevisionSize {
 	order := slices.Clone(r.workers)
 	slices.SortStableFunc(order, compareRemovalOrder)
 	for _, w := range order[:max(0, len(order)-int(r.newReplicas))] {
-		if r.SidecarImage != "" && rules.endsSoon && w.hasFinished() && slices.Contains(size.Removable, w.Name) {
+		// It has reported that it has no messages, unlike a worker that is stopped after its timeout.
+		hasFinished := !w.IdleSince.IsZero() && (w.Stats == nil || w.Stats.Drained && w.Stats.InFlight == 0)
+		if r.SidecarImage != "" && rules.endsSoon && hasFinished && slices.Contains(size.Removable, w.Name) {
 			size.Finished = append(size.Finished, w.Name)
 		}
 	}
@@ -236,11 +229,6 @@ func (r *revisionState) newSize(rules *drainRules) RevisionSize {
 // EndGrace is how long the application of a finished worker with a sidecar may take to end. It has no messages, and may ignore SIGTERM, as
 // the first process of a container does by default: its Pod would keep its node's resources for the grace period of an evicted worker.
 const EndGrace = 5 * time.Second
-
-// hasFinished reports whether a removable worker has reported that it has no messages, unlike a worker that is stopped after its timeout.
-func (w *workerState) hasFinished() bool {
-	return !w.RemovableSince.IsZero() && !w.IdleSince.IsZero() && (w.Stats == nil || w.Stats.Drained && w.Stats.InFlight == 0)
-}
 
 // WouldInterrupt reports whether setting the replicas of a revision with these workers might remove a worker that is
 // not removable. The caller lists the workers from the API server, because the cache may be stale.

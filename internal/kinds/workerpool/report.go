@@ -43,7 +43,9 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	s.Replicas = sumOf(p.revisions, (*revisionState).liveWorkers)
 	s.Ready = sumOf(p.revisions, (*revisionState).availableWorkers)
 	s.Draining = sumOf(p.revisions, (*revisionState).drainingWorkers)
-	s.Busy, s.OpenBreakers, s.Snoozed = busyWorkers(p.revisions), openBreakers(p.revisions), nil
+	s.Busy = countIfAllAnswer(p.revisions, func(stats *WorkerStats) bool { return stats.InFlight > 0 })
+	s.OpenBreakers = countIfAllAnswer(p.revisions, func(stats *WorkerStats) bool { return stats.BreakerOpen })
+	s.Snoozed = nil
 	s.CurrentRevision, s.UpdatedRevision = r.currentRevision, f.updated.Name
 	s.Revisions = nil
 	for _, r := range p.revisions[:min(len(p.revisions), maxStatusRevisions)] {
@@ -87,13 +89,13 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	return report
 }
 
-// busyWorkers counts the workers with running handlers; nil if a ready worker does not answer.
-func busyWorkers(revisions []*revisionState) *int32 {
+// countIfAllAnswer counts the workers whose stats match; nil if a ready worker does not answer.
+func countIfAllAnswer(revisions []*revisionState, matches func(*WorkerStats) bool) *int32 {
 	count := int32(0)
 	for _, r := range revisions {
 		for _, w := range r.workers {
 			switch {
-			case w.Stats != nil && w.Stats.InFlight > 0:
+			case w.Stats != nil && matches(w.Stats):
 				count++
 			case w.Stats == nil && w.IsReady():
 				return nil
@@ -168,7 +170,7 @@ func (r *report) setRolloutConditions() {
 // stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it did not. A pool that
 // needs no workers, and a rollout that waits in a canary step, have no deadline.
 func (r *report) stalledProgress() *decision.Problem {
-	deadline := progressDeadlineOf(&r.rolloutSpec)
+	deadline := decision.DurationOr(r.rolloutSpec.ProgressDeadline, defaultProgressDeadline)
 	last := r.updated.Created
 	if r.rollout.history.LastProgress.After(last) {
 		last = r.rollout.history.LastProgress
@@ -471,10 +473,9 @@ func (r *report) events() []decision.Event {
 		events = append(events, decision.NormalEvent(v1alpha1.EventRolloutCompleted, actionRollout,
 			fmt.Sprintf("revision %s replaced revision %s", name, before.CurrentRevision)))
 	}
-	failure := r.rollout.history.FailureMessage
-	if failure != "" && r.updated.History.FailureMessage == "" && recordedFailure(before, name) == "" {
+	if r.rollout.isRolledBack {
 		events = append(events, decision.WarningEvent(v1alpha1.EventRolledBack, actionRollout,
-			fmt.Sprintf("rolled back to revision %s: %s", current, failure)))
+			fmt.Sprintf("rolled back to revision %s: %s", current, r.rollout.history.FailureMessage)))
 	}
 	return events
 }

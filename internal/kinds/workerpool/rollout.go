@@ -24,19 +24,14 @@ const (
 	defaultMinSamples       = 20
 )
 
-func progressDeadlineOf(spec *v1alpha1.Rollout) time.Duration {
-	if spec.ProgressDeadline == nil {
-		return defaultProgressDeadline
-	}
-	return spec.ProgressDeadline.Duration.Duration
-}
-
 // rollout has the number of workers of each revision that should serve, and why.
 type rollout struct {
 	// isEvaluated is false for a pool that has a problem or is being deleted.
 	isEvaluated bool
 	// isComplete is true if only the updated revision should serve.
 	isComplete bool
+	// isRolledBack is true if this decision finds that the updated revision has failed.
+	isRolledBack bool
 	// currentRevision for the status: the last revision whose rollout was complete.
 	currentRevision string
 	memory          RolloutMemory
@@ -74,21 +69,40 @@ func decideRollout(f *fleet, desired int32) rollout {
 		r.history.ProvenWorkers, r.history.LastProgress = proven, f.now
 	}
 	r.proof.hasProvenWorker = r.history.ProvenWorkers > 0
-	if r.history.FailureMessage == "" {
-		r.history.FailureMessage = findFailure(f, &r.proof)
+	// The status is stored before the revision's history, so its failure counts even if the failed workers have stopped since.
+	stored := decision.FindReason(f.Pool.Status.Conditions, v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed)
+	if r.history.FailureMessage == "" && stored != nil && f.Pool.Status.UpdatedRevision == f.updated.Name {
+		r.history.FailureMessage = stored.Message
+	}
+	isRecreate := f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate // it cannot roll back, so it needs no proof
+	if c := &r.proof.comparison; r.history.FailureMessage == "" && c.isWorse && !r.proof.servedBefore && !isRecreate {
+		r.isRolledBack = true
+		r.history.FailureMessage = fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
+			v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
 	}
 
 	r.proven = f.updated.countWorkers(r.proof.isProven)
-	stable := stableRevision(f)
+	// stable is the revision that served before the rollout, or else another revision with workers.
+	var stable *revisionState
+	isReplaced := isRecreate || r.history.ProvenWorkers > 0 && r.history.FailureMessage == "" && r.proven >= desired
+	for _, other := range f.revisions {
+		if other == f.updated {
+			continue
+		}
+		if other.Name == current || stable == nil && other.totalWorkers() > 0 {
+			stable = other
+		}
+		isReplaced = isReplaced && other.totalWorkers() == 0 && (!isRecreate || other.terminating == 0)
+	}
 	switch {
-	case stable == nil, isFullyReplaced(f, &r, desired):
+	case stable == nil, isReplaced:
 		r.isComplete, r.currentRevision = true, f.updated.Name
 		// Set here, so that the history needs no second write after the revision is created.
 		r.history.ProvenWorkers = max(1, r.history.ProvenWorkers)
 		r.serving = map[*revisionState]int32{f.updated: desired}
 	case r.history.FailureMessage != "":
 		r.serving = replaceWorkers(f, &r, stable, desired, 0)
-	case f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate: // new workers start after all others have stopped
+	case isRecreate: // new workers start after all others have stopped
 		r.serving = map[*revisionState]int32{f.updated: min(f.updated.servingWorkers(), desired)}
 	case f.rolloutSpec.Strategy == v1alpha1.RolloutCanary && !r.proof.servedBefore:
 		r.history = advanceCanary(f, &r, desired)
@@ -97,57 +111,6 @@ func decideRollout(f *fleet, desired int32) rollout {
 		r.serving = replaceWorkers(f, &r, stable, desired, desired)
 	}
 	return r
-}
-
-// findFailure returns why the rollout failed; empty if it did not. The status is stored before the revision's history,
-// so a failure in the stored status counts even if the failed workers have stopped since.
-func findFailure(f *fleet, p *proof) string {
-	if failure := recordedFailure(&f.Pool.Status, f.updated.Name); failure != "" {
-		return failure
-	}
-	c := &p.comparison
-	if !c.isWorse || p.servedBefore || f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate { // Recreate cannot roll back
-		return ""
-	}
-	return fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
-		v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
-}
-
-// recordedFailure returns the failure of the revision in the stored status, or "".
-func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string {
-	c := decision.FindReason(stored.Conditions, v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed)
-	if c == nil || stored.UpdatedRevision != revision {
-		return ""
-	}
-	return c.Message
-}
-
-// stableRevision returns the revision that served before the rollout, or else another revision with workers, or nil.
-func stableRevision(f *fleet) *revisionState {
-	var found *revisionState
-	for _, r := range f.revisions {
-		switch {
-		case r == f.updated:
-		case r.Name == f.Pool.Status.CurrentRevision:
-			return r
-		case found == nil && r.totalWorkers() > 0:
-			found = r
-		}
-	}
-	return found
-}
-
-// isFullyReplaced reports whether the updated revision is proven and has replaced all others. Strategy Recreate needs
-// no proof, because it cannot roll back.
-func isFullyReplaced(f *fleet, rolledOut *rollout, desired int32) bool {
-	recreate := f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate
-	for _, r := range f.revisions {
-		if r != f.updated && (r.totalWorkers() > 0 || recreate && r.terminating > 0) {
-			return false
-		}
-	}
-	history := &rolledOut.history
-	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && rolledOut.proven >= desired
 }
 
 // advanceCanary records in the history when the updated revision reaches a canary step, and when the step ends: after
@@ -399,21 +362,6 @@ func (m *RolloutMemory) sumOutcomes() (updated, others Outcomes) {
 	return updated, others
 }
 
-// isSignificantlyWorse reports whether more messages of updated failed than chance explains: Fisher's exact test,
-// one-sided. The failure ratio of updated must be higher.
-func isSignificantlyWorse(updated, others Outcomes, level float64) bool {
-	failed, total := updated.Failed+others.Failed, updated.total()+others.total()
-	probability := 0.0
-	for k := updated.Failed; k <= min(updated.total(), failed); k++ {
-		term := math.Exp(logChoose(failed, k) + logChoose(total-failed, updated.total()-k) - logChoose(total, updated.total()))
-		probability += term
-		if probability >= level || term < probability*1e-9 { // the terms decrease
-			break
-		}
-	}
-	return probability < level
-}
-
 // logChoose returns the logarithm of a binomial coefficient.
 func logChoose(n, k int64) float64 {
 	if k < 0 || k > n {
@@ -445,10 +393,18 @@ func (r *analysisRules) compare(updated, others Outcomes) comparison {
 	if updated.total() < r.minSamples {
 		return c
 	}
-	isHigher := updated.failureRatio()-others.failureRatio() > r.maxIncrease
 	doublings := bits.Len64(uint64(updated.total() / r.minSamples)) //nolint:gosec // at least 1
 	level := significanceLevel / float64(int64(1)<<doublings)
-	c.isWorse = isHigher && isSignificantlyWorse(updated, others, level)
+	// Fisher's exact test, one-sided: the probability that chance alone makes as many messages of updated fail.
+	failed, total, probability := updated.Failed+others.Failed, updated.total()+others.total(), 0.0
+	for k := updated.Failed; k <= min(updated.total(), failed); k++ {
+		term := math.Exp(logChoose(failed, k) + logChoose(total-failed, updated.total()-k) - logChoose(total, updated.total()))
+		probability += term
+		if probability >= level || term < probability*1e-9 { // the terms decrease
+			break
+		}
+	}
+	c.isWorse = updated.failureRatio()-others.failureRatio() > r.maxIncrease && probability < level
 	c.isAlike = !c.isWorse && others.total() >= r.minSamples && others.Failed > 0
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -208,7 +209,7 @@ func (w *simulator) isSettled() bool {
 	if s.Desired == 0 { // the revision is proven once there are messages again
 		return len(w.pods) == 0
 	}
-	rolledBack := recordedFailure(s, s.UpdatedRevision) != ""
+	rolledBack := decision.FindReason(s.Conditions, v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed) != nil
 	if !rolledBack && s.CurrentRevision != s.UpdatedRevision || s.Desired != int32(len(w.pods)) {
 		return false
 	}

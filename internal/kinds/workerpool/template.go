@@ -55,7 +55,7 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	ready := &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 	consumer := worker
 	sidecar := corev1.Container{Name: SidecarContainer}
-	if i := slices.IndexFunc(t.Spec.InitContainers, isSidecar); i >= 0 {
+	if i := indexOfContainer(t.Spec.InitContainers, SidecarContainer); i >= 0 {
 		sidecar = t.Spec.InitContainers[i]
 		t.Spec.InitContainers = slices.Delete(t.Spec.InitContainers, i, i+1)
 	}
@@ -115,7 +115,7 @@ func (b *workloadBuilder) completeTemplate(t *corev1.PodTemplateSpec, r *revisio
 
 // workerContainer returns the worker container of a Pod, with spec.image.
 func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container {
-	i := slices.IndexFunc(pod.Containers, isWorkerContainer)
+	i := indexOfContainer(pod.Containers, v1alpha1.WorkerContainer)
 	if i < 0 {
 		pod.Containers = append(pod.Containers, corev1.Container{Name: v1alpha1.WorkerContainer})
 		i = len(pod.Containers) - 1
@@ -125,9 +125,10 @@ func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container
 	return worker
 }
 
-func isWorkerContainer(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer }
-
-func isSidecar(c corev1.Container) bool { return c.Name == SidecarContainer }
+// indexOfContainer returns the index of the container with a name; -1 if there is none.
+func indexOfContainer(containers []corev1.Container, name string) int {
+	return slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+}
 
 // completeSidecar adds everything but the environment and resources that the template may have.
 func (b *workloadBuilder) completeSidecar(sidecar, worker *corev1.Container, ready *corev1.Probe) {
@@ -334,10 +335,10 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 
 // consumerOf returns the container that takes messages.
 func consumerOf(pod *corev1.PodSpec) *corev1.Container {
-	if i := slices.IndexFunc(pod.InitContainers, isSidecar); i >= 0 {
+	if i := indexOfContainer(pod.InitContainers, SidecarContainer); i >= 0 {
 		return &pod.InitContainers[i]
 	}
-	return &pod.Containers[slices.IndexFunc(pod.Containers, isWorkerContainer)]
+	return &pod.Containers[indexOfContainer(pod.Containers, v1alpha1.WorkerContainer)]
 }
 
 // PreStopSecretOf returns the secret of the preStop hook of a Pod, or "".

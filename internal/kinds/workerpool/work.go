@@ -95,7 +95,7 @@ func (m *WorkMemory) undoneLimit(f *fleet) time.Duration {
 		limit = max(limit, time.Duration(slotsWithoutResult/rate*float64(time.Second)))
 	}
 	if f.Stats.Running > 0 && !m.Ended { // jobs may take this long, and any time if no other waits
-		limit = max(limit, progressDeadlineOf(&f.rolloutSpec))
+		limit = max(limit, decision.DurationOr(f.rolloutSpec.ProgressDeadline, defaultProgressDeadline))
 		if f.Stats.Backlog == 0 {
 			limit = math.MaxInt64
 		}
@@ -157,8 +157,17 @@ const maxReasonBytes = 256
 // findRevisionFailure returns why workers of a revision do no work: they do not start, their application is unavailable, or they give back
 // every message. It returns nil if they work, or may still start to.
 func findRevisionFailure(f *fleet, r *revisionState) *decision.Problem {
-	if start := r.startFailure(); start != nil {
-		return start
+	for _, w := range r.workers {
+		if failure := w.StartFailure; failure != nil {
+			return &decision.Problem{Reason: failure.Reason, Message: "revision " + r.Name + ": worker " + w.Name + " does not start: " + failure.Message}
+		}
+	}
+	if r.CreationFailure != "" {
+		reason := v1alpha1.ReasonMinimumUnavailable
+		if decision.ClassOfForbidden(r.CreationFailure) == decision.QuotaExceeded {
+			reason = v1alpha1.ReasonQuotaExceeded
+		}
+		return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": its Pods cannot be created: " + r.CreationFailure}
 	}
 	// A handler of the revision that serves may have given back the last message for a reason.
 	isJudged := r.Name != f.Pool.Status.CurrentRevision || f.Stats != nil && f.Stats.Backlog > 0
@@ -182,20 +191,4 @@ func findRevisionFailure(f *fleet, r *revisionState) *decision.Problem {
 // givesAllBack reports whether the worker gave back messages and has finished none.
 func (w *workerState) givesAllBack() bool {
 	return w.Stats != nil && ptr.Deref(w.Stats.Snoozed, 0) > 0 && ptr.Deref(w.Stats.Succeeded, 0) == 0
-}
-
-// openBreakers counts the workers that take no messages of a queue because most of them fail; nil if a ready worker does not answer.
-func openBreakers(revisions []*revisionState) *int32 {
-	count := int32(0)
-	for _, r := range revisions {
-		for _, w := range r.workers {
-			switch {
-			case w.Stats != nil && w.Stats.BreakerOpen:
-				count++
-			case w.Stats == nil && w.IsReady():
-				return nil
-			}
-		}
-	}
-	return &count
 }

@@ -48,8 +48,10 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	if refusal, err := r.applySharedObjects(ctx, wp, observed, d); refusal != nil || err != nil {
 		return refusal, err
 	}
-	if refusal, err := r.restoreWorkload(ctx, wp, observed, d); refusal != nil || err != nil {
-		return refusal, err
+	if d.CurrentWorkload != nil && observed.workloads[d.CurrentWorkload.GetName()] != nil {
+		if refusal, err := r.restoreWorkload(ctx, wp, d.CurrentWorkload, observed.workloads[d.CurrentWorkload.GetName()]); refusal != nil || err != nil {
+			return refusal, err
+		}
 	}
 	for i := range d.Resizes {
 		if refusal, err := r.resizeRevision(ctx, wp, observed, &d.Resizes[i]); refusal != nil || err != nil {
@@ -76,10 +78,6 @@ func ignoreTerminating(err error) error {
 	return err
 }
 
-func refusedObject(object client.Object) decision.Refusal {
-	return decision.Refusal{Kind: object.GetObjectKind().GroupVersionKind().Kind, Name: object.GetName()}
-}
-
 const maxConcurrentPatches = 8
 
 // writeDrainStates writes drain states on Pods. A conflict on a Pod does not affect other Pods.
@@ -100,7 +98,8 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 				}
 			}
 			if state.Unprotect {
-				unprotect(after)
+				delete(after.Annotations, workerpool.AnnotationSafeToEvict)
+				delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
 			}
 			if !state.RemovableSince.IsZero() {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestDeletionCost)
@@ -133,6 +132,7 @@ func (r *Reconciler) endWorkers(ctx context.Context, observed *Observed, names [
 	return nil
 }
 
+// resizeRevision creates a revision, or sets its number of workers. It returns kube.ErrStale instead of stopping a worker that is not removable.
 func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, size *workerpool.RevisionSize) (*decision.Refusal, error) {
 	if size.NewWorkload != nil {
 		return r.createRevision(ctx, wp, size)
@@ -141,8 +141,16 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	after := before.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
 	replicas := replicasField(after)
 	if size.Replicas < ptr.Deref(*replicas, 1) {
-		if err := r.assertNoInterruption(ctx, observed, size); err != nil {
-			return nil, err
+		// The cache may be stale, so the workers come from the API server.
+		selector := workerpool.WorkerSelector(wp.Name)
+		selector[workerpool.LabelRevision] = revisionHash(before)
+		var pods corev1.PodList
+		if err := r.Live.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(selector)); err != nil {
+			return nil, fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
+		}
+		current := &Observed{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
+		if size.WouldInterrupt(current.addPods(pods.Items)) {
+			return nil, kube.ErrStale
 		}
 		if err := r.endWorkers(ctx, observed, size.Finished); err != nil {
 			return nil, err
@@ -151,7 +159,7 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	*replicas = &size.Replicas
 	annotateHistory(after, size.History)
 	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	refusal, err := kube.AsRefusal(err, refusedObject(after))
+	refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: after.GetObjectKind().GroupVersionKind().Kind, Name: size.Name})
 	return refusal, ignoreTerminating(err)
 }
 
@@ -178,40 +186,18 @@ func annotateHistory(workload client.Object, history workerpool.History) {
 	workload.SetAnnotations(annotations)
 }
 
-// assertNoInterruption lists the workers of a revision from the API server. It returns kube.ErrStale if the new size
-// might remove a worker that is not removable.
-func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *Observed, size *workerpool.RevisionSize) error {
-	workload := observed.workloads[size.Name]
-	selector := workerpool.WorkerSelector(observed.Pool.Name)
-	selector[workerpool.LabelRevision] = revisionHash(workload)
-	var pods corev1.PodList
-	if err := r.Live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
-		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
-	}
-	current := &Observed{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
-	if size.WouldInterrupt(current.addPods(pods.Items)) {
-		return kube.ErrStale
-	}
-	return nil
-}
-
 func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool, size *workerpool.RevisionSize) (*decision.Refusal, error) {
 	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
 	*replicasField(workload) = &size.Replicas
 	annotateHistory(workload, size.History)
-	isNew, refusal, err := r.CreateOwned(ctx, workload, wp, "WorkerPool", refusedObject(size.NewWorkload))
+	isNew, refusal, err := r.CreateOwned(ctx, workload, wp, "WorkerPool", decision.Refusal{Kind: size.NewWorkload.GetObjectKind().GroupVersionKind().Kind, Name: size.Name})
 	if isNew || refusal != nil || err != nil {
 		return refusal, ignoreTerminating(err)
 	}
 	// The cache is stale, or an earlier request succeeded without a response.
-	if workerpool.HasDrifted(size.NewWorkload, workload) { // without its labels, the workload is not in the cache
-		desired, err := applyConfigurationOf(size.NewWorkload)
-		if err != nil {
-			return nil, err
-		}
-		if refusal, err := r.applyObject(ctx, wp, desired, nil); refusal != nil || err != nil {
-			return refusal, err
-		}
+	// Without its labels, the workload is not in the cache.
+	if refusal, err := r.restoreWorkload(ctx, wp, size.NewWorkload, workload); refusal != nil || err != nil {
+		return refusal, err
 	}
 	return nil, kube.ErrStale
 }
@@ -243,34 +229,21 @@ func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.Worker
 	return nil, nil //nolint:nilnil // no refusal
 }
 
-// restoreWorkload restores the workload of the updated revision if it has drifted, except for its replicas and history,
-// which resizeRevision patches.
-func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, d *workerpool.Decision) (*decision.Refusal, error) {
-	if d.CurrentWorkload == nil {
+// restoreWorkload restores a workload that has drifted, except for its replicas and history, which resizeRevision patches.
+func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPool, workload, found decision.Object) (*decision.Refusal, error) {
+	if !workerpool.HasDrifted(workload, found) {
 		return nil, nil //nolint:nilnil // no refusal
 	}
-	found, ok := observed.workloads[d.CurrentWorkload.GetName()].(decision.Object)
-	if !ok || !workerpool.HasDrifted(d.CurrentWorkload, found) {
-		return nil, nil //nolint:nilnil // no refusal
-	}
-	desired, err := applyConfigurationOf(d.CurrentWorkload)
+	desired, err := kube.ApplyConfiguration(workload)
 	if err != nil {
 		return nil, err
 	}
+	unstructured.RemoveNestedField(desired.Object, "spec", "replicas")
 	// Without this check, a change by the API server or a webhook would be reverted repeatedly.
 	if r.isUnchanged(wp, desired, found) {
 		return nil, nil //nolint:nilnil // no refusal
 	}
 	return r.applyObject(ctx, wp, desired, nil)
-}
-
-// applyConfigurationOf returns the apply configuration of a workload, without its replicas, which are patched.
-func applyConfigurationOf(workload decision.Object) (*unstructured.Unstructured, error) {
-	u, err := kube.ApplyConfiguration(workload)
-	if err == nil {
-		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
-	}
-	return u, err
 }
 
 // applyObject applies an object and remembers the result. If it was not found in the cache, which contains only objects
@@ -327,12 +300,6 @@ func contentVersion(object metav1.Object) string {
 	return workerpool.HashJSON([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetOwnerReferences()})
 }
 
-// unprotect removes the annotations that protect a Pod from the removal of its node.
-func unprotect(pod *corev1.Pod) {
-	delete(pod.Annotations, workerpool.AnnotationSafeToEvict)
-	delete(pod.Annotations, workerpool.AnnotationDoNotDisrupt)
-}
-
 // protectionRefusalInterval is the time until protections are written again after a refusal.
 const protectionRefusalInterval = time.Minute
 
@@ -349,7 +316,8 @@ func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPo
 			before := observed.pods[change.Worker]
 			after := before.DeepCopy()
 			metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationProtection, change.Time.UTC().Format(time.RFC3339Nano))
-			unprotect(after)
+			delete(after.Annotations, workerpool.AnnotationSafeToEvict)
+			delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
 			if change.Active {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationSafeToEvict, "false")
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationDoNotDisrupt, "true")

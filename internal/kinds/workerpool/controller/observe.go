@@ -168,30 +168,25 @@ func (r *Reconciler) observePods(ctx context.Context, observed *Observed) error 
 	return nil
 }
 
+// addPods adds the Pods that a revision controls, directly or through a ReplicaSet, and returns their workers.
 func (o *Observed) addPods(pods []corev1.Pod) []workerpool.Worker {
 	var workers []workerpool.Worker
 	for i := range pods {
-		if pod := &pods[i]; o.belongsToRevision(pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		pod := &pods[i]
+		controller := metav1.GetControllerOf(pod)
+		if controller == nil || decision.HasPodEnded(pod) {
+			continue
+		}
+		name := controller.Name
+		if controller.Kind == "ReplicaSet" { // its name begins with the name of its Deployment
+			name = name[:max(0, strings.LastIndexByte(name, '-'))]
+		}
+		if workload := o.workloads[name]; workload != nil && revisionHash(workload) == pod.Labels[workerpool.LabelRevision] {
 			o.pods[pod.Name] = pod
 			workers = append(workers, workerOfPod(pod))
 		}
 	}
 	return workers
-}
-
-// belongsToRevision reports whether a revision controls the Pod, directly or through a ReplicaSet, whose name begins
-// with the revision's name.
-func (o *Observed) belongsToRevision(pod *corev1.Pod) bool {
-	controller := metav1.GetControllerOf(pod)
-	if controller == nil {
-		return false
-	}
-	name := controller.Name
-	if controller.Kind == "ReplicaSet" {
-		name = name[:max(0, strings.LastIndexByte(name, '-'))]
-	}
-	workload := o.workloads[name]
-	return workload != nil && revisionHash(workload) == pod.Labels[workerpool.LabelRevision]
 }
 
 func workerOfPod(pod *corev1.Pod) workerpool.Worker {

@@ -106,30 +106,25 @@ func Summarize(in Observation, d Decision) string {
 		ReasonFallback:            "queue metrics are unavailable, so the fallback applies",
 		ReasonSuspended:           "autoscaling is suspended",
 	}[d.Reason]
-	text := fmt.Sprintf("%d recommended%s, staying at %d: %s", d.Recommended, d.targetMessage(), in.Replicas, explanation)
+	origin := map[TargetSource]string{
+		TargetBacklogPerReplica: "backlogPerReplica", TargetFromSource: "target of the source", TargetDefault: "default without a service time",
+	}[d.Target.Source]
+	target := "" // of a recommendation that follows the service time, or of none
+	switch {
+	case d.Recommended == 0:
+	case d.Target.Source == TargetAssumedServiceTime:
+		target = fmt.Sprintf(" for an assumed service time of %s", defaultServiceTime)
+	case origin != "":
+		target = fmt.Sprintf(" for %s messages per worker (%s)", formatNumber(d.Target.BacklogPerReplica), origin)
+	}
+	text := fmt.Sprintf("%d recommended%s, staying at %d: %s", d.Recommended, target, in.Replicas, explanation)
 	if d.Applied != in.Replicas {
-		text = fmt.Sprintf("%d recommended%s, scaling from %d to %d: %s", d.Recommended, d.targetMessage(), in.Replicas, d.Applied, explanation)
+		text = fmt.Sprintf("%d recommended%s, scaling from %d to %d: %s", d.Recommended, target, in.Replicas, d.Applied, explanation)
 	}
 	if d.WouldApply != d.Applied {
 		text += fmt.Sprintf("; otherwise it would scale to %d", d.WouldApply)
 	}
 	return text
-}
-
-// targetMessage explains the target of a recommendation; empty if it follows the service time.
-func (d *Decision) targetMessage() string {
-	origin := map[TargetSource]string{
-		TargetBacklogPerReplica: "backlogPerReplica", TargetFromSource: "target of the source", TargetDefault: "default without a service time",
-	}[d.Target.Source]
-	switch {
-	case d.Recommended == 0:
-		return ""
-	case d.Target.Source == TargetAssumedServiceTime:
-		return fmt.Sprintf(" for an assumed service time of %s", defaultServiceTime)
-	case origin == "":
-		return ""
-	}
-	return fmt.Sprintf(" for %s messages per worker (%s)", formatNumber(d.Target.BacklogPerReplica), origin)
 }
 
 // formatNumber formats a number with at most three decimal places.

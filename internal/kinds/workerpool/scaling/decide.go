@@ -123,10 +123,6 @@ func roundUpReplicas(n float64) int32 {
 	return int32(min(math.Ceil(n-1e-6), maxReplicas))
 }
 
-func busyReplicas(in Observation) int32 {
-	return roundUpReplicas(float64(in.Stats.Running) / float64(in.Settings.Concurrency))
-}
-
 // applyFallback keeps the number of workers while stats are unavailable, because an unknown backlog is not zero. After
 // fallback.after, it applies the fallback as a lower bound. It discards the counters, because their changes in this time
 // are unknown.
@@ -316,7 +312,8 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 		n.raiseTo(in.Replicas, ReasonStabilizationWindow)
 	}
 	n.raiseTo(min(highest, in.Replicas, n.upper), ReasonStabilizationWindow)
-	n.raiseTo(min(busyReplicas(in), in.Replicas, n.upper), ReasonBusy)
+	busy := roundUpReplicas(float64(in.Stats.Running) / float64(in.Settings.Concurrency))
+	n.raiseTo(min(busy, in.Replicas, n.upper), ReasonBusy)
 	if n.value == in.Replicas {
 		return
 	}

@@ -245,7 +245,8 @@ func (s *Saturation) updateSaturation(in Observation, rates *Rates, grows bool) 
 	}
 	hasGrown, finishesMore := s.growth(in, rates)
 	settled := !isTooRecent(in, s.ReadySince, rates)
-	atLimit := settled && in.Ready == in.Replicas && busyReplicas(in) >= in.Ready
+	busy := roundUpReplicas(float64(in.Stats.Running) / float64(in.Settings.Concurrency))
+	atLimit := settled && in.Ready == in.Replicas && busy >= in.Ready
 	switch {
 	case s.SaturatedRate > 0:
 		if rates.FinishRate > s.SaturatedRate*(1+requiredGain) {

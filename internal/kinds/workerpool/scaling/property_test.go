@@ -146,7 +146,7 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "is below the lower bound"
 	case in.Stats == nil && d.Applied < in.Replicas:
 		return "scales down without stats"
-	case in.Stats != nil && d.Applied < min(in.Replicas, busyReplicas(in), upper):
+	case in.Stats != nil && d.Applied < min(in.Replicas, roundUpReplicas(float64(in.Stats.Running)/float64(in.Settings.Concurrency)), upper):
 		return "scales below the busy workers"
 	case in.Stats != nil && in.Stats.Backlog+in.Stats.Unaccounted > 0 && d.Applied == 0 && upper > 0:
 		return "stays at zero with a backlog, or with messages that nothing announces"
