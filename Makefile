@@ -34,9 +34,8 @@ RELEASE_REPOSITORY ?= ghcr.io/yardmaster/yardmaster
 RELEASE_KEY ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Number of runs of make test-busy, and of random clusters in the simulation of SequentialJobs.
+# Number of runs of make test-busy.
 BUSY_RUNS ?= 1
-export SEQUENCE_RUNS ?= 1000
 # RACE=1 runs the unit tests with the race detector, which needs a C compiler, and twice the time.
 RACE ?=
 # Flags of go test, such as -count=1.
@@ -56,12 +55,6 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 comma := ,
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
-# Packages that share nothing between goroutines: the race detector would find nothing.
-PURE = $(shell go list ./internal/decision/... ./internal/kinds/... ./hack/... ./test/bench/scaling/... | grep -v /controller)
-# All others, in the order in which go test starts them: if they were last, those that take longest would run alone.
-LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/broker/brokerconn ./internal/pod/runner
-UNIT = $(filter-out $(PURE),$(shell go list $(LONGEST) ./... | grep -v '/test/\(integration\|e2e\)'))
-INTEGRATION = $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...))
 # Modules besides the main one whose tests need no cluster.
 TESTED_MODULES := localcluster localcluster/modules/network-policies hack/tools/helm hack/tools/gitops
 RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 needs gcc)))
@@ -124,21 +117,21 @@ test-tools: gotestsum localcluster kustomize helm
 
 # The simulations allocate much memory and keep little.
 test-pure: gotestsum ## Run the tests of the packages that only decide.
-	GOGC=400 $(GOTEST) -timeout 60m $(PURE)
+	GOGC=400 $(GOTEST) -timeout 60m $$(hack/packages pure)
 
 test-unit: test-tools ## Run the tests that need no cluster.
 	$(MAKE) --jobs=3 test-packages test-pure test-modules
 
 # Tests with a broker mostly wait, so run more of them in parallel than there are cores.
 test-packages: gotestsum
-	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(RACE_FLAG) $(UNIT)
+	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(RACE_FLAG) $$(hack/packages unit)
 
 test-modules: gotestsum
 	for module in $(TESTED_MODULES); do (cd $$module && $(GOTEST_VET) ./...); done
 
 # One package at a time: each starts its own operators in the same cluster.
 test-integration: test-tools ## Run the tests against a real control plane with simulated nodes.
-	hack/with-cluster control-plane test $(GOTEST) -p 1 -parallel 8 $(INTEGRATION)
+	hack/with-cluster control-plane test $(GOTEST) -p 1 -parallel 8 $$(hack/packages integration)
 
 e2e: gotestsum localcluster image ## Run the tests on a real node.
 	hack/with-cluster node e2e hack/e2e
@@ -164,10 +157,7 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 	go run ./cmd/yardmaster --leader-elect=false --webhook=false --session-policies= --metrics-bind-address=0 --allow-local-brokers --zap-devel
 
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
-	GOOS=linux $(BUILD) -o bin/linux/ ./cmd/yardmaster ./cmd/session-runner
-	mkdir -p dist
-	localcluster build-image --tag $(IMG) --file bin/linux/yardmaster:/yardmaster --file bin/linux/session-runner:/session-runner \
-		--entrypoint /yardmaster --user 65532:65532 --output dist/yardmaster.tar
+	hack/image $(IMG) $(BUILD)
 
 docker-build: ## Build the operator's image with Docker.
 	docker build --build-arg VERSION=$(VERSION) --tag $(IMG) .
