@@ -35,6 +35,8 @@ func TestSequenceDetail(t *testing.T) {
 	tolerated := stepStarted("lint", v1alpha1.StepFailed, time.Second)
 	tolerated.Tolerated, tolerated.Attempt = true, 2
 	pending := v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending}
+	completed := sequentialJob(v1alpha1.PhaseCompleted, 1, stepStarted("extract", v1alpha1.StepSucceeded, time.Second))
+	completed.Status.Results = []v1alpha1.Parameter{{Name: "rows", Value: "42"}, {Name: "digest", Value: "\x1b[2Jsha256:00"}}
 	refused := sequentialJob(v1alpha1.PhaseFailed, 1)
 	refused.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionSpecAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStepInvalid, Message: "no such image",
@@ -63,6 +65,15 @@ func TestSequenceDetail(t *testing.T) {
 			[]string{
 				"etl   Running   1/1   1m5s",
 				"  ✔ extract   Succeeded   12s   output: \uFFFD[2J42 rows",
+			},
+		},
+		"the results of a completed run": {
+			completed,
+			[]string{
+				"etl   Completed   1/1   1m5s",
+				"  ✔ extract   Succeeded   1s",
+				"  result rows: 42",
+				"  result digest: \uFFFD[2Jsha256:00",
 			},
 		},
 		"a rerun shows its number and the outcomes it kept": {

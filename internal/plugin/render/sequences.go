@@ -145,6 +145,9 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
+	for _, result := range sj.Status.Results {
+		lines = append(lines, "  result "+terminal.Sanitize(result.Name+": "+result.Value))
+	}
 	if archive := sj.Status.Archive; archive != nil {
 		lines = append(lines, "  "+archiveLine(s, archive))
 	}

@@ -52,8 +52,8 @@ func hostilePages(text string) map[string]g.Node {
 		ObjectMeta: meta, Spec: v1alpha1.SequentialJobSpec{Containers: []v1alpha1.Step{{Name: text}}},
 		Status: v1alpha1.SequentialJobStatus{
 			Phase: v1alpha1.PhaseFailed, Reason: text, ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, RunStatus: v1alpha1.RunStatus{Times: v1alpha1.Times{StartTime: &at, CompletionTime: &at}}, Progress: v1alpha1.Progress{CurrentStep: text},
-			Parameters: []v1alpha1.Parameter{{Name: text, Value: text}},
-			Steps:      []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{JobName: text, Explanation: v1alpha1.Explanation{Reason: text, Message: text}}, Output: text, ApprovedBy: text}},
+			Parameters: []v1alpha1.Parameter{{Name: text, Value: text}}, Results: []v1alpha1.Parameter{{Name: text, Value: text}},
+			Steps: []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{JobName: text, Explanation: v1alpha1.Explanation{Reason: text, Message: text}}, Output: text, ApprovedBy: text}},
 		},
 	}
 	session := &v1alpha1.AgenticSession{

@@ -128,8 +128,8 @@ func Sequence(l Links, s *view.Sequence) g.Node {
 	return g.Group{
 		l.objectHead(s.Entry, s.Actions, s.Problems),
 		h.Dl(h.Class("facts"), fact("Run", g.Text(s.Run)), fact("Steps", g.Text(s.Progress)), fact("Started", age(s.Start)), fact("Ended", age(s.Finish))),
-		g.If(len(s.Parameters) > 0, section("parameters", "Parameters",
-			h.Dl(h.Class("facts"), g.Map(s.Parameters, func(p v1alpha1.Parameter) g.Node { return fact(p.Name, g.Text(p.Value)) })))),
+		values("results", "Results", s.Results),
+		values("parameters", "Parameters", s.Parameters),
 		section("steps", "Steps", table("Steps", []string{"Step", "State", "Time", "Timeline", "Details", "Actions"}, g.Map(s.Steps, func(step view.Step) g.Node {
 			return h.Tr(h.ID("step-"+step.Name),
 				rowHead(g.Text(step.Name), g.If(step.Finally, h.Span(h.Class("note"), g.Text(" finally")))),
@@ -144,6 +144,11 @@ func Sequence(l Links, s *view.Sequence) g.Node {
 				h.Td(h.Class("row-actions"), g.If(step.HasLog, linkButton(l.Logs(s.Entry, step.Name), "Log")), l.buttons(s.Entry, step.Actions)))
 		}))),
 	}
+}
+
+func values(id, title string, values []v1alpha1.Parameter) g.Node {
+	return g.If(len(values) > 0, section(id, title,
+		h.Dl(h.Class("facts"), g.Map(values, func(p v1alpha1.Parameter) g.Node { return fact(p.Name, g.Text(p.Value)) }))))
 }
 
 // Missing is the page of an object that does not exist, or cannot be read.

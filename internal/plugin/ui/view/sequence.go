@@ -69,6 +69,7 @@ type Sequence struct {
 	Start, Finish time.Time
 	Problems      []render.Problem
 	Parameters    []v1alpha1.Parameter
+	Results       []v1alpha1.Parameter
 	Steps         []Step
 	Actions       []Action
 }
@@ -80,9 +81,13 @@ func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence 
 		Start: timeOf(sj.Status.StartTime), Finish: timeOf(sj.Status.CompletionTime), Problems: render.SequenceProblems(sj),
 		Actions: sequenceActions(e, sj),
 	}
-	for _, p := range sj.Status.Parameters {
-		s.Parameters = append(s.Parameters, v1alpha1.Parameter{Name: cleanLine(p.Name), Value: cleanLine(p.Value)})
+	clean := func(values []v1alpha1.Parameter) (cleaned []v1alpha1.Parameter) {
+		for _, p := range values {
+			cleaned = append(cleaned, v1alpha1.Parameter{Name: cleanLine(p.Name), Value: cleanLine(p.Value)})
+		}
+		return cleaned
 	}
+	s.Parameters, s.Results = clean(sj.Status.Parameters), clean(sj.Status.Results)
 	awaiting := sequentialjob.AwaitingApproval(sj)
 	for i := range sj.Status.Steps {
 		s.Steps = append(s.Steps, newStep(e, sj, &sj.Status.Steps[i], awaiting))
