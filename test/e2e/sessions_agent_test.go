@@ -214,6 +214,7 @@ for secret in "token-of""-the-forge" "sk-key-of""-the-provider"; do
   { env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline .git/config /git/*/config; } 2> /dev/null | grep -aF "$secret" && exit 3
   grep -rlF "$secret" /workspace /home /tmp /git /archive /model /etc /usr/local 2> /dev/null && exit 4
 done
+cat /proc/1/environ > /dev/null 2>&1 && exit 8
 ask && ask && ask || exit 6
 ask && exit 7
 test "$(git rev-list --count HEAD)" = 1 || exit 5

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
@@ -48,8 +46,8 @@ type agent struct {
 
 type agentEnd struct {
 	exitCode int
-	// signal that ended the process; empty if it exited.
-	signal string
+	// signal that ended the process; 0 if it exited.
+	signal syscall.Signal
 	// terminated means that the runner got SIGTERM and terminated the process.
 	terminated bool
 	// silent means that the process did not exit after its result, and was terminated.
@@ -125,7 +123,7 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	}
 	ended := agentEnd{exitCode: command.ProcessState.ExitCode(), terminated: terminated && !silent, silent: silent}
 	if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		ended.signal = fmt.Sprintf("%s (%s)", unix.SignalName(status.Signal()), status.Signal())
+		ended.signal = status.Signal()
 	}
 	return ended, nil
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,9 +24,18 @@ type process struct {
 	started string
 }
 
-// adoptProcesses makes this process the parent of all processes below it whose parents end, so that the runner finds them whatever
-// process group or session they are in.
-func adoptProcesses() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// guardProcess makes this process the parent of all processes below it whose parents end, so that the runner finds them whatever
+// process group or session they are in. It also closes this process to others of its user, such as the agent: they cannot read its
+// environment and memory, or take over its connections.
+func guardProcess() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("closing the runner's process to the agent: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming the parent of the processes that an agent leaves behind: %w", err)
+	}
+	return nil
+}
 
 // processesBelow returns the processes below this one that have not ended, except the known ones. With reap, it also reaps those that
 // have ended; no other part of this process may then wait for one.

@@ -147,7 +147,7 @@ func (p *problems) add(errs ...error) {
 func (p *problems) join() error {
 	var texts []string
 	for _, err := range p.errs {
-		texts = append(texts, strings.ReplaceAll(err.Error(), "\n", "; "))
+		texts = append(texts, oneLine(err.Error()))
 	}
 	if len(texts) == 0 {
 		return nil

@@ -43,7 +43,7 @@ func (r *repositories) prepare(ctx context.Context) error {
 	for i := range clones {
 		c := &clones[i]
 		if c.Error != "" {
-			return fmt.Errorf("cloning %s: %s", c.Directory, c.Error)
+			return fmt.Errorf("cloning %s: %s", c.Directory, oneLine(c.Error))
 		}
 		target, repo := r.target(c.Directory)
 		if repo != nil {

@@ -21,8 +21,18 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// TestMain lets git start this program to ask for credentials, as session-runner does.
+// asRunnerVariable makes this program a session-runner.
+const asRunnerVariable = "TEST_AS_RUNNER"
+
+// TestMain lets git start this program to ask for credentials, as session-runner does, and tests start it as a session-runner.
 func TestMain(m *testing.M) {
+	if os.Getenv(asRunnerVariable) != "" {
+		code, err := Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}
 	if sessiongit.IsAskpass() {
 		answer, err := sessiongit.Askpass(os.Args[1:], os.Getenv)
 		if err != nil {
@@ -597,17 +607,26 @@ func (s *gitSession) shell(script string) {
 	}
 }
 
-func TestMissingBranchIsReported(t *testing.T) {
-	s := newGitSession(t)
-	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "release"}}, Directory: "shop",
-	}}})
-	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
-	if code, _ := s.run("events", edit); code == exitSuccess {
-		t.Fatal("the session is successful")
-	}
-	if got := s.result().Summary; !strings.Contains(got, "the repository has no branch release") {
-		t.Errorf("summary %q", got)
+// The result has the words of git in one line, which fits into the status of the session.
+func TestTheResultTellsWhyACloneFailed(t *testing.T) {
+	for title, row := range map[string]struct{ path, branch, password, want string }{
+		"a branch that does not exist":     {branch: "release", password: gitPassword, want: "cloning shop: the repository has no branch release"},
+		"a repository that does not exist": {path: "/no-such.git", password: gitPassword, want: "not found"},
+		"a password that is wrong":         {password: "wrong", want: "Authentication failed"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newGitSession(t)
+			source := v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL() + row.path), Branch: v1alpha1.GitBranch(row.branch)}
+			s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{GitSource: source}, Directory: "shop"}}})
+			writeTestFile(t, filepath.Join(s.credentials, "password"), row.password)
+			s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+			if code, _ := s.run("events", edit); code == exitSuccess {
+				t.Fatal("the session is successful")
+			}
+			if got := s.result().Summary; !strings.Contains(got, row.want) || strings.Contains(got, "\n") || len(got) > 220 {
+				t.Errorf("summary %q", got)
+			}
+		})
 	}
 }
 

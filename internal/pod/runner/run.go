@@ -59,8 +59,8 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	if err != nil {
 		return exitInvalid, fmt.Errorf("reading the session's inputs: %w", err)
 	}
-	if err := adoptProcesses(); err != nil {
-		return exitFailure, fmt.Errorf("becoming the parent of the processes that an agent leaves behind: %w", err)
+	if err := guardProcess(); err != nil {
+		return exitFailure, err
 	}
 	events := &emitter{out: out, redact: newRedactor(os.Environ()), now: time.Now}
 	transcript := openTranscript(ctx, getenv, events)

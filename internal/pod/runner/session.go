@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
@@ -26,8 +28,8 @@ const (
 	exitTerminated = 128 + int(syscall.SIGTERM)
 	// maxAgentCode is the highest code that does not look like a signal's code.
 	maxAgentCode = 127
-	// maxLastOutputBytes bounds the reason for the end of an agent that it wrote as its last line.
-	maxLastOutputBytes = 512
+	// shellSignalCode is what shells add to the number of the signal that ended a program.
+	shellSignalCode = 128
 )
 
 // session is one attempt of a session.
@@ -51,8 +53,7 @@ type session struct {
 	// earlier are the reports of ended processes of this attempt: an interactive session has several.
 	earlier     []agentprofile.Report
 	recordedFor string
-	// lastOutput is the last line that is not part of an answer, such as an error of the agent.
-	lastOutput string
+	words       lastWords
 }
 
 // execute runs the agent with the session's prompt, and returns the exit code of the runner.
@@ -144,7 +145,7 @@ func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 		s.events.report("%s has no effect with the profile %s", setting, s.profile.Name)
 	}
 	s.mutex.Lock()
-	s.tally = s.profile.NewTally(llm.Model, conversation != "", s.state.baseline)
+	s.tally, s.words = s.profile.NewTally(llm.Model, conversation != "", s.state.baseline), lastWords{}
 	s.mutex.Unlock()
 	process := &agent{
 		command: command, directory: s.inputs.workingDirectory(), grace: s.options.gracePeriod, exitDelay: s.options.exitDelay, events: s.events,
@@ -162,9 +163,7 @@ func (s *session) observe(event *agentprofile.Event) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.tally.Add(event)
-	if text := strings.TrimSpace(event.Text); text != "" && (event.Type == agentprofile.EventOutput || event.Type == agentprofile.EventError) {
-		s.lastOutput = cut(text, maxLastOutputBytes)
-	}
+	s.words.hear(event, s.events.now())
 	report := s.total()
 	s.lease.reportActivity(report.CostUSD)
 	if report.Conversation != "" && report.Conversation != s.recordedFor {
@@ -197,21 +196,26 @@ func (s *session) finish(end agentEnd) (int, error) {
 	}
 	s.earlier = append(s.earlier, report)
 	s.tally = nil
-	// The last sentence of the agent is the reason for its end, if it wrote one.
-	reason := cmp.Or(report.Answer, s.lastOutput, "it reported no reason")
+	reason := s.words.reason()
+	if report.Failed {
+		reason = cmp.Or(report.Answer, reason)
+	}
 	switch {
 	case (end.exitCode == 0 || end.silent) && report.Finished && !report.Failed:
 		return exitSuccess, nil // also if the runner is terminated: the work is complete
 	case end.terminated:
 		return exitTerminated, nil
-	case end.signal != "" && !end.silent:
-		return exitFailure, fmt.Errorf("the agent was ended by the signal %s: %s", end.signal, reason)
+	case end.signal != 0 && !end.silent:
+		return exitFailure, fmt.Errorf("the agent was ended by %s: %s", describeSignal(end.signal), reason)
 	case end.exitCode != 0 && !end.silent:
-		code := end.exitCode
-		if code < 0 || code > maxAgentCode {
+		code, description := end.exitCode, strconv.Itoa(end.exitCode)
+		if signal := syscall.Signal(code - shellSignalCode); unix.SignalName(signal) != "" {
+			description += ", as after " + describeSignal(signal)
+		}
+		if code > maxAgentCode {
 			code = exitFailure
 		}
-		return code, fmt.Errorf("the agent exited with code %d: %s", end.exitCode, reason)
+		return code, fmt.Errorf("the agent exited with code %s: %s", description, reason)
 	case report.Failed:
 		return exitFailure, fmt.Errorf("the agent failed: %s", reason)
 	default:
@@ -260,7 +264,7 @@ func (s *session) result(failure error) *result {
 	defer s.mutex.Unlock()
 	report := s.total()
 	r := newResult(&report, s.lease.earlierCost)
-	if failure != nil && (r.Summary == "" || !report.Finished) { // the failure has an answer that is not the end of the agent's work
+	if failure != nil && (r.Summary == "" || !report.Failed) { // an answer is no reason, unless the agent reported its failure
 		r.Summary = failure.Error()
 	}
 	r.Summary, r.Repositories = s.events.redact.string(r.Summary), s.pushed

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
@@ -45,32 +46,61 @@ func TestAnyCommandCanBeAnAgent(t *testing.T) {
 	}
 }
 
-func TestExitCodesOfAgents(t *testing.T) {
+// Whatever ends an agent, the result says why, in the words of the agent: the operator shows them in the status of the session.
+func TestTheResultTellsWhyTheAgentEnded(t *testing.T) {
+	const failed = `echo '{"type":"result","text":"Credit balance is too low","failed":true}'; `
 	for title, row := range map[string]struct {
 		profile, script string
 		code            int
 		summary         string
 	}{
-		"a failure that the agent reports":                        {"events", `echo '{"type":"result","text":"no credit","failed":true}'; exit 0`, exitFailure, "no credit"},
-		"a code of the agent":                                     {"events", `echo '{"type":"result","text":"no credit","failed":true}'; exit 7`, 7, "no credit"},
-		"a code that looks like that of a signal":                 {"events", `exit 144`, exitFailure, "the agent exited with code 144: it reported no reason"},
+		"a failure that the agent reports":                        {"events", failed + "exit 0", exitFailure, "Credit balance is too low"},
+		"a failure, and a code of the agent":                      {"events", failed + "exit 7", 7, "Credit balance is too low"},
+		"a failure after which it does not exit":                  {"events", failed + "sleep 100", exitFailure, "Credit balance is too low"},
+		"a code without a word":                                   {"events", `exit 3`, 3, "the agent exited with code 3: it reported no reason"},
+		"a code of git, which is that of no signal":               {"events", `exit 128`, exitFailure, "the agent exited with code 128: it reported no reason"},
+		"a code with which a shell reports a signal":              {"events", `exit 139`, exitFailure, "the agent exited with code 139, as after signal 11 (SIGSEGV): it reported no reason"},
 		"an agent that ends without a result is not successful":   {"events", `echo '{"type":"text","text":"I begin."}'`, exitFailure, "the agent exited with code 0, but did not report that it finished its work: I begin."},
-		"a command that fails":                                    {"exec", `echo broken; exit 3`, 3, "broken"},
-		"a killed agent":                                          {"events", `kill -9 $$`, exitFailure, "the agent was ended by the signal SIGKILL (killed): it reported no reason"},
-		"an agent that crashes":                                   {"events", `echo "panic: nil pointer" >&2; kill -SEGV $$`, exitFailure, "the agent was ended by the signal SIGSEGV (segmentation fault): panic: nil pointer"},
-		"a command without a shell's help":                        {"exec", `exec /does/not/exist`, 127, ""},
-		"a result that is followed by a failure is not a success": {"events", finished + "exit 9", 9, "All done."},
+		"a command that fails":                                    {"exec", `echo working; echo broken; exit 3`, 3, "the agent exited with code 3: broken"},
+		"a command with more output than a status holds":          {"exec", `i=0; while [ $i -lt 1000 ]; do echo "working, step $i"; i=$((i+1)); done; echo broken; exit 3`, 3, "the agent exited with code 3: broken"},
+		"an error after its last words":                           {"events", `echo '{"type":"text","text":"I begin."}'; echo "prompt is too long" >&2; exit 1`, 1, "the agent exited with code 1: prompt is too long"},
+		"an error event":                                          {"events", `echo '{"type":"error","text":"401 Unauthorized"}'; exit 1`, 1, "the agent exited with code 1: 401 Unauthorized"},
+		"requests that are repeated until it gives up":            {"events", `echo '{"type":"retry","text":"attempt 10 of 10, status 529"}'; exit 1`, 1, "the agent exited with code 1: attempt 10 of 10, status 529"},
+		"a killed agent":                                          {"events", `kill -9 $$`, exitFailure, "the agent was ended by signal 9 (SIGKILL): it reported no reason"},
+		"a signal without a name":                                 {"events", `kill -40 $$`, exitFailure, "the agent was ended by signal 40: it reported no reason"},
+		"a crash of Go":                                           {"events", `printf 'panic: nil pointer\n\ngoroutine 1 [running]:\nmain.main()\n\t/src/main.go:5 +0x1d\n' >&2; exit 2`, 2, "the agent exited with code 2: panic: nil pointer"},
+		"a crash of Node.js":                                      {"events", `printf '/app/cli.js:3\n  throw x;\n\nTypeError: x is not a function\n    at Object.<anonymous> (/app/cli.js:3)\n\nNode.js v24.1.0\n' >&2; exit 1`, 1, "the agent exited with code 1: TypeError: x is not a function"},
+		"a crash of Python":                                       {"events", `printf 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no such model\n' >&2; exit 1`, 1, "the agent exited with code 1: ValueError: no such model"},
+		"a crash by a signal":                                     {"events", `echo "panic: nil pointer" >&2; kill -SEGV $$`, exitFailure, "the agent was ended by signal 11 (SIGSEGV): panic: nil pointer"},
+		"a program that does not exist":                           {"exec", `echo "sh: node: not found" >&2; exit 127`, 127, "the agent exited with code 127: sh: node: not found"},
+		"a result that is followed by a failure is not a success": {"events", finished + "exit 9", 9, "the agent exited with code 9: All done."},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestSession(t, "p")
-			code, err := s.run(row.profile, row.script)
+			code, err := Run(t.Context(), []string{"--profile", row.profile, "--exit-delay", "1s", "--", "sh", "-c", row.script},
+				func(name string) string { return s.environment[name] }, s.out, s.out)
 			if code != row.code || err != nil {
 				t.Errorf("code %d, want %d; error %v", code, row.code, err)
 			}
-			if got := s.result().Summary; row.summary != "" && got != row.summary {
+			if got := s.result().Summary; got != row.summary {
 				t.Errorf("summary %q, want %q", got, row.summary)
 			}
 		})
+	}
+}
+
+// An agent that writes on has overcome its error.
+func TestAnErrorThatTheAgentOvercameIsNotTheReasonOfItsEnd(t *testing.T) {
+	start := time.Now()
+	w := lastWords{}
+	w.hear(&agentprofile.Event{Type: agentprofile.EventOutput, Text: "Error: the MCP server did not start"}, start)
+	w.hear(&agentprofile.Event{Type: agentprofile.EventText, Text: "I continue."}, start.Add(errorAge))
+	if got := w.reason(); got != "Error: the MCP server did not start" {
+		t.Errorf("reason %q right after the error", got)
+	}
+	w.hear(&agentprofile.Event{Type: agentprofile.EventText, Text: "I give up."}, start.Add(2*errorAge))
+	if got := w.reason(); got != "I give up." {
+		t.Errorf("reason %q", got)
 	}
 }
 
