@@ -20,7 +20,7 @@ const postponedFor = time.Second
 func (r *Reconciler) Record(
 	ctx context.Context, sj *v1alpha1.SequentialJob, _ *sequentialjob.Observation, decision *sequentialjob.Decision,
 ) (*v1alpha1.SequentialJob, error) {
-	if decision.StatusChanged && sequentialjob.OnlyReportsRunning(&sj.Status, &decision.Status) && !r.runningReports.Allow(sj.Namespace) {
+	if decision.StatusChanged && sequentialjob.OnlyReportsRunning(&sj.Status, &decision.Status, r.Clock.Now()) && !r.runningReports.Allow(sj.Namespace) {
 		if decision.RequeueAfter == 0 || decision.RequeueAfter > postponedFor {
 			decision.RequeueAfter = postponedFor
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,8 +24,9 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 			return nil
 		},
 	}).Build()
+	clock := testclock.NewFakePassiveClock(time.Now())
 	r := &Reconciler{
-		Clients:        kube.Clients{Client: api},
+		Clients:        kube.Clients{Client: api, Clock: clock},
 		runningReports: kube.NewNamespaceLimiter(0, 1),
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
@@ -34,6 +37,7 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 	report := func(phase v1alpha1.StepPhase, message string) *sequentialjob.Decision {
 		decision := &sequentialjob.Decision{StatusChanged: true, RequeueAfter: time.Hour}
 		decision.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: phase, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Message: message}}}}
+		decision.Status.Steps[0].StartTime = sj.Status.Steps[0].StartTime
 		if _, err := r.Record(t.Context(), sj.DeepCopy(), nil, decision); err != nil {
 			t.Fatal(err)
 		}
@@ -47,5 +51,12 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 	report(v1alpha1.StepStarting, "no node fits")
 	if writes != 3 {
 		t.Errorf("%d writes, want 3: an outcome and a problem are stored at once", writes)
+	}
+	sj.Status.Steps[0].StartTime = new(metav1.NewTime(clock.Now().Add(-49 * time.Second)))
+	report(v1alpha1.StepRunning, "")
+	clock.SetTime(clock.Now().Add(time.Second))
+	report(v1alpha1.StepRunning, "")
+	if writes != 4 {
+		t.Errorf("%d writes, want 4: that a step runs is stored within a minute of its start", writes)
 	}
 }
