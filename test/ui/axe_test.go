@@ -2,6 +2,7 @@ package ui
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -22,6 +23,8 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 		t.Fatalf("AXE must name axe.min.js: use make soak SOAK_PARTS=ui: %v", err)
 	}
 	ns := newNamespace(t, "team-data-")
+	longest := strings.Repeat("a", 253)
+	failedSequence(t, ns, longest, strings.Repeat("b", 200), "")
 	migration := failedSequence(t, ns, "schema-migration", "container migrate exited with code 3: there is no migration to version 8", "schema=5")
 	stepPod(t, migration, "migrate")
 	waitingSequence(t, ns, "release")
@@ -40,6 +43,7 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 	views := []struct{ name, path, shows string }{
 		{"overview", "/", "release"},
 		{"sequences", "/k/seq", "nightly-etl"},
+		{"longest-name", "/k/seq/" + ns + "/" + longest, "Rerun from here"},
 		{"sequence", "/k/seq/" + ns + "/schema-migration?log=migrate", "Rerun from here"},
 		{"queue", "/k/queue/" + ns + "/mail", "31.5/s"},
 		{"dead-letters", "/k/queue/" + ns + "/mail/dead", "no such address"},
@@ -71,15 +75,20 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 		b.expectAccessible(string(script), colors+" dialog")
 		b.screenshot("dialog-" + colors)
 	}
-	b.run("becoming a phone", command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 1, Mobile: true}))
-	for _, view := range views {
-		b.open(view.path)
-		b.waitForText("main", view.shows)
-		b.expectAccessible(string(script), "phone "+view.name)
-		if evaluate[bool](b, "document.documentElement.scrollWidth > innerWidth") {
-			t.Errorf("%s is wider than a phone", view.name)
+	for _, width := range []int64{2560, 1280, 768, 390} {
+		b.run("changing the width", command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 844, DeviceScaleFactor: 1, Mobile: width < 500}))
+		for _, view := range views {
+			b.open(view.path)
+			b.waitForText("main", view.shows)
+			if wide := evaluate[string](b, `[document.documentElement, ...document.querySelectorAll('.scroll, #dialog')]
+				.filter(e => e.scrollWidth > e.clientWidth).map(e => e.tagName + ' ' + e.ariaLabel + ' ' + e.scrollWidth + ' of ' + e.clientWidth).join(', ')`); wide != "" {
+				t.Errorf("%s is wider than %d pixels: %s", view.name, width, wide)
+			}
+			if width == 390 {
+				b.expectAccessible(string(script), "phone "+view.name)
+				b.screenshot(view.name + "-phone")
+			}
 		}
-		b.screenshot(view.name + "-phone")
 	}
 	b.expectNoProblems()
 }
@@ -111,11 +120,18 @@ func TestKeyboardReachesTheFilterAndClosesTheDialog(t *testing.T) {
 	evaluate[bool](b, "document.querySelector('main a.button').focus() ?? true")
 	b.press("\r")
 	b.waitForText("#dialog", "kubectl yardmaster")
+	isClosed := func() bool { return !evaluate[bool](b, "document.querySelector('#dialog').open") }
 	b.press("\u001b")
-	poll.Until(t, "the dialog to be closed", func() bool { return !evaluate[bool](b, "document.querySelector('#dialog').open") })
+	poll.Until(t, "the dialog to be closed", isClosed)
 	if focused := evaluate[string](b, "document.activeElement.textContent"); focused != "Suspend" {
 		t.Errorf("the focus is on %q", focused)
 	}
+	b.press("\r")
+	b.waitForText("#dialog", "kubectl yardmaster")
+	b.press("\r")
+	b.waitForText("#dialog", "The command succeeded")
+	b.press("\r")
+	poll.Until(t, "the dialog to be closed", isClosed)
 	b.expectNoProblems()
 }
 

@@ -46,6 +46,7 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	b := openBrowser(t, u)
 	b.open("/k/seq/" + ns + "/nightly")
 	b.waitForText("#steps", "extract", "Succeeded", "4m0s", "transform", "Running", "load", "Pending")
+	b.waitForText("#log", "Log of step transform", "row 1")
 	b.clickText("#step-transform a", "Log")
 	b.waitForText("#log-lines", "row 1")
 	u.proxy.addLogLine("row 2 \x1b[31mred\x1b[0m <script>alert(1)</script>")
@@ -56,6 +57,14 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	})
 	b.waitForText("#step-transform", "Succeeded", "Output")
 	b.waitForText("#log-lines", "row 2") // the log stays while the page changes
+	u.proxy.addLogLine("row 3 " + strings.Repeat("x", 200_000))
+	b.waitForText("#log-lines", "more bytes: download the log")
+	b.run("filtering", chromedp.SendKeys(chromedp.CSS("#log-filter"), "ROW 2"))
+	poll.Until(t, "other lines to be hidden", func() bool { return !contains(b.text("#log-lines"), "row 1") && contains(b.text("#log-lines"), "row 2") })
+	whole := evaluate[string](b, "fetch(document.querySelector('#log a[download]').href).then(r => r.text())")
+	if !contains(whole, "row 1\n") || !contains(whole, strings.Repeat("x", 200_000)+"\n") {
+		t.Errorf("the downloaded log has %d bytes: %.200s", len(whole), whole)
+	}
 	b.expectNoProblems()
 }
 
@@ -326,6 +335,9 @@ func TestPageCatchesUpAfterTheAPIServerWasUnavailable(t *testing.T) {
 	b.waitForText("main", "nightly", "Running")
 	u.proxy.interrupt()
 	b.waitForText("main", "What is shown may be old", "connection lost")
+	b.open("/k/seq/" + ns + "/nightly")
+	b.waitForText("main", "What is shown may be old", "Running")
+	poll.Until(t, "the timer of the step to stop", func() bool { return contains(b.text("#step-transform time"), "?") })
 	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
 	u.proxy.isUnavailable.Store(false)
 	b.waitForText("main", "Failed")

@@ -18,8 +18,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// maxLineBytes is the length from which a line is printed in several parts.
-const maxLineBytes = 64 << 10
+const (
+	// maxLineBytes is the length from which a line is printed in several parts, so that the memory for it is limited. The labels of
+	// all parts but the first end with continuedLabel.
+	maxLineBytes   = 1 << 20
+	continuedLabel = " +|"
+	readBytes      = 32 << 10
+)
 
 // logReader reads one log to its end and reconnects when the connection breaks.
 type logReader struct {
@@ -108,25 +113,28 @@ func (r *logReader) copyNewLines(ctx context.Context, l containerLog) error {
 		return err
 	}
 	defer stream.Close()
-	lines := bufio.NewReaderSize(stream, maxLineBytes)
-	for isContinuation, isNew := false, true; ; {
-		line, hasMore, err := lines.ReadLine()
-		if errors.Is(err, io.EOF) {
-			return nil
+	lines, part := bufio.NewReaderSize(stream, readBytes), []byte(nil)
+	for isContinuation, isNew, isEnd := false, true, false; !isEnd; {
+		read, hasMore, err := lines.ReadLine()
+		if isEnd = errors.Is(err, io.EOF); err != nil && !isEnd {
+			return err // a line whose end was not read is read again
 		}
-		if err != nil {
-			return err
+		part = append(part, read...)
+		if hasMore && len(part) < maxLineBytes || isEnd && len(part) == 0 {
+			continue
 		}
+		printed := part
 		if !isContinuation {
-			line, isNew = r.acceptLine(line)
+			printed, isNew = r.acceptLine(part)
 		}
 		if isNew {
-			if err := r.printer.printLine(l, line); err != nil {
+			if err := r.printer.printLine(l, printed, isContinuation); err != nil {
 				return errors.Join(errWritingOutput, err)
 			}
 		}
-		isContinuation = hasMore
+		part, isContinuation = part[:0], hasMore
 	}
+	return nil
 }
 
 // errWritingOutput is returned when the output is closed.
@@ -179,8 +187,8 @@ type linePrinter struct {
 // labelColors omits red, which marks failures.
 var labelColors = []terminal.Color{terminal.Cyan, terminal.Green, terminal.Yellow, terminal.Magenta, terminal.Blue}
 
-// printLine prints a line unchanged, unless it is rendered: programs may use colors in their logs.
-func (p *linePrinter) printLine(l containerLog, line []byte) error {
+// printLine prints a line, or a later part of it, unchanged, unless it is rendered: programs may use colors in their logs.
+func (p *linePrinter) printLine(l containerLog, line []byte, isContinuation bool) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	color, known := p.ownerColors[l.owner]
@@ -188,7 +196,11 @@ func (p *linePrinter) printLine(l containerLog, line []byte) error {
 		color = labelColors[len(p.ownerColors)%len(labelColors)]
 		p.ownerColors[l.owner] = color
 	}
-	label := p.style.Colorize(color, l.label+" |")
+	end := " |"
+	if isContinuation {
+		end = continuedLabel
+	}
+	label := p.style.Colorize(color, l.label+end)
 	lines := []string{string(line)}
 	if p.render != nil {
 		lines = p.render(line)

@@ -121,7 +121,9 @@ func TestLogLines(t *testing.T) {
 		"lines with the same timestamp":    {logLine(1, "one") + logLine(1, "two"), StreamOptions{}, "load | one\nload | two\n"},
 		"a last line without a newline":    {"2026-03-01T12:00:01Z one", StreamOptions{}, "load | one\n"},
 		"a line without a timestamp":       {"unable to retrieve container logs\n", StreamOptions{}, "load | unable to retrieve container logs\n"},
-		"a very long line in parts":        {"2026-03-01T12:00:01Z " + long + "\n", StreamOptions{}, "load | " + long[21:] + "\nload | " + long[:21] + "\n"},
+		"a long line is one line":          {"2026-03-01T12:00:01Z " + long[:200_009] + "\n", StreamOptions{}, "load | " + long[:200_009] + "\n"},
+		"a very long line in parts":        {"2026-03-01T12:00:01Z " + long + "\n", StreamOptions{}, "load | " + long[21:] + "\nload +| " + long[:21] + "\n"},
+		"a very long line with an end":     {"2026-03-01T12:00:01Z " + long[21:], StreamOptions{}, "load | " + long[21:] + "\n"},
 		"a timestamp in another time zone": {"2026-03-01T14:00:01+02:00 one\n", StreamOptions{}, "load | one\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 const (
 	batchInterval = 100 * time.Millisecond
 	maxBatchLines = 500
-	maxLineBytes  = 16 << 10
+	// maxLineBytes is how much of a line a page shows.
+	maxLineBytes = 64 << 10
 )
 
 // lineBatcher collects the lines of a log, so that a page gets many at once.
@@ -86,7 +88,9 @@ func (b *lineBatcher) add(line string) {
 // lineWriter adds the lines of a stream.
 type lineWriter struct {
 	batcher *lineBatcher
+	// rest is the beginning of a line whose end was not written yet, and omitted the number of its further bytes.
 	rest    []byte
+	omitted int
 }
 
 // Write implements io.Writer.
@@ -94,16 +98,19 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	if err := w.batcher.ctx.Err(); err != nil {
 		return 0, err
 	}
-	w.rest = append(w.rest, p...)
-	for {
-		line, rest, found := bytes.Cut(w.rest, []byte("\n"))
-		if !found && len(w.rest) < maxLineBytes {
-			return len(p), nil
+	for left := p; len(left) > 0; {
+		part, rest, isEnd := bytes.Cut(left, []byte("\n"))
+		kept := part[:min(len(part), maxLineBytes-len(w.rest))]
+		w.rest, w.omitted, left = append(w.rest, kept...), w.omitted+len(part)-len(kept), rest
+		if !isEnd {
+			continue
 		}
-		if len(line) > maxLineBytes {
-			line, rest = w.rest[:maxLineBytes], w.rest[maxLineBytes:]
+		line := view.CleanLogLine(string(w.rest))
+		if w.omitted > 0 {
+			line += fmt.Sprintf(" … %d more bytes: download the log", w.omitted)
 		}
-		w.batcher.add(view.CleanLogLine(string(line)))
-		w.rest = rest
+		w.batcher.add(line)
+		w.rest, w.omitted = w.rest[:0], 0
 	}
+	return len(p), nil
 }

@@ -23,9 +23,11 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 		return
 	}
 	shell.Title, shell.Current = describe(place)
-	shell.Log = place.log != nil
-	if shell.Log {
-		shell.Talk = s.talkEntry(place)
+	if s.chooseLog(place); place.log != nil {
+		shell.LogTitle, shell.LogFile, shell.Talk = "Log", s.links.LogFile(place.kind, place.namespace, place.name, *place.log), s.talkEntry(place)
+		if *place.log != "" {
+			shell.LogTitle = "Log of step " + *place.log
+		}
 	}
 	var content g.Node
 	if place.isReadOnce() {
@@ -35,6 +37,16 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 		content = s.content(r.Context(), place)
 	}
 	s.write(w, http.StatusOK, shell.Document(content))
+}
+
+// chooseLog chooses the log of a page that names none: that of the step of a sequence that failed, or else that runs.
+func (s *Server) chooseLog(place *location) {
+	if place.view != viewObject || place.log != nil {
+		return
+	}
+	if entry, _ := s.entry(place); entry != nil {
+		place.log = view.StepToShow(entry)
+	}
 }
 
 func describe(place *location) (title, current string) {
@@ -56,20 +68,20 @@ func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
 		return page.Missing(place.kind, place.namespace, place.name, state)
 	}
 	now := s.Now()
+	var content g.Node
 	switch object := entry.Object.(type) {
 	case *v1alpha1.SequentialJob:
-		return page.Sequence(s.links, view.NewSequence(entry, object, now))
+		content = page.Sequence(s.links, view.NewSequence(entry, object, now))
 	case *v1alpha1.AgenticSession:
-		return page.Session(s.links, view.NewSession(entry, object, now))
+		content = page.Session(s.links, view.NewSession(entry, object, now))
 	case *v1alpha1.Queue:
-		return page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry), s.past(ctx, entry)))
+		content = page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry), s.past(ctx, entry)))
 	case *v1alpha1.WorkerPool:
-		return page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), s.past(ctx, entry), now))
+		content = page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), s.past(ctx, entry), now))
 	case *v1alpha1.Schedule:
-		return page.Schedule(s.links, view.NewSchedule(entry, object, s.Store.Snapshot(), now))
-	default:
-		return nil
+		content = page.Schedule(s.links, view.NewSchedule(entry, object, s.Store.Snapshot(), now))
 	}
+	return g.Group{page.WatchProblem(state), content}
 }
 
 // readOnce is the content of a page that shows the output of a command when it is opened.

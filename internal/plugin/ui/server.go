@@ -112,6 +112,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveExplanation(w, r)
 	case strings.HasSuffix(rest, "/action"):
 		s.serveAction(w, r, strings.TrimSuffix(rest, "/action"))
+	case strings.HasSuffix(rest, "/log"):
+		s.serveLog(w, r, strings.TrimSuffix(rest, "/log"))
 	case strings.HasSuffix(rest, "/message"):
 		s.serveMessage(w, r, strings.TrimSuffix(rest, "/message"))
 	default:

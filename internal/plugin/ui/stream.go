@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
@@ -52,6 +54,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
 		return
 	}
+	s.chooseLog(place)
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := &stream{Server: s, place: place, writer: w, controller: http.NewResponseController(w)}
 	stream.send(r.Context())
@@ -136,6 +139,31 @@ func (s *stream) write(event []byte) error {
 	return s.controller.Flush()
 }
 
+// serveLog sends a whole log as a file.
+func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, path string) {
+	place := parseLocation(path, nil)
+	var entry *view.Entry
+	if place != nil && place.view == viewObject {
+		entry, _ = s.entry(place)
+	}
+	step := r.URL.Query().Get("step")
+	if entry == nil || view.LogCommand(entry, step, true) == nil {
+		s.writeMessage(w, r, http.StatusNotFound, "Not found", "There is no such log.")
+		return
+	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
+		return
+	}
+	name := strings.Trim(entry.Name+"-"+step, "-") + ".log"
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	s.Run(r.Context(), view.LogCommand(entry, step, true), http.NoBody, w, w)
+}
+
 // followLog follows the log of the page, if it shows a log. The channel has no buffer: a log is read only as fast as the page shows
 // it.
 func (s *stream) followLog(ctx context.Context) <-chan []string {
@@ -146,7 +174,7 @@ func (s *stream) followLog(ctx context.Context) <-chan []string {
 	if entry == nil {
 		return nil
 	}
-	args := view.LogCommand(entry, *s.place.log)
+	args := view.LogCommand(entry, *s.place.log, false)
 	if args == nil {
 		return nil
 	}

@@ -36,6 +36,11 @@ func (l Links) Logs(e *view.Entry, step string) string {
 	return l.Object(e, "?") + url.Values{"log": {step}}.Encode() + "#log"
 }
 
+// LogFile is the address of a whole log as a file.
+func (l Links) LogFile(kind *view.Kind, namespace, name, step string) string {
+	return l.List(kind) + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/log?" + url.Values{"step": {step}}.Encode()
+}
+
 // Action is the address at which an action is confirmed.
 func (l Links) Action(e *view.Entry, action *view.Action) string {
 	values := url.Values{"do": {action.ID}}

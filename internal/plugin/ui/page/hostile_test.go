@@ -94,7 +94,7 @@ func hostilePages(text string) map[string]g.Node {
 		"changes":      Changes(l, view.NewChanges(entries[view.Sessions], hostileEvents(text), text)),
 		"no changes":   Changes(l, view.NewChanges(entries[view.Sessions], []byte(text), "")),
 		"message":      MessageOutcome(l, entries[view.Sessions], text),
-		"talk":         (&Shell{Links: l, Title: text, Log: true, Talk: entries[view.Sessions]}).Document(nil),
+		"talk":         (&Shell{Links: l, Title: text, LogTitle: "Log", LogFile: l.LogFile(view.Sessions, text, text, text), Talk: entries[view.Sessions]}).Document(nil),
 		"workers":      Workers(l, view.NewWorkers(entries[view.Pools], hostileWorkers(text), "")),
 		"no workers":   Workers(l, view.NewWorkers(entries[view.Pools], []byte(text), text)),
 		"stale Jobs":   Stale(l, view.NewStale(&view.Scope{}, [][]byte{hostileReport(text)}, text, testTime)),
@@ -102,7 +102,7 @@ func hostilePages(text string) map[string]g.Node {
 		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Base+"/"),
 		"missing":      Missing(view.Queues, text, text, view.WatchState{Problem: text}),
 		"confirmation": Confirmation(Links{Base: "/base", CommandFlags: []string{"--context=" + text}}, entries[view.Sequences], &view.Action{ID: text, Argument: text, Label: text, Effect: text, Args: []string{text}, Destroys: true, Confirm: text}, text),
-		"shell":        (&Shell{Links: l, Title: text, Place: text, Events: l.Events(text, text), Log: true}).Document(Message(text, text)),
+		"shell":        (&Shell{Links: l, Title: text, Place: text, Events: l.Events(text, text), LogTitle: text, LogFile: l.LogFile(view.Sequences, text, text, text)}).Document(Message(text, text)),
 	}
 	for _, kind := range view.Kinds {
 		pages["list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{Text: text}))

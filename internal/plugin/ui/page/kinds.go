@@ -155,7 +155,7 @@ func values(id, title string, values []v1alpha1.Parameter) g.Node {
 func Missing(kind *view.Kind, namespace, name string, state view.WatchState) g.Node {
 	return g.Group{
 		h.H1(g.Text(kind.Name + " " + namespace + "/" + name)),
-		watchProblem(state),
+		WatchProblem(state),
 		g.If(state.Synced && state.Problem == "", note("It does not exist, or was deleted.")),
 	}
 }

@@ -32,10 +32,10 @@ func Overview(l Links, o *view.Overview) g.Node {
 		section("kinds", "Objects", table("Objects by kind", []string{"Kind", "Total", "Active", "Waiting", "Problems", "Need attention"}, g.Map(o.Kinds, func(c view.KindCount) g.Node {
 			name := rowHead(h.A(h.Href(l.List(c.Kind)), g.Text(c.Kind.Title)))
 			if c.State.Denied || c.State.Problem == "" && !c.State.Synced {
-				return h.Tr(name, h.Td(h.ColSpan("5"), watchProblem(c.State)))
+				return h.Tr(name, h.Td(h.ColSpan("5"), WatchProblem(c.State)))
 			}
 			return h.Tr(name, countCell(c.Total, view.LevelNone), countCell(c.Active, view.LevelActive), countCell(c.Waiting, view.LevelWaiting),
-				countCell(c.Problems, view.LevelProblem), h.Td(g.Text(strconv.Itoa(c.Attention)), watchProblem(c.State)))
+				countCell(c.Problems, view.LevelProblem), h.Td(g.Text(strconv.Itoa(c.Attention)), WatchProblem(c.State)))
 		}))),
 		g.If(len(o.Namespaces) > 1, section("namespaces", "Namespaces",
 			table("Objects by namespace", []string{"Namespace", "Total", "Need attention"}, g.Map(o.Namespaces, func(n view.NamespaceCount) g.Node {
@@ -72,7 +72,7 @@ func List(l Links, list *view.List) g.Node {
 	headers = append(append(append(headers, "Status"), list.Headers...), "Age", "Reason")
 	return g.Group{
 		h.H1(g.Text(list.Kind.Title)),
-		watchProblem(list.State),
+		WatchProblem(list.State),
 		g.If(!list.State.Denied, g.Group{
 			filterForm(l.List(list.Kind), "Filter by name, namespace, status or reason", list.Query.Text),
 			note(counts),

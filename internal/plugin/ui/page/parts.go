@@ -118,8 +118,9 @@ func Confirmation(l Links, e *view.Entry, action *view.Action, problem string) g
 		g.If(problem != "", h.P(h.Class("problem"), h.Role("alert"), g.Text(problem))),
 		form("post", l.Action(e, action), "#dialog-content",
 			g.If(action.Destroys, h.P(h.Label(h.For("confirm"), g.Text("Type "), h.Strong(g.Text(action.Confirm)), g.Text(" to continue")),
-				h.Input(h.ID("confirm"), h.Name("confirm"), h.AutoComplete("off"), h.Required()))),
-			h.Div(h.Class("actions"), h.Button(h.Type("submit"), g.If(action.Destroys, h.Class("destroys")), g.Text(action.Label)), closeLink(l.Object(e, ""), "Cancel"))),
+				h.Input(h.ID("confirm"), h.Name("confirm"), h.AutoComplete("off"), h.Required(), h.AutoFocus()))),
+			h.Div(h.Class("actions"), h.Button(h.Type("submit"), g.If(action.Destroys, h.Class("destroys")),
+				g.If(!action.Destroys, g.Group{h.Class("primary"), h.AutoFocus()}), g.Text(action.Label)), closeLink(l.Object(e, ""), "Cancel"))),
 	}
 }
 
@@ -134,7 +135,7 @@ func Outcome(l Links, title string, args []string, succeeded bool, output, back 
 		h.P(h.Class(class), h.Role("status"), g.Text(text)),
 		l.command(args),
 		g.If(output != "", preformatted("Output", output)),
-		h.Div(h.Class("actions"), closeLink(back, "Close")),
+		h.Div(h.Class("actions"), linkButton(back, "Close", g.Attr("data-close", ""), h.AutoFocus())),
 	}
 }
 

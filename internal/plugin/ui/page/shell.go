@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"fmt"
 	"unicode"
 
 	g "maragu.dev/gomponents"
@@ -21,8 +22,8 @@ type Shell struct {
 	Current string
 	// Events is the address of the stream of the page; empty without a stream.
 	Events string
-	// Log is set if the page shows a log.
-	Log bool
+	// LogTitle is the title of the log of the page, and LogFile the address of the whole log; empty without a log.
+	LogTitle, LogFile string
 	// Talk is the session to which the page can send messages; nil without a session.
 	Talk *view.Entry
 }
@@ -56,9 +57,12 @@ func (s *Shell) Document(content g.Node) g.Node {
 			h.Div(h.ID("connection"), h.Role("status"), h.Aria("live", "polite")),
 			h.Main(h.ID("main"), h.TabIndex("-1"), content),
 			// The script appends the log lines of the stream as text.
-			g.If(s.Log, h.Section(h.ID("log"), h.Aria("labelledby", "log-title"),
-				h.Div(h.Class("bar"), h.H2(h.ID("log-title"), g.Text("Log")),
-					h.Label(h.Input(h.Type("checkbox"), h.ID("log-follow"), h.Checked()), g.Text(" Follow"))),
+			g.If(s.LogTitle != "", h.Section(h.ID("log"), h.Aria("labelledby", "log-title"),
+				h.Div(h.Class("bar"), h.H2(h.ID("log-title"), g.Text(s.LogTitle)),
+					h.Label(h.Input(h.Type("checkbox"), h.ID("log-follow"), h.Checked()), g.Text(" Follow")),
+					h.Label(h.For("log-filter"), g.Text("Lines with")), h.Input(h.Type("search"), h.ID("log-filter"), h.AutoComplete("off")),
+					linkButton(s.LogFile, "Download the whole log", g.Attr("download", ""))),
+				note(fmt.Sprintf("The last %d lines, and new ones.", view.MaxLogLines)),
 				h.Pre(h.ID("log-lines"), h.TabIndex("0"), h.Role("log"), h.Aria("label", "Log")))),
 			g.Iff(s.Talk != nil, func() g.Node { return s.messageBox(s.Talk) }),
 			g.If(s.Events != "", h.Div(h.ID("events"), g.Attr("hx-sse:connect", s.Events), g.Attr("hx-target", "#main"), g.Attr("hx-swap", "innerMorph"),
@@ -73,8 +77,8 @@ func Message(title, text string) g.Node {
 	return g.Group{h.H1(h.ID("dialog-title"), g.Text(title)), h.P(g.Text(text))}
 }
 
-// watchProblem explains why the objects of a kind are not shown, or may be old.
-func watchProblem(state view.WatchState) g.Node {
+// WatchProblem explains why the objects of a kind are not shown, or may be old.
+func WatchProblem(state view.WatchState) g.Node {
 	switch {
 	case state.Problem == "" && !state.Synced:
 		return note("Loading…")

@@ -16,7 +16,13 @@
 
   function showTimes() {
     const now = Date.now();
+    // Nobody knows how long something has run whose state is not known.
+    const isOld = document.querySelector(".note.lost") || document.getElementById("connection")?.textContent;
     for (const element of document.querySelectorAll("time[data-age], time[data-since]")) {
+      if (isOld && element.hasAttribute("data-since")) {
+        if (!element.textContent.endsWith("?")) element.textContent += " ?";
+        continue;
+      }
       const seconds = (now - Date.parse(element.dateTime)) / 1000;
       const isFuture = seconds < 0;
       const duration = formatDuration(Math.abs(seconds));
@@ -41,12 +47,31 @@
     if (ran && !document.getElementById("events")) location.reload();
   }
 
+  // Each cell gets the name of its column, for narrow windows.
+  function nameCells() {
+    for (const table of document.querySelectorAll("main table, dialog table")) {
+      const names = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent);
+      for (const row of table.tBodies[0]?.rows ?? []) {
+        [...row.cells].forEach((cell, i) => { if (cell.tagName === "TD" && cell.colSpan === 1 && names[i]) cell.dataset.name = names[i]; });
+      }
+      table.classList.add("named");
+    }
+  }
+
+  function filterLine(element, text) {
+    element.classList.toggle("other", text !== "" && !element.textContent.toLowerCase().includes(text));
+  }
+
+  const logFilter = () => document.getElementById("log-filter")?.value.toLowerCase() ?? "";
+
   function appendLog(lines) {
     const log = document.getElementById("log-lines");
     if (!log) return;
+    const filter = logFilter();
     for (const line of lines) {
       const element = document.createElement("span");
       element.textContent = line + "\n";
+      filterLine(element, filter);
       log.append(element);
     }
     while (log.childElementCount > maxLogLines) log.firstElementChild.remove();
@@ -66,7 +91,11 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     showTimes();
+    nameCells();
     setInterval(showTimes, 1000);
+    document.getElementById("log-filter")?.addEventListener("input", () => {
+      for (const element of document.getElementById("log-lines").children) filterLine(element, logFilter());
+    });
     const events = document.getElementById("events");
     if (events) {
       events.addEventListener("loglines", (event) => appendLog(JSON.parse(event.detail.data)));
@@ -77,6 +106,7 @@
 
   document.addEventListener("htmx:after:swap", (event) => {
     showTimes();
+    nameCells();
     if (document.querySelector("#message-status [data-sent]")) {
       document.getElementById("message-text").value = "";
       document.querySelector("#message-status [data-sent]").removeAttribute("data-sent");
@@ -96,7 +126,7 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
-    const filter = document.getElementById("filter");
+    const filter = document.getElementById("filter") ?? document.getElementById("log-filter");
     if (!filter || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
     event.preventDefault();
     filter.focus();

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -73,9 +74,16 @@ func FindAction(actions []Action, id, argument string) *Action {
 	return nil
 }
 
-// LogCommand is the command that follows the log of a step of a sequence, or of a session; nil for other kinds.
-func LogCommand(e *Entry, step string) []string {
-	flags := []string{"logs", "--follow", "--tail=500", "--color=never"}
+// MaxLogLines is the number of lines of a log that a page shows. The script has the same number.
+const MaxLogLines = 2000
+
+// LogCommand is the command that follows the log of a step of a sequence, or of a session, from its last lines, or prints all of it; nil
+// for other kinds.
+func LogCommand(e *Entry, step string, all bool) []string {
+	flags := []string{"logs", "--color=never"}
+	if !all {
+		flags = append(flags, "--follow", "--tail="+strconv.Itoa(MaxLogLines))
+	}
 	switch e.Kind {
 	case Sequences:
 		if step != "" {

@@ -37,6 +37,25 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 	return e
 }
 
+// StepToShow returns the step of a sequence whose log explains its state: that failed the run, or else that runs; nil without one.
+func StepToShow(e *Entry) *string {
+	sj, isSequence := e.Object.(*v1alpha1.SequentialJob)
+	if !isSequence {
+		return nil
+	}
+	var active *string
+	for i := range sj.Status.Steps {
+		switch step := &sj.Status.Steps[i]; {
+		case step.JobName == "":
+		case step.Phase == v1alpha1.StepFailed && !step.Tolerated, step.Phase == v1alpha1.StepRetrying:
+			return &step.Name
+		case step.Phase == v1alpha1.StepRunning:
+			active = &step.Name
+		}
+	}
+	return active
+}
+
 // sequenceLevels has no entry for phases in which nothing runs yet.
 var sequenceLevels = map[v1alpha1.SequentialJobPhase]Level{
 	v1alpha1.PhaseCompleted: LevelGood, v1alpha1.PhaseFailed: LevelProblem, v1alpha1.PhaseRunning: LevelActive,
