@@ -60,7 +60,9 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	u.proxy.addLogLine("row 3 " + strings.Repeat("x", 200_000))
 	b.waitForText("#log-lines", "more bytes: download the log")
 	b.run("filtering", chromedp.SendKeys(chromedp.CSS("#log-filter"), "ROW 2"))
-	poll.Until(t, "other lines to be hidden", func() bool { return !contains(b.text("#log-lines"), "row 1") && contains(b.text("#log-lines"), "row 2") })
+	poll.Until(t, "other lines to be hidden", func() bool {
+		return !contains(b.text("#log-lines"), "row 1") && contains(b.text("#log-lines"), "row 2")
+	})
 	whole := evaluate[string](b, "fetch(document.querySelector('#log a[download]').href).then(r => r.text())")
 	if !contains(whole, "row 1\n") || !contains(whole, strings.Repeat("x", 200_000)+"\n") {
 		t.Errorf("the downloaded log has %d bytes: %.200s", len(whole), whole)
