@@ -79,6 +79,8 @@ func TestClassOfErrors(t *testing.T) {
 
 		"terminating namespace": {terminatingNamespace(), NamespaceTerminating},
 		"invalid":               {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Invalid},
+		"message that begins like that of a policy":            {statusError(metav1.StatusReasonConflict, 409, "policy 'p' has changed"), Conflict},
+		"message that begins like that of an undeclared field": {statusError("", 500, "failed to create typed patch object (ns/a): out of memory"), Unavailable},
 		"undeclared field": {&apierrors.StatusError{ErrStatus: metav1.Status{
 			Code: 500, Message: "failed to create typed patch object (ns/a; apps/v1, Kind=Deployment): .spec.x: field not declared in schema",
 		}}, Invalid},

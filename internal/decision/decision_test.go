@@ -1,9 +1,14 @@
 package decision
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -66,5 +71,109 @@ func TestJobsOfARunHaveTheLabelOfTheScheduleThatControlsIt(t *testing.T) {
 		if got := labels[v1alpha1.LabelSchedule]; got != row.want {
 			t.Errorf("%s: label %q, want %q", title, got, row.want)
 		}
+	}
+}
+
+func TestEventsHaveTheirTypeAndOnlyRoutineEventsMayBeLeftOut(t *testing.T) {
+	for title, row := range map[string]struct{ got, want Event }{
+		"normal":  {NormalEvent("R", "A", "m"), Event{corev1.EventTypeNormal, "R", "A", "m", false}},
+		"routine": {RoutineEvent("R", "A", "m"), Event{corev1.EventTypeNormal, "R", "A", "m", true}},
+		"warning": {WarningEvent("R", "A", "m"), Event{corev1.EventTypeWarning, "R", "A", "m", false}},
+	} {
+		if row.got != row.want {
+			t.Errorf("%s: %+v, want %+v", title, row.got, row.want)
+		}
+	}
+}
+
+// Each other class is handled or retried.
+func TestRefusalsAreThoseThatOnlyAChangeOfAnObjectResolves(t *testing.T) {
+	refused := Refusal{Kind: "Pod", Name: "a", Step: "s"}
+	for title, row := range map[string]struct {
+		err  error
+		want Class
+	}{
+		"invalid":           {apierrors.NewBadRequest(" unknown field\n"), Invalid},
+		"denied":            {forbidden(`violates PodSecurity "restricted:latest"`), PolicyDenied},
+		"no room in quota":  {forbidden("exceeded quota: pods"), QuotaExceeded},
+		"no ServiceAccount": {forbidden("error looking up service account a/b"), ServiceAccountMissing},
+		"no permission":     {forbidden("other"), None},
+		"conflict":          {apierrors.NewConflict(pods, "a", nil), None},
+		"unavailable":       {errors.New("connection refused"), None},
+		"no error":          {nil, None},
+	} {
+		var want *Refusal
+		if row.want != None {
+			want = &Refusal{Class: row.want, Kind: "Pod", Name: "a", Step: "s", Message: row.err.Error()}
+		}
+		if title == "invalid" {
+			want.Message = "unknown field"
+		}
+		if diff := cmp.Diff(want, AsRefusal(row.err, refused)); diff != "" {
+			t.Errorf("%s: it differs (-want, +got):\n%s", title, diff)
+		}
+	}
+	want := &Refusal{AlreadyExists, "Pod", "a", "s", "Pod a already exists and does not belong to this Queue; delete or rename it"}
+	if diff := cmp.Diff(want, NameTaken(refused, "Queue")); diff != "" {
+		t.Errorf("a taken name: it differs (-want, +got):\n%s", diff)
+	}
+}
+
+func TestAReasonIsFollowedByItsMessage(t *testing.T) {
+	for message, want := range map[string]string{"": "Reason", "text": "Reason: text"} {
+		if got := FormatReason("Reason", message); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestADeletionWasRequestedItsGracePeriodBeforeItsTime(t *testing.T) {
+	deleted := metav1.NewTime(time.Unix(100, 0))
+	for grace, want := range map[int64]int64{0: 100, 30: 70} {
+		if got := DeletionRequestTime(&metav1.ObjectMeta{DeletionTimestamp: &deleted, DeletionGracePeriodSeconds: &grace}); got.Unix() != want {
+			t.Errorf("grace period %d: at %d, want %d", grace, got.Unix(), want)
+		}
+	}
+}
+
+func TestATimerDecidesAgainAtTheEarliestDueTime(t *testing.T) {
+	now := time.Unix(100, 0)
+	for _, earlier := range []time.Duration{0, time.Second, time.Hour} {
+		for _, left := range []time.Duration{-time.Minute, 0, 1, time.Minute} {
+			timer := Timer{Now: now, RequeueAfter: earlier}
+			reached, want := timer.HasReached(now.Add(left)), earlier
+			if left > 0 {
+				want = Earliest(earlier, max(left, time.Millisecond))
+			}
+			if reached != (left <= 0) || timer.RequeueAfter != want {
+				t.Errorf("due in %s, and again after %s: reached %t, again after %s, want %s", left, earlier, reached, timer.RequeueAfter, want)
+			}
+		}
+	}
+}
+
+func TestTrueIsOrderedBeforeFalse(t *testing.T) {
+	for values, want := range map[[2]bool]int{{true, true}: 0, {false, false}: 0, {true, false}: -1, {false, true}: 1} {
+		if got := CompareTrueFirst(values[0], values[1]); got != want {
+			t.Errorf("%v: %d, want %d", values, got, want)
+		}
+	}
+}
+
+func TestAConditionIsFoundByItsReasonWhateverItsStatus(t *testing.T) {
+	for _, state := range []State{True("Reason", "text"), False("Reason", "text")} {
+		var conditions []metav1.Condition
+		SetState(&conditions, 3, setTime, "Kind", state)
+		for wanted, want := range map[string]bool{"Kind Reason": true, "Kind Other": false, "Other Reason": false} {
+			var kind, reason string
+			_, _ = fmt.Sscan(wanted, &kind, &reason)
+			found := FindReason(conditions, kind, reason)
+			if (found != nil) != want || want && (State{found.Status, found.Reason, found.Message}) != state {
+				t.Errorf("%s in %v: found %v", wanted, conditions, found)
+			}
+		}
+	}
+	if (True("R", "m") != State{metav1.ConditionTrue, "R", "m"}) || (False("R", "m") != State{metav1.ConditionFalse, "R", "m"}) {
+		t.Errorf("%v and %v are not true and false", True("R", "m"), False("R", "m"))
 	}
 }

@@ -59,11 +59,7 @@ func referenced(value reflect.Value) int {
 		for _, i := range referringFields(value.Type()) {
 			size += referenced(value.Field(i))
 		}
-	case reflect.Array:
-		for i := range value.Len() {
-			size += referenced(value.Index(i))
-		}
-	default: // other kinds have a fixed size
+	default: // other kinds have a fixed size; objects have no arrays that refer to memory
 	}
 	return size
 }
@@ -72,8 +68,6 @@ func refers(kind reflect.Type) bool {
 	switch kind.Kind() {
 	case reflect.String, reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
 		return true
-	case reflect.Array:
-		return refers(kind.Elem())
 	case reflect.Struct:
 		return len(referringFields(kind)) > 0
 	default:

@@ -14,16 +14,20 @@ import (
 // The estimate differs from the memory that many copies of the object occupy by a third at most.
 func TestMemoryOfAnObjectIsEstimated(t *testing.T) {
 	text := func(bytes int) string { return strings.Repeat("x", bytes) }
-	many := map[string]string{}
-	for i := range 1000 {
-		many[fmt.Sprintf("key-%04d", i)] = "value"
+	labels := func(count int) map[string]string {
+		labels := map[string]string{}
+		for i := range count {
+			labels[fmt.Sprintf("key-%04d", i)] = "value"
+		}
+		return labels
 	}
 	for title, object := range map[string]*corev1.Pod{
 		"an empty object":          {},
 		"a time":                   {ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now())}},
 		"a long text":              {Status: corev1.PodStatus{Message: text(100_000)}},
 		"many empty containers":    {Spec: corev1.PodSpec{Containers: make([]corev1.Container, 100)}},
-		"many labels":              {ObjectMeta: metav1.ObjectMeta{Labels: many}},
+		"many labels":              {ObjectMeta: metav1.ObjectMeta{Labels: labels(1000)}},
+		"a long label":             {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{text(1000): text(3000)}}},
 		"one label":                {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}},
 		"texts of different sizes": {Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{text(1), text(10), text(1000)}}}}},
 	} {
@@ -56,6 +60,45 @@ func TestMemoryOfAnObjectIsEstimated(t *testing.T) {
 			}
 			runtime.KeepAlive(kept)
 		})
+	}
+}
+
+// As in the runtime: the places double when more than seven eighths of them are used, except of the first eight.
+func TestAMapHasPlacesForMoreEntries(t *testing.T) {
+	for count, places := range map[int]int{0: 0, 1: 8, 8: 8, 9: 16, 14: 16, 15: 32, 28: 32, 29: 64} {
+		entries := map[int64]int64{}
+		for i := range count {
+			entries[int64(i)] = 0
+		}
+		want := 8
+		if count > 0 {
+			want += 48 + places*(1+8+8)
+		}
+		if got := MemoryOf(entries); got != want {
+			t.Errorf("%d entries: %d bytes, want %d", count, got, want)
+		}
+	}
+}
+
+func TestAnObjectIsTooLargeBeyond128KiBAndOnceItsSpecWasDropped(t *testing.T) {
+	const ownSize = 16 // of a text
+	for title, test := range map[string]struct {
+		bytes   int
+		dropped bool
+		want    bool
+	}{
+		"128 KiB":             {bytes: MaxSpecBytes - ownSize},
+		"one byte more":       {bytes: MaxSpecBytes - ownSize + 1, want: true},
+		"without its spec":    {dropped: true, want: true},
+		"nothing of the kind": {},
+	} {
+		object := &metav1.ObjectMeta{}
+		if test.dropped {
+			object.Annotations = map[string]string{AnnotationTooLarge: ""}
+		}
+		if got := IsTooLarge(object, strings.Repeat("x", test.bytes)); got != test.want {
+			t.Errorf("%s: %t, want %t", title, got, test.want)
+		}
 	}
 }
 

@@ -69,6 +69,10 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 			newPolicy("a", 0, team, withMaxReplicasTotal(10)), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 2 Queues and 2 WorkerPools with 7 replicas of maxReplicasTotal 10", status.CurrentStatus,
 		},
+		"a replica budget may be used up": {
+			newPolicy("a", 0, team, withMaxReplicasTotal(7)), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
+			"selects 2 Queues and 2 WorkerPools with 7 replicas of maxReplicasTotal 7", status.CurrentStatus,
+		},
 		"an exceeded replica budget is reported": {
 			newPolicy("a", 0, team, withMaxReplicasTotal(5)), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 2 Queues and 2 WorkerPools with 7 replicas, which exceeds maxReplicasTotal 5: workers are being drained", status.CurrentStatus,

@@ -1,7 +1,11 @@
 package policy
 
 import (
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,4 +67,86 @@ func dereference[T any](pointer *T) any {
 		return nil
 	}
 	return *pointer
+}
+
+// settingAt returns the field with a path such as Retry.Limit. It allocates the structs that contain the field.
+func settingAt(d *v1alpha1.PolicyDefaults, path string) reflect.Value {
+	value := reflect.ValueOf(d).Elem()
+	for name := range strings.SplitSeq(path, ".") {
+		if value.Kind() == reflect.Pointer {
+			if value.IsNil() {
+				value.Set(reflect.New(value.Type().Elem()))
+			}
+			value = value.Elem()
+		}
+		value = value.FieldByName(name)
+	}
+	return value
+}
+
+// set sets a setting to a value that contains the number.
+func set(setting reflect.Value, number int) {
+	if setting.Kind() == reflect.Pointer {
+		setting.Set(reflect.New(setting.Type().Elem()))
+		setting = setting.Elem()
+	}
+	switch {
+	case setting.Kind() == reflect.String:
+		setting.SetString(fmt.Sprint(number))
+	case setting.CanInt():
+		setting.SetInt(int64(number))
+	default:
+		setting.Set(reflect.ValueOf(apiDuration(time.Duration(number) * time.Minute)))
+	}
+}
+
+func TestEachSettingComesFromTheFirstSourceThatHasIt(t *testing.T) {
+	defaults := map[string]any{
+		"Retry.Limit": int32(4), "Retry.Backoff": apiDuration(time.Second), "Retry.MaxBackoff": apiDuration(10 * time.Minute), "Retry.Factor": v1alpha1.Number("2"),
+		"DeadLetter.MaxEntries": nil, "DeadLetter.Retention": apiDuration(0), "DeadLetter.AlertThreshold": int64(1), "DeadLetter.OnDelete": v1alpha1.DeadLetterBlock,
+		"Drain.Mode": v1alpha1.DrainHTTP, "Drain.Timeout": apiDuration(10 * time.Minute), "Drain.OnTimeout": v1alpha1.DrainWait,
+		"Drain.TerminationGrace":                 apiDuration(11 * time.Minute),
+		"CircuitBreaker.FailureThresholdPercent": int32(50), "CircuitBreaker.Window": apiDuration(time.Minute),
+		"CircuitBreaker.MinSamples": int32(20), "CircuitBreaker.Cooldown": apiDuration(30 * time.Second),
+	}
+	empty := fromDefault(v1alpha1.PolicyDefaults{
+		QueueSettings:  v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{}, DeadLetter: &v1alpha1.DeadLetter{}},
+		WorkerSettings: v1alpha1.WorkerSettings{Drain: &v1alpha1.Drain{}, CircuitBreaker: &v1alpha1.CircuitBreaker{}},
+	})
+	for path, byDefault := range defaults {
+		parts := strings.Split(path, ".")
+		name := strings.ToLower(parts[0][:1]) + parts[0][1:] + "." + strings.ToLower(parts[1][:1]) + parts[1][1:]
+		for sources := range 8 { // a bit for each source
+			own, high, low := v1alpha1.PolicyDefaults{}, v1alpha1.PolicyDefaults{}, v1alpha1.PolicyDefaults{}
+			want := sourcedValue{byDefault, v1alpha1.FromDefault, ""}
+			if byDefault == nil {
+				want = sourcedValue{}
+			}
+			for i, layer := range []struct {
+				settings *v1alpha1.PolicyDefaults
+				from     v1alpha1.ValueSource
+				policy   string
+			}{{&low, v1alpha1.FromPolicy, "low"}, {&high, v1alpha1.FromPolicy, "high"}, {&own, v1alpha1.FromSpec, ""}} {
+				if sources&(1<<i) != 0 {
+					set(settingAt(layer.settings, path), i+1)
+					want = sourcedValue{reflect.Indirect(settingAt(layer.settings, path)).Interface(), layer.from, layer.policy}
+				}
+			}
+			selected := all(t, newPolicy("high", 9, fromDefault(high)), newPolicy("empty", 5, empty), newPolicy("low", 3, fromDefault(low)), newPolicy("silent", 1))
+			q := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: own.QueueSettings}}, selected)
+			pool := EffectiveWorkerPool(&v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{WorkerSettings: own.WorkerSettings}}, selected)
+			effective := v1alpha1.PolicyDefaults{QueueSettings: q.QueueSettings, WorkerSettings: pool.WorkerSettings}
+			var value any
+			if setting := settingAt(&effective, path); !setting.IsZero() {
+				value = reflect.Indirect(setting).Interface()
+			}
+			got := valueWithSource(append(q.Sources, pool.Sources...), name, value)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, of the sources %03b: %+v, want %+v", path, sources, got, want)
+			}
+		}
+	}
+	if breaker := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(t, newPolicy("silent", 0))).CircuitBreaker; breaker != nil {
+		t.Errorf("nothing sets a circuit breaker, but it is %+v", breaker)
+	}
 }

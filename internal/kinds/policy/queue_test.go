@@ -11,49 +11,19 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
+func TestMaxBackoffIsRaisedToALongerBackoff(t *testing.T) {
 	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
-	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
-		return fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &r}})
-	}
-	for title, test := range map[string]struct {
-		own            *v1alpha1.Retry
-		policies       []v1alpha1.Policy
-		limit, longest sourcedValue
-	}{
-		"an omitted setting has its default": {
-			limit: sourcedValue{int32(4), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(10), v1alpha1.FromDefault, ""},
-		},
-		"the spec of the Queue takes precedence for each field": {
-			own:      &v1alpha1.Retry{Limit: new(int32(3))},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{Limit: new(int32(9)), MaxBackoff: minutes(2)}))},
-			limit:    sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
-		},
-		"Policies set omitted fields in order of precedence": {
-			policies: []v1alpha1.Policy{
-				newPolicy("low", 0, retrying(v1alpha1.Retry{Limit: new(int32(9)), MaxBackoff: minutes(2)})),
-				newPolicy("high", 1, retrying(v1alpha1.Retry{Limit: new(int32(7))})),
-				newPolicy("silent", 2),
-			},
-			limit: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
-		},
-		"maxBackoff is raised to a longer backoff": {
-			own:      &v1alpha1.Retry{Backoff: minutes(20)},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxBackoff: minutes(2)}))},
-			limit:    sourcedValue{int32(4), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
-		},
+	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{MaxBackoff: minutes(2)}}}))
+	for backoff, want := range map[int]sourcedValue{
+		1:  {*minutes(2), v1alpha1.FromPolicy, "team"},
+		2:  {*minutes(2), v1alpha1.FromPolicy, "team"},
+		20: {*minutes(20), v1alpha1.FromSpec, ""},
 	} {
-		t.Run(title, func(t *testing.T) {
-			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Retry: test.own}}}
-			got := EffectiveQueue(q, all(t, test.policies...))
-			same := cmp.AllowUnexported(sourcedValue{})
-			if diff := cmp.Diff(test.limit, valueWithSource(got.Sources, "retry.limit", dereference(got.Retry.Limit)), same); diff != "" {
-				t.Errorf("limit differs (-want, +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.longest, valueWithSource(got.Sources, "retry.maxBackoff", dereference(got.Retry.MaxBackoff)), same); diff != "" {
-				t.Errorf("maxBackoff differs (-want, +got):\n%s", diff)
-			}
-		})
+		q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: minutes(backoff)}}}}
+		got := EffectiveQueue(q, all(t, team))
+		if diff := cmp.Diff(want, valueWithSource(got.Sources, "retry.maxBackoff", dereference(got.Retry.MaxBackoff)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
+			t.Errorf("backoff of %d minutes: maxBackoff differs (-want, +got):\n%s", backoff, diff)
+		}
 	}
 }
 
@@ -88,6 +58,10 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 		"a rate below the limit is kept": {
 			own: &v1alpha1.RateLimit{Limit: 5}, policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(5))},
 			want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
+		},
+		"a rate per minute is compared as a rate": {
+			own: &v1alpha1.RateLimit{Limit: 3000, Per: new(apiDuration(time.Minute))}, policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(50))},
+			want: sourcedValue{v1alpha1.RateLimit{Limit: 3000, Per: new(apiDuration(time.Minute)), Burst: new(int32(3000))}, v1alpha1.FromSpec, ""},
 		},
 		"the strictest limit applies regardless of precedence": {
 			own:      &v1alpha1.RateLimit{Limit: 5000, Per: new(apiDuration(time.Minute))},

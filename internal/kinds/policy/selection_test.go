@@ -28,6 +28,7 @@ func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 	}{
 		"a Policy without a selector selects all objects": {[]v1alpha1.Policy{namedPolicy("a", 0)}, "a"},
 		"a selector selects by labels":                    {[]v1alpha1.Policy{namedPolicy("a", 0, withSelector("team", "mail")), namedPolicy("b", 0, withSelector("team", "web"))}, "a"},
+		"a Policy with a selector beside one without":     {[]v1alpha1.Policy{namedPolicy("a", 0, withSelector("team", "mail")), namedPolicy("c", 0)}, "a c"},
 		"the highest precedence comes first":              {[]v1alpha1.Policy{namedPolicy("a", 1), namedPolicy("b", 10), namedPolicy("c", -1)}, "b a c"},
 		"equal precedence is ordered by name":             {[]v1alpha1.Policy{namedPolicy("b", 0), namedPolicy("a", 0)}, "a b"},
 		"no Policies":                                     {nil, ""},

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const original = `package main
+
+func grade(points, bonus int) (text string) {
+	if points+bonus >= 10 && !(points < 0) {
+		return "good"
+	}
+	text += "bad"
+	return text
+}
+
+func main() { print(grade(5, 5), grade(-1, 20), grade(0, 9)) }
+`
+
+// The program is compiled once with all mutants, of which the variable MUTANT selects one.
+func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "main.go", original, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	if _, err := (&types.Config{}).Check("main", fset, []*ast.File{file}, info); err != nil {
+		t.Fatal(err)
+	}
+	f := &finder{fset: fset, info: info, name: "main.go", source: []byte(original)}
+	f.find(file)
+	for i, mutant := range f.mutants {
+		mutant.ID = i + 1
+	}
+	directory := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module mutants\n\ngo 1.26\n", "main.go": rewrite(f.source, f.mutants), "zz_mutants.go": strings.ReplaceAll(runtime, "package %s", "package main"),
+	} {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "mutants", ".")
+	build.Dir, build.Env = directory, append(os.Environ(), "GOWORK=off")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	got := map[string]string{}
+	for _, mutant := range append(f.mutants, &Mutant{Key: "none"}) {
+		_, output, err := test(filepath.Join(directory, "mutants"), directory, mutant.ID, time.Minute, nil)
+		if err != nil {
+			t.Fatalf("%s: %v: %s", mutant.Key, err, output)
+		}
+		got[strings.TrimPrefix(mutant.Key, "main.go ")] = string(output)
+	}
+	want := map[string]string{
+		"none": "goodbadbad",
+		"grade: || instead of && in `points+bonus >= 10 && !(points < 0)`": "goodgoodgood",
+		"grade: > instead of >= in `points+bonus >= 10`":                   "badbadbad",
+		"grade: - instead of + in `points+bonus`":                          "badbadbad",
+		"grade: negate `points+bonus >= 10`":                               "badbadgood",
+		"grade: negate `(points < 0)`":                                     "badgoodbad",
+		"grade: <= instead of < in `points < 0`":                           "goodbadbad",
+		"grade: zero values instead of `return \"good\"`":                  "badbad",
+		"grade: zero values instead of `return text`":                      "good",
+		"grade: drop `text += \"bad\"`":                                    "good",
+		"main: drop `print(grade(5, 5), grade(-1, 20), grade(0, 9))`":      "",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the outputs differ (-want, +got):\n%s", diff)
+	}
+}
