@@ -37,7 +37,6 @@ var (
 	count     = flag.Int("mutants", 300, "mutants of each package")
 	seed      = flag.Uint64("seed", 1, "seed of the draw")
 	processes = flag.Int("p", 2, "tests that run at the same time")
-	only      = flag.String("only", "", "run only the mutants whose key contains this text")
 	slow      = flag.String("slow", "Simulat|GuaranteesHold|ConstantLoad|AYearOfJobs|ReleasesOfEach|EveryChangeOfTheClocks|WorkIsUndone", "tests that match this expression run only against mutants that survive the others")
 )
 
@@ -174,7 +173,7 @@ func (p *listed) draw() ([]*Mutant, error) {
 	for _, mutant := range p.mutants {
 		if unused[mutant.Key] {
 			delete(unused, mutant.Key)
-		} else if strings.Contains(mutant.Key, *only) {
+		} else {
 			candidates = append(candidates, mutant)
 		}
 	}
@@ -206,7 +205,7 @@ func (p *listed) compile(directory string, mutants []*Mutant) (binary string, _ 
 			return "", err
 		}
 	}
-	if err := replace(filepath.Join(p.Dir, "zz_mutants.go"), fmt.Sprintf(runtime, p.Name)); err != nil {
+	if err := replace(filepath.Join(p.Dir, "zz_mutants.go"), fmt.Sprintf(switches, p.Name)); err != nil {
 		return "", err
 	}
 	encoded, err := json.Marshal(map[string]any{"Replace": replaced})

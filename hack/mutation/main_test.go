@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -46,7 +47,7 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	}
 	directory := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module mutants\n\ngo 1.26\n", "main.go": rewrite(f.source, f.mutants), "zz_mutants.go": strings.ReplaceAll(runtime, "package %s", "package main"),
+		"go.mod": "module mutants\n\ngo 1.26\n", "main.go": rewrite(f.source, f.mutants), "zz_mutants.go": fmt.Sprintf(switches, "main"),
 	} {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

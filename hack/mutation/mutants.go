@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"go/ast"
 	"go/constant"
@@ -10,43 +11,11 @@ import (
 	"strings"
 )
 
-// runtime is added to a package. Operators become calls, so no operand is written twice, however deep mutants are nested.
-const runtime = `package %s
-
-import (
-	mutantcmp "cmp"
-	mutantos "os"
-	mutantstrconv "strconv"
-)
-
-var mutantNumber, _ = mutantstrconv.Atoi(mutantos.Getenv("MUTANT"))
-
-type mutantNumeric interface {
-	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64
-}
-
-func mutantIs(id int) bool { return id == mutantNumber }
-
-func mutantChoose[T any](id int, original, mutated T) T {
-	if mutantIs(id) {
-		return mutated
-	}
-	return original
-}
-
-func mutantAnd(id int, a bool, b func() bool) bool { return mutantIs(id) && (a || b()) || !mutantIs(id) && a && b() }
-func mutantOr(id int, a bool, b func() bool) bool  { return mutantIs(id) && a && b() || !mutantIs(id) && (a || b()) }
-
-func mutantLess[T mutantcmp.Ordered](id int, a, b T) bool           { return a < b || mutantIs(id) && a == b }
-func mutantGreater[T mutantcmp.Ordered](id int, a, b T) bool        { return a > b || mutantIs(id) && a == b }
-func mutantLessOrEqual[T mutantcmp.Ordered](id int, a, b T) bool    { return a < b || !mutantIs(id) && a == b }
-func mutantGreaterOrEqual[T mutantcmp.Ordered](id int, a, b T) bool { return a > b || !mutantIs(id) && a == b }
-
-func mutantAdd[T mutantNumeric](id int, a, b T) T      { return mutantChoose(id, a+b, a-b) }
-func mutantSubtract[T mutantNumeric](id int, a, b T) T { return mutantChoose(id, a-b, a+b) }
-func mutantMultiply[T mutantNumeric](id int, a, b T) T { return mutantChoose(id, a*b, a+b) }
-func mutantDivide[T mutantNumeric](id int, a, b T) T   { return mutantChoose(id, a/b, a*b) }
-`
+// switches is the source that is added to a package. Operators become calls, so no operand is written twice, however deep mutants
+// are nested.
+//
+//go:embed switches.go.txt
+var switches string
 
 // swaps has the other operator of a mutant, and the function that chooses between both.
 var swaps = map[token.Token]struct{ other, function string }{
@@ -253,13 +222,9 @@ func (f *finder) isZero(e ast.Expr) bool {
 			return constant.Sign(kind.Value) == 0
 		}
 	}
-	literal, ok := e.(*ast.CompositeLit)
-	return kind.IsNil() || ok && len(literal.Elts) == 0 && isStruct(kind.Type)
-}
-
-func isStruct(t types.Type) bool {
-	_, ok := t.Underlying().(*types.Struct)
-	return ok
+	literal, isLiteral := e.(*ast.CompositeLit)
+	_, isStruct := kind.Type.Underlying().(*types.Struct)
+	return kind.IsNil() || isLiteral && isStruct && len(literal.Elts) == 0
 }
 
 // rewrite returns the source with all mutants behind their switches.

@@ -56,11 +56,8 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	} else if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
 		set(v1alpha1.ConditionDeadLettersPresent, isUnknown(notObserved))
 	}
-	switch {
-	case in.blocked != nil:
+	if in.blocked != nil {
 		set(v1alpha1.ConditionBlocked, decision.True(in.blocked.Reason, in.blocked.Message))
-	case in.isDeleted():
-		set(v1alpha1.ConditionBlocked, decision.False(v1alpha1.ReasonNotBlocked, "The deletion is in progress"))
 	}
 }
 

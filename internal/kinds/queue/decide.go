@@ -98,8 +98,7 @@ func Decide(o Observation) Decision {
 		return d
 	}
 	d := conclude(&o, nil)
-	if o.Connection.Connecting {
-		d.RequeueAfter = 0 // the connection triggers the next reconciliation
+	if o.Connection.Connecting { // the connection triggers the next reconciliation
 		return d
 	}
 	if request := DeadLetterRequest(o.Queue); o.ProcessedDeadLetters != nil {

@@ -69,6 +69,16 @@ func TestDesiredQueue(t *testing.T) {
 			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}}},
 			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
 		},
+		"all settings of a rate limit and of retries": {
+			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{
+				RateLimit: &v1alpha1.RateLimit{Limit: 10, Per: durationOf(time.Minute), Burst: new(int32(30))},
+				Retry:     &v1alpha1.Retry{Backoff: durationOf(2 * time.Second), MaxBackoff: durationOf(3 * time.Second)},
+			}},
+			want: func(w *broker.QueueConfig) {
+				w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Minute, Burst: 30}
+				w.Retry.InitialDelay, w.Retry.MaxDelay = 2*time.Second, 3*time.Second
+			},
+		},
 		"retries count without the first attempt": {
 			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}}},
 			want:      func(w *broker.QueueConfig) { w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 1001, 150 },

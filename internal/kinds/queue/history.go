@@ -219,12 +219,11 @@ func (l LatencySamples) waitP95() *metav1.Duration {
 		total += sample.Weight
 	}
 	sum := 0.0
-	for _, sample := range sorted {
-		if sum += sample.Weight; sum >= 0.95*total {
-			return &metav1.Duration{Duration: roundDuration(sample.Wait)}
-		}
-	}
-	return &metav1.Duration{Duration: roundDuration(sorted[len(sorted)-1].Wait)}
+	i := slices.IndexFunc(sorted, func(s LatencySample) bool {
+		sum += s.Weight
+		return sum >= 0.95*total
+	})
+	return &metav1.Duration{Duration: roundDuration(sorted[i].Wait)}
 }
 
 // roundDuration rounds to two digits, at least to tenths of a second.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -33,6 +34,40 @@ func TestASteadyRateIsKnownFromTheSecondReadOn(t *testing.T) {
 	}
 	if got := h.Rates.serviceRate(); math.Abs(got-10) > 0.5 {
 		t.Errorf("the service rate is %f, want 10", got)
+	}
+}
+
+func TestARateFollowsAChangeWithItsTimeConstant(t *testing.T) {
+	h, second, arrivals := StatsHistory{}.add(statsAt(0, 0, 0, 0, 0)), 0.0, uint64(0)
+	for range 60 { // 10 messages arrive each second, of which 3 wait, and 2 are delayed
+		second, arrivals = second+5, arrivals+50
+		stats := statsAt(second, arrivals, int64(arrivals)*3/10, 0, time.Second)
+		stats.Delayed = int64(arrivals) * 2 / 10
+		h = h.add(stats)
+	}
+	if got := h.Rates.serviceRate(); math.Abs(got-5) > 0.1 {
+		t.Errorf("the service rate is %f, want 5", got)
+	}
+	for range 6 {
+		second += 5
+		h = h.add(statsAt(second, arrivals, 0, 0, 0))
+	}
+	if got, want := h.Rates.arrivalRate(), 10/math.E; math.Abs(got-want) > 0.1 {
+		t.Errorf("30 s after the last message, the rate is %f, want %f", got, want)
+	}
+}
+
+func TestRatesAtTheirLimits(t *testing.T) {
+	for arrived, want := range map[float64]float64{0.99: 0, 1: 0.05, 2: 0.1} {
+		if got := (Rates{Seconds: 20, Arrived: arrived}).arrivalRate(); got != want {
+			t.Errorf("%g messages in 20 s: %g each second, want %g", arrived, got, want)
+		}
+	}
+	limit := &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
+	for arrived, want := range map[float64]bool{300: false, 315: false, 316: true} { // 5 % above the limit are no trend
+		if _, _, got := rateBelowArrivals(limit, StatsHistory{Last: statsAt(0, 0, 9, 0, 0), Rates: Rates{Seconds: 30, Arrived: arrived}}); got != want {
+			t.Errorf("%g messages in 30 s: %t, want %t", arrived, got, want)
+		}
 	}
 }
 
@@ -71,6 +106,16 @@ func TestLatencyOfDeliveredMessages(t *testing.T) {
 			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 40*time.Second), statsAt(10, 100, 0, 0, 0)},
 			p95:   35 * time.Second,
 		},
+		"messages that workers took too long ago": {
+			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 40*time.Second), statsAt(10, 100, 0, 0, 0), statsAt(310, 100, 0, 0, 0)}, p95: -1,
+		},
+		"delayed messages": {
+			reads: []*broker.QueueStats{statsAt(0, 100, 0, 0, 0), func() *broker.QueueStats {
+				stats := statsAt(5, 150, 0, 0, 0)
+				stats.Delayed = 50
+				return stats
+			}()}, p95: -1,
+		},
 		"few messages with waiting time among many without": {
 			reads: []*broker.QueueStats{statsAt(0, 1000, 10, 0, time.Minute), statsAt(5, 1000, 0, 0, 0), statsAt(10, 1990, 0, 0, 0)},
 		},
@@ -81,10 +126,10 @@ func TestLatencyOfDeliveredMessages(t *testing.T) {
 				h = h.add(f)
 			}
 			got := h.Latency.waitP95()
-			if got == nil {
-				t.Fatal("no latency is known")
+			if (got == nil) != (row.p95 < 0) {
+				t.Fatalf("latency %v, want %s", got, row.p95)
 			}
-			if got.Duration != row.p95 {
+			if got != nil && got.Duration != row.p95 {
 				t.Errorf("p95 %s, want %s", got.Duration, row.p95)
 			}
 		})
@@ -141,8 +186,14 @@ func simulatedQuantile(samples LatencySamples, part float64) time.Duration {
 
 func TestAnEmptyQueueIsReadLessAndLessOften(t *testing.T) {
 	h := StatsHistory{}.add(statsAt(0, 5, 2, 0, time.Second))
-	if got := h.interval(); got != busyInterval {
-		t.Errorf("a busy queue is read after %s", got)
+	for _, counts := range [][2]int64{{2, 0}, {0, 2}, {1, 1}} {
+		busy := h.add(statsAt(1, 5, 0, 0, 0)).add(statsAt(60, 7, counts[0], counts[1], time.Second))
+		if got := busy.interval(); got != busyInterval || busy.isIdle() {
+			t.Errorf("a queue with %v messages is read after %s", counts, got)
+		}
+		if got := busy.add(statsAt(70, 7, 0, 0, 0)).add(statsAt(90, 7, 0, 0, 0)).interval(); got != 20*time.Second {
+			t.Errorf("a queue that is empty again for 20 s is read after %s", got)
+		}
 	}
 	for second, want := range map[float64]time.Duration{
 		5: 5 * time.Second, 17: 12 * time.Second, 300: time.Minute, 3600: time.Minute,

@@ -26,6 +26,9 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3}, want: "True FullyReplicated", wantText: "3 servers have all messages",
 		},
 		"more than by default": {state: broker.StorageState{Replicas: 5, CurrentReplicas: 5}, want: "True FullyReplicated"},
+		"the broker refuses more than enough": {
+			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3, Refusal: "no suitable peers"}, want: "True FullyReplicated",
+		},
 		"the broker refuses the default": {
 			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no suitable peers"},
 			want:  "False ReplicasRefused", wantText: "1 of 3 replicas: no suitable peers",

@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 func TestWarnings(t *testing.T) {
@@ -16,6 +18,7 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		"the defaults":                {v1alpha1.QueueSpec{}, nil},
+		"asynq":                       {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}}}, []string{"spec.broker.engine: "}},
 		"maxBacklog on NATS":          {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: nats}, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot delay messages"}},
 		"maxInFlight with priorities": {v1alpha1.QueueSpec{Priorities: two, MaxInFlight: new(int32(4))}, []string{"spec.maxInFlight: each priority gets a share"}},
 		"strict priorities":           {v1alpha1.QueueSpec{Priorities: two, StrictPriority: true}, []string{"spec.strictPriority: "}},
@@ -42,6 +45,46 @@ func TestUpdateWarnings(t *testing.T) {
 	assertPrefixes(t, UpdateWarnings(before, after), nil)
 	after.Spec.Priorities, after.Spec.MaxBacklog = after.Spec.Priorities[:1], new(int64(9))
 	assertPrefixes(t, UpdateWarnings(before, after), []string{"spec.maxBacklog: NATS 2.12 or later cannot enforce it", "spec.priorities: low stays on the broker"})
+	assertPrefixes(t, UpdateWarnings(after, after), nil)
+	after.Spec.Broker.Engine = v1alpha1.EngineAsynq
+	assertPrefixes(t, UpdateWarnings(before, after), []string{"spec.priorities: low stays on the broker"})
+}
+
+// Each field is in use or not, and enforced or not. The API server sets the lease, so the default is no request.
+func TestAFieldInUseThatNothingEnforcesIsReported(t *testing.T) {
+	used := newQueue(func(q *v1alpha1.Queue) {
+		q.Spec.Lease, q.Spec.MaxBacklog, q.Spec.MaxAge = durationOf(time.Minute), new(int64(9)), durationOf(time.Hour)
+	})
+	unused := newQueue(func(q *v1alpha1.Queue) { q.Spec.Lease = durationOf(broker.DefaultQueueConfig("").Lease) })
+	for title, row := range map[string]struct {
+		queue *v1alpha1.Queue
+		by    broker.Enforcer
+		want  []string
+	}{
+		"in use":               {used, broker.NotEnforced, []string{"lease", "maxAge", "maxBacklog"}},
+		"in use and enforced":  {used, broker.EnforcedByBroker, nil},
+		"not in use":           {unused, broker.NotEnforced, nil},
+		"not in use, enforced": {unused, broker.EnforcedByBroker, nil},
+	} {
+		capabilities := broker.Capabilities{}
+		for _, field := range []broker.QueueField{broker.FieldMaxBacklog, broker.FieldMaxAge, broker.FieldLease, broker.FieldDelayed} {
+			capabilities[field] = broker.Enforcement{By: row.by, Message: "no"}
+		}
+		var warnings, missing []string
+		for _, field := range row.want {
+			warnings, missing = append(warnings, "spec."+field+": not enforced: no"), append(missing, field+" (no)")
+		}
+		for range 20 { // the fields are in a map
+			if got := UnenforcedFieldWarnings(row.queue, capabilities); !slices.Equal(got, warnings) {
+				t.Errorf("%s: warnings %q, want %q", title, got, warnings)
+			}
+			o := observed(func(o *Observation) { o.Queue = row.queue })
+			got := unenforcedFields(&o, &broker.EnsureResult{Enforcement: capabilities})
+			if got = slices.DeleteFunc(got, func(field string) bool { return row.queue == unused && field == "lease (no)" }); !slices.Equal(got, missing) {
+				t.Errorf("%s: missing %q, want %q", title, got, missing)
+			}
+		}
+	}
 }
 
 func assertPrefixes(t *testing.T, got, want []string) {
