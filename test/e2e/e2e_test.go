@@ -258,7 +258,7 @@ func TestSessionHosts(t *testing.T) {
 func TestDeletedSessions(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
-		{"all objects of twenty sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
+		{"all objects of many sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
 		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
 	})
 }
@@ -268,7 +268,7 @@ func TestDeletedSessions(t *testing.T) {
 func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
-		{"all objects of twenty sessions that ignore SIGTERM are deleted without the operator", testSessionsDeletedWithoutOperator},
+		{"all objects of many sessions that ignore SIGTERM are deleted without the operator", testSessionsDeletedWithoutOperator},
 		{"without the operator, no packet of a hostile session leaves its Pod, also after its policy or the session is deleted", testHostileSessionsWithoutOperator},
 	})
 }

@@ -79,7 +79,7 @@ func wantForbidden(t *testing.T) {
 		{Verb: "get", Resource: "secrets", Namespace: reportedNamespace},
 		{Verb: "get", Resource: "secrets", Namespace: unwatchedNamespace},
 		{Verb: "create", Resource: "pods", Namespace: unwatchedNamespace}, // in watched namespaces, sessions need dry runs of Pods
-		{Verb: "delete", Resource: "pods", Namespace: reportedNamespace},  // in watched namespaces, workers that have finished are ended
+		{Verb: "delete", Resource: "pods", Namespace: reportedNamespace},  // in watched namespaces, workers that have finished and the Pods of deleted sessions are ended
 		{Verb: "deletecollection", Resource: "pods", Namespace: watchedNamespace},
 		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: watchedNamespace},
 		{Verb: "get", Resource: "pods", Subresource: "log", Namespace: watchedNamespace},

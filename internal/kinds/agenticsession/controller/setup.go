@@ -155,6 +155,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(r.apiServer); err != nil {
 		return err
 	}
+	if err := r.setupRemoval(mgr); err != nil {
+		return err
+	}
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
