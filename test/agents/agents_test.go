@@ -76,7 +76,7 @@ var agentCases = map[string]agentCase{
 		},
 	},
 	"codex": {
-		profile: "codex", model: "gpt-5-codex",
+		profile: "codex", model: "gpt-5.5",
 		arguments: func(url string) []string {
 			provider := fmt.Sprintf(`model_providers.scripted={name="scripted",base_url="%s/v1",env_key="CODEX_API_KEY",wire_api="responses"}`, url)
 			return []string{"-c", provider, "-c", `model_provider="scripted"`}

@@ -30,7 +30,7 @@ func startModelProxy(t *testing.T, agent, url string, limit int) *modelProxy {
 	directory, provider := t.TempDir(), modelProviders[agent]
 	// A response of 1000 tokens costs one dollar.
 	price := "{input: 0.001, output: 1000, maxInputTokens: 100000, maxOutputTokens: 2000}"
-	models := fmt.Sprintf("replace: true\nmodels: {claude-sonnet-4-5: %[1]s, claude-haiku-4-5: %[1]s, gpt-5-codex: %[1]s, gemini-2.5-pro: %[1]s, gemini-2.5-flash: %[1]s}", price)
+	models := fmt.Sprintf("replace: true\nmodels: {claude-sonnet-4-5: %[1]s, claude-haiku-4-5: %[1]s, gpt-5.5: %[1]s, gemini-2.5-pro: %[1]s, gemini-2.5-flash: %[1]s}", price)
 	for name, content := range map[string]string{"prices.yaml": models, modelproxy.KeyOf(provider): testKey} {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

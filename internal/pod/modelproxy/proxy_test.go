@@ -472,6 +472,7 @@ func TestPrices(t *testing.T) {
 		{"claude-sonnet-4-5-20250929", Usage{Input: 1000, CacheRead: 2000, CacheWrite: 400, CacheWriteHour: 100, Output: 100}, 3000 + 600 + 1500 + 600 + 1500},
 		{"claude-sonnet-4-5", Usage{Input: 300_000, Output: 100}, 1_800_000 + 2250},
 		{"gpt-5-codex", Usage{Input: 1000, CacheRead: 1000, Output: 10, Searches: 2}, 1250 + 125 + 100 + 20_000},
+		{"gpt-5.5", Usage{Input: 300_000, CacheRead: 1000, Output: 100}, 3_000_000 + 1000 + 4500},
 		{"gemini-2.5-pro", Usage{Input: 1, Output: 0}, 2}, // rounded up
 	} {
 		price, found := prices.find(c.model)

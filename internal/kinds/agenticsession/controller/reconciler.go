@@ -2,7 +2,7 @@
 // SessionRunner, its Jobs and their Pods, records the decision in the status, and acts.
 //
 // It adds no finalizer to sessions, so that the garbage collector deletes a session's objects even while no operator
-// runs. It lists no Secrets.
+// runs; it only ends the Pods of deleted sessions sooner. It lists no Secrets.
 package controller
 
 import (
