@@ -75,7 +75,15 @@ func TestTheStatusOfASessionRunnerKeepsTheAddressOfItsProxy(t *testing.T) {
 			t.Errorf("address %q", runner.Status.EgressProxyAddress)
 		}
 	}
+	runner.Spec.Network.Egress[0].Hosts[0] = "10.0.0.1"
+	runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Proxy: decision.True(v1alpha1.ReasonEgressProxyReady, "")})
+	if condition := decision.FindReason(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady, v1alpha1.ReasonHostsInvalid); condition == nil || condition.Status != metav1.ConditionFalse {
+		t.Errorf("conditions %+v with an invalid host", runner.Status.Conditions)
+	}
 	runner.Spec.Network.Egress = nil
+	if meta.FindStatusCondition(Decide(&Observation{Runner: runner, Now: time.Now()}).Conditions, v1alpha1.ConditionEgressProxyReady) != nil {
+		t.Error("the condition of a proxy remains without hosts")
+	}
 	if runner.Status = Decide(&Observation{Runner: runner, Now: time.Now()}); runner.Status.EgressProxyAddress != "" {
 		t.Errorf("address %q without hosts", runner.Status.EgressProxyAddress)
 	}
@@ -95,15 +103,21 @@ func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {
 	testbuilder.MountVolume(spec, "invalid", "/invalid", testbuilder.ClaimVolume("a/b"))
 	spec.CABundle = &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "cas"}}
 	spec.Archive = &v1alpha1.SessionArchive{Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}}
+	spec.Model = &v1alpha1.SessionModel{Prices: &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "prices"}}}
 	spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}}
 	want := []Reference{
 		{"ServiceAccount", "caller", "spec.template.spec.serviceAccountName"},
 		{"ConfigMap", "docs", "spec.template.spec.volumes[0].configMap.name"},
 		{"PersistentVolumeClaim", "models", "spec.template.spec.volumes[1].persistentVolumeClaim.claimName"},
 		{"ConfigMap", "cas", "spec.caBundle.name"},
+		{"ConfigMap", "prices", "spec.model.prices.name"},
 		{"PersistentVolumeClaim", "transcripts", "spec.archive.claimRef.name"},
 	}
 	if diff := cmp.Diff(want, References(runner)); diff != "" {
 		t.Errorf("objects (-want, +got):\n%s", diff)
+	}
+	spec.Model.Prices, spec.Archive.ClaimRef = nil, nil
+	if diff := cmp.Diff(want[:4], References(runner)); diff != "" {
+		t.Errorf("objects without prices and a claim (-want, +got):\n%s", diff)
 	}
 }

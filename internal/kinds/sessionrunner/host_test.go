@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -139,6 +143,35 @@ func TestProblemsWithHostsOfARunnerAreReported(t *testing.T) {
 	for _, want := range []string{`egress[0].hosts[0]: Invalid value: "10.0.0.1": it is an address`, "egress[0]: Invalid value: \"\": set exactly one of to, profile and hosts", "Too many: 257: must have at most 256"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("%s\ndoes not contain %q", problems, want)
+		}
+	}
+	port := func(port intstr.IntOrString) []networkingv1.NetworkPolicyPort {
+		return []networkingv1.NetworkPolicyPort{{Port: &port}}
+	}
+	block := func(except ...string) *networkingv1.NetworkPolicyPeer {
+		return &networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: except}}
+	}
+	for title, row := range map[string]struct {
+		rule v1alpha1.SessionEgress
+		want string
+	}{
+		"as many hosts as allowed":       {v1alpha1.SessionEgress{Hosts: many}, ""},
+		"a profile with a port":          {v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: port(intstr.FromInt32(443))}, ""},
+		"a part of a network":            {v1alpha1.SessionEgress{To: block("10.1.0.0/16"), Ports: port(intstr.FromInt32(443))}, ""},
+		"the whole network is excepted":  {v1alpha1.SessionEgress{To: block("10.1.0.0/16", "10.0.0.0/8"), Ports: port(intstr.FromInt32(443))}, "egress[0].to.ipBlock.except[1]"},
+		"Pods":                           {v1alpha1.SessionEgress{To: &networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}, Ports: port(intstr.FromInt32(443))}, ""},
+		"no port":                        {v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly}, "egress[0].ports"},
+		"hosts with a port of their own": {v1alpha1.SessionEgress{Hosts: many[:1], Ports: port(intstr.FromInt32(443))}, "egress[0].ports"},
+		"a name of a port":               {v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: port(intstr.FromString("https"))}, "egress[0].ports[0]"},
+		"a range without its start":      {v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: []networkingv1.NetworkPolicyPort{{}}}, "egress[0].ports[0]"},
+	} {
+		runner.Spec.Network.Egress = []v1alpha1.SessionEgress{row.rule}
+		got := ""
+		for _, problem := range ValidateRunner(runner) {
+			got += strings.TrimPrefix(problem.Field, "spec.network.")
+		}
+		if got != row.want {
+			t.Errorf("%s: problems with %q, want %q", title, got, row.want)
 		}
 	}
 	if UsesOnlyProxy(&v1alpha1.SessionRunner{}) || UsesProxy(&v1alpha1.SessionRunner{}) {

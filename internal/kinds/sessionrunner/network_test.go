@@ -3,11 +3,14 @@ package sessionrunner
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestTheAPIServerIsAllowedByItsServiceAndItsEndpoints(t *testing.T) {
@@ -73,6 +76,83 @@ func TestProxyReachesOnlyPublicAddresses(t *testing.T) {
 	} {
 		if got := network.AllowsProxy(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is allowed: %t", text, got)
+		}
+	}
+}
+
+// The NetworkPolicy of the proxy allows what the proxy allows. Its own check is a second one, so neither must be wider.
+func TestThePolicyOfTheProxyAllowsWhatTheProxyAllows(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	network := Network{ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")}, ProxyNetworks: []netip.Prefix{prefix("10.9.0.0/16"), prefix("fd00::/16"), prefix("100.64.0.0/10")}}
+	contains := func(peers []networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
+		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+			isExcepted := slices.ContainsFunc(peer.IPBlock.Except, func(except string) bool { return prefix(except).Contains(address) })
+			return prefix(peer.IPBlock.CIDR).Contains(address) && !isExcepted
+		})
+	}
+	for _, text := range []string{
+		"8.8.8.8", "2001:4860:4860::8888", "10.9.1.2", "fd00::1", "100.64.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "127.0.0.1", "0.0.0.0",
+		"169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "224.0.0.1", "34.1.2.3", "::1", "fe80::1", "fd00:ec2::254", "2600::1", "2002:7f00:1::",
+	} {
+		address := netip.MustParseAddr(text)
+		if got, want := contains(network.ProxyPeers(), address), network.AllowsProxy(address); got != want {
+			t.Errorf("%s: the policy allows it: %t, the proxy: %t", text, got, want)
+		}
+		isProxyNetwork := slices.ContainsFunc(network.ProxyNetworks, func(p netip.Prefix) bool { return p.Contains(address) })
+		if got, want := contains(network.PublicPeers(), address), network.AllowsProxy(address) && !isProxyNetwork; got != want {
+			t.Errorf("%s: it is public: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestNetworksThatArePartsOfOthers(t *testing.T) {
+	nested := []string{"10.0.0.0/8", "10.1.0.0/16", "10.1.0.0/24"} // each contains the next
+	for i, inner := range slices.Concat(nested, []string{"11.0.0.0/8", "2001:db8::/32", "x", ""}) {
+		for j, outer := range slices.Concat(nested, []string{"11.0.0.0/8", "2001:db8::/32", "x", ""}) {
+			isProper := i < len(nested) && j < i
+			isEqual := i == j && inner != "x" && inner != ""
+			if got := IsSubnet(inner, outer); got != isProper {
+				t.Errorf("%q is a proper part of %q: %t", inner, outer, got)
+			}
+			if got := IsSubnetOrEqual(inner, outer); got != (isProper || isEqual) {
+				t.Errorf("%q is a part of %q: %t", inner, outer, got)
+			}
+		}
+	}
+	parse := parsePrefixes("10.1.2.0/24", "10.2.0.0/16", "11.0.0.0/8", "10.0.0.0/8")
+	if got := BlockWithout("10.0.0.0/8", []string{"10.1.0.0/16"}, parse).IPBlock; got.CIDR != "10.0.0.0/8" || strings.Join(got.Except, " ") != "10.1.0.0/16 10.2.0.0/16" {
+		t.Errorf("%+v does not except the denied part once", got)
+	}
+	for cidr, want := range map[string]bool{
+		"8.8.8.0/24": true, "8.8.8.8/32": true, "10.0.0.0/8": false, "8.0.0.0/5": false, "0.0.0.0/0": false, "2001:4860::/32": false, "x": false,
+	} {
+		if got := IsPublicIPv4(cidr); got != want {
+			t.Errorf("%s is public: %t", cidr, got)
+		}
+	}
+}
+
+func TestNamesAreResolvedByTheDNSOfTheCluster(t *testing.T) {
+	for title, row := range map[string]struct {
+		network Network
+		want    string
+	}{
+		"by default": {Network{}, "kube-system k8s-app=kube-dns [] UDP 53 TCP 53"},
+		"of its own": {
+			Network{DNSNamespace: "dns", DNSSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, DNSNetworks: parsePrefixes("169.254.20.10/32"), DNSPort: 5353},
+			"dns a=b [169.254.20.10/32] UDP 5353 TCP 5353",
+		},
+	} {
+		rule, blocks := row.network.AllowDNS(), []string{}
+		for _, peer := range rule.To[1:] {
+			blocks = append(blocks, peer.IPBlock.CIDR)
+		}
+		got := fmt.Sprintf("%s %s %v", rule.To[0].NamespaceSelector.MatchLabels[corev1.LabelMetadataName], metav1.FormatLabelSelector(rule.To[0].PodSelector), blocks)
+		for _, port := range rule.Ports {
+			got += fmt.Sprintf(" %s %s", *port.Protocol, port.Port)
+		}
+		if got != row.want {
+			t.Errorf("%s: %s, want %s", title, got, row.want)
 		}
 	}
 }
