@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 const (
@@ -47,9 +49,14 @@ func HasCapacityLimit(runner *v1alpha1.SessionRunner) bool {
 	return runner != nil && (runner.Spec.Limits.MaxSessions != nil || runner.Spec.Limits.MaxSessionsPerUser != nil)
 }
 
+// UserOf returns the user that a session belongs to; empty if not known.
+func UserOf(s *v1alpha1.AgenticSession) string {
+	return ptr.Deref(s.Spec.UserContext, v1alpha1.UserContext{}).UserID
+}
+
 // NewContender returns the session as a contender; false if it neither has an open attempt nor waits for a place.
 func NewContender(s *v1alpha1.AgenticSession, isOpen bool, now time.Time) (Contender, bool) {
-	c := Contender{Name: s.Name, UID: s.UID, User: userIDOf(s), IsOpen: isOpen}
+	c := Contender{Name: s.Name, UID: s.UID, User: UserOf(s), IsOpen: isOpen}
 	switch status := &s.Status; {
 	case isOpen:
 		return c, true
@@ -132,29 +139,24 @@ func NextSessions(runner *v1alpha1.SessionRunner, contenders []Contender) []stri
 	return next
 }
 
-func (e *evaluation) waitForPlace() (isWaiting bool, question *Question) {
-	o := &e.observation
-	if !HasCapacityLimit(o.Runner) {
-		return false, nil
+// checkPlace returns whether the session waits for a place of its SessionRunner.
+func checkPlace(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
+	if !HasCapacityLimit(f.Runner) {
+		return nil, nil
 	}
-	s := o.Session
-	since := e.now
-	if s.Status.QueuedSince != nil {
-		since = *s.Status.QueuedSince
-	}
-	self := Contender{Name: s.Name, UID: s.UID, User: userIDOf(s), Since: queuePosition(s, since.Time)}
-	contenders := slices.DeleteFunc(slices.Clone(o.Capacity.Contenders), func(c Contender) bool { return c.UID == s.UID })
+	s := f.Session
+	self := Contender{Name: s.Name, UID: s.UID, User: UserOf(s), Since: queuePosition(s, f.queuedSince().Time)}
+	contenders := slices.DeleteFunc(slices.Clone(f.Capacity.Contenders), func(c Contender) bool { return c.UID == s.UID })
 	contenders = append(contenders, self)
-	if slices.Contains(NextSessions(o.Runner, contenders), s.Name) {
-		if !o.Capacity.Verified {
-			return false, &Question{OpenSessions: true}
-		}
-		return false, nil
+	switch canStart := slices.Contains(NextSessions(f.Runner, contenders), s.Name); {
+	case canStart && f.Capacity.Verified:
+		return nil, nil
+	case canStart:
+		return nil, &Question{OpenSessions: true}
 	}
-	e.status.QueuedSince = &since
-	e.waitFor(v1alpha1.ReasonQueued, queueMessage(o.Runner, contenders, &self), false)
-	e.timer.RequeueWithin(queueRefreshInterval)
-	return true, nil
+	return &obstacle{isQueued: true, retry: queueRefreshInterval, Problem: decision.Problem{
+		Reason: v1alpha1.ReasonQueued, Message: queueMessage(f.Runner, contenders, &self),
+	}}, nil
 }
 
 // queueMessage returns why a session waits, without names of other sessions, which may belong to other users.

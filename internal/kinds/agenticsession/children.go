@@ -32,6 +32,14 @@ type objectBuilder struct {
 	budget *int64
 }
 
+func newObjectBuilder(f *facts, status *v1alpha1.AgenticSessionStatus) *objectBuilder {
+	b := &objectBuilder{session: f.Session, settings: f.settings, status: status, network: &f.Network, check: &f.NetworkCheck, keys: f.Keys}
+	if limit := findCostLimit(&f.Observation, status); limit != nil {
+		b.budget = new(max(limit.micros-microsOf(status.TotalCostUSD), 0))
+	}
+	return b
+}
+
 // newChildObjects returns the objects that the attempt's Job needs, in the order of their creation: the network is
 // restricted before any container of a session runs. A claim that exists is not among them: an empty claim must not
 // replace it.
@@ -138,6 +146,18 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 			PodReplacementPolicy: new(batchv1.Failed),
 			Template:             *template,
 		},
+	}
+}
+
+// newDryRunPod returns the Pod that the Job of the attempt will create.
+func (b *objectBuilder) newDryRunPod(template *corev1.PodTemplateSpec) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: b.status.Attempt.JobName + "-", Namespace: b.session.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
+		},
+		Spec: *template.Spec.DeepCopy(),
 	}
 }
 

@@ -139,102 +139,82 @@ func microsOf(cost *v1alpha1.Number) int64 {
 }
 
 // attemptCost returns the highest cost that the runner of the open attempt reported; empty if it reported none.
-func (e *evaluation) attemptCost() v1alpha1.Number {
-	s := &e.status
+func attemptCost(f *facts, attempt *v1alpha1.SessionAttempt, resultCost *v1alpha1.Number) v1alpha1.Number {
+	reported := []*v1alpha1.Number{attempt.CostUSD, resultCost}
+	if f.Activity != nil && f.Activity.Cost.Job == attempt.JobName {
+		reported = append(reported, &f.Activity.Cost.USD)
+	}
 	cost := v1alpha1.Number("")
-	higher := func(other *v1alpha1.Number) {
+	for _, other := range reported {
 		if other != nil {
 			cost = higherCost(&cost, other)
 		}
 	}
-	higher(s.Attempt.CostUSD)
-	if activity := e.observation.Activity; activity != nil && activity.Cost.Job == s.Attempt.JobName {
-		higher(&activity.Cost.USD)
-	}
-	higher(e.resultCost)
 	return cost
 }
 
-// followCost records the cost of the open attempt: at once for its first report, for a report that reaches the
-// limit and for the result, and otherwise at most once in CostRecordInterval.
-func (e *evaluation) followCost() {
-	if e.isMetered() { // its proxy holds the budget, and reports when it ends
-		return
+// dueCost returns the cost of the open attempt, and whether it is to be recorded: at once for its first report, for a report that
+// reaches the limit and for the result, and otherwise at most once in CostRecordInterval.
+func dueCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence, timer *decision.Timer) (cost v1alpha1.Number, isDue bool) {
+	if isMetered(f, left.pod) { // its proxy holds the budget, and reports when it ends
+		return "", false
 	}
-	cost, s := e.attemptCost(), &e.status
+	cost = attemptCost(f, &s.Attempt, left.resultCost)
 	if cost == "" || s.Attempt.CostUSD != nil && microsOf(&cost) == microsOf(s.Attempt.CostUSD) {
-		return
+		return "", false
 	}
-	limit := findCostLimit(&e.observation, s)
+	limit := findCostLimit(&f.Observation, s)
 	reachesLimit := limit != nil && microsOf(s.TotalCostUSD)+microsOf(&cost)-microsOf(s.Attempt.CostUSD) >= limit.micros
-	isDue := e.resultCost != nil || s.Attempt.CostUSD == nil || s.Attempt.CostRecordTime == nil || e.timer.HasReached(s.Attempt.CostRecordTime.Add(CostRecordInterval))
-	if reachesLimit || isDue {
-		e.recordCost(cost)
-	}
+	return cost, left.resultCost != nil || s.Attempt.CostUSD == nil || s.Attempt.CostRecordTime == nil ||
+		timer.HasReached(s.Attempt.CostRecordTime.Add(CostRecordInterval)) || reachesLimit
 }
 
-func (e *evaluation) recordCost(cost v1alpha1.Number) {
-	s := &e.status
+// addCost records the cost of the open attempt.
+func addCost(s *v1alpha1.AgenticSessionStatus, cost v1alpha1.Number, now metav1.Time) {
 	added := microsOf(&cost) - microsOf(s.Attempt.CostUSD)
 	s.TotalCostUSD = new(formatDollars(min(microsOf(s.TotalCostUSD)+added, maxTotalMicros)))
-	s.Attempt.CostUSD, s.Attempt.CostRecordTime = &cost, &e.now
+	s.Attempt.CostUSD, s.Attempt.CostRecordTime = &cost, &now
 }
 
-// closeCost records and returns the cost of the attempt that ends; nil if not known.
-func (e *evaluation) closeCost() *v1alpha1.Number {
-	s := &e.status
-	if e.isMetered() {
-		cost, problem := e.meteredCost()
-		if cost != "" {
-			e.recordCost(cost)
-		}
+// finalCost returns the cost of the attempt that ends, empty if it is not known, and what is reported about it.
+func finalCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost v1alpha1.Number, reports []decision.State) {
+	if isMetered(f, left.pod) {
+		cost, problem := meteredCost(f, s, left.pod)
 		if problem != "" {
-			e.reports = append(e.reports, decision.State{
+			reports = []decision.State{{
 				Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,
 				Message: fmt.Sprintf("attempt %d of run %d: %s", s.Attempt.Attempt, s.Run, problem),
-			})
+			}}
 		}
-		return s.Attempt.CostUSD
+		return cost, reports
 	}
-	if cost := e.attemptCost(); cost != "" {
-		e.recordCost(cost)
+	cost = attemptCost(f, &s.Attempt, left.resultCost)
+	if s.Attempt.RunnerStartTime != nil || cost != "" {
+		reports = costReports(f, s, left)
 	}
-	cost := s.Attempt.CostUSD
-	if s.Attempt.RunnerStartTime != nil || cost != nil {
-		e.addCostReport()
-	}
-	return cost
+	return cost, reports
 }
 
-// addCostReport reports whether the cost is known, because maxCostUSD does not limit an unknown cost.
-func (e *evaluation) addCostReport() {
-	if findCostLimit(&e.observation, &e.status) == nil {
-		return
-	}
-	if e.isMetered() {
-		e.reports = append(e.reports, decision.True(v1alpha1.ReasonReporting, ""))
-		return
-	}
-	state := decision.True(v1alpha1.ReasonReporting, "")
-	activity := e.observation.Activity
-	attempt := fmt.Sprintf("the runner of attempt %d of run %d", e.status.Attempt.Attempt, e.status.Run)
-	switch hasLease := e.status.Attempt.Limits.ActivityLease; {
-	case hasLease && activity != nil && activity.Cost.Problem != "":
-		state = decision.False(v1alpha1.ReasonCostMalformed, activity.Cost.Problem)
-	case e.attemptCost() != "":
+// costReports reports whether the cost of the open attempt is known, if it has a limit: maxCostUSD does not limit an unknown cost.
+func costReports(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) []decision.State {
+	attempt := fmt.Sprintf("the runner of attempt %d of run %d", s.Attempt.Attempt, s.Run)
+	unknown := decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown}
+	switch hasLease := s.Attempt.Limits.ActivityLease; {
+	case findCostLimit(&f.Observation, s) == nil:
+		return nil
+	case isMetered(f, left.pod):
+	case hasLease && f.Activity != nil && f.Activity.Cost.Problem != "":
+		return []decision.State{decision.False(v1alpha1.ReasonCostMalformed, f.Activity.Cost.Problem)}
+	case attemptCost(f, &s.Attempt, left.resultCost) != "":
 	case hasLease:
-		state = decision.State{
-			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,
-			Message: attempt + " has reported no cost, so maxCostUSD does not stop it; it must set the annotation " + AnnotationCost +
-				" of Lease " + LeaseName(e.observation.Session.Name),
-		}
+		unknown.Message = attempt + " has reported no cost, so maxCostUSD does not stop it; it must set the annotation " + AnnotationCost +
+			" of Lease " + LeaseName(f.Session.Name)
+		return []decision.State{unknown}
 	default:
-		state = decision.State{
-			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,
-			Message: attempt + " can report a cost only in its result, so maxCostUSD does not stop it; set activityLease in its SessionRunner",
-		}
+		unknown.Message = attempt + " can report a cost only in its result, so maxCostUSD does not stop it; set activityLease in its SessionRunner"
+		return []decision.State{unknown}
 	}
-	e.reports = append(e.reports, state)
+	return []decision.State{decision.True(v1alpha1.ReasonReporting, "")}
 }
 
 // AddedCost returns how many dollars a status adds to the cost in an earlier status of the same session.

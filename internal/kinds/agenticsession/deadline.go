@@ -1,11 +1,11 @@
 package agenticsession
 
 import (
+	"cmp"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -53,61 +53,25 @@ func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (se
 	return max(min(allowed, maxDeadlineSeconds)-int64(status.ActiveDuration.Seconds()), 0), allowed != 0
 }
 
-// deadline returns the activeDeadlineSeconds that the Job should have: the session's remaining time, from the start of
+// deadlineOf returns the activeDeadlineSeconds that the Job should have: the session's remaining time, from the start of
 // its runner; nil for none.
-func (e *evaluation) deadline() *int64 {
-	left, limited := remainingSeconds(&e.observation, &e.status)
+func deadlineOf(f *facts, status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, timer *decision.Timer) *int64 {
+	left, limited := remainingSeconds(&f.Observation, status)
 	if !limited {
 		return nil
 	}
-	start := e.now.Time
-	if e.status.Attempt.StartTime != nil {
-		start = e.status.Attempt.StartTime.Time
-	}
-	if since := e.status.Attempt.ActiveSince; since != nil {
+	start := cmp.Or(status.Attempt.StartTime, &f.now).Time
+	if since := status.Attempt.ActiveSince; since != nil {
 		return new(secondsBetween(start, since.Time) + left)
 	}
-	current, waited := e.job.Spec.ActiveDeadlineSeconds, secondsBetween(start, e.now.Time)
+	current, waited := job.Spec.ActiveDeadlineSeconds, secondsBetween(start, f.now.Time)
 	allowance := int64(startupAllowance / time.Second)
 	if current != nil && *current <= waited+left+allowance &&
-		!e.timer.HasReached(start.Add(time.Duration(*current-left-allowance/2)*time.Second)) {
+		!timer.HasReached(start.Add(time.Duration(*current-left-allowance/2)*time.Second)) {
 		return current
 	}
-	e.timer.RequeueWithin(startupAllowance / 2)
+	timer.RequeueWithin(startupAllowance / 2)
 	return new(waited + left + allowance)
-}
-
-// recordActiveSince records when the runner's container started, by the clock of its node.
-func (e *evaluation) recordActiveSince() {
-	c, earliest := runnerStatus(e.pod), e.status.Attempt.StartTime
-	if e.status.Attempt.ActiveSince != nil || c == nil || earliest == nil {
-		return
-	}
-	start := *earliest // if the container's start is not known
-	switch {
-	case c.State.Running != nil && !c.State.Running.StartedAt.IsZero():
-		start = c.State.Running.StartedAt
-	case c.State.Terminated != nil && !c.State.Terminated.StartedAt.IsZero():
-		start = c.State.Terminated.StartedAt
-	case c.State.Running == nil && c.State.Terminated == nil:
-		return
-	}
-	e.status.Attempt.ActiveSince = new(metav1.NewTime(laterTime(earlierTime(start.Time, e.now.Time), earliest.Time)))
-}
-
-// activeStart returns since when the time of the open attempt counts; nil if its runner did not run. A Pod that was not
-// observed may have run since its Job started, or, if the session was stopped before the runner was observed, since the
-// stop.
-func (e *evaluation) activeStart() *metav1.Time {
-	switch {
-	case e.status.Attempt.ActiveSince != nil:
-		return e.status.Attempt.ActiveSince
-	case e.pod != nil || e.status.Attempt.StartTime == nil:
-		return nil
-	case e.status.Attempt.StopTime != nil:
-		return e.status.Attempt.StopTime
-	}
-	return e.status.Attempt.StartTime
 }
 
 func hasRun(pod *corev1.Pod) bool {

@@ -1,13 +1,13 @@
 package agenticsession
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -15,125 +15,81 @@ import (
 
 // Decide returns the next actions of a session.
 func Decide(observation Observation) Decision {
-	unchanged := Decision{Status: *observation.Session.Status.DeepCopy()}
-	if !observation.Session.DeletionTimestamp.IsZero() {
-		return unchanged // the garbage collector deletes all owned objects
+	if !observation.Session.DeletionTimestamp.IsZero() { // the garbage collector deletes all owned objects
+		return Decision{Status: *observation.Session.Status.DeepCopy()}
 	}
-	e := newEvaluation(observation)
-	question := e.advance()
-	if question == nil {
-		question = e.keepWorkspace()
-	}
-	if question != nil {
-		unchanged.Question = question
-		return unchanged
-	}
-	e.deleteOrphanJobs()
-	e.status.Phase = phaseOf(&e.status)
-	e.setConditions()
-	e.decision.Status, e.decision.RequeueAfter = e.status, e.timer.RequeueAfter
-	e.decision.Events = eventsBetween(&observation.Session.Status, &e.status)
-	return e.decision
+	f := newFacts(observation)
+	o := newOutcome(f)
+	n := newNext(f, &o)
+	return report(f, &o, &n)
 }
 
-type evaluation struct {
-	observation Observation
-	now         metav1.Time
-	spec        *v1alpha1.AgenticSessionSpec
-	status      v1alpha1.AgenticSessionStatus
-	timer       decision.Timer
-	decision    Decision
-
+// facts are the observation, and what follows from it alone. No stage changes them.
+type facts struct {
+	Observation
+	spec *v1alpha1.AgenticSessionSpec
+	// now is the time of the decision in the precision of the API.
+	now metav1.Time
 	// settings of the session; nil if they are refused or not known.
 	settings *runnerSettings
-	// obstacle that keeps the session from creating a Job; nil if it can.
-	obstacle *obstacle
-	// resultCost is the cost in the result of the open attempt's runner; nil if it is not known.
-	resultCost *v1alpha1.Number
-	// reports are the states of what the open attempt's runner reports; nil if it has not started.
-	reports []decision.State
-	// job of the open attempt and its Pod; nil if they do not exist.
-	job *batchv1.Job
-	pod *corev1.Pod
+	// accepted is the condition SpecAccepted.
+	accepted decision.State
 }
 
-func newEvaluation(observation Observation) *evaluation {
-	e := &evaluation{
-		observation: observation,
-		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the API server's precision
-		spec:        &observation.Session.Spec,
-		status:      *observation.Session.Status.DeepCopy(),
-		timer:       decision.Timer{Now: observation.Now},
-	}
-	e.status.QueuedSince = nil // unless it waits again
-	e.status.ObservedGeneration = observation.Session.Generation
-	if e.status.Run == 0 {
-		e.status.Run, e.status.RerunID = 1, ptr.Deref(e.spec.Rerun, v1alpha1.Rerun{}).ID
-	}
-	settings, state := acceptance(observation.Session, observation.Runner)
-	e.settings = settings
-	e.setCondition(v1alpha1.ConditionSpecAccepted, state)
-	return e
+func newFacts(observation Observation) *facts {
+	f := &facts{Observation: observation, spec: &observation.Session.Spec, now: metav1.NewTime(observation.Now.Truncate(time.Second))}
+	f.settings, f.accepted = acceptance(observation.Session, observation.Runner)
+	return f
 }
 
-func (e *evaluation) advance() *Question {
-	if e.status.Attempt.JobName != "" {
-		job, question := findJob(&e.observation, e.status.Attempt.JobName)
-		if question != nil {
-			return question
-		}
-		if question := e.followAttempt(job); question != nil {
-			return question
-		}
+// unchanged, as the new state of a condition, keeps the condition.
+var unchanged decision.State
+
+func (f *facts) setCondition(status *v1alpha1.AgenticSessionStatus, conditionType string, state decision.State) {
+	if state != unchanged {
+		state.Message = decision.TruncateMessage(state.Message, maxConditionMessageBytes)
+		decision.SetState(&status.Conditions, f.Session.Generation, f.now, conditionType, state)
 	}
-	if e.status.Attempt.JobName == "" {
-		return e.betweenAttempts()
-	}
-	return nil
 }
 
 // findJob returns the session's Job with this name; nil if it does not exist. A Job that the cache does not contain is
 // a question, because the cache may be stale.
-func findJob(o *Observation, name string) (*batchv1.Job, *Question) {
-	if job, answered := o.Answers.Jobs[name]; answered {
+func (f *facts) findJob(name string) (*batchv1.Job, *Question) {
+	if job, answered := f.Answers.Jobs[name]; answered {
 		return job, nil
 	}
-	for _, job := range o.Jobs {
-		if job.Name == name && metav1.IsControlledBy(job, o.Session) {
+	for _, job := range f.Jobs {
+		if job.Name == name && metav1.IsControlledBy(job, f.Session) {
 			return job, nil
 		}
 	}
-	if o.Answers.Listed {
+	if f.Answers.Listed {
 		return nil, nil
 	}
 	return nil, &Question{JobName: name}
 }
 
-// betweenAttempts decides about a session without an open attempt. It resumes a stopped session only if its user
-// stopped it: otherwise, a session that was stopped for inactivity would restart at once.
-func (e *evaluation) betweenAttempts() *Question {
-	last := lastRun(&e.status)
-	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
-	isStoppedByUser := e.status.StoppedReason == v1alpha1.StopUser || e.status.StoppedReason == ""
-	switch ttl := e.spec.TTLSecondsAfterFinished; {
-	case isStopped && e.spec.Suspend:
-		e.status.StoppedReason = v1alpha1.StopUser
-	case last == nil || last.Outcome == v1alpha1.RunRetried:
-		return e.startAttempt()
-	case IsRerunRequested(e.observation.Session, &e.status):
-		e.status.Run++
-		e.status.RerunID = e.spec.Rerun.ID
-		e.status.Retries, e.status.Disruptions = 0, 0
-		e.status.CompletionTime, e.status.WaitingSince = nil, nil
-		e.status.StoppedReason = ""
-		return e.startAttempt()
-	case isStopped && isStoppedByUser:
-		return e.startAttempt()
-	case !isStopped && ttl != nil && e.status.CompletionTime != nil:
-		e.decision.DeleteSession = e.timer.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+// retryInterval returns the time until the operator tries again to remove the cause of a condition: as long as the
+// condition has been False, from minRetryInterval to maxRetryInterval.
+func (f *facts) retryInterval() time.Duration {
+	age := time.Duration(0)
+	if c := meta.FindStatusCondition(f.Session.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Status == metav1.ConditionTrue {
+		age = f.Now.Sub(c.LastTransitionTime.Time)
 	}
-	return nil
+	return min(max(age, minRetryInterval), maxRetryInterval)
 }
+
+// blockedBy returns the problem that the session reports as the reason why it is blocked, if it has one of these reasons; nil otherwise.
+func (f *facts) blockedBy(reasons ...string) *decision.Problem {
+	c := meta.FindStatusCondition(f.Session.Status.Conditions, v1alpha1.ConditionBlocked)
+	if c == nil || !slices.Contains(reasons, c.Reason) {
+		return nil
+	}
+	return &decision.Problem{Reason: c.Reason, Message: c.Message}
+}
+
+// queuedSince returns since when a session that waits for its turn has waited.
+func (f *facts) queuedSince() *metav1.Time { return cmp.Or(f.Session.Status.QueuedSince, &f.now) }
 
 // IsRerunRequested reports whether the spec requests a run that the status does not record.
 func IsRerunRequested(s *v1alpha1.AgenticSession, status *v1alpha1.AgenticSessionStatus) bool {
@@ -149,8 +105,13 @@ func IsAtRest(s *v1alpha1.AgenticSession) bool {
 	case last.Outcome != v1alpha1.RunStopped:
 		return true
 	}
-	isStoppedByUser := s.Status.StoppedReason == v1alpha1.StopUser || s.Status.StoppedReason == ""
-	return s.Spec.Suspend || !isStoppedByUser
+	return s.Spec.Suspend || !isStoppedByUser(&s.Status)
+}
+
+// isStoppedByUser reports whether a stopped session continues when its user resumes it: a session that was stopped for
+// inactivity would otherwise restart at once.
+func isStoppedByUser(status *v1alpha1.AgenticSessionStatus) bool {
+	return status.StoppedReason == v1alpha1.StopUser || status.StoppedReason == ""
 }
 
 // lastRun returns the record of the last attempt of the current run; nil if none has ended.
@@ -175,27 +136,3 @@ func AttemptNumber(status *v1alpha1.AgenticSessionStatus) int32 {
 	}
 	return 0
 }
-
-// deleteOrphanJobs deletes active Jobs that do not belong to the open attempt, which a stale decision may have created.
-// It also deletes ended Jobs whose attempts are no longer recorded, so that Jobs of a session that is restarted often
-// do not accumulate.
-func (e *evaluation) deleteOrphanJobs() {
-	for _, job := range e.observation.Jobs {
-		if job.Name == e.status.Attempt.JobName || !metav1.IsControlledBy(job, e.observation.Session) {
-			continue
-		}
-		isRecorded := slices.ContainsFunc(e.status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.JobName == job.Name })
-		if isJobActive(job) || !isRecorded {
-			e.deleteJob(job)
-		}
-	}
-}
-
-func (e *evaluation) deleteJob(job *batchv1.Job) {
-	isPlanned := slices.ContainsFunc(e.decision.DeleteJobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
-	if job.DeletionTimestamp.IsZero() && !isPlanned {
-		e.decision.DeleteJobs = append(e.decision.DeleteJobs, job)
-	}
-}
-
-func isJobActive(job *batchv1.Job) bool { return decision.FindEndCondition(job) == nil }

@@ -4,6 +4,14 @@
 // status to record and the actions to take. Before it treats a Job that the cache does not contain as deleted, it
 // requests a live read.
 //
+// Its stages are facts → outcome → next → report, each a function from values to a value. No stage changes what an earlier
+// stage decided:
+//
+//	facts    what was observed, and the settings within the limits of the SessionRunner
+//	outcome  what the Job and the Pod of the open attempt show: activity, cost, result, and the verdict with which the attempt ends
+//	next     the attempt to start, the Job to stop, the objects to create or restore, or the obstacle to wait for
+//	report   phase, conditions, events, and when to decide again
+//
 //	             Job created             runner starts
 //	Pending ─────────────────▶ Creating ────────────────▶ Running
 //	 ▲ │ ▲ ▲                    │  │ │                    │  │ │

@@ -117,17 +117,6 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	}}
 }
 
-func (e *evaluation) waitForAddresses() bool {
-	check, runner := &e.observation.NetworkCheck, e.observation.Runner
-	if !check.appliesTo(runner) || len(check.Addresses) > 0 || runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred {
-		return false
-	}
-	e.waitFor(v1alpha1.ReasonNetworkEnforcementUnknown,
-		"the address of the operator's Service for network checks cannot be resolved, so it is not known whether NetworkPolicies are enforced", true)
-	e.timer.HasReached(e.observation.Now.Add(addressInterval))
-	return true
-}
-
 func checkStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil

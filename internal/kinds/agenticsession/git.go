@@ -20,9 +20,11 @@ const (
 	gitCredentialsPath   = "/etc/agentic-git" //nolint:gosec // the path of credentials, not credentials
 )
 
-// usesGit reports whether the Pod has the GitContainer.
-func (b *objectBuilder) usesGit() bool {
-	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.Agent.Workflow != nil)
+func (b *objectBuilder) usesGit() bool { return b.settings.usesGit(b.session) }
+
+// usesGit reports whether the Pod of a session has the GitContainer.
+func (r *runnerSettings) usesGit(s *v1alpha1.AgenticSession) bool {
+	return r.runner.Spec.Git != nil && (len(s.Spec.Repos) > 0 || s.Spec.Agent.Workflow != nil)
 }
 
 // newGitContainers returns the container that clones and pushes: a native sidecar, which ends after the runner. Only

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -171,19 +170,19 @@ func modelVariableErrors(name string, at *field.Path, isMetered, isLimited bool,
 }
 
 // isMetered reports whether the open attempt's agent calls its model through the proxy.
-func (e *evaluation) isMetered() bool {
-	if e.pod != nil && len(e.pod.Status.InitContainerStatuses)+len(e.pod.Status.ContainerStatuses) > 0 {
-		return findContainer(e.pod.Status.InitContainerStatuses, ModelContainer) != nil
+func isMetered(f *facts, pod *corev1.Pod) bool {
+	if pod != nil && len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0 {
+		return findContainer(pod.Status.InitContainerStatuses, ModelContainer) != nil
 	}
-	return e.observation.Runner != nil && e.observation.Runner.Spec.Model != nil
+	return f.Runner != nil && f.Runner.Spec.Model != nil
 }
 
 // meteredCost returns the cost of the open attempt that ends, as its proxy reports it. If the report is lost with the Pod, the attempt
 // cost what it could: the rest of the budget. The cost is empty if the runner did not run, or the cost has neither a report nor a limit.
-func (e *evaluation) meteredCost() (cost v1alpha1.Number, problem string) {
+func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) (cost v1alpha1.Number, problem string) {
 	var message string
-	if e.pod != nil {
-		if c := findContainer(e.pod.Status.InitContainerStatuses, ModelContainer); c != nil {
+	if pod != nil {
+		if c := findContainer(pod.Status.InitContainerStatuses, ModelContainer); c != nil {
 			switch {
 			case c.State.Terminated != nil:
 				message = c.State.Terminated.Message
@@ -201,27 +200,13 @@ func (e *evaluation) meteredCost() (cost v1alpha1.Number, problem string) {
 	case err == nil:
 		return "", "the agent used models without a price, so its cost is not known; add them to spec.model.prices of its SessionRunner"
 	}
-	s := &e.status
-	limit := findCostLimit(&e.observation, s)
+	limit := findCostLimit(&f.Observation, s)
 	switch {
-	case e.activeStart() == nil:
+	case activeStart(&s.Attempt, pod) == nil:
 		return "", ""
 	case limit == nil:
 		return "", "the proxy of its model left no report, so its cost is not known"
 	}
 	rest := max(limit.micros-microsOf(s.TotalCostUSD), 0) + microsOf(s.Attempt.CostUSD)
 	return formatDollars(rest), fmt.Sprintf("the proxy of its model left no report, so it counts with the rest of the budget, %s US dollars", formatDollars(rest))
-}
-
-// endMeteredPart ends the attempt of a Job that was suspended, and reports whether it did: the budget in the Job does not know what the
-// Pod before the suspension spent.
-func (e *evaluation) endMeteredPart(end time.Time) bool {
-	if !e.isMetered() || e.activeStart() == nil || findCostLimit(&e.observation, &e.status) == nil {
-		return false
-	}
-	e.deleteJob(e.job)
-	e.closeAttempt(verdict{outcome: v1alpha1.RunRetried, endTime: end, Problem: decision.Problem{
-		Reason: v1alpha1.ReasonJobSuspended, Message: "Job " + e.job.Name + " was suspended; the next Job has the rest of the budget",
-	}})
-	return true
 }

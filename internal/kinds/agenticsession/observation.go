@@ -61,6 +61,20 @@ type Observation struct {
 	Refusal *decision.Refusal
 }
 
+// Activity is the report of a runner in its Lease.
+type Activity struct {
+	// RenewTime is the time of the last activity, as the runner wrote it; zero if it wrote none. It may be any time.
+	RenewTime time.Time
+	// ObservedTime is when this process first observed RenewTime.
+	ObservedTime time.Time
+	// CreationTime is when the Lease was created.
+	CreationTime time.Time
+	// FinishedJob is the Job whose runner reported that its run is finished.
+	FinishedJob string
+	// Cost that runners reported.
+	Cost CostReport
+}
+
 // ChildKey identifies an object in the session's namespace.
 type ChildKey struct{ Kind, Name string }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,42 +33,23 @@ var (
 	proxyVariables    = slices.Concat(proxyURLVariables, noProxyVariables, []string{nodeProxyVariable})
 )
 
-// isEgressProxyNotReady reports that the egress proxy does not serve the hosts of the SessionRunner yet.
-func isEgressProxyNotReady(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
-	if !sessionrunner.UsesProxy(o.Runner) {
-		return "", "", false
-	}
-	ready := meta.FindStatusCondition(o.Runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
-	name := "the egress proxy for the hosts of SessionRunner " + o.Runner.Name
-	switch {
-	case ready == nil || ready.ObservedGeneration != o.Runner.Generation:
-		message = name + " does not run yet; the operator's controller egressproxy starts it"
-	case ready.Status != metav1.ConditionTrue || o.Runner.Status.EgressProxyAddress == "":
-		message = name + " is not ready: " + ready.Message
-	case o.Keys == nil:
-		message = "the operator has no key to sign the session's token for the egress proxy; its log says why"
-	default:
-		return "", "", false
-	}
-	return v1alpha1.ReasonEgressProxyNotReady, message, true
-}
-
-// extendProxyToken ensures that the token of the session is valid for as long as an attempt that starts now may run.
-func (e *evaluation) extendProxyToken() {
-	if !sessionrunner.UsesProxy(e.observation.Runner) {
-		e.status.Attempt.EgressTokenExpires = nil
-		return
+// egressTokenExpires returns until when the token of the session is valid: for as long as an attempt that starts now may run. It is nil
+// without a token.
+func egressTokenExpires(f *facts, status *v1alpha1.AgenticSessionStatus) *metav1.Time {
+	if !sessionrunner.UsesProxy(f.Runner) {
+		return nil
 	}
 	lifetime := unlimitedTokenLifetime
 	// A Job may wait in a queue for any time, and its Pod then reads this token.
-	jobMetadata := e.observation.Runner.Spec.JobMetadata
-	isQueued := jobMetadata != nil && jobMetadata.Labels[queueLabel] != ""
-	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueued {
+	isQueued := f.Runner.Spec.JobMetadata != nil && f.Runner.Spec.JobMetadata.Labels[queueLabel] != ""
+	if left, limited := remainingSeconds(&f.Observation, status); limited && !isQueued {
 		lifetime = time.Duration(left) * time.Second
 	}
-	if needed := e.now.Add(lifetime); e.status.Attempt.EgressTokenExpires == nil || e.status.Attempt.EgressTokenExpires.Time.Before(needed) {
-		e.status.Attempt.EgressTokenExpires = new(metav1.NewTime(needed.Add(proxyTokenMargin)))
+	expires, needed := status.Attempt.EgressTokenExpires, f.now.Add(lifetime)
+	if expires == nil || expires.Time.Before(needed) {
+		return new(metav1.NewTime(needed.Add(proxyTokenMargin)))
 	}
+	return expires
 }
 
 // usesProxy reports whether the attempt's containers get the URL of the egress proxy.

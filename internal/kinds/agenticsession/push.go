@@ -12,15 +12,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// pushState returns whether the work of an attempt in these repositories is on their servers, according to its result; unchanged
-// if none of them is pushed. The result is nil if the attempt left none.
-func pushState(repos []v1alpha1.SessionRepo, result *v1alpha1.SessionResult) decision.State {
+// pushState returns whether the work of the open attempt, which ends, in these repositories is on their servers, according to its result.
+func pushState(repos []v1alpha1.SessionRepo, status *v1alpha1.AgenticSessionStatus) decision.State {
+	state := arrivalOf(repos, attemptResult(status))
+	if claim := status.Workspace.ClaimRef.Name; claim != "" && state.Status != metav1.ConditionTrue {
+		state.Message += fmt.Sprintf("; the workspace, PersistentVolumeClaim %s, is kept", claim)
+	}
+	return state
+}
+
+// arrivalOf returns whether the work in these repositories is on their servers. The result is nil if the attempt left none.
+func arrivalOf(repos []v1alpha1.SessionRepo, result *v1alpha1.SessionResult) decision.State {
 	var failed, unknown []string
 	pushed := false
 	for i := range repos {
-		if !repos[i].AutoPush {
-			continue
-		}
 		name := repoDirectory(&repos[i])
 		j := -1
 		if result != nil {
@@ -50,51 +55,22 @@ func pushState(repos []v1alpha1.SessionRepo, result *v1alpha1.SessionResult) dec
 }
 
 // pushedRepos returns the repositories with autoPush, and with required only those without whose work a run is not Completed.
-func (e *evaluation) pushedRepos(required bool) []v1alpha1.SessionRepo {
-	return slices.DeleteFunc(slices.Clone(e.spec.Repos), func(r v1alpha1.SessionRepo) bool {
+func pushedRepos(spec *v1alpha1.AgenticSessionSpec, required bool) []v1alpha1.SessionRepo {
+	return slices.DeleteFunc(slices.Clone(spec.Repos), func(r v1alpha1.SessionRepo) bool {
 		return !r.AutoPush || required && r.OnPushFailure == v1alpha1.PushFailureIgnore
 	})
 }
 
-// requirePush fails a completed attempt whose work did not arrive. Without a container for git, the image pushes on its own, and need
-// not report anything.
-func (e *evaluation) requirePush(v verdict) verdict {
-	if v.outcome != v1alpha1.RunCompleted {
-		return v
-	}
-	repos := e.pushedRepos(true)
-	state := pushState(repos, e.attemptResult())
-	if len(repos) == 0 || state.Status == metav1.ConditionTrue || state.Status == metav1.ConditionUnknown && !e.hasGitContainer() {
+// requirePush fails a completed attempt whose work did not arrive. Without a container for git, as far as the SessionRunner did not
+// change, the image pushes on its own, and need not report anything.
+func requirePush(f *facts, v verdict, result *v1alpha1.SessionResult) verdict {
+	repos, hasContainer := pushedRepos(f.spec, true), f.Runner != nil && f.Runner.Spec.Git != nil
+	state := arrivalOf(repos, result)
+	if v.outcome != v1alpha1.RunCompleted || len(repos) == 0 || state.Status == metav1.ConditionTrue || state.Status == metav1.ConditionUnknown && !hasContainer {
 		return v
 	}
 	v.outcome, v.Reason, v.Message = v1alpha1.RunFailed, v1alpha1.ReasonPushFailed, "the agent completed its work, and not all of it was pushed: "+state.Message
 	return v
-}
-
-// hasGitContainer reports whether the open attempt has the container that pushes, as far as its SessionRunner did not change.
-func (e *evaluation) hasGitContainer() bool {
-	return e.observation.Runner != nil && e.observation.Runner.Spec.Git != nil
-}
-
-// attemptResult returns the result of the open attempt; nil without one.
-func (e *evaluation) attemptResult() *v1alpha1.SessionResult {
-	if !hasResult(&e.status) {
-		return nil
-	}
-	return e.status.Result
-}
-
-// setPushed sets the condition Pushed at the end of the open attempt. An attempt whose runner did not start changes nothing.
-func (e *evaluation) setPushed() {
-	repos := e.pushedRepos(false)
-	if len(repos) == 0 || e.status.Attempt.RunnerStartTime == nil && !hasRun(e.pod) {
-		return
-	}
-	state := pushState(repos, e.attemptResult())
-	if claim := e.status.Workspace.ClaimRef.Name; claim != "" && state.Status != metav1.ConditionTrue {
-		state.Message += fmt.Sprintf("; the workspace, PersistentVolumeClaim %s, is kept", claim)
-	}
-	e.setCondition(v1alpha1.ConditionPushed, state)
 }
 
 // isWorkMissing reports whether work of the last attempt may be only in the workspace.
@@ -103,21 +79,21 @@ func isWorkMissing(status *v1alpha1.AgenticSessionStatus) bool {
 	return c != nil && (c.Reason == v1alpha1.ReasonPushFailed || c.Reason == v1alpha1.ReasonPushUnknown)
 }
 
-// keepWorkspace makes the workspace of a session at rest outlive the session if it may have the only copy of work. The workspace stays
-// until a user deletes it, also if a later attempt pushes the work.
-func (e *evaluation) keepWorkspace() *Question {
-	name := e.status.Workspace.ClaimRef.Name
-	if name == "" || e.status.Workspace.UID == "" || e.status.Attempt.JobName != "" || !isWorkMissing(&e.status) {
-		return nil
+// workspaceToKeep returns the claim of a session at rest that must outlive the session, because it may have the only copy of work. The
+// claim stays until a user deletes it, also if a later attempt pushes the work.
+func workspaceToKeep(f *facts, status *v1alpha1.AgenticSessionStatus) (*metav1.PartialObjectMetadata, *Question) {
+	name := status.Workspace.ClaimRef.Name
+	if name == "" || status.Workspace.UID == "" || status.Attempt.JobName != "" || !isWorkMissing(status) {
+		return nil, nil
 	}
-	claim, answered := e.observation.Answers.Claims[name]
-	if !answered {
-		return &Question{Claim: name}
+	claim, answered := f.Answers.Claims[name]
+	switch {
+	case !answered:
+		return nil, &Question{Claim: name}
+	case claim == nil, claim.UID != status.Workspace.UID, !claim.DeletionTimestamp.IsZero(), len(KeptOwners(claim)) == len(claim.OwnerReferences):
+		return nil, nil
 	}
-	if claim != nil && claim.UID == e.status.Workspace.UID && claim.DeletionTimestamp.IsZero() && len(KeptOwners(claim)) < len(claim.OwnerReferences) {
-		e.decision.KeepClaim = claim
-	}
-	return nil
+	return claim, nil
 }
 
 // KeptOwners returns the owners of a claim without the sessions: nothing deletes the claim with a session then.

@@ -2,7 +2,6 @@ package agenticsession
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 const (
@@ -30,27 +28,6 @@ const (
 	// microsPerDollar is the precision of costs.
 	microsPerDollar = 1e6
 )
-
-// readResult stores the result of a runner that ended. A malformed result sets a condition, but does not change the
-// outcome.
-func (e *evaluation) readResult() {
-	termination := runnerTermination(e.pod)
-	if termination == nil || strings.TrimSpace(termination.Message) == "" {
-		return
-	}
-	result, err := ParseResult(termination.Message)
-	if err != nil {
-		e.reports = append(e.reports, decision.False(
-			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt.Attempt, e.status.Run, err)))
-		return
-	}
-	e.reports = append(e.reports, decision.True(v1alpha1.ReasonReporting, ""))
-	result.Run, result.Attempt = e.status.Run, e.status.Attempt.Attempt
-	if previous := e.status.Result; previous != nil {
-		result.SDKSessionID = cmp.Or(result.SDKSessionID, previous.SDKSessionID)
-	}
-	e.status.Result, e.resultCost = &result.SessionResult, result.CostUSD
-}
 
 // RunnerResult is the result of a runner, with the cost of its attempt.
 type RunnerResult struct {

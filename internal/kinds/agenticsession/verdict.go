@@ -73,43 +73,68 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 	return v
 }
 
-// hasResult reports whether the runner of the open attempt left a valid result.
-func hasResult(status *v1alpha1.AgenticSessionStatus) bool {
+// lostVerdict returns the verdict of an attempt whose Job was deleted. Only time in which the Pod can have run counts, however late
+// the deletion is noticed.
+func lostVerdict(f *facts, status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) verdict {
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: f.Now}
+	v.Reason, v.Message = v1alpha1.ReasonPodLost, "the Job was deleted before its outcome was observed"
+	left, limited := remainingSeconds(&f.Observation, status)
+	switch start := activeStart(&status.Attempt, pod); {
+	case status.Attempt.StopTime != nil:
+		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(status.StoppedReason), ""
+		v.endTime = earlierTime(v.endTime, status.Attempt.StopTime.Add(gracePeriod))
+		if status.StoppedReason == v1alpha1.StopBudgetExceeded {
+			v.outcome, v.Message = v1alpha1.RunFailed, "the session reached its maxCostUSD, which was increased since"
+			if problem := costProblem(&f.Observation, status); problem != nil {
+				v.Message = problem.Message
+			}
+		}
+	case limited && start != nil:
+		v.endTime = earlierTime(v.endTime, start.Add(time.Duration(left)*time.Second))
+	}
+	return v
+}
+
+// attemptResult returns the result that the runner of the open attempt left; nil without a valid result.
+func attemptResult(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionResult {
 	result := status.Result
-	return result != nil && result.Run == status.Run && result.Attempt == status.Attempt.Attempt
+	if result == nil || result.Run != status.Run || result.Attempt != status.Attempt.Attempt {
+		return nil
+	}
+	return result
 }
 
-// failRun fails the run now, with or without an open attempt.
-func (e *evaluation) failRun(problem decision.Problem) {
-	e.closeAttempt(verdict{outcome: v1alpha1.RunFailed, Problem: problem, endTime: e.now.Time})
-}
-
-// closeAttempt records how the open attempt ended, and whether its run is retried. From here on, its Job does not
-// matter.
-func (e *evaluation) closeAttempt(v verdict) {
-	s := &e.status
+// closeAttempt returns the status with the record of how the open attempt ended, and with whether its run is retried, and what is
+// reported about its cost. From here on, its Job does not matter.
+func closeAttempt(f *facts, before *v1alpha1.AgenticSessionStatus, left evidence, v verdict) (v1alpha1.AgenticSessionStatus, []decision.State) {
+	s := *before.DeepCopy()
 	end := metav1.NewTime(v.endTime.Truncate(time.Second)) // the API server's precision
 	if v.endTime.IsZero() {
-		v.endTime, end = e.now.Time, e.now
+		v.endTime, end = f.now.Time, f.now
 	}
-	e.setPushed()
-	cost := e.closeCost()
-	if start := e.activeStart(); start != nil {
+	if repos := pushedRepos(f.spec, false); len(repos) > 0 && (s.Attempt.RunnerStartTime != nil || hasRun(left.pod)) {
+		f.setCondition(&s, v1alpha1.ConditionPushed, pushState(repos, &s))
+	}
+	cost, reports := finalCost(f, &s, left)
+	if cost != "" {
+		addCost(&s, cost, f.now)
+	}
+	if start := activeStart(&s.Attempt, left.pod); start != nil {
 		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, v.endTime)) * time.Second
 	}
-	if problem := costProblem(&e.observation, s); v.Reason == v1alpha1.ReasonExitedWithError && e.isMetered() && problem != nil {
+	if problem := costProblem(&f.Observation, &s); v.Reason == v1alpha1.ReasonExitedWithError && isMetered(f, left.pod) && problem != nil {
 		v.Problem = *problem // the proxy refused the agent's requests
 	}
-	if v.outcome == v1alpha1.RunFailed && budgetProblem(&e.observation, s) == nil && takeRetry(s, e.spec.Retry, v.Reason) {
+	if v.outcome == v1alpha1.RunFailed && budgetProblem(f, &s) == nil && takeRetry(&s, f.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}
 	s.Attempts = append(s.Attempts, v1alpha1.SessionAttempt{
 		JobAttempt: v1alpha1.JobAttempt{
-			AttemptNumber: v1alpha1.AttemptNumber{Run: s.Run, Attempt: AttemptNumber(s)}, JobName: s.Attempt.JobName,
+			AttemptNumber: v1alpha1.AttemptNumber{Run: s.Run, Attempt: AttemptNumber(&s)}, JobName: s.Attempt.JobName,
 			Times: v1alpha1.Times{StartTime: s.Attempt.StartTime, CompletionTime: &end}, ExitCode: v.exitCode,
 			Explanation: v1alpha1.Explanation{Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes)},
 		},
-		InputsRef: s.Attempt.InputsRef, Outcome: v.outcome, CostUSD: cost,
+		InputsRef: s.Attempt.InputsRef, Outcome: v.outcome, CostUSD: s.Attempt.CostUSD,
 	})
 	s.Attempts = slices.Delete(s.Attempts, 0, max(len(s.Attempts)-maxRecordedRuns, 0))
 	s.Attempt, s.WaitingSince = v1alpha1.SessionAttempt{}, nil
@@ -119,6 +144,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	if v.outcome == v1alpha1.RunCompleted || v.outcome == v1alpha1.RunFailed {
 		s.CompletionTime = &end
 	}
+	return s, reports
 }
 
 // takeRetry counts and allows a retry after a failure with this reason, if a retry is left.

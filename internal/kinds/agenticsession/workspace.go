@@ -3,10 +3,8 @@ package agenticsession
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,139 +40,125 @@ func isGated(pod *corev1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == WorkspaceGate })
 }
 
-// workspaceState reports whether an attempt can use its workspace.
-type workspaceState struct {
-	// question to answer first, or nil.
+// workspace is what is known about the workspace of the next attempt.
+type workspace struct {
+	status v1alpha1.ClaimStatus
+	// result of the parent, whose conversation the first attempt continues; nil if it continues none.
+	result *v1alpha1.SessionResult
+	// share is the claim of the parent, of which the session is not an owner yet; nil if it is.
+	share *metav1.PartialObjectMetadata
+	// obstacle to the use of the workspace, or a question to answer first; nil for neither.
+	obstacle *obstacle
 	question *Question
-	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says why it waits.
-	usable bool
 }
-
-var workspaceUsable = workspaceState{usable: true}
 
 // resolveWorkspace finds the claim of the session's workspace and verifies that the session's earlier attempts used it.
 // The claim of a session without any attempt does not exist yet.
-func (e *evaluation) resolveWorkspace() workspaceState {
-	name, isFirst := e.claimName(), e.status.Attempt.Attempt == 0 && len(e.status.Attempts) == 0
-	if name == "" || e.spec.ContinueFrom == nil && isFirst {
-		return workspaceUsable
+func resolveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus) workspace {
+	w, name := workspace{status: status.Workspace}, claimName(f, status)
+	if name == "" || f.spec.ContinueFrom == nil && status.Attempt.Attempt == 0 && len(status.Attempts) == 0 {
+		return w
 	}
-	claim, answered := e.observation.Answers.Claims[name]
+	claim, answered := f.Answers.Claims[name]
 	if !answered {
-		return workspaceState{question: &Question{Claim: name}}
+		w.question = &Question{Claim: name}
+		return w
 	}
-	if e.spec.ContinueFrom != nil {
-		return e.resolveSharedClaim(name, claim)
+	s, parent, recorded := f.Session, f.Parent, w.status.UID
+	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
+	wasUsed := recorded != "" || slices.ContainsFunc(status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.StartTime != nil })
+	isOurs := claim != nil && decision.WasCreatedFor(s, claim, LabelSessionUID)
+	switch {
+	case f.spec.ContinueFrom == nil:
+		// If a claim of another owner has its name, the conflict is reported when the session creates its claim.
+		switch {
+		case claim == nil && !wasUsed:
+		case claim == nil, isGone && (isOurs || claim.UID == recorded), recorded != "" && claim.UID != recorded:
+			if w.obstacle = lostWorkspace(f, recorded, name, claim); w.obstacle == nil {
+				w.status.UID = ""
+			}
+		case isOurs:
+			w.status.UID = claim.UID
+		}
+		return w
+	case recorded != "" && (isGone || claim.UID != recorded):
+		w.obstacle = lostWorkspace(f, recorded, name, claim)
+		return w
+	case recorded != "":
+	case isGone && w.status.ClaimRef.Name == "" && !isSessionFinished(parent):
+		return w // the claim may be created later: the parent is reported as not finished
+	case isGone, !ownsClaim(s, claim) && !ownsClaim(parent, claim):
+		problem := "does not belong to the continued session"
+		if isGone {
+			problem = "no longer exists"
+		}
+		w.obstacle = &obstacle{timeLimited: true, Problem: decision.Problem{
+			Reason:  v1alpha1.ReasonWorkspaceNotFound,
+			Message: "PersistentVolumeClaim " + name + " " + problem + "; continue another session, or create one without continueFrom",
+		}}
+		return w
 	}
-	return e.resolveOwnClaim(name, claim)
+	// As soon as the claim is found, this session becomes an owner too, even while it waits, so that the workspace is not
+	// deleted with the parent.
+	w.status.ClaimRef.Name, w.status.UID = name, claim.UID
+	if isParentOf(f, &w.status) && !hasAttempted(status) && parent.Status.Result != nil && parent.Status.Result.SDKSessionID != "" {
+		w.result = &v1alpha1.SessionResult{SDKSessionID: parent.Status.Result.SDKSessionID}
+	}
+	if !isClaimOwner(s.UID, claim) {
+		w.share = claim
+	}
+	return w
 }
 
 // claimName returns the name of the claim that the next attempt uses; empty if it uses none, or if the session may not
 // use its parent's claim.
-func (e *evaluation) claimName() string {
-	o := &e.observation
+func claimName(f *facts, status *v1alpha1.AgenticSessionStatus) string {
 	switch {
-	case e.status.Workspace.ClaimRef.Name != "":
-		return e.status.Workspace.ClaimRef.Name
-	case e.spec.ContinueFrom != nil && o.Parent != nil && o.Parent.DeletionTimestamp.IsZero() && userIDOf(o.Parent) == userIDOf(o.Session):
-		return o.Parent.Status.Workspace.ClaimRef.Name
-	case e.spec.ContinueFrom == nil && e.settings != nil && e.settings.persistent:
-		return ClaimName(o.Session.Name)
+	case status.Workspace.ClaimRef.Name != "":
+		return status.Workspace.ClaimRef.Name
+	case f.spec.ContinueFrom != nil && f.Parent != nil && f.Parent.DeletionTimestamp.IsZero() && UserOf(f.Parent) == UserOf(f.Session):
+		return f.Parent.Status.Workspace.ClaimRef.Name
+	case f.spec.ContinueFrom == nil && f.settings != nil && f.settings.persistent:
+		return ClaimName(f.Session.Name)
 	}
 	return ""
 }
 
-// resolveSharedClaim verifies the claim of the parent. As soon as the claim is found, this session becomes an owner
-// too, even while it waits, so that the workspace is not deleted with the parent.
-func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
-	s, parent, recorded := e.observation.Session, e.observation.Parent, e.status.Workspace.UID
-	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
+// isParentOf reports whether the session that continueFrom names has this claim. A session that was created later with
+// the same name does not. An older operator did not record the UID of the claim.
+func isParentOf(f *facts, claim *v1alpha1.ClaimStatus) bool {
+	parent := f.Parent
 	switch {
-	case recorded != "" && (isGone || claim.UID != recorded):
-		return e.loseWorkspace(name, claim)
-	case recorded != "":
-	case isGone && e.status.Workspace.ClaimRef.Name == "" && !isSessionFinished(parent):
-		return workspaceUsable // the claim may be created later: the parent is reported as not finished
-	case isGone:
-		return e.waitForContinuedClaim(name, "no longer exists")
-	case !ownsClaim(s, claim) && !ownsClaim(parent, claim):
-		return e.waitForContinuedClaim(name, "does not belong to the continued session")
-	}
-	e.status.Workspace.ClaimRef.Name, e.status.Workspace.UID = name, claim.UID
-	if isParentOf(&e.observation, &e.status) && !hasAttempted(&e.status) { // the first attempt continues its conversation
-		if parent.Status.Result != nil && parent.Status.Result.SDKSessionID != "" {
-			e.status.Result = &v1alpha1.SessionResult{SDKSessionID: parent.Status.Result.SDKSessionID}
-		}
-	}
-	if !isClaimOwner(s.UID, claim) {
-		e.decision.ShareClaim = claim
-	}
-	return workspaceUsable
-}
-
-// isParentOf reports whether the session that continueFrom names has the claim that the status records. A session that
-// was created later with the same name does not. An older operator did not record the UID of the claim.
-func isParentOf(o *Observation, status *v1alpha1.AgenticSessionStatus) bool {
-	parent := o.Parent
-	switch {
-	case parent == nil || !parent.DeletionTimestamp.IsZero() || userIDOf(parent) != userIDOf(o.Session):
+	case parent == nil || !parent.DeletionTimestamp.IsZero() || UserOf(parent) != UserOf(f.Session):
 		return false
 	case parent.Status.Workspace.UID == "":
-		return parent.Status.Workspace.ClaimRef.Name == status.Workspace.ClaimRef.Name
+		return parent.Status.Workspace.ClaimRef.Name == claim.ClaimRef.Name
 	}
-	return parent.Status.Workspace.UID == status.Workspace.UID
+	return parent.Status.Workspace.UID == claim.UID
 }
 
-func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState {
-	e.waitFor(v1alpha1.ReasonWorkspaceNotFound,
-		"PersistentVolumeClaim "+name+" "+problem+"; continue another session, or create one without continueFrom", true)
-	return workspaceState{}
-}
-
-// resolveOwnClaim verifies the claim that the session created. If a claim of another owner has its name, the conflict
-// is reported when the session creates its claim.
-func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
-	recorded := e.status.Workspace.UID
-	wasUsed := recorded != "" || slices.ContainsFunc(e.status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.StartTime != nil })
-	isOurs := claim != nil && decision.WasCreatedFor(e.observation.Session, claim, LabelSessionUID)
-	switch {
-	case claim == nil && !wasUsed:
-		return workspaceUsable
-	case claim == nil, !claim.DeletionTimestamp.IsZero() && (isOurs || claim.UID == recorded):
-		return e.loseWorkspace(name, claim)
-	case claim.UID == recorded:
-		return workspaceUsable
-	case recorded != "":
-		return e.loseWorkspace(name, claim)
-	case isOurs:
-		e.status.Workspace.UID = claim.UID
-	}
-	return workspaceUsable
-}
-
-// loseWorkspace fails the run, unless the session accepts an empty workspace, which can be created when the old claim
-// no longer exists.
-func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetadata) workspaceState {
+// lostWorkspace returns the obstacle of a session that lost its workspace; nil if the session accepts an empty workspace, which can be
+// created when the old claim no longer exists.
+func lostWorkspace(f *facts, recorded types.UID, name string, claim *metav1.PartialObjectMetadata) *obstacle {
 	what := "no longer exists"
 	switch {
-	case claim != nil && claim.UID != e.status.Workspace.UID && e.status.Workspace.UID != "":
+	case claim != nil && claim.UID != recorded && recorded != "":
 		what = "was replaced by another one"
 	case claim != nil:
 		what = "is being deleted"
 	}
-	lost := decision.Problem{Reason: v1alpha1.ReasonWorkspaceLost, Message: "PersistentVolumeClaim " + name + " with the workspace of earlier attempts " + what}
-	startsEmpty := e.spec.ContinueFrom == nil && e.spec.Workspace != nil && e.spec.Workspace.OnLost == v1alpha1.LostWorkspaceRecreate
-	switch {
+	lost := &obstacle{Problem: decision.Problem{
+		Reason: v1alpha1.ReasonWorkspaceLost, Message: "PersistentVolumeClaim " + name + " with the workspace of earlier attempts " + what,
+	}}
+	switch startsEmpty := f.spec.ContinueFrom == nil && f.spec.Workspace != nil && f.spec.Workspace.OnLost == v1alpha1.LostWorkspaceRecreate; {
 	case !startsEmpty:
-		e.failRun(lost)
-		return workspaceState{}
+		lost.isFatal = true
 	case claim != nil && !claim.DeletionTimestamp.IsZero():
-		e.waitForWorkspace(lost)
-		e.timer.RequeueWithin(e.retryInterval())
-		return workspaceState{}
+		lost.retry = f.retryInterval()
+	default:
+		return nil
 	}
-	e.status.Workspace.UID = ""
-	return workspaceUsable
+	return lost
 }
 
 // ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has only the label of
@@ -196,54 +180,39 @@ func isSessionFinished(s *v1alpha1.AgenticSession) bool {
 }
 
 // checkWorkspaceFree verifies, before a Job is created, that no Pod mounts the claim.
-func (e *evaluation) checkWorkspaceFree() workspaceState {
-	if e.status.Workspace.UID == "" { // the claim is created by this attempt
-		return workspaceUsable
+func checkWorkspaceFree(f *facts, status *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
+	if status.Workspace.UID == "" { // the claim is created by this attempt
+		return nil, nil
 	}
-	name := e.claimName()
-	pods, answered := e.observation.Answers.Mounts[name]
+	name := claimName(f, status)
+	pods, answered := f.Answers.Mounts[name]
 	if !answered {
-		return workspaceState{question: &Question{Mounts: name}}
+		return nil, &Question{Mounts: name}
 	}
-	if user := findPod(pods, func(*corev1.Pod) bool { return true }); user != nil {
-		e.waitForPod(user)
-		return workspaceState{}
-	}
-	return workspaceUsable
+	return podObstacle(f, findPod(pods, func(*corev1.Pod) bool { return true })), nil
 }
 
-// reserveWorkspace lets the open attempt's Pod run once its workspace is free. Of several gated Pods, the first with a
-// reservation runs: a reservation succeeds only if the claim has not changed since before the list of Pods, and the Pod
+// reserveWorkspace returns the reservation with which the open attempt's Pod runs once its workspace is free. Of several gated Pods, the
+// first with a reservation runs: a reservation succeeds only if the claim has not changed since before the list of Pods, and the Pod
 // that the claim names counts as running until it has ended.
-func (e *evaluation) reserveWorkspace() workspaceState {
-	if !isGated(e.pod) || !e.pod.DeletionTimestamp.IsZero() || decision.HasPodEnded(e.pod) {
-		return workspaceUsable
+func reserveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) (*WorkspaceReservation, *obstacle, *Question) {
+	name := claimName(f, status)
+	claim := f.Answers.Claims[name]
+	if claim == nil || claim.UID != status.Workspace.UID {
+		return nil, &obstacle{retry: f.retryInterval(), Problem: decision.Problem{
+			Reason: v1alpha1.ReasonWorkspaceNotFound, Message: "PersistentVolumeClaim " + name + " does not exist yet",
+		}}, nil
 	}
-	if state := e.resolveWorkspace(); !state.usable {
-		if e.status.Attempt.JobName == "" { // the workspace is lost
-			e.deleteJob(e.job)
-		}
-		return state
-	}
-	name := e.claimName()
-	claim := e.observation.Answers.Claims[name]
-	if claim == nil || claim.UID != e.status.Workspace.UID {
-		e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: "PersistentVolumeClaim " + name + " does not exist yet"})
-		e.timer.RequeueWithin(e.retryInterval())
-		return workspaceState{}
-	}
-	pods, answered := e.observation.Answers.Mounts[name]
+	pods, answered := f.Answers.Mounts[name]
 	if !answered {
-		return workspaceState{question: &Question{Mounts: name}}
+		return nil, nil, &Question{Mounts: name}
 	}
 	holder := types.UID(claim.Annotations[AnnotationWorkspacePod])
-	user := findPod(pods, func(pod *corev1.Pod) bool { return pod.UID != e.pod.UID && (!isGated(pod) || pod.UID == holder) })
+	user := findPod(pods, func(other *corev1.Pod) bool { return other.UID != pod.UID && (!isGated(other) || other.UID == holder) })
 	if user != nil {
-		e.waitForPod(user)
-		return workspaceState{}
+		return nil, podObstacle(f, user), nil
 	}
-	e.decision.ReserveWorkspace = &WorkspaceReservation{Claim: claim, Pod: e.pod}
-	return workspaceUsable
+	return &WorkspaceReservation{Claim: claim, Pod: pod}, nil, nil
 }
 
 func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Pod {
@@ -255,28 +224,16 @@ func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Po
 	return nil
 }
 
-// waitForPod waits for a Pod that mounts the workspace. The operator watches only Pods of sessions.
-func (e *evaluation) waitForPod(user *corev1.Pod) {
-	message := "Pod " + user.Name + " mounts the workspace"
+// podObstacle returns the obstacle of a Pod that mounts the workspace; nil without a Pod. It has no time limit: the Pod does not depend on
+// this session. The operator watches only Pods of sessions.
+func podObstacle(f *facts, user *corev1.Pod) *obstacle {
+	if user == nil {
+		return nil
+	}
 	if name := user.Labels[LabelSession]; name != "" {
-		message = fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", user.Name, name)
-	} else {
-		e.timer.RequeueWithin(e.retryInterval())
+		return &obstacle{Problem: decision.Problem{
+			Reason: v1alpha1.ReasonWorkspaceInUse, Message: fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", user.Name, name),
+		}}
 	}
-	e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: message})
-}
-
-// waitForWorkspace waits without a time limit: the end of other Pods does not depend on this session.
-func (e *evaluation) waitForWorkspace(problem decision.Problem) {
-	e.waitFor(problem.Reason, problem.Message, false)
-}
-
-// retryInterval returns the time until the operator tries again to remove the cause of a condition: as long as the
-// condition has been False, from minRetryInterval to maxRetryInterval.
-func (e *evaluation) retryInterval() time.Duration {
-	age := time.Duration(0)
-	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Status == metav1.ConditionTrue {
-		age = e.observation.Now.Sub(c.LastTransitionTime.Time)
-	}
-	return min(max(age, minRetryInterval), maxRetryInterval)
+	return &obstacle{retry: f.retryInterval(), Problem: decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: "Pod " + user.Name + " mounts the workspace"}}
 }

@@ -17,43 +17,50 @@ import (
 // maxConditionMessageBytes keeps the status small.
 const maxConditionMessageBytes = 4096
 
-// setConditions sets all conditions, given the phase. A finished session keeps the conditions of its last Job, and what it waited
-// for.
-func (e *evaluation) setConditions() {
-	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation, e.pod,
-		meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionNetworkRestricted)))
-	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
-	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionRunnerStarted) == nil {
-		e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod, e.obstacle))
-		e.setCondition(v1alpha1.ConditionBlocked, blocked(&e.status, e.pod, e.obstacle, e.observation.Now))
+// report returns the decision with the phase, the conditions, the events, and when to decide again. A finished session keeps the
+// conditions of its last Job, and what it waited for.
+func report(f *facts, o *outcome, n *next) Decision {
+	if n.Question != nil {
+		return Decision{Status: *f.Session.Status.DeepCopy(), Question: n.Question}
 	}
-	if isReporting := e.job != nil && e.status.StartTime != nil; len(e.reports) > 0 {
-		e.setCondition(v1alpha1.ConditionRunnerReporting, runnerReporting(e.reports))
-	} else if isReporting { // nothing that its session asks for
-		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionRunnerReporting)
+	d := n.Decision
+	d.Status = *n.Status.DeepCopy()
+	status := &d.Status
+	status.Phase = phaseOf(status)
+	f.setCondition(status, v1alpha1.ConditionNetworkRestricted, networkRestricted(&f.Observation, o.pod,
+		meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNetworkRestricted)))
+	isFinished := status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed
+	if !isFinished || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted) == nil {
+		f.setCondition(status, v1alpha1.ConditionRunnerStarted, runnerStarted(status, o.pod, n.obstacle))
+		f.setCondition(status, v1alpha1.ConditionBlocked, blocked(status, o.pod, n.obstacle, f.Now))
 	}
-	if e.status.Attempt.RunnerStartTime != nil && len(e.pushedRepos(false)) > 0 {
-		e.setCondition(v1alpha1.ConditionPushed, decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotPushedYet})
+	if reports := slices.Concat(o.reports, n.reports); len(reports) > 0 {
+		f.setCondition(status, v1alpha1.ConditionRunnerReporting, runnerReporting(reports))
+	} else if o.job != nil && status.StartTime != nil { // nothing that its session asks for
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRunnerReporting)
 	}
-	problem := phaseReason(&e.status, e.pod, e.obstacle)
+	if status.Attempt.RunnerStartTime != nil && len(pushedRepos(f.spec, false)) > 0 {
+		f.setCondition(status, v1alpha1.ConditionPushed, decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotPushedYet})
+	}
+	problem := phaseReason(status, o.pod, n.obstacle)
 	problem.Message = decision.TruncateMessage(problem.Message, maxConditionMessageBytes)
 	succeeded := decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
 	if isFinished {
-		succeeded.Status = decision.StatusOf(e.status.Phase == v1alpha1.SessionCompleted)
+		succeeded.Status = decision.StatusOf(status.Phase == v1alpha1.SessionCompleted)
 	}
-	e.setCondition(v1alpha1.ConditionSucceeded, succeeded)
-	if e.spec.Interactive { // whether its runner accepts connections at present
+	f.setCondition(status, v1alpha1.ConditionSucceeded, succeeded)
+	if f.spec.Interactive { // whether its runner accepts connections at present
 		serving := decision.False(v1alpha1.ReasonRunnerNotReady, "")
-		if c := runnerStatus(e.pod); e.status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {
+		if c := runnerStatus(o.pod); status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {
 			serving = decision.True(v1alpha1.ReasonRunnerReady, "")
 		}
-		e.setCondition(v1alpha1.ConditionServing, serving)
+		f.setCondition(status, v1alpha1.ConditionServing, serving)
 	}
-	decision.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
+	decision.Set(&status.Conditions, f.Session.Generation, f.now, summaryOf(status.Phase, problem))
+	d.Events = eventsBetween(&f.Session.Status, status)
+	d.RequeueAfter = decision.Earliest(o.timer.RequeueAfter, n.timer.RequeueAfter)
+	return d
 }
-
-// unchanged, as the new state of a condition, keeps the condition.
-var unchanged decision.State
 
 // runnerReporting returns the worst of the states of a runner's reports, with the messages of all that are as bad: a malformed report
 // is worse than a missing one.
@@ -74,13 +81,6 @@ func runnerReporting(reports []decision.State) decision.State {
 		}
 	}
 	return reports[0]
-}
-
-func (e *evaluation) setCondition(conditionType string, state decision.State) {
-	if state != unchanged {
-		state.Message = decision.TruncateMessage(state.Message, maxConditionMessageBytes)
-		decision.SetState(&e.status.Conditions, e.observation.Session.Generation, e.now, conditionType, state)
-	}
 }
 
 // phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.

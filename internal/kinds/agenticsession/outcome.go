@@ -1,0 +1,331 @@
+package agenticsession
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	gracePeriod = gracePeriodSeconds * time.Second
+	// maxPodLag is how long after the end of a Job the end of its Pod may be observed.
+	maxPodLag = 10 * time.Second
+	// queueLabel is the label with which Kueue manages a Job.
+	queueLabel = "kueue.x-k8s.io/queue-name"
+)
+
+// outcome is what the Job and the Pod of the open attempt show.
+type outcome struct {
+	evidence
+	// status with what they show. If the attempt has ended, the status contains its record instead of an open attempt.
+	status v1alpha1.AgenticSessionStatus
+	// isMissing means that the Job of the open attempt was never created.
+	isMissing bool
+	// hasEnded means that the Job ended because it was deleted.
+	hasEnded bool
+	// isUncertain means that the Job has ended, and that its Pod may still show how.
+	isUncertain bool
+	// obstacle is why a suspended Job waits; nil if it does not.
+	obstacle *obstacle
+	// reports are the states of what the runner reports; nil if it has not started.
+	reports []decision.State
+	// delete means that the Job is deleted although its attempt has ended.
+	delete   bool
+	question *Question
+	timer    decision.Timer
+}
+
+// evidence is what an attempt left.
+type evidence struct {
+	// job and its Pod; nil if they do not exist, or if the Pod belongs to the time before a suspension.
+	job *batchv1.Job
+	pod *corev1.Pod
+	// resultCost is the cost in the result of the runner; nil if it is not known.
+	resultCost *v1alpha1.Number
+}
+
+func newOutcome(f *facts) outcome {
+	o := outcome{status: *f.Session.Status.DeepCopy(), timer: decision.Timer{Now: f.Now}}
+	o.status.QueuedSince = nil // unless it waits again
+	o.status.ObservedGeneration = f.Session.Generation
+	if o.status.Run == 0 {
+		o.status.Run, o.status.RerunID = 1, ptr.Deref(f.spec.Rerun, v1alpha1.Rerun{}).ID
+	}
+	f.setCondition(&o.status, v1alpha1.ConditionSpecAccepted, f.accepted)
+	attempt := &o.status.Attempt
+	if attempt.JobName == "" {
+		return o
+	}
+	wasCreated := attempt.JobUID != "" || f.CreatedJobs[attempt.JobName] != ""
+	switch o.job, o.question = f.findJob(attempt.JobName); {
+	case o.question != nil:
+	case o.job == nil && !wasCreated:
+		o.isMissing = true
+	case o.job == nil, attempt.JobUID != "" && attempt.JobUID != o.job.UID: // its Pod may be remembered
+		o.job, o.pod = nil, newestPod(f.Pods, attempt.JobUID)
+		attempt.ActiveSince = activeSince(f, attempt, o.pod)
+		o = o.withResult()
+		return o.closed(f, lostVerdict(f, &o.status, o.pod))
+	default:
+		return o.observed(f)
+	}
+	return o
+}
+
+// observed adds what the Job of the open attempt and its Pod show.
+func (o outcome) observed(f *facts) outcome {
+	attempt := &o.status.Attempt
+	attempt.JobUID, o.status.WaitingSince = o.job.UID, nil
+	p := newPart(f, attempt, o.job)
+	o.pod = p.pod
+	if p.previousEnd != nil {
+		previous := newestPod(f.Pods, o.job.UID)
+		if isMetered(f, previous) && activeStart(attempt, previous) != nil && findCostLimit(&f.Observation, &o.status) != nil {
+			// The budget in the Job does not know what the Pod before the suspension spent.
+			o.pod, o.delete = previous, true
+			return o.closed(f, verdict{outcome: v1alpha1.RunRetried, endTime: *p.previousEnd, Problem: decision.Problem{
+				Reason: v1alpha1.ReasonJobSuspended, Message: "Job " + o.job.Name + " was suspended; the next Job has the rest of the budget",
+			}})
+		}
+		if start := activeStart(attempt, previous); start != nil {
+			o.status.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, *p.previousEnd)) * time.Second
+		}
+		// The activity of the Pod before the suspension does not count for the next Pod.
+		attempt.StartTime, attempt.RunnerStartTime, attempt.ActiveSince, attempt.LastActivityTime = nil, nil, nil, nil
+		if f.Activity != nil && !f.Activity.RenewTime.IsZero() {
+			attempt.LeaseRenewTime = new(metav1.NewMicroTime(f.Activity.RenewTime))
+		}
+	}
+	attempt.StartTime = cmp.Or(attempt.StartTime, p.start)
+	if p.isSuspended {
+		if left, limited := remainingSeconds(&f.Observation, &o.status); limited && left == 0 { // its runner would be stopped at once
+			o.delete = true
+			return o.closed(f, verdict{outcome: v1alpha1.RunFailed, Problem: problemTimeUsedUp, endTime: f.now.Time})
+		}
+		o.status.QueuedSince = f.queuedSince()
+		o.obstacle = &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + o.job.Name + " waits in queue " + o.job.Labels[queueLabel]}}
+		if o.job.Labels[queueLabel] == "" {
+			o.obstacle.Problem = decision.Problem{
+				Reason: v1alpha1.ReasonJobSuspended, Message: "another client suspended Job " + o.job.Name + "; set its spec.suspend to false",
+			}
+		}
+	}
+	if start := runnerStartTime(o.pod, f.spec.Interactive, f.now); attempt.RunnerStartTime == nil && start != nil {
+		attempt.RunnerStartTime = start
+		o.status.StartTime = cmp.Or(o.status.StartTime, start)
+	}
+	attempt.ActiveSince = activeSince(f, attempt, o.pod)
+	o = o.withResult()
+	attempt = &o.status.Attempt
+	if cost, isDue := dueCost(f, &o.status, o.evidence, &o.timer); isDue {
+		addCost(&o.status, cost, f.now)
+	}
+	if attempt.RunnerStartTime != nil {
+		o.reports = append(o.reports, costReports(f, &o.status, o.evidence)...)
+	}
+	f.setCondition(&o.status, v1alpha1.ConditionRunnerStarted, runnerStarted(&o.status, o.pod, o.obstacle))
+	end := decision.FindEndCondition(o.job)
+	switch {
+	case end == nil:
+	case !endedBeforeDeletion(o.job, end):
+		o.hasEnded = true
+	case o.pod != nil && !decision.HasPodEnded(o.pod) && !o.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)):
+		// The end of the Pod shows how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives
+		// both separately.
+		o.isUncertain = true
+	default:
+		result := attemptResult(&o.status)
+		return o.closed(f, requirePush(f, verdictOfJob(o.job, o.pod, end, result), result))
+	}
+	return o
+}
+
+// withResult adds the result of a runner that ended. A malformed result is reported, but does not change the outcome.
+func (o outcome) withResult() outcome {
+	termination := runnerTermination(o.pod)
+	if termination == nil || strings.TrimSpace(termination.Message) == "" {
+		return o
+	}
+	result, err := ParseResult(termination.Message)
+	if err != nil {
+		o.reports = append(o.reports, decision.False(
+			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", o.status.Attempt.Attempt, o.status.Run, err)))
+		return o
+	}
+	o.reports = append(o.reports, decision.True(v1alpha1.ReasonReporting, ""))
+	result.Run, result.Attempt = o.status.Run, o.status.Attempt.Attempt
+	if previous := o.status.Result; previous != nil {
+		result.SDKSessionID = cmp.Or(result.SDKSessionID, previous.SDKSessionID)
+	}
+	o.status.Result, o.resultCost = &result.SessionResult, result.CostUSD
+	return o
+}
+
+// closed returns the outcome after the open attempt ended with this verdict.
+func (o outcome) closed(f *facts, v verdict) outcome {
+	status, reports := closeAttempt(f, &o.status, o.evidence, v)
+	o.status, o.reports = status, append(o.reports, reports...)
+	return o
+}
+
+// part is the time of an attempt without a suspension. A queue or another client may suspend and resume a Job, which loses
+// its Pod then, and gets another Pod in the same attempt. Time without a Pod does not count.
+type part struct {
+	// isSuspended means that the Job is suspended, and has no Pods.
+	isSuspended bool
+	// previousEnd is when the Pod before a suspension ended, or the latest time at which it can have ended; nil if the
+	// attempt already counts the time of this Pod.
+	previousEnd *time.Time
+	// start of the part; nil if it has not started.
+	start *metav1.Time
+	// pod of the part; nil if it does not exist.
+	pod *corev1.Pod
+}
+
+func newPart(f *facts, attempt *v1alpha1.SessionAttempt, job *batchv1.Job) part {
+	p := part{pod: newestPod(f.Pods, job.UID)}
+	var change *batchv1.JobCondition // whether and since when the Job is suspended; nil if it never was
+	if i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended }); i >= 0 {
+		change = &job.Status.Conditions[i]
+	}
+	isOfPrevious := change != nil && isPodOfPreviousPart(p.pod, f.DeletedPod, change)
+	end := f.Now
+	switch termination := runnerTermination(p.pod); {
+	case change == nil:
+	case termination != nil && isOfPrevious && !termination.FinishedAt.IsZero():
+		end = earlierTime(end, termination.FinishedAt.Time)
+	case change.Status == corev1.ConditionTrue:
+		end = earlierTime(end, change.LastTransitionTime.Add(gracePeriod))
+	default: // the suspension was not observed
+		end = earlierTime(end, change.LastTransitionTime.Time)
+	}
+	started := job.Status.StartTime
+	switch {
+	case ptr.Deref(job.Spec.Suspend, false):
+		hasStarted := attempt.StartTime != nil || started != nil
+		hasNoPods := job.Status.Active == 0 && ptr.Deref(job.Status.Terminating, 0) == 0
+		if p.isSuspended = hasNoPods && (!hasStarted || change != nil && change.Status == corev1.ConditionTrue); p.isSuspended {
+			p.previousEnd, p.pod = &end, nil
+		}
+	case change == nil: // the Job was never suspended
+		p.start = started
+	default:
+		if attempt.StartTime != nil && (started == nil || started.After(attempt.StartTime.Time)) {
+			p.previousEnd = &end
+		}
+		if isOfPrevious {
+			p.pod = nil
+		}
+		if change.Status != corev1.ConditionTrue { // otherwise the Job still has the start time of before its suspension
+			p.start = started
+		}
+	}
+	return p
+}
+
+// isPodOfPreviousPart reports whether the Pod was deleted because its Job was suspended. It may still be in the cache, or
+// remembered, after the Job was resumed.
+func isPodOfPreviousPart(pod *corev1.Pod, remembered types.UID, change *batchv1.JobCondition) bool {
+	switch {
+	case pod == nil, pod.DeletionTimestamp == nil && pod.UID != remembered:
+		return false
+	case change.Status == corev1.ConditionTrue, pod.CreationTimestamp.Before(&change.LastTransitionTime):
+		return true
+	}
+	// All times have the precision of a second: the Pod may have been created in the second in which its Job was resumed.
+	deleted := pod.CreationTimestamp.Time // at the earliest, without a grace period
+	if pod.DeletionTimestamp != nil {
+		deleted = decision.DeletionRequestTime(pod)
+	}
+	return !deleted.After(change.LastTransitionTime.Time)
+}
+
+// endedBeforeDeletion reports whether a Job ended before it was deleted. A runner that fails in the second of the
+// deletion may fail because it is terminated.
+func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
+	if job.DeletionTimestamp.IsZero() {
+		return true
+	}
+	deleted, ended := job.DeletionTimestamp.Time, end.LastTransitionTime.Time
+	return ended.Before(deleted) || end.Type == batchv1.JobComplete && ended.Equal(deleted)
+}
+
+// runnerStartTime returns when the runner started; nil if it has not. An interactive runner has started when it is
+// ready.
+func runnerStartTime(pod *corev1.Pod, interactive bool, now metav1.Time) *metav1.Time {
+	c := runnerStatus(pod)
+	if c == nil {
+		return nil
+	}
+	start := now
+	switch {
+	case c.State.Terminated != nil:
+		start = c.State.Terminated.StartedAt
+	case c.State.Running != nil && (!interactive || c.Ready):
+		start = c.State.Running.StartedAt
+	default:
+		return nil
+	}
+	if start.IsZero() || interactive {
+		start = now
+	}
+	return &start
+}
+
+// activeSince returns when the container of an attempt's runner started, by the clock of its node; nil if it has not.
+func activeSince(f *facts, attempt *v1alpha1.SessionAttempt, pod *corev1.Pod) *metav1.Time {
+	c, earliest := runnerStatus(pod), attempt.StartTime
+	if attempt.ActiveSince != nil || c == nil || earliest == nil {
+		return attempt.ActiveSince
+	}
+	start := *earliest // if the container's start is not known
+	switch {
+	case c.State.Running != nil && !c.State.Running.StartedAt.IsZero():
+		start = c.State.Running.StartedAt
+	case c.State.Terminated != nil && !c.State.Terminated.StartedAt.IsZero():
+		start = c.State.Terminated.StartedAt
+	case c.State.Running == nil && c.State.Terminated == nil:
+		return nil
+	}
+	return new(metav1.NewTime(laterTime(earlierTime(start.Time, f.now.Time), earliest.Time)))
+}
+
+// activeStart returns since when the time of an attempt counts; nil if its runner did not run. A Pod that was not
+// observed may have run since its Job started, or, if the session was stopped before the runner was observed, since the
+// stop.
+func activeStart(attempt *v1alpha1.SessionAttempt, pod *corev1.Pod) *metav1.Time {
+	switch {
+	case attempt.ActiveSince != nil:
+		return attempt.ActiveSince
+	case pod != nil || attempt.StartTime == nil:
+		return nil
+	case attempt.StopTime != nil:
+		return attempt.StopTime
+	}
+	return attempt.StartTime
+}
+
+func earlierTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func laterTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
