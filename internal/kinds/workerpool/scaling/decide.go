@@ -339,7 +339,7 @@ func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule, wanted int32) 
 		return maxReplicas
 	}
 	since := in.Now.Sub(r.PeriodStart)
-	if r.PeriodStart.IsZero() || since < 0 || since > 2*rule.Period {
+	if since < 0 || since > 2*rule.Period { // or there was no period
 		r.StartReplicas = in.Replicas
 		since = rule.Period
 	}

@@ -1,0 +1,327 @@
+package scaling
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func ago(d time.Duration) time.Time { return testTime.Add(-d) }
+
+// saturable returns an observation of four ready and busy workers with two handlers each, and a memory in which two workers had a
+// throughput of ten messages per second. Four should have at least 12.5. A message takes one second.
+func saturable() (Observation, Saturation, Rates) {
+	in := Observation{
+		Now: testTime, Settings: Settings{Concurrency: 2}, Replicas: 4, Ready: 4,
+		Stats: &BacklogStats{Backlog: 9, Running: 8, Finished: new(int64(100))},
+	}
+	return in, Saturation{BaselineReady: 2, BaselineRate: 10, Ready: 4, ReadySince: ago(time.Minute)}, Rates{FinishRate: 12.4}
+}
+
+func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
+	type change = func(in *Observation, s *Saturation, r *Rates)
+	withoutBaseline := func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 0, 0 }
+	for title, row := range map[string]struct {
+		change change
+		grows  bool
+		want   change // of the memory before
+	}{
+		"it did not grow": {nil, false, func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = 12.4 }},
+		"it grew enough": {
+			func(_ *Observation, _ *Saturation, r *Rates) { r.FinishRate = 12.5 }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.5 },
+		},
+		"there is none": {
+			func(_ *Observation, _ *Saturation, r *Rates) { r.FinishRate = 0 }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = minSaturatedRate },
+		},
+		"the workers are ready for less than 13 seconds": {func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = ago(13*time.Second - 1) }, false, nil},
+		"the workers are ready for 13 seconds": {
+			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = ago(13 * time.Second) }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = 12.4 },
+		},
+		"the workers had no time for three messages": {
+			func(_ *Observation, s *Saturation, r *Rates) {
+				s.ReadySince, r.ReportedServiceSeconds = ago(15*time.Second), 2
+			}, false, nil,
+		},
+		"it grew, but may not be settled": {
+			func(_ *Observation, s *Saturation, r *Rates) { s.ReadySince, r.FinishRate = ago(time.Second), 20 }, false, nil,
+		},
+		"a worker is not busy": {func(in *Observation, _ *Saturation, _ *Rates) { in.Stats.Running = 6 }, false, nil},
+		"a handler is not busy": {
+			func(in *Observation, _ *Saturation, _ *Rates) { in.Stats.Running = 7 }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = 12.4 },
+		},
+		"a worker is not ready":        {func(in *Observation, _ *Saturation, _ *Rates) { in.Replicas = 5 }, false, nil},
+		"fewer than twice the workers": {func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady = 3 }, false, nil},
+		"saturated, and hardly more": {
+			func(_ *Observation, s *Saturation, r *Rates) { s.SaturatedRate, r.FinishRate = 10, 12.5 }, false, nil,
+		},
+		"saturated, and a quarter more": {
+			func(_ *Observation, s *Saturation, r *Rates) { s.SaturatedRate, r.FinishRate = 10, 12.6 }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) {
+				s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
+			},
+		},
+		"no backlog": {
+			func(in *Observation, s *Saturation, _ *Rates) {
+				in.Stats.Backlog, in.Stats.Running, s.SaturatedRate = 0, 0, 10
+			}, false,
+			func(_ *Observation, s *Saturation, _ *Rates) {
+				s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
+			},
+		},
+		"unknown": {
+			func(in *Observation, s *Saturation, _ *Rates) { in.Stats.Finished, s.SaturatedRate = nil, 10 }, true,
+			func(_ *Observation, s *Saturation, _ *Rates) {
+				s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
+			},
+		},
+		"no baseline, and the pool does not grow": {
+			func(in *Observation, s *Saturation, r *Rates) { withoutBaseline(in, s, r); in.Stats.Running = 6 }, false, nil,
+		},
+		"no baseline, and the pool grows": {
+			func(in *Observation, s *Saturation, r *Rates) { withoutBaseline(in, s, r); in.Stats.Running = 6 }, true,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.4 },
+		},
+		"no baseline, and all workers are busy": {
+			withoutBaseline, false, func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.4 },
+		},
+		"no worker is ready any more": {
+			func(in *Observation, s *Saturation, r *Rates) { withoutBaseline(in, s, r); in.Ready = 0 }, true,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 0, testTime },
+		},
+		"the first workers are ready": {
+			func(in *Observation, s *Saturation, r *Rates) { s.Ready = 0; in.Replicas = 5 }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) {
+				s.Ready, s.ReadySince, s.ActiveSince = 4, testTime, testTime
+			},
+		},
+		"no worker is ready yet": {
+			func(in *Observation, s *Saturation, r *Rates) { s.Ready, in.Ready = 0, 0 }, false, nil,
+		},
+		"workers are ready as an operator starts": {
+			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 0, time.Time{} }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 4, testTime },
+		},
+		"as many workers as before, since an unknown time": {
+			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = time.Time{} }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = testTime },
+		},
+		"another number of workers is ready": {
+			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready = 3 }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 4, testTime },
+		},
+		"a clock that was set back": {
+			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = testTime.Add(time.Hour) }, false,
+			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = testTime },
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			in, got, rates := saturable()
+			if row.change != nil {
+				row.change(&in, &got, &rates)
+			}
+			want := got
+			if row.want != nil {
+				row.want(&in, &want, &rates)
+			}
+			got.updateSaturation(in, &rates, row.grows)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the memory differs (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAScaleUpWaitsForTheThroughputOfTheLastOne(t *testing.T) {
+	for title, row := range map[string]struct {
+		change func(in *Observation, n *replicaTarget, s *Saturation, r *Rates)
+		want   Reason // of a pool that keeps its workers; empty if it scales up
+	}{
+		"throughput did not grow": {func(*Observation, *replicaTarget, *Saturation, *Rates) {}, ReasonThroughputUnproven},
+		"it grew":                 {func(_ *Observation, _ *replicaTarget, _ *Saturation, r *Rates) { r.FinishRate = 12.5 }, ""},
+		"it is saturated": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
+			s.SaturatedRate, r.FinishRate = 10, 20
+		}, ReasonThroughputSaturated},
+		"it is unknown":              {func(in *Observation, _ *replicaTarget, _ *Saturation, _ *Rates) { in.Stats.Finished = nil }, ""},
+		"no worker is ready":         {func(in *Observation, _ *replicaTarget, s *Saturation, _ *Rates) { in.Ready, s.SaturatedRate = 0, 10 }, ""},
+		"fewer workers than minimum": {func(_ *Observation, n *replicaTarget, _ *Saturation, _ *Rates) { n.lower = 5 }, ""},
+		"as many as the minimum":     {func(_ *Observation, n *replicaTarget, _ *Saturation, _ *Rates) { n.lower = 4 }, ReasonThroughputUnproven},
+		"the first workers have just started": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
+			*s, r.FinishRate = Saturation{ActiveSince: ago(12 * time.Second)}, 1.9 // of eight that they could finish
+		}, ReasonThroughputUnproven},
+		"the first workers finish messages": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
+			*s, r.FinishRate = Saturation{ActiveSince: ago(12 * time.Second)}, 2
+		}, ""},
+		"the first workers had time": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
+			*s, r.FinishRate = Saturation{ActiveSince: ago(13 * time.Second)}, 0
+		}, ""},
+	} {
+		for _, wanted := range []int32{3, 4, 6} {
+			in, before, rates := saturable()
+			n := replicaTarget{value: wanted, reason: ReasonDemand, upper: 9}
+			row.change(&in, &n, &before, &rates)
+			value, reason := wanted, ReasonDemand
+			if row.want != "" && wanted > in.Replicas {
+				value, reason = in.Replicas, row.want
+			}
+			if n.applySaturation(in, before, &rates); n.value != value || n.reason != reason {
+				t.Errorf("%s, %d wanted: %d, %s; want %d, %s", title, wanted, n.value, n.reason, value, reason)
+			}
+		}
+	}
+}
+
+func TestTheChangesOfAPeriodAreOneStep(t *testing.T) {
+	four, half := new(intstr.FromInt32(4)), new(intstr.FromString("50%"))
+	for title, row := range map[string]struct {
+		step   *intstr.IntOrString
+		before ScaleRamp
+		wanted int32
+		want   int32
+		after  ScaleRamp
+	}{
+		"no step":                     {nil, ScaleRamp{}, 9, maxReplicas, ScaleRamp{}},
+		"the first change":            {four, ScaleRamp{}, 9, 4, ScaleRamp{20, 20, testTime}},
+		"a part of the workers":       {half, ScaleRamp{}, 19, 10, ScaleRamp{20, 20, testTime}},
+		"decided again":               {half, ScaleRamp{10, 20, testTime}, 9, 5, ScaleRamp{10, 20, testTime}},
+		"a rest of the step":          {four, ScaleRamp{19, 19, ago(30 * time.Second)}, 3, 3, ScaleRamp{19, 19, ago(30 * time.Second)}},
+		"less than the rest":          {four, ScaleRamp{19, 19, ago(30 * time.Second)}, 2, 0, ScaleRamp{19, 19, ago(30 * time.Second)}},
+		"after a large change":        {four, ScaleRamp{18, 18, ago(30 * time.Second)}, 9, 0, ScaleRamp{18, 18, ago(30 * time.Second)}},
+		"in the next period":          {half, ScaleRamp{10, 15, ago(time.Minute)}, 9, 5, ScaleRamp{10, 20, testTime}},
+		"at the end of two periods":   {half, ScaleRamp{10, 15, ago(2 * time.Minute)}, 9, 5, ScaleRamp{10, 20, testTime}},
+		"after two periods":           {half, ScaleRamp{10, 15, ago(2*time.Minute + 1)}, 19, 10, ScaleRamp{20, 20, testTime}},
+		"a clock that was set back":   {half, ScaleRamp{10, 15, testTime.Add(time.Hour)}, 19, 10, ScaleRamp{20, 20, testTime}},
+		"a step that is not a number": {new(intstr.FromString("x")), ScaleRamp{}, 9, maxReplicas, ScaleRamp{20, 20, testTime}},
+	} {
+		got := row.before
+		allowed := got.allowedChange(Observation{Now: testTime, Replicas: 20}, ScaleRule{Step: row.step, Period: time.Minute}, row.wanted)
+		if allowed != row.want || got != row.after {
+			t.Errorf("%s: %d and %+v, want %d and %+v", title, allowed, got, row.want, row.after)
+		}
+	}
+}
+
+func TestRatesAreMeasuredFromEachCounterThatIsKnown(t *testing.T) {
+	const elapsed = 10
+	kept, busyKept := math.Exp(-elapsed/rateTimeConstant.Seconds()), math.Exp(-elapsed/serviceTimeConstant.Seconds())
+	trendKept := math.Exp(-elapsed / trendTimeConstant.Seconds())
+	burst := maxBurstFactor * 2 / ((60*busyKept + 40) / (30 * busyKept)) // two handlers, by the service time
+	for title, row := range map[string]struct {
+		running           int64
+		finished, arrived *int64
+		want              Rates
+	}{
+		"messages run and finish":  {4, new(int64(110)), nil, Rates{FinishRate: 1 - kept, ArrivalRate: 1 - kept, TrendRate: 1 - trendKept, LatestRate: 1, BusySeconds: 60*busyKept + 40, BusyFinished: 30*busyKept + 10}},
+		"messages only run":        {4, new(int64(100)), nil, Rates{BusySeconds: 60*busyKept + 40, BusyFinished: 30 * busyKept}},
+		"messages only finish":     {0, new(int64(110)), nil, Rates{FinishRate: 1 - kept, ArrivalRate: .6 * (1 - kept), TrendRate: .6 * (1 - trendKept), LatestRate: .6, BusySeconds: 60 * busyKept, BusyFinished: 30*busyKept + 10}},
+		"nothing runs":             {0, new(int64(100)), nil, Rates{BusySeconds: 60, BusyFinished: 30}},
+		"arrivals are counted":     {4, new(int64(100)), new(int64(1020)), Rates{ArrivalRate: 2 * (1 - kept), TrendRate: 2 * (1 - trendKept), LatestRate: 2, BusySeconds: 60*busyKept + 40, BusyFinished: 30 * busyKept}},
+		"a burst":                  {4, new(int64(100)), new(int64(9000)), Rates{ArrivalRate: burst * (1 - kept), TrendRate: burst * (1 - trendKept), LatestRate: burst, BusySeconds: 60*busyKept + 40, BusyFinished: 30 * busyKept}},
+		"a counter that was reset": {4, new(int64(99)), new(int64(999)), Rates{BusySeconds: 60, BusyFinished: 30}},
+		"an unknown counter":       {4, nil, nil, Rates{BusySeconds: 60, BusyFinished: 30}},
+	} {
+		got := Rates{MeasuredAt: ago(elapsed * time.Second), Arrived: new(int64(1000)), Finished: new(int64(100)), Outstanding: 10, BusySeconds: 60, BusyFinished: 30}
+		got.updateRates(Observation{Now: testTime, Settings: Settings{Concurrency: 2}, Stats: &BacklogStats{Backlog: 6, Running: row.running, Finished: row.finished, Arrived: row.arrived}})
+		if got.MeasuredAt != testTime || got.Outstanding != 6+row.running {
+			t.Errorf("%s: %+v is not measured now", title, got)
+		}
+		got.MeasuredAt, got.Outstanding, got.Arrived, got.Finished = time.Time{}, 0, nil, nil
+		for name, values := range map[string][2]float64{
+			"FinishRate": {got.FinishRate, row.want.FinishRate}, "ArrivalRate": {got.ArrivalRate, row.want.ArrivalRate}, "TrendRate": {got.TrendRate, row.want.TrendRate},
+			"LatestRate": {got.LatestRate, row.want.LatestRate}, "BusySeconds": {got.BusySeconds, row.want.BusySeconds}, "BusyFinished": {got.BusyFinished, row.want.BusyFinished},
+		} {
+			if math.Abs(values[0]-values[1]) > 1e-9 {
+				t.Errorf("%s: %s is %f, want %f", title, name, values[0], values[1])
+			}
+		}
+	}
+	for finished, want := range map[float64]time.Duration{4.9: 0, 5: 2 * time.Second} {
+		if got := (&Rates{BusySeconds: 2 * finished, BusyFinished: finished}).serviceTime(); got != want {
+			t.Errorf("after %g messages, the service time is %s, want %s", finished, got, want)
+		}
+	}
+}
+
+func TestRecommendationsOfAWindowAreKeptInSpans(t *testing.T) {
+	in := Observation{Settings: Settings{ScaleUp: ScaleRule{Window: 20 * time.Second}, ScaleDown: ScaleRule{Window: 80 * time.Second}}}
+	var got Recommendations
+	for second := range 200 {
+		in.Now = testTime.Add(time.Duration(second) * time.Second)
+		got.addRecommendation(in, int32(second))
+	}
+	var want Recommendations
+	for second := 110; second < 200; second += 10 { // the first overlaps the window
+		want = append(want, RecommendationSpan{testTime.Add(time.Duration(second) * time.Second), int32(second), int32(second + 9)})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the spans differ (-want, +got):\n%s", diff)
+	}
+}
+
+func TestValuesThatCannotBeDecideLikeTheirBounds(t *testing.T) {
+	stats := func(change func(*BacklogStats)) *BacklogStats {
+		s := &BacklogStats{Backlog: 50, Running: 5, Finished: new(int64(100))}
+		change(s)
+		return s
+	}
+	for title, rows := range map[string][2]Observation{
+		"the age of messages":  {observationOf(1, stats(func(s *BacklogStats) { s.OldestAge = -time.Hour }), Memory{}), observationOf(1, stats(func(*BacklogStats) {}), Memory{})},
+		"the service time":     {observationOf(1, stats(func(s *BacklogStats) { s.ServiceTime = -time.Hour }), Memory{}), observationOf(1, stats(func(*BacklogStats) {}), Memory{})},
+		"too few workers":      {observationOf(-5, stats(func(*BacklogStats) {}), Memory{}), observationOf(0, stats(func(*BacklogStats) {}), Memory{})},
+		"more than one counts": {observationOf(maxReplicas+5, nil, Memory{}), observationOf(maxReplicas, nil, Memory{})},
+	} {
+		if diff := cmp.Diff(Decide(rows[1]), Decide(rows[0])); diff != "" {
+			t.Errorf("%s: it differs (-bound, +value):\n%s", title, diff)
+		}
+	}
+}
+
+func TestAChangeEndsTheRampOfTheOtherDirection(t *testing.T) {
+	ramp := ScaleRamp{1, 1, ago(time.Second)}
+	for title, row := range map[string]struct {
+		replicas         int32
+		running          int64
+		keepsUp, keepsDn bool
+	}{
+		"more workers": {2, 90, true, false}, "fewer workers": {9, 1, false, true}, "as many workers": {1, 8, true, true},
+	} {
+		memory := memoryWithRate(0)
+		memory.ScaleUp, memory.ScaleDown = ramp, ramp
+		got := Decide(observationOf(row.replicas, &BacklogStats{Running: row.running}, memory)).Memory
+		if (got.ScaleUp == ScaleRamp{}) == row.keepsUp || (got.ScaleDown == ScaleRamp{}) == row.keepsDn {
+			t.Errorf("%s: the ramps are %+v and %+v", title, got.ScaleUp, got.ScaleDown)
+		}
+	}
+}
+
+func TestAPoolIsIdleWithoutMessagesOfAnyKind(t *testing.T) {
+	for stats, want := range map[BacklogStats]bool{{}: true, {Backlog: 1}: false, {Running: 1}: false, {Unaccounted: 1}: false, {Backlog: 1, Running: 1}: false} {
+		if got := stats.IsIdle(); got != want {
+			t.Errorf("%+v: %t", stats, got)
+		}
+	}
+}
+
+func TestARateLimitLeavesMessagesForFewWorkers(t *testing.T) {
+	for rate, want := range map[float64]int32{0: 20, 0.1: 1, 10: 3, 40: 10, 200: 20} { // of ten handlers, each with two seconds for a message
+		n := replicaTarget{value: 20, upper: 20}
+		n.applyLimits(observationOf(5, &BacklogStats{Backlog: 999}, Memory{}, func(p *Settings) { p.RatePerSecond = rate }), &Memory{Rates: Rates{ReportedServiceSeconds: 2}})
+		if n.value != want {
+			t.Errorf("at most %g messages per second: %d workers, want %d", rate, n.value, want)
+		}
+	}
+}
+
+func TestStatsAreMissingSinceTheFirstDecisionWithoutThem(t *testing.T) {
+	for since, want := range map[time.Time]time.Time{{}: testTime, ago(time.Hour): ago(time.Hour), testTime.Add(time.Hour): testTime} {
+		if got := Decide(observationOf(3, nil, Memory{MissingSince: since})).Memory.MissingSince; got != want {
+			t.Errorf("known since %s: %s, want %s", since, got, want)
+		}
+	}
+}
