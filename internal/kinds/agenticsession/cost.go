@@ -179,7 +179,7 @@ func addCost(s *v1alpha1.AgenticSessionStatus, cost v1alpha1.Number, now metav1.
 // finalCost returns the cost of the attempt that ends, empty if it is not known, and what is reported about it.
 func finalCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost v1alpha1.Number, reports []decision.State) {
 	if isMetered(f, left.pod) {
-		cost, problem := meteredCost(f, s, left.pod)
+		cost, problem := meteredCost(f, s, left)
 		if problem != "" {
 			reports = []decision.State{{
 				Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,

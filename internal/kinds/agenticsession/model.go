@@ -179,10 +179,10 @@ func isMetered(f *facts, pod *corev1.Pod) bool {
 
 // meteredCost returns the cost of the open attempt that ends, as its proxy reports it. If the report is lost with the Pod, the attempt
 // cost what it could: the rest of the budget. The cost is empty if the runner did not run, or the cost has neither a report nor a limit.
-func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) (cost v1alpha1.Number, problem string) {
+func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost v1alpha1.Number, problem string) {
 	var message string
-	if pod != nil {
-		if c := findContainer(pod.Status.InitContainerStatuses, ModelContainer); c != nil {
+	if left.pod != nil {
+		if c := findContainer(left.pod.Status.InitContainerStatuses, ModelContainer); c != nil {
 			switch {
 			case c.State.Terminated != nil:
 				message = c.State.Terminated.Message
@@ -202,7 +202,7 @@ func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) (c
 	}
 	limit := findCostLimit(&f.Observation, s)
 	switch {
-	case activeStart(&s.Attempt, pod) == nil:
+	case !mayHaveRun(f, s, left):
 		return "", ""
 	case limit == nil:
 		return "", "the proxy of its model left no report, so its cost is not known"

@@ -140,9 +140,9 @@ func (o outcome) observed(f *facts) outcome {
 	case end == nil:
 	case !endedBeforeDeletion(o.job, end):
 		o.hasEnded = true
-	case o.pod != nil && !decision.HasPodEnded(o.pod) && !o.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)):
+	case (o.pod == nil || !decision.HasPodEnded(o.pod)) && !o.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)):
 		// The end of the Pod shows how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives
-		// both separately.
+		// both separately, and the Pod may be deleted at once: then only its deletion, which arrives separately too, shows it.
 		o.isUncertain = true
 	default:
 		result := attemptResult(&o.status)
@@ -314,6 +314,14 @@ func activeStart(attempt *v1alpha1.SessionAttempt, pod *corev1.Pod) *metav1.Time
 		return attempt.StopTime
 	}
 	return attempt.StartTime
+}
+
+// mayHaveRun reports whether the runner of an attempt may have run. If its Job is gone, and nobody saw it start, its Pod may have run
+// while no operator did. A running operator remembers the Pod of a Job that it has just deleted.
+func mayHaveRun(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) bool {
+	attempt := &s.Attempt
+	isUnseen := left.job == nil && left.pod == nil && attempt.JobUID != "" && (attempt.StopTime == nil || f.Now.After(stuckTime(s)))
+	return isUnseen || activeStart(attempt, left.pod) != nil
 }
 
 func earlierTime(a, b time.Time) time.Time {

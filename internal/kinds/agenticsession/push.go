@@ -69,7 +69,7 @@ func requirePush(f *facts, v verdict, result *v1alpha1.SessionResult) verdict {
 	if v.outcome != v1alpha1.RunCompleted || len(repos) == 0 || state.Status == metav1.ConditionTrue || state.Status == metav1.ConditionUnknown && !hasContainer {
 		return v
 	}
-	v.outcome, v.Reason, v.Message = v1alpha1.RunFailed, v1alpha1.ReasonPushFailed, "the agent completed its work, and not all of it was pushed: "+state.Message
+	v.outcome, v.lastMessage, v.Reason, v.Message = v1alpha1.RunFailed, "", v1alpha1.ReasonPushFailed, "the agent completed its work, and not all of it was pushed: "+state.Message
 	return v
 }
 

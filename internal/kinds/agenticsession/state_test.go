@@ -371,6 +371,7 @@ func TestRunFailureReasons(t *testing.T) {
 			func(s *scenario) {
 				s.endJob(batchv1.JobFailed, "")
 				s.Pods = nil
+				s.advanceClock(maxPodLag)
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil,
 		},
 		"a user deletes the Job": {

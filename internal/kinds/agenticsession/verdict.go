@@ -31,6 +31,8 @@ type verdict struct {
 	// exitCode of the runner; nil if not known.
 	exitCode *int32
 	endTime  time.Time
+	// lastMessage is what the agent or git said last; empty if it is not known.
+	lastMessage string
 }
 
 var problemTimeUsedUp = decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: "the session used all of its time; increase timeout to run it again"}
@@ -38,7 +40,7 @@ var problemTimeUsedUp = decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded
 // verdictOfJob returns the verdict of a Job that ended. Exit codes of sidecars do not count, nor does the runner's exit
 // code if the runner was terminated.
 func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, result *v1alpha1.SessionResult) verdict {
-	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: end.LastTransitionTime.Time}
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: end.LastTransitionTime.Time, lastMessage: lastMessage(pod, result)}
 	if job.Status.CompletionTime != nil {
 		v.endTime = job.Status.CompletionTime.Time
 	}
@@ -62,21 +64,26 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 		v.Reason, v.Message = v1alpha1.ReasonOOMKilled, "the runner exceeded its memory limit"
 	default:
 		v.Reason, v.Message = v1alpha1.ReasonExitedWithError, fmt.Sprintf("the runner exited with code %d", termination.ExitCode)
-		reason := termination.Message // of a runner without a result
-		if result != nil {
-			reason = result.Summary
-		}
-		if reason = strings.TrimSpace(reason); reason != "" {
-			v.Message += ": " + reason
-		}
 	}
 	return v
+}
+
+// lastMessage returns what the agent or git said last, in the result of the runner or instead of a result; empty if it is not known.
+func lastMessage(pod *corev1.Pod, result *v1alpha1.SessionResult) string {
+	termination := runnerTermination(pod)
+	switch {
+	case termination == nil:
+		return ""
+	case result != nil:
+		return strings.TrimSpace(result.Summary)
+	}
+	return strings.TrimSpace(termination.Message)
 }
 
 // lostVerdict returns the verdict of an attempt whose Job was deleted. Only time in which the Pod can have run counts, however late
 // the deletion is noticed.
 func lostVerdict(f *facts, status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) verdict {
-	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: f.Now}
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: f.Now, lastMessage: lastMessage(pod, attemptResult(status))}
 	v.Reason, v.Message = v1alpha1.ReasonPodLost, "the Job was deleted before its outcome was observed"
 	left, limited := remainingSeconds(&f.Observation, status)
 	switch start := activeStart(&status.Attempt, pod); {
@@ -120,10 +127,21 @@ func closeAttempt(f *facts, before *v1alpha1.AgenticSessionStatus, left evidence
 		addCost(&s, cost, f.now)
 	}
 	if start := activeStart(&s.Attempt, left.pod); start != nil {
-		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, v.endTime)) * time.Second
+		runnerEnd := v.endTime // the sidecars, which push and archive, end later
+		if termination := runnerTermination(left.pod); termination != nil && !termination.FinishedAt.IsZero() {
+			runnerEnd = earlierTime(runnerEnd, termination.FinishedAt.Time)
+		}
+		s.ActiveDuration.Duration.Duration += time.Duration(secondsBetween(start.Time, runnerEnd)) * time.Second
 	}
 	if problem := costProblem(&f.Observation, &s); v.Reason == v1alpha1.ReasonExitedWithError && isMetered(f, left.pod) && problem != nil {
 		v.Problem = *problem // the proxy refused the agent's requests
+	}
+	if v.outcome == v1alpha1.RunFailed && v.lastMessage != "" {
+		separator := "; the last message of the runner: "
+		if v.Reason == v1alpha1.ReasonExitedWithError {
+			separator = ": "
+		}
+		v.Message += separator + v.lastMessage
 	}
 	if v.outcome == v1alpha1.RunFailed && budgetProblem(f, &s) == nil && takeRetry(&s, f.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried

@@ -1,0 +1,148 @@
+package agenticsession
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// runnerEnds are the ends of a runner that started.
+var runnerEnds = map[string]struct {
+	end    func(s *scenario, message string)
+	reason string
+}{
+	"is evicted": {func(s *scenario, message string) {
+		s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+		s.exitRunner(143, message)
+	}, v1alpha1.ReasonEvicted},
+	"is killed for its memory": {func(s *scenario, message string) {
+		s.exitRunner(137, message).newestRunnerStatus().State.Terminated.Reason = v1alpha1.ReasonOOMKilled
+	}, v1alpha1.ReasonOOMKilled},
+	"exceeds its deadline": {func(s *scenario, message string) {
+		s.exitRunner(143, message).newestJob().Status.Conditions[0].Reason = batchv1.JobReasonDeadlineExceeded
+	}, v1alpha1.ReasonDeadlineExceeded},
+	"is deleted": {func(s *scenario, message string) {
+		s.deletePod()
+		s.exitRunner(143, message)
+	}, v1alpha1.ReasonPodDeleted},
+	"fails":     {func(s *scenario, message string) { s.exitRunner(7, message) }, v1alpha1.ReasonExitedWithError},
+	"completes": {func(s *scenario, message string) { s.exitRunner(0, message) }, v1alpha1.ReasonCompleted},
+}
+
+// The cache may show the end of a Job before the handler of deletions has remembered its Pod.
+func TestTheEndOfAPodCountsIfItArrivesSoonAfterTheEndOfItsJob(t *testing.T) {
+	for runner, e := range runnerEnds {
+		for _, delay := range []time.Duration{0, time.Second, maxPodLag - time.Second, maxPodLag, time.Hour} {
+			t.Run(fmt.Sprintf("the runner %s, and its Pod arrives after %s", runner, delay), func(t *testing.T) {
+				s := newScenario(t).startAttempt().startRunner()
+				s.wantPhase(v1alpha1.SessionRunning, "")
+				e.end(s, "")
+				pods := s.Pods
+				want, wantExitCode := e.reason, true
+				if delay > 0 {
+					s.Pods = nil
+					if decision := s.wantPhase(v1alpha1.SessionRunning, ""); decision.RequeueAfter == 0 || decision.RequeueAfter > maxPodLag {
+						t.Errorf("decides again after %s", decision.RequeueAfter)
+					}
+					s.advanceClock(delay)
+				}
+				if delay < maxPodLag {
+					s.Pods, s.DeletedPod = pods, pods[0].UID
+				} else if wantExitCode = false; want != v1alpha1.ReasonCompleted && want != v1alpha1.ReasonDeadlineExceeded { // the Job says the others
+					want = v1alpha1.ReasonPodLost
+				}
+				s.decideAndRecord()
+				if attempts := s.Session.Status.Attempts; len(attempts) != 1 || attempts[0].Reason != want || (attempts[0].ExitCode != nil) != wantExitCode {
+					t.Errorf("%+v, want %s", attempts, want)
+				}
+			})
+		}
+	}
+}
+
+// Whatever ends a runner, the message carries what the agent or git said last.
+func TestAFailureCarriesTheLastMessageOfTheRunner(t *testing.T) {
+	for runner, e := range runnerEnds {
+		for _, message := range []string{"", "cloning shop: no space left", `{"summary": "cloning shop: no space left"}`} {
+			t.Run(fmt.Sprintf("the runner %s after %q", runner, message), func(t *testing.T) {
+				s := newScenario(t).startAttempt().startRunner()
+				s.decideAndRecord()
+				e.end(s, message)
+				s.decideAndRecord()
+				attempt := s.Session.Status.Attempts[0]
+				wants := message != "" && e.reason != v1alpha1.ReasonCompleted
+				if attempt.Reason != e.reason || strings.HasSuffix(attempt.Message, ": cloning shop: no space left") != wants {
+					t.Errorf("%s: %q", attempt.Reason, attempt.Message)
+				}
+			})
+		}
+	}
+}
+
+// Only the time of the runner counts: its sidecars push and archive after it.
+func TestTimeCountsUntilTheEndOfTheRunner(t *testing.T) {
+	for title, test := range map[string]struct {
+		finished, want time.Duration
+	}{"before its Job": {40 * time.Second, 40 * time.Second}, "after its Job, on a wrong clock": {time.Hour, 100 * time.Second}, "at no time that is known": {0, 100 * time.Second}} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t).startAttempt().startRunner()
+			s.decideAndRecord()
+			s.advanceClock(100*time.Second).exitRunner(0, "")
+			finished := &s.newestRunnerStatus().State.Terminated.FinishedAt
+			if *finished = (metav1.Time{}); test.finished != 0 {
+				*finished = metav1.NewTime(testStartTime.Add(test.finished))
+			}
+			s.wantPhase(v1alpha1.SessionCompleted, "")
+			if got := s.Session.Status.ActiveDuration.Duration.Duration; got != test.want {
+				t.Errorf("%s count, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A Pod may have run while no operator did. Its cost is then what it could be, and not zero.
+func TestAnAttemptThatNobodySawStartCostsTheRestOfTheBudget(t *testing.T) {
+	for title, test := range map[string]struct {
+		prepare func(*scenario)
+		want    v1alpha1.Number
+	}{
+		"its Job is deleted": {func(*scenario) {}, "3"},
+		"it stops now": {func(s *scenario) {
+			s.updateSpec(suspend).decideAndRecord()
+		}, "unknown"}, // its Pod would be remembered
+		"it has stopped for an hour": {func(s *scenario) {
+			s.updateSpec(suspend).decideAndRecord()
+			s.advanceClock(time.Hour)
+		}, "3"},
+		"it was never created": {func(s *scenario) {
+			s.Session.Status.Attempt.JobUID = ""
+			s.Jobs = nil
+			s.updateSpec(suspend)
+		}, "unknown"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := setModel(newScenario(t, withMaxCost("3"))).startAttempt()
+			s.newestJob().Status.StartTime, s.Pods = nil, nil
+			s.decideAndRecord()
+			test.prepare(s)
+			s.Jobs = nil
+			s.decideAndRecord()
+			s.wantTotalCost(test.want)
+		})
+	}
+}
+
+// The cost of an attempt counts once, also if the next run, which starts in the same decision, has no budget.
+func TestTheCostOfARunBeforeARefusedRunCountsOnce(t *testing.T) {
+	s := newScenario(t, withMaxCost("1")).startAttempt().startRunner()
+	s.decideAndRecord()
+	s.exitRunner(0, `{"costUSD": 2}`).updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded)
+	s.wantTotalCost("2")
+}
