@@ -46,7 +46,7 @@ func main() {
 	flag.Parse()
 	failed := false
 	for _, path := range flag.Args() {
-		passed, err := measure(path)
+		passed, err := measure(context.Background(), path)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "mutation of %s: %v\n", path, err)
 		}
@@ -58,14 +58,14 @@ func main() {
 }
 
 // measure runs the tests of a package against its mutants.
-func measure(path string) (passed bool, _ error) {
+func measure(ctx context.Context, path string) (passed bool, _ error) {
 	started := time.Now()
 	directory, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(directory)
-	pkg, err := load(path)
+	pkg, err := load(ctx, path)
 	if err != nil {
 		return false, err
 	}
@@ -73,11 +73,11 @@ func measure(path string) (passed bool, _ error) {
 	if err != nil {
 		return false, err
 	}
-	binary, err := pkg.compile(directory, mutants)
+	binary, err := pkg.compile(ctx, directory, mutants)
 	if err != nil {
 		return false, err
 	}
-	survivors, err := run(binary, pkg.Dir, mutants)
+	survivors, err := run(ctx, binary, pkg.Dir, mutants)
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +94,6 @@ func measure(path string) (passed bool, _ error) {
 type listed struct {
 	ImportPath, Name, Dir, Export string
 	GoFiles                       []string
-	TestGoFiles, XTestGoFiles     []string
 	Module                        *struct{ Dir string }
 
 	sources map[string][]byte
@@ -103,8 +102,8 @@ type listed struct {
 }
 
 // load reads a package, and finds its mutants.
-func load(path string) (*listed, error) {
-	output, err := exec.Command("go", "list", "-export", "-deps", "-json", path).Output()
+func load(ctx context.Context, path string) (*listed, error) {
+	output, err := exec.CommandContext(ctx, "go", "list", "-export", "-deps", "-json", path).Output()
 	if err != nil {
 		return nil, explained(err)
 	}
@@ -120,24 +119,23 @@ func load(path string) (*listed, error) {
 		pkg = next
 		exports[pkg.ImportPath] = pkg.Export
 	}
-	if len(pkg.TestGoFiles)+len(pkg.XTestGoFiles) == 0 {
-		return nil, errors.New("no tests")
-	}
-
 	fset := token.NewFileSet()
 	files := map[string]*ast.File{}
 	for _, name := range pkg.GoFiles {
 		file := filepath.Join(pkg.Dir, name)
-		if pkg.sources[file], err = os.ReadFile(file); err != nil {
+		pkg.sources[file], err = os.ReadFile(file)
+		if err != nil {
 			return nil, err
 		}
-		if files[file], err = parser.ParseFile(fset, file, pkg.sources[file], parser.SkipObjectResolution); err != nil {
+		files[file], err = parser.ParseFile(fset, file, pkg.sources[file], parser.SkipObjectResolution)
+		if err != nil {
 			return nil, err
 		}
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
-	if _, err := config.Check(pkg.ImportPath, fset, slices.Collect(maps.Values(files)), info); err != nil {
+	_, err = config.Check(pkg.ImportPath, fset, slices.Collect(maps.Values(files)), info)
+	if err != nil {
 		return nil, err
 	}
 	repeated := map[string]int{}
@@ -151,7 +149,8 @@ func load(path string) (*listed, error) {
 		for _, mutant := range f.mutants {
 			pkg.files[mutant] = file
 			mutant.Position.Filename = name
-			if repeated[mutant.Key]++; repeated[mutant.Key] > 1 {
+			repeated[mutant.Key]++
+			if repeated[mutant.Key] > 1 {
 				mutant.Key += fmt.Sprintf(" #%d", repeated[mutant.Key])
 			}
 		}
@@ -181,7 +180,8 @@ func (p *listed) draw() ([]*Mutant, error) {
 		return nil, fmt.Errorf("equivalent.txt lists mutants that do not exist: %q", slices.Sorted(maps.Keys(unused)))
 	}
 	var drawn []*Mutant
-	indices := rand.New(rand.NewPCG(*seed, 0)).Perm(len(candidates))[:min(*count, len(candidates))]
+	random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // a draw that can be repeated
+	indices := random.Perm(len(candidates))[:min(*count, len(candidates))]
 	for i, index := range slices.Sorted(slices.Values(indices)) { // in the order of the source, as rewrite needs them
 		candidates[index].ID = i + 1
 		drawn = append(drawn, candidates[index])
@@ -190,7 +190,7 @@ func (p *listed) draw() ([]*Mutant, error) {
 }
 
 // compile builds the tests with all mutants behind their switches.
-func (p *listed) compile(directory string, mutants []*Mutant) (binary string, _ error) {
+func (p *listed) compile(ctx context.Context, directory string, mutants []*Mutant) (binary string, _ error) {
 	replaced := map[string]string{}
 	replace := func(file, text string) error {
 		replaced[file] = filepath.Join(directory, filepath.Base(file))
@@ -201,11 +201,13 @@ func (p *listed) compile(directory string, mutants []*Mutant) (binary string, _ 
 		inFile[p.files[mutant]] = append(inFile[p.files[mutant]], mutant)
 	}
 	for file, mutants := range inFile {
-		if err := replace(file, rewrite(p.sources[file], mutants)); err != nil {
+		err := replace(file, rewrite(p.sources[file], mutants))
+		if err != nil {
 			return "", err
 		}
 	}
-	if err := replace(filepath.Join(p.Dir, "zz_mutants.go"), fmt.Sprintf(switches, p.Name)); err != nil {
+	err := replace(filepath.Join(p.Dir, "zz_mutants.go"), fmt.Sprintf(switches, p.Name))
+	if err != nil {
 		return "", err
 	}
 	encoded, err := json.Marshal(map[string]any{"Replace": replaced})
@@ -213,20 +215,26 @@ func (p *listed) compile(directory string, mutants []*Mutant) (binary string, _ 
 		return "", err
 	}
 	overlay := filepath.Join(directory, "overlay.json")
-	if err := os.WriteFile(overlay, encoded, 0o600); err != nil {
+	err = os.WriteFile(overlay, encoded, 0o600)
+	if err != nil {
 		return "", err
 	}
 	binary = filepath.Join(directory, "mutants.test")
-	if output, err := exec.Command("go", "test", "-vet=off", "-overlay", overlay, "-c", "-o", binary, p.ImportPath).CombinedOutput(); err != nil {
+	output, err := exec.CommandContext(ctx, "go", "test", "-vet=off", "-overlay", overlay, "-c", "-o", binary, p.ImportPath).CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
+	}
+	_, err = os.Stat(binary)
+	if err != nil {
+		return "", errors.New("the package has no tests")
 	}
 	return binary, nil
 }
 
 // run returns the mutants that survive the tests: first those that are fast, then the rest.
-func run(binary, directory string, mutants []*Mutant) ([]*Mutant, error) {
+func run(ctx context.Context, binary, directory string, mutants []*Mutant) ([]*Mutant, error) {
 	for _, selection := range [][]string{{"-test.skip", *slow}, {"-test.run", *slow}} {
-		limit, output, err := test(binary, directory, 0, time.Hour, selection)
+		limit, output, err := test(ctx, binary, directory, 0, time.Hour, selection)
 		if err != nil {
 			return nil, fmt.Errorf("without a mutant: %w: %s", err, output)
 		}
@@ -237,7 +245,7 @@ func run(binary, directory string, mutants []*Mutant) ([]*Mutant, error) {
 		for i, mutant := range mutants {
 			slots <- struct{}{}
 			waiting.Go(func() {
-				_, _, err := test(binary, directory, mutant.ID, limit, selection)
+				_, _, err := test(ctx, binary, directory, mutant.ID, limit, selection)
 				survives[i] = err == nil
 				<-slots
 			})
@@ -256,8 +264,8 @@ func run(binary, directory string, mutants []*Mutant) ([]*Mutant, error) {
 
 // test runs tests with a limit of computing time, which ends endless loops and does not depend on what else the machine does, of
 // memory, and of time for a mutant that waits. It returns the computing time.
-func test(binary, directory string, id int, limit time.Duration, selection []string) (used time.Duration, output []byte, _ error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*limit)
+func test(ctx context.Context, binary, directory string, id int, limit time.Duration, selection []string) (used time.Duration, output []byte, _ error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*limit)
 	defer cancel()
 	script := fmt.Sprintf(`ulimit -t %d && ulimit -v 8000000 && exec "$@"`, int(limit.Seconds()))
 	arguments := append([]string{"-c", script, "sh", binary, "-test.short", "-test.failfast", "-test.count=1"}, selection...)
@@ -269,8 +277,7 @@ func test(binary, directory string, id int, limit time.Duration, selection []str
 }
 
 func explained(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return fmt.Errorf("%w: %s", err, exit.Stderr)
 	}
 	return err

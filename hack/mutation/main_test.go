@@ -60,7 +60,7 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, mutant := range append(f.mutants, &Mutant{Key: "none"}) {
-		_, output, err := test(filepath.Join(directory, "mutants"), directory, mutant.ID, time.Minute, nil)
+		_, output, err := test(t.Context(), filepath.Join(directory, "mutants"), directory, mutant.ID, time.Minute, nil)
 		if err != nil {
 			t.Fatalf("%s: %v: %s", mutant.Key, err, output)
 		}

@@ -106,10 +106,10 @@ func (f *finder) visit(node ast.Node) {
 		case *ast.ForStmt:
 			f.negate(n.Cond)
 		case *ast.SwitchStmt:
-			for _, clause := range n.Body.List {
-				for _, expression := range clause.(*ast.CaseClause).List {
-					if n.Tag == nil {
-						f.negate(expression)
+			for _, statement := range n.Body.List {
+				if clause, ok := statement.(*ast.CaseClause); ok && n.Tag == nil {
+					for _, condition := range clause.List {
+						f.negate(condition)
 					}
 				}
 			}
@@ -160,7 +160,7 @@ func (f *finder) operator(n *ast.BinaryExpr) {
 	if !ok || kind.Value != nil || !basic || operand.Info()&types.IsString != 0 && n.Op == token.ADD {
 		return
 	}
-	f.add(n, fmt.Sprintf("%s instead of %s in `%s`", swap.other, n.Op, f.text(n)), func(id int) []edit {
+	f.add(n, swap.other+" instead of "+n.Op.String()+" in `"+f.text(n)+"`", func(id int) []edit {
 		edits := f.wrap(n, fmt.Sprintf("%s(%d, ", swap.function, id), ")")
 		operator, separator := f.offset(n.OpPos), ", "
 		if logical {

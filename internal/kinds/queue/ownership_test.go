@@ -137,7 +137,8 @@ func TestADeletionRescuesAgainAfterItRemovedDeadLetters(t *testing.T) {
 	for _, action := range []Action{ActionPurgeDeadLetters, ActionMoveDeadLetters} {
 		o := deletedQueue(v1alpha1.DeletionRetain, v1alpha1.DeadLetterPurge)
 		owned(broker.QueueStats{DeadLetters: 3})(&o)
-		if o.Apply(action, ActionResult{}); o.Rescued {
+		o.Apply(action, ActionResult{})
+		if o.Rescued {
 			t.Errorf("%s: nothing is rescued again", action)
 		}
 	}

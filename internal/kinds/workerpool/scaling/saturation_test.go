@@ -34,7 +34,7 @@ func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
 			func(_ *Observation, _ *Saturation, r *Rates) { r.FinishRate = 12.5 }, false,
 			func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.5 },
 		},
-		"there is none": {
+		"nothing finishes": {
 			func(_ *Observation, _ *Saturation, r *Rates) { r.FinishRate = 0 }, false,
 			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = minSaturatedRate },
 		},
@@ -96,13 +96,13 @@ func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
 			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 0, testTime },
 		},
 		"the first workers are ready": {
-			func(in *Observation, s *Saturation, r *Rates) { s.Ready = 0; in.Replicas = 5 }, false,
+			func(in *Observation, s *Saturation, _ *Rates) { s.Ready = 0; in.Replicas = 5 }, false,
 			func(_ *Observation, s *Saturation, _ *Rates) {
 				s.Ready, s.ReadySince, s.ActiveSince = 4, testTime, testTime
 			},
 		},
 		"no worker is ready yet": {
-			func(in *Observation, s *Saturation, r *Rates) { s.Ready, in.Ready = 0, 0 }, false, nil,
+			func(in *Observation, s *Saturation, _ *Rates) { s.Ready, in.Ready = 0, 0 }, false, nil,
 		},
 		"workers are ready as an operator starts": {
 			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 0, time.Time{} }, false,
@@ -170,7 +170,8 @@ func TestAScaleUpWaitsForTheThroughputOfTheLastOne(t *testing.T) {
 			if row.want != "" && wanted > in.Replicas {
 				value, reason = in.Replicas, row.want
 			}
-			if n.applySaturation(in, before, &rates); n.value != value || n.reason != reason {
+			n.applySaturation(in, before, &rates)
+			if n.value != value || n.reason != reason {
 				t.Errorf("%s, %d wanted: %d, %s; want %d, %s", title, wanted, n.value, n.reason, value, reason)
 			}
 		}
