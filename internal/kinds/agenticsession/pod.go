@@ -3,6 +3,7 @@ package agenticsession
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -344,4 +345,158 @@ func secretMountPath(mount *v1alpha1.SecretMount) string {
 		return mount.MountPath
 	}
 	return secretsPath + "/" + mount.Name
+}
+
+// templateOf returns the fields of a SessionRunner's template that exist in the CRD, as hack/crd lists them. All others have no
+// effect: another one, such as hostPath, could weaken the isolation of sessions. The first container is always that of the
+// runner.
+func templateOf(spec *v1alpha1.SessionRunnerSpec) *corev1.PodTemplateSpec {
+	template, runner := &corev1.PodTemplateSpec{}, corev1.Container{Name: v1alpha1.RunnerContainer}
+	template.Spec.SecurityContext = &corev1.PodSecurityContext{}
+	from := spec.Template.DeepCopy()
+	if from == nil {
+		template.Spec.Containers = []corev1.Container{runner}
+		return template
+	}
+	template.Labels, template.Annotations = from.Labels, from.Annotations
+	pod := &template.Spec
+	pod.RuntimeClassName, pod.ServiceAccountName, pod.PriorityClassName = from.Spec.RuntimeClassName, from.Spec.ServiceAccountName, from.Spec.PriorityClassName
+	pod.ImagePullSecrets, pod.HostUsers, pod.NodeSelector, pod.Tolerations = from.Spec.ImagePullSecrets, from.Spec.HostUsers, from.Spec.NodeSelector, from.Spec.Tolerations
+	if sc := from.Spec.SecurityContext; sc != nil {
+		pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = sc.RunAsUser, sc.RunAsGroup
+	}
+	for i := range from.Spec.Containers {
+		if from.Spec.Containers[i].Name == v1alpha1.RunnerContainer {
+			runner = copyContainer(&from.Spec.Containers[i])
+		}
+	}
+	pod.Containers = []corev1.Container{runner}
+	for i := range from.Spec.InitContainers {
+		sidecar := copyContainer(&from.Spec.InitContainers[i])
+		sidecar.Image, sidecar.StartupProbe = from.Spec.InitContainers[i].Image, from.Spec.InitContainers[i].StartupProbe
+		pod.InitContainers = append(pod.InitContainers, sidecar)
+	}
+	for i := range from.Spec.Volumes {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: from.Spec.Volumes[i].Name, VolumeSource: copyVolumeSource(&from.Spec.Volumes[i])})
+	}
+	return template
+}
+
+func copyContainer(from *corev1.Container) corev1.Container {
+	c := corev1.Container{
+		Name: from.Name, Command: from.Command, Args: from.Args, Env: from.Env, ImagePullPolicy: from.ImagePullPolicy,
+		Resources: corev1.ResourceRequirements{Requests: from.Resources.Requests, Limits: from.Resources.Limits},
+	}
+	for _, mount := range from.VolumeMounts {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: mount.ReadOnly})
+	}
+	return c
+}
+
+// copyVolumeSource returns an empty source for all types of volumes that a SessionRunner cannot have.
+func copyVolumeSource(from *corev1.Volume) corev1.VolumeSource {
+	items := func(from []corev1.KeyToPath) []corev1.KeyToPath {
+		var items []corev1.KeyToPath
+		for _, item := range from {
+			items = append(items, corev1.KeyToPath{Key: item.Key, Path: item.Path})
+		}
+		return items
+	}
+	switch {
+	case from.ConfigMap != nil:
+		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: from.ConfigMap.LocalObjectReference, Items: items(from.ConfigMap.Items), Optional: from.ConfigMap.Optional,
+		}}
+	case from.Secret != nil:
+		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: from.Secret.SecretName, Items: items(from.Secret.Items), Optional: from.Secret.Optional, DefaultMode: new(int32(0o440)),
+		}}
+	case from.PersistentVolumeClaim != nil:
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: from.PersistentVolumeClaim.ClaimName, ReadOnly: true}}
+	case from.Projected != nil:
+		source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
+		for i := range from.Projected.Sources {
+			token := from.Projected.Sources[i].ServiceAccountToken
+			if token == nil {
+				continue
+			}
+			seconds := int64(tokenExpirationSeconds)
+			if token.ExpirationSeconds != nil {
+				seconds = cmp.Or(*token.ExpirationSeconds, seconds)
+			}
+			source.Sources = append(source.Sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+				Audience: token.Audience, Path: token.Path, ExpirationSeconds: &seconds,
+			}})
+		}
+		return corev1.VolumeSource{Projected: source}
+	}
+	return corev1.VolumeSource{}
+}
+
+const (
+	caBundleVolume = "ca-bundle"
+	caBundlePath   = "/etc/agentic-ca"
+	caBundleFile   = "ca.crt"
+	// runnerVolumePrefix keeps the names of a SessionRunner's volumes apart from the operator's.
+	runnerVolumePrefix = "runner-"
+)
+
+// caBundleVariables name the file with certificate authorities for OpenSSL and Go, Node.js, Python, curl and git.
+var caBundleVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
+
+func podLabels(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) map[string]string {
+	labels := map[string]string{}
+	if runner != nil && runner.Spec.Template != nil {
+		maps.Copy(labels, runner.Spec.Template.Labels)
+	}
+	maps.Copy(labels, childLabels(s))
+	return labels
+}
+
+// applyPodOptions sets what a SessionRunner's template says about the Pod and all its containers.
+func (b *objectBuilder) applyPodOptions(template *corev1.PodTemplateSpec) {
+	spec, from, pod := &b.settings.runner.Spec, b.settings.template.DeepCopy(), &template.Spec
+	template.Labels, template.Annotations = podLabels(b.session, b.settings.runner), from.Annotations
+	pod.HostUsers, pod.NodeSelector, pod.PriorityClassName, pod.Tolerations = from.Spec.HostUsers, from.Spec.NodeSelector, from.Spec.PriorityClassName, from.Spec.Tolerations
+	for i := range pod.InitContainers {
+		applyCABundle(&pod.InitContainers[i], spec)
+	}
+	for i := range pod.Containers {
+		applyCABundle(&pod.Containers[i], spec)
+	}
+	if spec.CABundle != nil {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: spec.CABundle.Name},
+			Items:                []corev1.KeyToPath{{Key: cmp.Or(spec.CABundle.Key, caBundleFile), Path: caBundleFile}},
+		}}})
+	}
+	for _, volume := range from.Spec.Volumes {
+		volume.Name = runnerVolumePrefix + volume.Name
+		pod.Volumes = append(pod.Volumes, volume)
+	}
+}
+
+// templateMounts returns the mounts of a container of the template: of the template's volumes, read-only, and of the workspace.
+func templateMounts(c *corev1.Container) []corev1.VolumeMount {
+	var mounts []corev1.VolumeMount
+	for _, mount := range c.VolumeMounts {
+		if mount.Name != workspaceVolume {
+			mount.Name, mount.ReadOnly = runnerVolumePrefix+mount.Name, true
+		}
+		mounts = append(mounts, mount)
+	}
+	return mounts
+}
+
+// applyCABundle makes a container trust the certificate authorities. Variables that the SessionRunner sets take precedence.
+func applyCABundle(c *corev1.Container, spec *v1alpha1.SessionRunnerSpec) {
+	if spec.CABundle == nil {
+		return
+	}
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: caBundleVolume, MountPath: caBundlePath, ReadOnly: true})
+	for _, name := range caBundleVariables {
+		if !slices.ContainsFunc(c.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: caBundlePath + "/" + caBundleFile})
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -204,3 +205,220 @@ func (r *runnerSettings) isExpandedInCommand(name string) bool {
 }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// The default resources of containers. They set all requests and limits, because a quota of the namespace may require
+// them, and because they protect the node.
+var (
+	runnerDefaults = corev1.ResourceRequirements{
+		Requests: resourceAmounts("100m", "256Mi", "1Gi"), Limits: resourceAmounts("1", "2Gi", "4Gi"),
+	}
+	sidecarDefaults = corev1.ResourceRequirements{
+		Requests: resourceAmounts("10m", "32Mi", "64Mi"), Limits: resourceAmounts("500m", "256Mi", "1Gi"),
+	}
+)
+
+func resourceAmounts(cpu, memory, storage string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse(cpu),
+		corev1.ResourceMemory:           resource.MustParse(memory),
+		corev1.ResourceEphemeralStorage: resource.MustParse(storage),
+	}
+}
+
+// validateResources validates amounts, apart from the SessionRunner's limits.
+func validateResources(r *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for part, list := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
+		for _, name := range sortedKeys(list) {
+			if amount := list[name]; amount.Sign() < 0 {
+				errs = append(errs, field.Invalid(at.Child(part).Key(string(name)), amount.String(), "must not be negative"))
+			}
+		}
+	}
+	for _, name := range sortedKeys(r.Requests) {
+		request := r.Requests[name]
+		if limit, limited := r.Limits[name]; limited && request.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be greater than the limit, "+limit.String()))
+		}
+	}
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// fillResources merges amounts with defaults. A limit below the default request lowers the
+// request, and a request above the default limit raises the limit.
+func fillResources(r, defaults corev1.ResourceRequirements) corev1.ResourceRequirements {
+	filled := corev1.ResourceRequirements{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
+	maps.Copy(filled.Requests, r.Requests)
+	maps.Copy(filled.Limits, r.Limits)
+	for name, limit := range filled.Limits {
+		request, requested := filled.Requests[name]
+		switch _, isSet := r.Limits[name]; {
+		case requested && request.Cmp(limit) <= 0:
+		case isSet, !requested:
+			filled.Requests[name] = limit
+		default:
+			filled.Limits[name] = request
+		}
+	}
+	for name, request := range filled.Requests {
+		if _, limited := filled.Limits[name]; !limited {
+			filled.Limits[name] = request
+		}
+	}
+	return filled
+}
+
+// resolveResources sets the resources of a session's runner, and returns an error for each
+// amount that exceeds the SessionRunner's limits.
+func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.ErrorList {
+	runner := r.runner
+	var errs field.ErrorList
+	defaults := fillResources(r.container().Resources, capResources(runnerDefaults, runner.Spec.Limits.MaxResources))
+	r.resources = defaults
+	if s.Spec.Resources == nil {
+		return errs
+	}
+	filled := fillResources(*s.Spec.Resources, defaults)
+	at := field.NewPath("spec", "resources")
+	for _, name := range sortedKeys(filled.Limits) {
+		limit := filled.Limits[name]
+		allowed, named := runner.Spec.Limits.MaxResources[name]
+		if !named {
+			allowed, named = defaults.Limits[name]
+		}
+		where := at.Child("limits").Key(string(name))
+		if _, isSet := s.Spec.Resources.Limits[name]; !isSet {
+			where = at.Child("requests").Key(string(name))
+		}
+		switch {
+		case !named:
+			errs = append(errs, field.Forbidden(where, "SessionRunner "+runner.Name+" does not allow this resource"))
+		case limit.Cmp(allowed) > 0:
+			errs = append(errs, field.Invalid(where, limit.String(), "SessionRunner "+runner.Name+" allows at most "+allowed.String()))
+		}
+	}
+	r.resources = filled
+	return errs
+}
+
+func capResources(r corev1.ResourceRequirements, maxAmounts corev1.ResourceList) corev1.ResourceRequirements {
+	lower := func(list corev1.ResourceList) corev1.ResourceList {
+		list = maps.Clone(list)
+		for name, amount := range list {
+			if limit, limited := maxAmounts[name]; limited && amount.Cmp(limit) > 0 {
+				list[name] = limit
+			}
+		}
+		return list
+	}
+	return corev1.ResourceRequirements{Requests: lower(r.Requests), Limits: lower(r.Limits)}
+}
+
+// maxVariableNameLength limits the names of variables from envFrom: a prefix and a key.
+const maxVariableNameLength = 256
+
+// findSource returns the entry of a Secret or ConfigMap in a list of a SessionRunner, or nil.
+func findSource(allowed []v1alpha1.SessionSource, name string) *v1alpha1.SessionSource {
+	i := slices.IndexFunc(allowed, func(source v1alpha1.SessionSource) bool { return source.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &allowed[i]
+}
+
+func (r *runnerSettings) checkSecretMounts(s *v1alpha1.AgenticSession) field.ErrorList {
+	var errs field.ErrorList
+	for i := range s.Spec.SecretMounts {
+		name := s.Spec.SecretMounts[i].Name
+		if findSource(r.runner.Spec.Allowed.Secrets, name) == nil {
+			at := field.NewPath("spec", "secretMounts").Index(i).Child("name")
+			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name+": add it to allowed.secrets of the SessionRunner"))
+		}
+	}
+	return errs
+}
+
+// resolveEnvFrom expands the session's envFrom into a variable for each key that the SessionRunner lists, and rejects
+// sources without listed keys. The envFrom of Kubernetes would also take keys that set reserved variables, and the
+// operator does not read the Secrets and ConfigMaps of tenants.
+func (r *runnerSettings) resolveEnvFrom(s *v1alpha1.AgenticSession) field.ErrorList {
+	var errs field.ErrorList
+	variables := map[string]corev1.EnvVar{}
+	for i := range s.Spec.EnvFrom {
+		source := newVariableSource(&s.Spec.EnvFrom[i], &r.runner.Spec)
+		if source == nil {
+			continue // Validate reports it
+		}
+		at := field.NewPath("spec", "envFrom").Index(i)
+		if source.allowed == nil || len(source.allowed.Keys) == 0 {
+			object, missing := source.kind+" "+source.name, ""
+			if source.allowed == nil {
+				missing = "does not allow " + object + ": add it, with the keys to use, to " + source.list
+			} else {
+				missing = "lists no keys of " + object + ", so it can only be mounted: use secretMounts, or add the keys to " + source.list
+			}
+			errs = append(errs, field.Forbidden(at.Child(source.field, "name"), "SessionRunner "+r.runner.Name+" "+missing+" of the SessionRunner"))
+			continue
+		}
+		for _, key := range source.allowed.Keys {
+			name := source.prefix + key
+			if problem := r.validateVariableName(name); problem != "" {
+				errs = append(errs, field.Forbidden(at, "key "+key+" of "+source.kind+" "+source.name+" sets the variable "+name+", "+problem+": set another prefix"))
+				continue
+			}
+			variables[name] = corev1.EnvVar{Name: name, ValueFrom: source.valueFrom(key)} // the last source takes precedence, as in Kubernetes
+		}
+	}
+	for _, name := range sortedKeys(variables) {
+		r.envFrom = append(r.envFrom, variables[name])
+	}
+	return errs
+}
+
+// validateVariableName returns why a session cannot set a variable with this name; empty if it can.
+func (r *runnerSettings) validateVariableName(name string) string {
+	switch {
+	case isReservedVariable(name):
+		return "which is reserved"
+	case len(name) > maxVariableNameLength || len(validation.IsEnvVarName(name)) > 0:
+		return "which is not a valid name"
+	case r.isExpandedInCommand(name):
+		return "which would replace $(" + name + ") in the command of SessionRunner " + r.runner.Name
+	}
+	return ""
+}
+
+type variableSource struct {
+	kind, name, prefix string
+	// field is the entry's field that contains the name, and list the SessionRunner's list of allowed keys.
+	field, list string
+	// allowed is the object's entry in the list, or nil.
+	allowed   *v1alpha1.SessionSource
+	valueFrom func(key string) *corev1.EnvVarSource
+}
+
+// newVariableSource returns nil for an entry without an object.
+func newVariableSource(from *corev1.EnvFromSource, runner *v1alpha1.SessionRunnerSpec) *variableSource {
+	switch {
+	case from.SecretRef != nil:
+		ref := from.SecretRef
+		return &variableSource{
+			kind: "Secret", name: ref.Name, prefix: from.Prefix, field: "secretRef", list: "allowed.secrets",
+			allowed: findSource(runner.Allowed.Secrets, ref.Name),
+			valueFrom: func(key string) *corev1.EnvVarSource {
+				return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref.LocalObjectReference, Key: key, Optional: ref.Optional}}
+			},
+		}
+	case from.ConfigMapRef != nil:
+		ref := from.ConfigMapRef
+		return &variableSource{
+			kind: "ConfigMap", name: ref.Name, prefix: from.Prefix, field: "configMapRef", list: "allowed.configMaps",
+			allowed: findSource(runner.Allowed.ConfigMaps, ref.Name),
+			valueFrom: func(key string) *corev1.EnvVarSource {
+				return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref.LocalObjectReference, Key: key, Optional: ref.Optional}}
+			},
+		}
+	}
+	return nil
+}
