@@ -63,6 +63,11 @@ type obstacle struct {
 	retry time.Duration
 }
 
+// missing returns the obstacle of what someone has to create or change within startupTimeout.
+func missing(reason, message string) (*obstacle, *Question) {
+	return &obstacle{Problem: decision.Problem{Reason: reason, Message: message}, timeLimited: true}, nil
+}
+
 // check returns what keeps a session with this status from its next attempt, or a question to answer first; nil for neither.
 type check func(f *facts, status *v1alpha1.AgenticSessionStatus) (*obstacle, *Question)
 
@@ -96,16 +101,19 @@ func newNext(f *facts, o *outcome) next {
 // follow decides about the open attempt.
 func (n *next) follow(f *facts, o *outcome) {
 	attempt := &n.Status.Attempt
-	switch {
-	case o.isUncertain:
-		return
-	case o.isMissing && (f.spec.Suspend || f.settings == nil || f.checkImages() != nil):
-		attempt.JobName, attempt.Runner, attempt.StopTime = "", "", nil // an attempt without a Job leaves no record
-		return
-	case o.isMissing:
-		if n.hasWorkspace(f) && n.passes(f, checkWorkspaceFree) {
+	if o.isMissing {
+		isAccepted := !f.spec.Suspend && f.settings != nil
+		if isAccepted {
+			refused, _ := checkImages(f, &n.Status)
+			isAccepted = refused == nil
+		}
+		if !isAccepted {
+			attempt.JobName, attempt.Runner, attempt.StopTime = "", "", nil // an attempt without a Job leaves no record
+		} else if n.hasWorkspace(f) && n.passes(f, checkWorkspaceFree) {
 			n.createJob(f)
 		}
+	}
+	if o.isMissing || o.isUncertain {
 		return
 	}
 	if attempt.StopTime == nil {
@@ -208,14 +216,15 @@ func (n *next) stopReason(f *facts) v1alpha1.StopReason {
 // depend on its settings.
 func (n *next) restoreObjects(f *facts, o *outcome) {
 	attempt, b := &n.Status.Attempt, newObjectBuilder(f, &n.Status)
-	var objects []decision.Object
+	objects := []decision.Object{NewDefaultDenyPolicy(f.Session.Namespace)}
 	switch {
 	case f.settings != nil:
 		objects = b.newChildObjects(b.newInputsSecret())
 	case f.Runner != nil:
-		objects = append([]decision.Object{NewDefaultDenyPolicy(f.Session.Namespace), newSessionNetworkPolicy(f.Session, f.Runner, &f.Network, &f.NetworkCheck)}, b.newLeaseObjects()...)
+		objects = append(objects, newSessionNetworkPolicy(f.Session, f.Runner, &f.Network, &f.NetworkCheck))
+		fallthrough
 	default:
-		objects = append([]decision.Object{NewDefaultDenyPolicy(f.Session.Namespace)}, b.newLeaseObjects()...)
+		objects = append(objects, b.newLeaseObjects()...)
 	}
 	for _, object := range objects {
 		name, isCurrent := object.GetName(), false // or the object is no longer needed
@@ -484,8 +493,7 @@ func checkAcceptance(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Qu
 	if f.accepted.Status == metav1.ConditionTrue {
 		return nil, nil
 	}
-	message := decision.TruncateMessage(f.accepted.Message, maxConditionMessageBytes)
-	return &obstacle{Problem: decision.Problem{Reason: f.accepted.Reason, Message: message}, timeLimited: true}, nil
+	return missing(f.accepted.Reason, decision.TruncateMessage(f.accepted.Message, maxConditionMessageBytes))
 }
 
 // checkParent returns why the session cannot continue in its parent's workspace. After it became an owner of the
@@ -497,20 +505,17 @@ func checkParent(f *facts, status *v1alpha1.AgenticSessionStatus) (*obstacle, *Q
 		return nil, nil
 	}
 	name := "AgenticSession " + f.spec.ContinueFrom.Name + " of continueFrom"
-	var problem decision.Problem
 	switch {
 	case parent == nil || !parent.DeletionTimestamp.IsZero():
-		problem = decision.Problem{Reason: v1alpha1.ReasonParentNotFound, Message: name + " does not exist"}
+		return missing(v1alpha1.ReasonParentNotFound, name+" does not exist")
 	case UserOf(parent) != UserOf(f.Session):
-		problem = decision.Problem{Reason: v1alpha1.ReasonParentOwnedByOtherUser, Message: name + " belongs to another user"}
+		return missing(v1alpha1.ReasonParentOwnedByOtherUser, name+" belongs to another user")
 	case !isSessionFinished(parent):
-		problem = decision.Problem{Reason: v1alpha1.ReasonParentNotFinished, Message: name + " has not completed or failed yet"}
+		return missing(v1alpha1.ReasonParentNotFinished, name+" has not completed or failed yet")
 	case parent.Status.Workspace.ClaimRef.Name == "":
-		problem = decision.Problem{Reason: v1alpha1.ReasonParentHasNoWorkspace, Message: name + " has no persistent workspace"}
-	default:
-		return nil, nil
+		return missing(v1alpha1.ReasonParentHasNoWorkspace, name+" has no persistent workspace")
 	}
-	return &obstacle{Problem: problem, timeLimited: true}, nil
+	return nil, nil
 }
 
 // checkNetworkWidened finds a NetworkPolicy that allows the session more than its SessionRunner does, unless the
@@ -524,7 +529,7 @@ func checkNetworkWidened(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle,
 	if widening == nil {
 		return nil, nil
 	}
-	return &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonNetworkWidened, Message: wideningMessage(widening, f.Runner.Name)}, timeLimited: true}, nil
+	return missing(v1alpha1.ReasonNetworkWidened, wideningMessage(widening, f.Runner.Name))
 }
 
 // checkEgressProxy returns why the egress proxy does not serve the hosts of the SessionRunner yet.
@@ -544,7 +549,7 @@ func checkEgressProxy(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Q
 	default:
 		return nil, nil
 	}
-	return &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonEgressProxyNotReady, Message: message}, timeLimited: true}, nil
+	return missing(v1alpha1.ReasonEgressProxyNotReady, message)
 }
 
 // checkWorkspaceUser has no time limit: the other session does not depend on this session.
@@ -555,17 +560,12 @@ func checkWorkspaceUser(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, 
 	return &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: "AgenticSession " + f.WorkspaceUser + " runs in the workspace"}}, nil
 }
 
+// checkImages returns whether a Policy does not allow an image of an accepted session's Pod. The operator's own image needs no permission.
 func checkImages(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
-	if err := f.checkImages(); err != nil {
-		return &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonImageNotAllowed, Message: err.Error()}, timeLimited: true}, nil
+	if err := policy.CheckImages(f.settings.images(f.Session), &f.Policies); err != nil {
+		return missing(v1alpha1.ReasonImageNotAllowed, err.Error())
 	}
 	return nil, nil
-}
-
-// checkImages returns an error if a Policy does not allow an image of an accepted session's Pod. The operator's own image needs no
-// permission.
-func (f *facts) checkImages() error {
-	return policy.CheckImages(f.settings.images(f.Session), &f.Policies)
 }
 
 // checkAddresses returns whether the operator's addresses, which the network check needs, are not known.

@@ -92,10 +92,8 @@ func resolveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus) workspace
 		if isGone {
 			problem = "no longer exists"
 		}
-		w.obstacle = &obstacle{timeLimited: true, Problem: decision.Problem{
-			Reason:  v1alpha1.ReasonWorkspaceNotFound,
-			Message: "PersistentVolumeClaim " + name + " " + problem + "; continue another session, or create one without continueFrom",
-		}}
+		w.obstacle, _ = missing(v1alpha1.ReasonWorkspaceNotFound,
+			"PersistentVolumeClaim "+name+" "+problem+"; continue another session, or create one without continueFrom")
 		return w
 	}
 	// As soon as the claim is found, this session becomes an owner too, even while it waits, so that the workspace is not
