@@ -166,23 +166,19 @@ func (n *next) stopReason(f *facts) v1alpha1.StopReason {
 		return ""
 	}
 	// idleSince is since when the runner is idle; zero if it has not renewed its Lease, or the Lease does not exist.
-	var idleSince time.Time
-	if attempt.LastActivityTime != nil {
+	a, idleSince := f.Activity, time.Time{}
+	if a != nil && attempt.LastActivityTime != nil {
 		idleSince = attempt.LastActivityTime.Time
 	}
-	if a := f.Activity; a == nil {
-		idleSince = time.Time{}
-	} else {
-		if !a.RenewTime.IsZero() && (attempt.LeaseRenewTime == nil || !attempt.LeaseRenewTime.Time.Equal(a.RenewTime)) {
-			idleSince = laterTime(laterTime(idleSince, attempt.RunnerStartTime.Time), earlierTime(a.ObservedTime, f.Now))
-			if last := attempt.LastActivityTime; last == nil || idleSince.Sub(last.Time) >= activityPrecision {
-				attempt.LastActivityTime = new(metav1.NewTime(idleSince.Truncate(time.Second)))
-				attempt.LeaseRenewTime = new(metav1.NewMicroTime(a.RenewTime))
-			}
+	if a != nil && !a.RenewTime.IsZero() && (attempt.LeaseRenewTime == nil || !attempt.LeaseRenewTime.Time.Equal(a.RenewTime)) {
+		idleSince = laterTime(laterTime(idleSince, attempt.RunnerStartTime.Time), earlierTime(a.ObservedTime, f.Now))
+		if last := attempt.LastActivityTime; last == nil || idleSince.Sub(last.Time) >= activityPrecision {
+			attempt.LastActivityTime = new(metav1.NewTime(idleSince.Truncate(time.Second)))
+			attempt.LeaseRenewTime = new(metav1.NewMicroTime(a.RenewTime))
 		}
-		if !idleSince.IsZero() { // without its Lease the runner could report nothing
-			idleSince = laterTime(idleSince, a.CreationTime)
-		}
+	}
+	if !idleSince.IsZero() { // without its Lease the runner could report nothing
+		idleSince = laterTime(idleSince, a.CreationTime)
 	}
 	limit := decision.DurationOr(f.spec.Limits.InactivityTimeout, 0)
 	if limit != 0 { // a runner whose activity is not known is not stopped for inactivity

@@ -66,21 +66,9 @@ func resolveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus) workspace
 	}
 	s, parent, recorded := f.Session, f.Parent, w.status.UID
 	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
-	wasUsed := recorded != "" || slices.ContainsFunc(status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.StartTime != nil })
-	isOurs := claim != nil && decision.WasCreatedFor(s, claim, LabelSessionUID)
 	switch {
 	case f.spec.ContinueFrom == nil:
-		// If a claim of another owner has its name, the conflict is reported when the session creates its claim.
-		switch {
-		case claim == nil && !wasUsed:
-		case claim == nil, isGone && (isOurs || claim.UID == recorded), recorded != "" && claim.UID != recorded:
-			if w.obstacle = lostWorkspace(f, recorded, name, claim); w.obstacle == nil {
-				w.status.UID = ""
-			}
-		case isOurs:
-			w.status.UID = claim.UID
-		}
-		return w
+		return w.ofOwnClaim(f, status, name, claim)
 	case recorded != "" && (isGone || claim.UID != recorded):
 		w.obstacle = lostWorkspace(f, recorded, name, claim)
 		return w
@@ -104,6 +92,24 @@ func resolveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus) workspace
 	}
 	if !isClaimOwner(s.UID, claim) {
 		w.share = claim
+	}
+	return w
+}
+
+// ofOwnClaim returns what is known about the claim that the session created. If a claim of another owner has its name, the conflict is
+// reported when the session creates its claim.
+func (w workspace) ofOwnClaim(f *facts, status *v1alpha1.AgenticSessionStatus, name string, claim *metav1.PartialObjectMetadata) workspace {
+	recorded := w.status.UID
+	wasUsed := recorded != "" || slices.ContainsFunc(status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.StartTime != nil })
+	isOurs := claim != nil && decision.WasCreatedFor(f.Session, claim, LabelSessionUID)
+	switch {
+	case claim == nil && !wasUsed:
+	case claim == nil, !claim.DeletionTimestamp.IsZero() && (isOurs || claim.UID == recorded), recorded != "" && claim.UID != recorded:
+		if w.obstacle = lostWorkspace(f, recorded, name, claim); w.obstacle == nil {
+			w.status.UID = ""
+		}
+	case isOurs:
+		w.status.UID = claim.UID
 	}
 	return w
 }
