@@ -86,11 +86,14 @@ func (n *Network) PublicPeers() []networkingv1.NetworkPolicyPeer {
 	return peers
 }
 
-// ProxyPeers returns all addresses that an egress proxy may connect to.
+// ProxyPeers returns all addresses that an egress proxy may connect to. A proxy network that consists of metadata addresses allows none.
 func (n *Network) ProxyPeers() []networkingv1.NetworkPolicyPeer {
 	peers := n.PublicPeers()
 	for _, network := range n.ProxyNetworks {
-		peers = append(peers, BlockWithout(network.String(), nil, MetadataNetworks))
+		isMetadata := func(metadata netip.Prefix) bool { return IsSubnetOrEqual(network.String(), metadata.String()) }
+		if !slices.ContainsFunc(MetadataNetworks, isMetadata) {
+			peers = append(peers, BlockWithout(network.String(), nil, MetadataNetworks))
+		}
 	}
 	return peers
 }

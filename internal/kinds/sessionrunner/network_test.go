@@ -83,7 +83,7 @@ func TestProxyReachesOnlyPublicAddresses(t *testing.T) {
 // The NetworkPolicy of the proxy allows what the proxy allows. Its own check is a second one, so neither must be wider.
 func TestThePolicyOfTheProxyAllowsWhatTheProxyAllows(t *testing.T) {
 	prefix := netip.MustParsePrefix
-	network := Network{ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")}, ProxyNetworks: []netip.Prefix{prefix("10.9.0.0/16"), prefix("fd00::/16"), prefix("100.64.0.0/10")}}
+	network := Network{ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")}, ProxyNetworks: []netip.Prefix{prefix("10.9.0.0/16"), prefix("fd00::/16"), prefix("100.64.0.0/10"), prefix("169.254.0.0/16"), prefix("168.63.129.16/32")}}
 	contains := func(peers []networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
 		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 			isExcepted := slices.ContainsFunc(peer.IPBlock.Except, func(except string) bool { return prefix(except).Contains(address) })

@@ -309,7 +309,7 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 	}
 	// The beginning of the window is unknown, or the rates of an operator that has just started still grow.
 	if memory.Recommendations[0].Start.After(begin) || in.Now.Sub(memory.ResumedAt) < settledRates {
-		n.raiseTo(in.Replicas, ReasonStabilizationWindow)
+		n.raiseTo(min(in.Replicas, n.upper), ReasonStabilizationWindow)
 	}
 	n.raiseTo(min(highest, in.Replicas, n.upper), ReasonStabilizationWindow)
 	busy := roundUpReplicas(float64(in.Stats.Running) / float64(in.Settings.Concurrency))

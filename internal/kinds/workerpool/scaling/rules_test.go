@@ -119,6 +119,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"a lowered bound applies to busy workers": {
 			observationOf(8, &BacklogStats{Backlog: 100, Running: 80}, memoryWithRate(90), func(p *Settings) { p.MaxReplicas = 4 }), outcome{12, 4, ReasonMaxReplicas},
 		},
+		"a lowered bound applies to busy workers, also when the operator has just started": {
+			observationOf(8, &BacklogStats{Backlog: 100, Running: 80}, justStarted(memoryWithRate(90)), func(p *Settings) { p.MaxReplicas = 4 }), outcome{12, 4, ReasonMaxReplicas},
+		},
 		"a lowered bound is reached in steps": {
 			observationOf(20, &BacklogStats{}, memoryWithRate(0), func(p *Settings) { p.MaxReplicas = 5 }), outcome{0, 8, ReasonMaxStep},
 		},

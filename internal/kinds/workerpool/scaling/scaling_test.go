@@ -23,6 +23,12 @@ func memoryWithRate(rate float64) Memory {
 	}
 }
 
+// justStarted is the memory of an operator that has just started.
+func justStarted(m Memory) Memory {
+	m.ResumedAt = testTime
+	return m
+}
+
 // observationOf returns an observation of a pool whose workers are all ready.
 func observationOf(replicas int32, f *BacklogStats, m Memory, changes ...func(p *Settings)) Observation {
 	in := Observation{Now: testTime, Settings: defaultSettings(), Replicas: replicas, Ready: replicas, PodStart: 10 * time.Second, Stats: f, Memory: m}
