@@ -259,7 +259,7 @@ type SessionContainer struct {
 
 // SessionGit is the container that clones and pushes the repositories of a session. Its image also has git.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || has(self.hosts)",message="secretRef requires hosts, which get the credentials",fieldPath=".hosts"
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) == has(self.repositories)",message="secretRef and repositories, which get the credentials, require each other",fieldPath=".repositories"
 // +kubebuilder:validation:XValidation:rule="!has(self.forge) || has(self.secretRef)",message="forge requires secretRef, with the token",fieldPath=".secretRef"
 type SessionGit struct {
 	SessionContainer `json:",inline"`
@@ -268,14 +268,15 @@ type SessionGit struct {
 	// +optional
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
 
-	// hosts that get the credentials, such as github.com or git.example.com:8443.
+	// repositories that get the credentials, such as github.com/acme/*, where * is a part of a name and ** any path.
+	// Sessions cannot use others of the same hosts.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MaxLength=259
-	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?$`
-	Hosts []string `json:"hosts,omitempty"`
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[1-9][0-9]{0,4})?(/[A-Za-z0-9._~+*-]+)+$`
+	Repositories []string `json:"repositories,omitempty"`
 
 	// forge opens a pull request for each pushed repository.
 	// +optional

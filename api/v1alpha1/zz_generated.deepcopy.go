@@ -2775,8 +2775,8 @@ func (in *SessionGit) DeepCopyInto(out *SessionGit) {
 		*out = new(LocalReference)
 		**out = **in
 	}
-	if in.Hosts != nil {
-		in, out := &in.Hosts, &out.Hosts
+	if in.Repositories != nil {
+		in, out := &in.Repositories, &out.Repositories
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}

@@ -402,7 +402,7 @@ func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
 		}
 		s.variables = map[string]string{"AGENTIC_GIT": volume}
 		s.command() // writes the inputs
-		git := exec.Command(program, "git", "--directory", volume, "--credentials", credentials, "--hosts", server.Host, "--forge", "GitHub")
+		git := exec.Command(program, "git", "--directory", volume, "--credentials", credentials, "--repositories", server.Host+"/team/*", "--forge", "GitHub")
 		git.Env = append(os.Environ(), "GIT_SSL_CAINFO="+server.CAFile, "AGENTIC_SESSION=demo", "AGENTIC_SESSION_FILE="+s.directory+"/session.json")
 		if err := git.Start(); err != nil {
 			t.Fatal(err)

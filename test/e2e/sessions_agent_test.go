@@ -60,7 +60,7 @@ spec:
         env:
         - {name: AGENT_API_KEY, valueFrom: {secretKeyRef: {name: {{.Name}}, key: AGENT_API_KEY}}}
   caBundle: {name: {{.Name}}}
-  git: {secretRef: {name: {{.Name}}}, hosts: ["{{.ForgeHost}}"], forge: {type: GitHub}}
+  git: {secretRef: {name: {{.Name}}}, repositories: ["{{.ForgeHost}}/team/*"], forge: {type: GitHub}}
   archive: {claimRef: {name: {{.Name}}-transcripts}}
   model: {provider: Anthropic, secretRef: {name: {{.Name}}}, baseURL: "{{.ModelURL}}", prices: {name: {{.Name}}}}
   limits: {maxCostUSD: 3}

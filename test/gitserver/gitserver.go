@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,6 +49,10 @@ type Server struct {
 	delay       time.Duration
 	// down is how many requests of any kind get an error of the server.
 	down int
+	// authorized are the paths of requests with the password.
+	authorized []string
+	// intercept answers requests with the password in the place of git; it returns false for others.
+	intercept func(http.ResponseWriter, *http.Request) bool
 }
 
 // New starts a server on loopback whose files are in a directory. Its repository has a branch main with the file README.
@@ -150,6 +155,29 @@ func (s *Server) Delay(by time.Duration) {
 	s.delay = by
 }
 
+// AddRepository adds a repository with one commit, which no other has.
+func (s *Server) AddRepository(ctx context.Context, path string) error {
+	seed := s.directory + "/seed"
+	if err := s.git(ctx, "-C", seed, "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--allow-empty", "--message="+path); err != nil {
+		return err
+	}
+	return s.git(ctx, "clone", "--quiet", "--bare", seed, s.directory+"/"+path)
+}
+
+// Intercept makes a function answer requests with the password. It returns false for requests that git is to answer.
+func (s *Server) Intercept(answer func(http.ResponseWriter, *http.Request) bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.intercept = answer
+}
+
+// Authorized returns the paths of all requests of git with the password.
+func (s *Server) Authorized() []string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return slices.Clone(s.authorized)
+}
+
 // LastPullRequest returns the fields of the last pull request that was opened, as the forge got them.
 func (s *Server) LastPullRequest() map[string]any {
 	s.mutex.Lock()
@@ -201,6 +229,8 @@ func (s *Server) requirePassword(next http.Handler) http.Handler {
 			return
 		}
 		s.mutex.Lock()
+		s.authorized = append(s.authorized, r.URL.Path)
+		intercept := s.intercept
 		isDown := s.down > 0
 		if isDown {
 			s.down--
@@ -220,7 +250,9 @@ func (s *Server) requirePassword(next http.Handler) http.Handler {
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		}
-		next.ServeHTTP(w, r)
+		if intercept == nil || !intercept(w, r) {
+			next.ServeHTTP(w, r)
+		}
 	})
 }
 

@@ -253,6 +253,14 @@ func numberedURLs(number int) []string {
 func TestSessionRunnerRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
+		"credentials of git for no repositories": {
+			spec: `{image: a, git: {secretRef: {name: b}}}`,
+			want: "spec.git.repositories: Invalid value: secretRef and repositories, which get the credentials, require each other",
+		},
+		"repositories of git without credentials": {
+			spec: `{image: a, git: {repositories: ["github.com/acme/*"]}}`,
+			want: "spec.git.repositories: Invalid value: secretRef and repositories, which get the credentials, require each other",
+		},
 		"a limit of no sessions": {
 			spec: `{image: a, limits: {maxSessions: 0}}`,
 			want: "spec.limits.maxSessions: Invalid value: 0: spec.limits.maxSessions in body should be greater than or equal to 1",

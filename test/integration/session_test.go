@@ -205,7 +205,7 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true}}
-		r.Spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
+		r.Spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Repositories: []string{"git.example/*"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
 	})
 	s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the credentials
 	s.startRunner()

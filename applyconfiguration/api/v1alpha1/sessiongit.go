@@ -14,8 +14,9 @@ type SessionGitApplyConfiguration struct {
 	SessionContainerApplyConfiguration `json:""`
 	// secretRef is a Secret with username and password, which may be a token, or ssh-privatekey and known_hosts.
 	SecretRef *LocalReferenceApplyConfiguration `json:"secretRef,omitempty"`
-	// hosts that get the credentials, such as github.com or git.example.com:8443.
-	Hosts []string `json:"hosts,omitempty"`
+	// repositories that get the credentials, such as github.com/acme/*, where * is a part of a name and ** any path.
+	// Sessions cannot use others of the same hosts.
+	Repositories []string `json:"repositories,omitempty"`
 	// forge opens a pull request for each pushed repository.
 	Forge *SessionForgeApplyConfiguration `json:"forge,omitempty"`
 }
@@ -50,12 +51,12 @@ func (b *SessionGitApplyConfiguration) WithSecretRef(value *LocalReferenceApplyC
 	return b
 }
 
-// WithHosts adds the given value to the Hosts field in the declarative configuration
+// WithRepositories adds the given value to the Repositories field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Hosts field.
-func (b *SessionGitApplyConfiguration) WithHosts(values ...string) *SessionGitApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the Repositories field.
+func (b *SessionGitApplyConfiguration) WithRepositories(values ...string) *SessionGitApplyConfiguration {
 	for i := range values {
-		b.Hosts = append(b.Hosts, values[i])
+		b.Repositories = append(b.Repositories, values[i])
 	}
 	return b
 }

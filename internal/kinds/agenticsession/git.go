@@ -43,7 +43,7 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers)), MountPath: tempPath},
 	}
 	if git.SecretRef != nil {
-		args = append(args, "--credentials="+gitCredentialsPath, "--hosts="+strings.Join(git.Hosts, ","))
+		args = append(args, "--credentials="+gitCredentialsPath, "--repositories="+strings.Join(git.Repositories, ","))
 		mounts = append(mounts, corev1.VolumeMount{Name: gitCredentialsVolume, MountPath: gitCredentialsPath, ReadOnly: true})
 	}
 	if forge := git.Forge; forge != nil {

@@ -17,7 +17,7 @@ func newGitScenario(t *testing.T) *scenario {
 	s := newFullScenario(t)
 	s.Session.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/team/shop.git", Branch: "main"}, AutoPush: true}}
 	s.Runner.Spec.Git = &v1alpha1.SessionGit{
-		SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitLab", APIURL: "https://git.example/api"},
+		SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Repositories: []string{"git.example/team/*"}, Forge: &v1alpha1.SessionForge{Type: "GitLab", APIURL: "https://git.example/api"},
 	}
 	return s
 }
@@ -59,7 +59,7 @@ func TestOnlyTheGitContainerMountsTheCredentials(t *testing.T) {
 	if !mounts[gitCredentialsVolume].ReadOnly || mounts[gitVolume].ReadOnly || git.Image != s.Runner.Spec.Image || *git.RestartPolicy != corev1.ContainerRestartPolicyAlways {
 		t.Errorf("the container is %+v", git)
 	}
-	want := "git --directory=/git --credentials=/etc/agentic-git --hosts=git.example --forge=GitLab --forge-url=https://git.example/api"
+	want := "git --directory=/git --credentials=/etc/agentic-git --repositories=git.example/team/* --forge=GitLab --forge-url=https://git.example/api"
 	if got := strings.Join(git.Args, " "); got != want {
 		t.Errorf("arguments %s", got)
 	}
@@ -127,6 +127,34 @@ func TestAgentCanHaveAnotherKeyOfTheSecretOfGit(t *testing.T) {
 	}}}}
 	if decision := s.decideAndRecord(); decision.CreateJob == nil {
 		t.Errorf("%+v", decision.Status.Conditions)
+	}
+}
+
+// internal/pod/sessiongit tries many URLs.
+func TestASessionOfARepositoryThatIsNotListedDoesNotStart(t *testing.T) {
+	const url = "https://git.example/other/secret.git"
+	for title, change := range map[string]func(*v1alpha1.AgenticSession){
+		"spec.repos[1].url": func(s *v1alpha1.AgenticSession) {
+			s.Spec.Repos = append(s.Spec.Repos, v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: url}})
+		},
+		"spec.agent.workflow.url": func(s *v1alpha1.AgenticSession) {
+			s.Spec.Agent.Workflow = &v1alpha1.SessionWorkflow{GitSource: v1alpha1.GitSource{URL: url}}
+		},
+	} {
+		s := newGitScenario(t)
+		change(s.Session)
+		decision := s.decideAndRecord()
+		got := messageOf(decision, v1alpha1.ConditionSpecAccepted)
+		want := title + ": Forbidden: git.repositories of SessionRunner " + s.Runner.Name + " has only git.example/team/* of this host: add git.example/other/secret there"
+		if decision.CreateJob != nil || !strings.Contains(got, want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		s = newGitScenario(t)
+		change(s.Session)
+		s.Runner.Spec.Git = &v1alpha1.SessionGit{}
+		if decision := s.decideAndRecord(); decision.CreateJob == nil {
+			t.Errorf("%s, without credentials: %+v", title, decision.Status.Conditions)
+		}
 	}
 }
 

@@ -72,6 +72,7 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 	(*runnerSettings).checkActivityFields,
 	(*runnerSettings).checkProxyUse,
 	(*runnerSettings).checkModel,
+	(*runnerSettings).checkRepositories,
 }
 
 // resolveSettings returns the settings of a session, and an error for each field that exceeds the limits of its

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 )
 
 var (
@@ -287,8 +288,11 @@ func validateGit(runner *v1alpha1.SessionRunner) field.ErrorList {
 	if git.SecretRef == nil {
 		return errs
 	}
-	if len(git.Hosts) == 0 {
-		errs = append(errs, field.Required(field.NewPath("spec", "git", "hosts"), "they get the credentials of secretRef"))
+	if len(git.Repositories) == 0 {
+		errs = append(errs, field.Required(field.NewPath("spec", "git", "repositories"), "they get the credentials of secretRef"))
+	}
+	if _, err := sessiongit.ParseScope(git.Repositories); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "git", "repositories"), "", err.Error()))
 	}
 	return append(errs, secretErrors(&runner.Spec, git.SecretRef.Name, []string{"password", "ssh-privatekey"}, "the agent could read the credentials of git")...)
 }

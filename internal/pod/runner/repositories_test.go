@@ -70,7 +70,7 @@ func newGitSession(t *testing.T, arguments ...string) *gitSession {
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
 		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main"}, AutoPush: true}, Directory: "shop",
 	}}})
-	s.startContainer(append([]string{"--credentials", s.credentials, "--hosts", server.Host}, arguments...)...)
+	s.startContainer(append([]string{"--credentials", s.credentials, "--repositories", server.Host + "/team/*"}, arguments...)...)
 	return s
 }
 
@@ -184,7 +184,7 @@ func TestPushedWorkIsNotLostWithItsWorkspace(t *testing.T) {
 		t.Fatalf("code %d: %s", code, s.out)
 	}
 	s.set(map[string]string{"AGENTIC_WORKSPACE": t.TempDir(), "AGENTIC_ATTEMPT": "2"})
-	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
 	if code, err := s.run("events", "test -f bug.txt && echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
 		t.Fatalf("code %d, error %v: %s", code, err, s.out)
 	}
@@ -243,12 +243,12 @@ git config core.fsmonitor 'if [ -n "$SESSION_GIT_CREDENTIALS" ]; then env > %[1]
 
 func TestOtherHostsGetNoCredentials(t *testing.T) {
 	s := newGitSession(t)
-	s.startContainer("--credentials", s.credentials, "--hosts", "git.example")
+	s.startContainer("--credentials", s.credentials, "--repositories", "git.example/**")
 	code, err := s.run("events", edit)
 	if code == exitSuccess || err != nil {
 		t.Fatalf("code %d, error %v", code, err)
 	}
-	if got := s.result().Summary; !strings.Contains(got, "cloning shop") || !strings.Contains(got, "add it to git.hosts") {
+	if got := s.result().Summary; !strings.Contains(got, "cloning shop") || !strings.Contains(got, "add it to git.repositories") {
 		t.Errorf("summary %q", got)
 	}
 }
@@ -258,7 +258,7 @@ func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
 		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}}, Directory: "shop",
 	}}})
-	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
 	if _, err := client.Clones(t.Context()); err != nil {
 		t.Fatal(err)
@@ -456,7 +456,7 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 			}
 			if row.before != nil {
 				row.before(t, s)
-				s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+				s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
 			}
 			if code, err := s.run("events", "set -e; (\n"+row.agent+"\n)\n"+finished); code != exitSuccess || err != nil {
 				t.Fatalf("code %d, error %v: %s", code, err, s.out)
@@ -524,7 +524,7 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 			s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
 				SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL())}, AutoPush: true}, Directory: "shop",
 			}}})
-			s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host, "--forge", sessiongit.GitHub)
+			s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*", "--forge", sessiongit.GitHub)
 			if code, err := s.run("events", "set -e\n"+row.agent+"\n"+finished); code != exitSuccess || err != nil {
 				t.Fatalf("code %d, error %v: %s", code, err, s.out)
 			}
@@ -549,7 +549,7 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 func TestAServerThatStartsLateIsWaitedFor(t *testing.T) {
 	s := newGitSession(t)
 	s.server.FailAll(2)
-	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
 	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
 		t.Fatalf("code %d, error %v: %s", code, err, s.out)
 	}
@@ -571,7 +571,7 @@ git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example
 				Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
 			}, Directory: "shop",
 		}}})
-		s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host, "--forge", forge)
+		s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*", "--forge", forge)
 		if code, err := s.run("events", edit); code != exitSuccess || err != nil {
 			t.Fatalf("code %d, error %v: %s", code, err, s.out)
 		}
@@ -587,7 +587,7 @@ git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example
 			t.Errorf("pull request %v", pull)
 		}
 		s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_WORKSPACE": t.TempDir()})
-		s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+		s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
 		if code, err := s.run("events", "echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
 			t.Fatalf("code %d, error %v: %s", code, err, s.out)
 		}
@@ -619,7 +619,7 @@ func TestTheResultTellsWhyACloneFailed(t *testing.T) {
 			source := v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL() + row.path), Branch: v1alpha1.GitBranch(row.branch)}
 			s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{GitSource: source}, Directory: "shop"}}})
 			writeTestFile(t, filepath.Join(s.credentials, "password"), row.password)
-			s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+			s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/**")
 			if code, _ := s.run("events", edit); code == exitSuccess {
 				t.Fatal("the session is successful")
 			}
@@ -647,7 +647,7 @@ func TestOnlyAsManyCommitsAsTheDepthAreClonedAndWorkIsPushed(t *testing.T) {
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
 		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, AutoPush: true, Depth: new(int32(2))}, Directory: "shop",
 	}}})
-	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
 	count := filepath.Join(t.TempDir(), "count")
 	code, err := s.run("events", "git rev-list --count HEAD > "+count+"\n"+edit)
 	if code != exitSuccess || err != nil {

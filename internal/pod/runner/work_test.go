@@ -145,7 +145,7 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 	s.set(map[string]string{
 		"AGENTIC_GIT": t.TempDir(), "GIT_SSL_CAINFO": git.CAFile, "PATH": os.Getenv("PATH"), "TMPDIR": t.TempDir(), "SIGNALS": signals,
 	})
-	containers := [][]string{{"git", "--directory", s.environment["AGENTIC_GIT"], "--credentials", credentials, "--hosts", git.Host}}
+	containers := [][]string{{"git", "--directory", s.environment["AGENTIC_GIT"], "--credentials", credentials, "--repositories", git.Host + "/team/*"}}
 	if hasArchive {
 		s.set(map[string]string{"AGENTIC_ARCHIVE": t.TempDir()})
 		containers = append(containers, []string{"archive", "--directory", s.environment["AGENTIC_ARCHIVE"], "--claim", claim})

@@ -2,6 +2,7 @@ package sessiongit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -34,8 +35,8 @@ type pullRequest struct {
 }
 
 // newForge returns nil without a forge.
-func newForge(s *settings, hosts []string) (forge, error) {
-	client := &forgeClient{api: s.forgeURL, credentials: s.credentials, hosts: hosts}
+func newForge(s *settings, scope Scope) (forge, error) {
+	client := &forgeClient{api: s.forgeURL, credentials: s.credentials, scope: scope}
 	var err error
 	if client.http, err = newHTTPClient(s.caFile); err != nil {
 		return nil, err
@@ -74,20 +75,21 @@ func newHTTPClient(caFile string) (*http.Client, error) {
 type forgeClient struct {
 	// api is the URL of the API; if empty, the repository's host determines it.
 	api, credentials string
-	hosts            []string
+	scope            Scope
 	http             *http.Client
 }
 
-// baseURL returns the URL of the API. Only an allowed host gets the token.
-func (c *forgeClient) baseURL(p *pullRequest, byHost func(host string) string) (string, error) {
-	host := hostOf(p.url)
-	if !isHostIn(host, c.hosts) {
-		return "", fmt.Errorf("the SessionRunner does not allow credentials for %s: add it to git.hosts", host)
+// locate returns the URL of the API, and the path of the repository. Only a repository that gets the credentials has them.
+func (c *forgeClient) locate(repository string, byHost func(host string) string) (api, project string, err error) {
+	grant := c.scope.grant(repository)
+	if grant == nil {
+		return "", "", fmt.Errorf("the SessionRunner allows no credentials for %s: add it to git.repositories", repository)
 	}
-	if c.api != "" {
-		return strings.TrimSuffix(c.api, "/"), nil
+	host := grant.authority()
+	if grant.isSSH {
+		host = grant.host
 	}
-	return byHost(host), nil
+	return cmp.Or(strings.TrimSuffix(c.api, "/"), byHost(host)), grant.path, nil
 }
 
 // send sends a request and decodes a successful response. It returns the status.
@@ -104,7 +106,7 @@ func (c *forgeClient) send(ctx context.Context, method, url, header, prefix stri
 		}
 		encoded = bytes.NewReader(raw)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, url, encoded) //nolint:gosec // baseURL accepts only hosts of the SessionRunner
+	request, err := http.NewRequestWithContext(ctx, method, url, encoded) //nolint:gosec // locate accepts only repositories of the SessionRunner
 	if err != nil {
 		return 0, err
 	}
@@ -127,22 +129,11 @@ func (c *forgeClient) send(ctx context.Context, method, url, header, prefix stri
 	return response.StatusCode, json.Unmarshal(raw, answer)
 }
 
-// projectOf returns the path of a repository on its host, without .git.
-func projectOf(repository string) string {
-	_, rest, isURL := strings.Cut(repository, "://")
-	separator := "/"
-	if !isURL {
-		rest, separator = repository, ":"
-	}
-	_, path, _ := strings.Cut(rest, separator)
-	return strings.TrimSuffix(strings.Trim(path, "/"), ".git")
-}
-
 type gitHub forgeClient
 
 func (f *gitHub) open(ctx context.Context, p *pullRequest) (string, error) {
 	c := (*forgeClient)(f)
-	api, err := c.baseURL(p, func(host string) string {
+	api, project, err := c.locate(p.url, func(host string) string {
 		if host == "github.com" {
 			return "https://api.github.com"
 		}
@@ -151,7 +142,7 @@ func (f *gitHub) open(ctx context.Context, p *pullRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	pulls := api + "/repos/" + projectOf(p.url) + "/pulls"
+	pulls := api + "/repos/" + project + "/pulls"
 	type pull struct {
 		URL string `json:"html_url"`
 	}
@@ -162,7 +153,7 @@ func (f *gitHub) open(ctx context.Context, p *pullRequest) (string, error) {
 		return created.URL, err
 	}
 	// A pull request is open already, or GitHub has another reason.
-	owner, _, _ := strings.Cut(projectOf(p.url), "/")
+	owner, _, _ := strings.Cut(project, "/")
 	var open []pull
 	query := url.Values{"state": {"open"}, "head": {owner + ":" + p.head}, "base": {p.base}}
 	if _, listErr := c.send(ctx, http.MethodGet, pulls+"?"+query.Encode(), "Authorization", "Bearer ", nil, &open); listErr != nil {
@@ -178,11 +169,11 @@ type gitLab forgeClient
 
 func (f *gitLab) open(ctx context.Context, p *pullRequest) (string, error) {
 	c := (*forgeClient)(f)
-	api, err := c.baseURL(p, func(host string) string { return "https://" + host + "/api/v4" })
+	api, project, err := c.locate(p.url, func(host string) string { return "https://" + host + "/api/v4" })
 	if err != nil {
 		return "", err
 	}
-	requests := api + "/projects/" + url.PathEscape(projectOf(p.url)) + "/merge_requests"
+	requests := api + "/projects/" + url.PathEscape(project) + "/merge_requests"
 	type mergeRequest struct {
 		URL string `json:"web_url"`
 	}

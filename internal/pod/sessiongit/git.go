@@ -16,7 +16,7 @@ import (
 // Variables with which this program answers git's questions for credentials.
 const (
 	askpassVariable     = "SESSION_GIT_ASKPASS" //nolint:gosec // the name of a variable, not a credential
-	hostsVariable       = "SESSION_GIT_HOSTS"
+	grantVariable       = "SESSION_GIT_GRANT"
 	credentialsVariable = "SESSION_GIT_CREDENTIALS" //nolint:gosec // the same
 )
 
@@ -27,9 +27,9 @@ const (
 )
 
 type git struct {
-	// credentials is the directory of the Secret; empty without credentials. Only hosts get them.
+	// credentials is the directory of the Secret; empty without credentials. Only repositories of the scope get them.
 	credentials string
-	hosts       []string
+	scope       Scope
 	// home is an empty directory.
 	home string
 	// environment are further variables, such as proxy variables.
@@ -38,20 +38,27 @@ type git struct {
 
 // run runs a git command for the repository with this URL, and returns its output.
 func (g *git) run(ctx context.Context, url string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, "git", append([]string{ //nolint:gosec // readSession rejects what git would take for options
+	options := []string{
 		"-c", "protocol.allow=never", "-c", "protocol.https.allow=always", "-c", "protocol.ssh.allow=always",
-		"-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "credential.useHttpPath=false", "-c", "gc.auto=0",
-	}, args...)...)
+		"-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "credential.useHttpPath=true", "-c", "gc.auto=0",
+	}
+	grant := g.scope.grant(url)
+	if grant != nil { // a redirection to another repository of this host would get the credentials
+		options = append(options, "-c", "http.followRedirects=false")
+	}
+	command := exec.CommandContext(ctx, "git", append(options, args...)...) //nolint:gosec // readSession rejects what git would take for options
 	command.Dir = g.home
 	command.Env = append(append([]string(nil), g.environment...), "HOME="+g.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-		"GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "GIT_SSH_COMMAND="+g.sshCommand(url))
+		"GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "GIT_SSH_COMMAND="+g.sshCommand(grant))
 	if g.credentials != "" {
 		self, err := os.Executable()
 		if err != nil {
 			return "", err
 		}
-		command.Env = append(command.Env, "GIT_ASKPASS="+self, askpassVariable+"=1",
-			hostsVariable+"="+strings.Join(g.hosts, ","), credentialsVariable+"="+g.credentials)
+		command.Env = append(command.Env, "GIT_ASKPASS="+self, askpassVariable+"=1", credentialsVariable+"="+g.credentials)
+		if grant != nil {
+			command.Env = append(command.Env, grantVariable+"="+grant.url)
+		}
 	}
 	output, errOutput := &bytes.Buffer{}, &bytes.Buffer{}
 	command.Stdout, command.Stderr = output, errOutput
@@ -64,65 +71,40 @@ func (g *git) run(ctx context.Context, url string, args ...string) (string, erro
 	return strings.TrimSpace(output.String()), nil
 }
 
-// sshCommand uses the private key only for allowed hosts, and no other key or agent.
-func (g *git) sshCommand(url string) string {
+// sshCommand uses the private key only for a repository that gets the credentials, and no other key or agent.
+func (g *git) sshCommand(grant *location) string {
 	const options = "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -o IdentityAgent=none"
-	if g.credentials == "" || !isHostIn(hostOf(url), g.hosts) {
+	if grant == nil {
 		return options + " -o IdentityFile=none -o UserKnownHostsFile=/dev/null"
 	}
 	return options + " -i " + filepath.Join(g.credentials, "ssh-privatekey") + " -o UserKnownHostsFile=" + filepath.Join(g.credentials, "known_hosts")
 }
 
-// isHostIn reports whether a list contains a host, with its port unless it is 443.
-func isHostIn(host string, hosts []string) bool {
-	for _, allowed := range hosts {
-		if host != "" && strings.EqualFold(host, strings.TrimSuffix(allowed, ":443")) {
-			return true
-		}
-	}
-	return false
-}
-
-// hostOf returns the host of a URL, or of git@host:path.
-func hostOf(url string) string {
-	_, rest, isURL := strings.Cut(url, "://")
-	if !isURL {
-		rest = strings.Replace(url, ":", "/", 1)
-	}
-	host, _, _ := strings.Cut(rest, "/")
-	if i := strings.LastIndex(host, "@"); i >= 0 {
-		host = host[i+1:]
-	}
-	return strings.TrimSuffix(host, ":443")
-}
-
 // IsAskpass reports whether git started this program to ask for credentials.
 func IsAskpass() bool { return os.Getenv(askpassVariable) != "" }
 
-// Askpass answers git's question for a user name or a password, such as "Password for 'https://user@host': ". The question has the
-// host of the connection, also after a redirection.
+// Askpass answers git's question for a user name or a password of the repository that gets the credentials, such as "Password for
+// 'https://user@host/path': ".
 func Askpass(args []string, getenv func(string) string) (string, error) {
 	if len(args) != 1 {
 		return "", errors.New("git must ask one question")
 	}
-	if host := askedHost(args[0]); !isHostIn(host, strings.Split(getenv(hostsVariable), ",")) {
-		return "", fmt.Errorf("the SessionRunner does not allow credentials for %s: add it to git.hosts", host)
+	if asked := askedRepository(args[0]); asked == "" || asked != strings.TrimPrefix(getenv(grantVariable), "https://") {
+		return "", fmt.Errorf("the SessionRunner allows no credentials for %s: add it to git.repositories", asked)
 	}
 	return readCredential(getenv(credentialsVariable), strings.HasPrefix(args[0], "Username"))
 }
 
-// askedHost returns the host in git's question; empty if it is not https. A redirection chooses the user name, which git before 2.48
-// does not escape. So the host is the text after the last @: a user name may contain quotes and slashes, and a host contains neither.
-// Git asks without a path (credential.useHttpPath).
-func askedHost(question string) string {
+// askedRepository returns the host and the path in git's question (credential.useHttpPath); empty if it is not https. They are the text
+// after the last @, which no repository with credentials has: git before 2.48 does not escape the user name.
+func askedRepository(question string) string {
 	_, rest, _ := strings.Cut(question, " for '")
 	url, found := strings.CutSuffix(strings.TrimRight(rest, " "), "':")
 	authority, isHTTPS := strings.CutPrefix(url, "https://")
 	if !found || !isHTTPS {
 		return ""
 	}
-	host := authority[strings.LastIndexByte(authority, '@')+1:]
-	return strings.TrimSuffix(host, ":443")
+	return authority[strings.LastIndexByte(authority, '@')+1:]
 }
 
 // readCredential reads the user name or the password of a Secret of the type kubernetes.io/basic-auth. Forges accept any user name

@@ -33,8 +33,8 @@ const (
 
 // settings are the flags and inputs of the server.
 type settings struct {
-	directory, credentials, hosts, forge, forgeURL string
-	session                                        string
+	directory, credentials, forge, forgeURL string
+	session                                 string
 	// caFile has the authorities that git trusts; empty for the system's authorities.
 	caFile       string
 	repositories []Repository
@@ -47,7 +47,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	f.SetOutput(errOut)
 	f.StringVar(&s.directory, "directory", "/git", "Directory that the agent's container mounts read-only.")
 	f.StringVar(&s.credentials, "credentials", "", "Directory with the files of the Secret: username and password, or ssh-privatekey and known_hosts.")
-	f.StringVar(&s.hosts, "hosts", "", "Comma-separated hosts that get the credentials.")
+	patterns := f.String("repositories", "", "Comma-separated patterns of the repositories that get the credentials, such as github.com/acme/*.")
 	f.StringVar(&s.forge, "forge", "", "GitHub or GitLab, to open pull requests.")
 	f.StringVar(&s.forgeURL, "forge-url", "", "URL of the API of the forge. Default: that of the repository's host.")
 	if err := f.Parse(args); err != nil {
@@ -64,15 +64,18 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	}
 	defer os.RemoveAll(home)
 	log := slog.New(slog.NewJSONHandler(errOut, nil))
-	hosts := strings.Split(s.hosts, ",")
+	scope, err := ParseScope(strings.FieldsFunc(*patterns, func(r rune) bool { return r == ',' }))
+	if err != nil {
+		return fmt.Errorf("--repositories: %w", err)
+	}
 	v := &server{
 		settings: s, log: log, cloned: make(chan struct{}), temp: home, pushing: map[string]*sync.Mutex{},
-		git: &git{credentials: s.credentials, hosts: hosts, home: home, environment: os.Environ()},
+		git: &git{credentials: s.credentials, scope: scope, home: home, environment: os.Environ()},
 	}
 	for i := range s.repositories {
 		v.pushing[s.repositories[i].Directory] = &sync.Mutex{}
 	}
-	if v.forge, err = newForge(s, hosts); err != nil {
+	if v.forge, err = newForge(s, scope); err != nil {
 		return err
 	}
 	return v.run(ctx)
@@ -104,6 +107,7 @@ func (s *settings) readSession(path string) error {
 	}
 	for i := range s.repositories {
 		r := &s.repositories[i]
+		r.URL = normalize(r.URL)
 		if !filepath.IsLocal(r.Directory) || strings.ContainsRune(r.Directory, '/') || isOption(r.URL, r.Branch, r.Push.Branch, r.Push.Base) {
 			return fmt.Errorf("repository %q with the branch %q and the directory %q is invalid", r.URL, r.Branch, r.Directory)
 		}
@@ -182,7 +186,7 @@ func (v *server) clonePath(r *Repository) string {
 
 // clone clones all branches: the agent may need them, and a bundle may be based on any of them. It accepts what git accepts.
 func (v *server) clone(ctx context.Context, r *Repository, clone *Clone) error {
-	if err := v.fetchClone(ctx, r.URL, clone.Path, r.Depth); err != nil {
+	if err := v.fetchClone(ctx, &r.URL, clone.Path, r.Depth); err != nil {
 		return err
 	}
 	head, err := v.git.run(ctx, "", "-C", clone.Path, "symbolic-ref", "--short", "HEAD")
@@ -208,8 +212,9 @@ const (
 	maxRetryDelay = 30 * time.Second
 )
 
-// fetchClone clones a repository without a working tree. It tries again if the server does not answer.
-func (v *server) fetchClone(ctx context.Context, url, path string, depth int) error {
+// fetchClone clones a repository without a working tree. It tries again if the server does not answer. Git follows no redirection with the
+// credentials, but GitLab redirects to the name with .git, so that name is tried too, and is kept.
+func (v *server) fetchClone(ctx context.Context, url *string, path string, depth int) error {
 	args := []string{"clone", "--bare", "--quiet"}
 	if depth > 0 {
 		args = append(args, "--depth="+strconv.Itoa(depth), "--no-single-branch")
@@ -219,7 +224,11 @@ func (v *server) fetchClone(ctx context.Context, url, path string, depth int) er
 		if err := os.RemoveAll(path); err != nil { // the container restarted, or an earlier attempt
 			return err
 		}
-		_, err := v.git.run(ctx, url, append(args, "--", url, path)...)
+		_, err := v.git.run(ctx, *url, append(args, "--", *url, path)...)
+		if err != nil && strings.Contains(err.Error(), "error: 30") && !strings.HasSuffix(*url, gitSuffix) {
+			*url += gitSuffix
+			_, err = v.git.run(ctx, *url, append(args, "--", *url, path)...)
+		}
 		return err
 	}, func(err error) bool { return !isPermanent(err) && time.Now().Before(end) })
 }
@@ -245,8 +254,8 @@ func (v *server) retry(ctx context.Context, action func() error, isTransient fun
 func isPermanent(err error) bool {
 	text := err.Error()
 	return !strings.Contains(text, "error: 429") && !strings.Contains(text, "error: 408") && slices.ContainsFunc([]string{
-		"Authentication failed", "could not read Username", "could not read Password", "does not allow credentials", "ermission denied", "error: 4",
-		"not found", "does not exist", "Host key verification failed", "certificate", "transport '", "rejected]", "invalid refspec", "No space left",
+		"Authentication failed", "could not read Username", "could not read Password", "allows no credentials", "ermission denied", "error: 3", "error: 4",
+		"not found", "does not exist", "Host key verification failed", "certificate", "transport '", "rejected]", "invalid refspec", "illegal format", "cannot be parsed", "blocked", "Cannot obtain needed object", "No space left",
 	}, func(part string) bool { return strings.Contains(text, part) })
 }
 
@@ -274,7 +283,7 @@ func (v *server) cloneSubmodules(ctx context.Context, url, clone, commit string,
 		if field == "path" {
 			submodules[i].Directory = value
 		} else {
-			submodules[i].URL = resolveURL(url, value)
+			submodules[i].URL = normalize(resolveURL(url, value))
 		}
 	}
 	for i := range submodules[:min(len(submodules), maxSubmodules)] {
@@ -296,7 +305,7 @@ func (v *server) cloneSubmodule(ctx context.Context, m *Submodule, clone, commit
 	if err != nil {
 		return errors.New("the branch does not contain it")
 	}
-	if err := v.fetchClone(ctx, m.URL, m.Path, depth); err != nil {
+	if err := v.fetchClone(ctx, &m.URL, m.Path, depth); err != nil {
 		return err
 	}
 	if _, err := v.git.run(ctx, "", "-C", m.Path, "cat-file", "-e", link); err != nil { // no branch contains it, or depth is too small
