@@ -254,10 +254,24 @@ func (w *Worker) acknowledge(m *scheduler.LeasedMessage, job *Job) {
 	if !w.scheduler.IsDraining() {
 		ack = func(ctx context.Context) error { return m.Ack(ctx, false) }
 	}
-	w.settleWithRetry(m, resultDone, job.report.recordFirst(func(e *jobstate.Entry) {
+	settle, refusal := job.report.recordFirst(func(e *jobstate.Entry) {
 		e.State, e.Result = jobstate.Done, job.result
-	}, job.endFirst(false, ack)))
+	}, job.endFirst(false, ack)), error(nil)
+	w.settleWithRetry(m, resultDone, func(ctx context.Context) error {
+		err := settle(ctx)
+		if broker.ClassOf(err) != broker.ClassTooLarge {
+			return err
+		}
+		refusal = err
+		return errResultRefused
+	})
+	if refusal != nil { // the work is done, and would be repeated in vain
+		w.buryMessage(m, job, "the broker refuses the result: "+refusal.Error(), job.Attempt)
+	}
 }
+
+// errResultRefused: the broker does not store the result of a job, because it is too large.
+var errResultRefused = errors.New("the result is too large")
 
 // buryMessage makes the message a dead letter, or drops it if the queue keeps none.
 func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string, attempts int) {
@@ -304,6 +318,12 @@ func (w *Worker) runExecutor() {
 	}
 }
 
+// isRefusal reports whether a broker refuses a request for good.
+func isRefusal(err error) bool {
+	class := broker.ClassOf(err)
+	return class == broker.ClassInvalid || class == broker.ClassTooLarge
+}
+
 // settleWarning is the number of failures after which the worker logs that it still tries to settle a message.
 const settleWarning = 5
 
@@ -318,7 +338,10 @@ func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send
 			w.metrics.countMessage(m.QueueConfig().Name, result)
 			return true
 		}
-		if m.IsLeaseLost(w.now()) || w.settleContext.Err() != nil || broker.ClassOf(err) == broker.ClassInvalid {
+		if errors.Is(err, errResultRefused) {
+			return false // its job becomes a dead letter
+		}
+		if m.IsLeaseLost(w.now()) || w.settleContext.Err() != nil || isRefusal(err) {
 			w.metrics.countMessage(m.QueueConfig().Name, resultUnsettled)
 			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 			return false

@@ -21,7 +21,9 @@ const (
 	// ClassUnauthorized: authentication, authorization or TLS verification failed. Someone has to change the credentials or the permissions.
 	ClassUnauthorized ErrorClass = "Unauthorized"
 	// ClassInvalid: the broker does not support the request. Someone has to change it.
-	ClassInvalid  ErrorClass = "Invalid"
+	ClassInvalid ErrorClass = "Invalid"
+	// ClassTooLarge: the broker stores no message of this size. Someone has to make it smaller, or raise the limit of the broker.
+	ClassTooLarge ErrorClass = "TooLarge"
 	ClassConflict ErrorClass = "Conflict" // the queue belongs to another owner
 	ClassNotFound ErrorClass = "NotFound" // the queue, stream or key does not exist
 	ClassUnknown  ErrorClass = "Unknown"  // none of the above; a retry may succeed

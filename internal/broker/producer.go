@@ -314,6 +314,8 @@ func SendErrorOf(err error) error {
 		failure = ErrUnauthorized
 	case ClassInvalid:
 		failure = ErrInvalidJob
+	case ClassTooLarge:
+		failure = ErrPayloadTooLarge
 	case ClassNotFound:
 		return &SendError{Failure: ErrUnknownQueue, Field: "queue", Err: err}
 	}

@@ -49,7 +49,8 @@ var errorsByClass = []struct {
 	errs  []error
 }{
 	{broker.ClassNotFound, []error{jetstream.ErrMsgNotFound, jetstream.ErrKeyNotFound, jetstream.ErrBucketNotFound}},
-	{broker.ClassInvalid, []error{nats.ErrMaxPayload, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount}},
+	{broker.ClassTooLarge, []error{nats.ErrMaxPayload}},
+	{broker.ClassInvalid, []error{jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount}},
 	{broker.ClassUnauthorized, []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported,
@@ -68,6 +69,8 @@ func errorClassOf(err error) broker.ErrorClass {
 			return broker.ClassNotFound
 		case api.Code == http.StatusServiceUnavailable && api.ErrorCode != jetstream.JSErrCodeJetStreamNotEnabled:
 			return broker.ClassUnreachable
+		case api.ErrorCode == errorCodeMessageTooLarge, api.ErrorCode == errorCodeHeaderTooLarge:
+			return broker.ClassTooLarge
 		default:
 			return broker.ClassInvalid
 		}

@@ -168,7 +168,7 @@ func (o *Observation) applyEnsured(result broker.EnsureResult) {
 // applyError interprets an error of the broker, or of the connection to it.
 func (o *Observation) applyError(action Action, err error) {
 	class := broker.ClassOf(err)
-	refused := class == broker.ClassInvalid || class == broker.ClassConflict || class == broker.ClassNotFound
+	refused := class == broker.ClassInvalid || class == broker.ClassTooLarge || class == broker.ClassConflict || class == broker.ClassNotFound
 	// The connection itself reports some errors, not the broker behind it.
 	connectionError := interface{ Problem() decision.Problem }(nil)
 	// Once the API server has confirmed the Queue, a queue that was not found may be created.
@@ -226,7 +226,7 @@ func ReasonForClass(class broker.ErrorClass) string {
 	switch class {
 	case broker.ClassUnauthorized:
 		return v1alpha1.ReasonUnauthorized
-	case broker.ClassInvalid:
+	case broker.ClassInvalid, broker.ClassTooLarge:
 		return v1alpha1.ReasonRefusedByBroker
 	case broker.ClassConflict:
 		return v1alpha1.ReasonOwnedByOtherQueue
