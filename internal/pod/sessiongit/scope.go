@@ -83,7 +83,7 @@ func locate(url string) (location, error) {
 	file := strings.TrimSuffix(match[4], "/")
 	l.user, l.host, l.port, l.path = match[1], strings.ToLower(match[2]), match[3], strings.TrimSuffix(file, gitSuffix)
 	if !isPlainPath(l.path) {
-		return location{}, fmt.Errorf("the path of %q has an empty part, . or ..", url)
+		return location{}, fmt.Errorf("an empty part, . or .. is in the path of %q", url)
 	}
 	if l.isSSH {
 		l.url = url

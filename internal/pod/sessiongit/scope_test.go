@@ -215,7 +215,8 @@ func TestListedRepositoriesGetTheCredentials(t *testing.T) {
 		return isShort
 	})
 	for _, c := range s.run([]Repository{
-		{URL: s.expand("https://HOST/team/shop.git/"), Directory: "a"}, {URL: s.expand("HTTPS://HOST/team/shop.git"), Directory: "b"},
+		{URL: s.expand("https://HOST/team/shop.git/"), Directory: "a"},
+		{URL: s.expand("HTTPS://HOST/team/shop.git"), Directory: "b"},
 		{URL: s.expand("https://HOST/team/shop"), Directory: "c"}, // the server redirects to a name with .git
 	}) {
 		if c.Error != "" {
