@@ -75,7 +75,7 @@ func TestModelsOfTheExamplesHaveABuiltInPrice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model := regexp.MustCompile(`(?m)^    model: (?:\S+/)?(\S+)$`).FindStringSubmatch(string(raw))
+		model := regexp.MustCompile(`(?m)^ {4}model: (?:\S+/)?(\S+)$`).FindStringSubmatch(string(raw))
 		if len(model) != 2 || !strings.Contains(string(prices), "\n  "+model[1]+": {") {
 			t.Errorf("%s: model %v", path, model)
 		}

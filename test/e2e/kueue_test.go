@@ -307,7 +307,7 @@ func testSequencesShareQuota(t *testing.T) {
 
 func testPreemptedStep(t *testing.T) {
 	queue := createQuota(t, watchedNamespace, "preemption")
-	// The program exits with 0 when it is told to stop, and also when it is released.
+	// The program exits with 0 after SIGTERM, and also when it is released.
 	graceful := shellScript("trap 'exit 0' TERM; sleep 3600 & wait $! || true")
 	s := createSequence(t, queuedSequence("preempted", queue).Step("a", countedAs(graceful)).Step("b", countedAs(shellScript("true"))).Obj())
 	first := s.waitForRunningPod("a")

@@ -39,11 +39,11 @@ func TestNodeLoss(t *testing.T) {
 		runs    time.Duration // until it ends by itself
 		attempt int32
 	}{
-		"it ends with 0 before the request":      {runs: endsBeforeRequest, attempt: 1},
-		"it ends with 0 after the request":       {runs: endsAfterRequest, attempt: 2},
-		"it is told to stop, and exits with 0":   {script: "trap 'exit 0' TERM", runs: time.Hour, attempt: 2},
-		"it is told to stop, and exits with 143": {script: "trap 'exit 143' TERM", runs: time.Hour, attempt: 2},
-		"it ignores that it is told to stop":     {script: "trap '' TERM", runs: time.Hour, attempt: 2},
+		"it ends with 0 before the request":  {runs: endsBeforeRequest, attempt: 1},
+		"it ends with 0 after the request":   {runs: endsAfterRequest, attempt: 2},
+		"SIGTERM ends it, with the code 0":   {script: "trap 'exit 0' TERM", runs: time.Hour, attempt: 2},
+		"SIGTERM ends it, with the code 143": {script: "trap 'exit 143' TERM", runs: time.Hour, attempt: 2},
+		"it ignores SIGTERM":                 {script: "trap '' TERM", runs: time.Hour, attempt: 2},
 	}
 	type cell struct {
 		name    string

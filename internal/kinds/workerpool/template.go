@@ -125,7 +125,7 @@ func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container
 	return worker
 }
 
-// indexOfContainer returns the index of the container with a name; -1 if there is none.
+// indexOfContainer returns the index of the container with a name, or -1.
 func indexOfContainer(containers []corev1.Container, name string) int {
 	return slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
 }

@@ -23,7 +23,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 		return
 	}
 	shell.Title, shell.Current = describe(place)
-	if s.chooseLog(place); place.log != nil {
+	s.chooseLog(place)
+	if place.log != nil {
 		shell.LogTitle, shell.LogFile, shell.Talk = "Log", s.links.LogFile(place.kind, place.namespace, place.name, *place.log), s.talkEntry(place)
 		if *place.log != "" {
 			shell.LogTitle = "Log of step " + *place.log
