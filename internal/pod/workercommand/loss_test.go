@@ -52,7 +52,7 @@ func startPythonPod(t *testing.T, q *testQueue) *pythonPod {
 }
 
 // end sends a signal to the processes, one after another.
-func (p *pythonPod) end(signal syscall.Signal, processes ...*exec.Cmd) {
+func (*pythonPod) end(signal syscall.Signal, processes ...*exec.Cmd) {
 	for _, c := range processes {
 		_ = c.Process.Signal(signal)
 		_ = c.Wait()
@@ -90,10 +90,10 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 	poll.Until(t, "all jobs to be settled", func() bool {
 		_ = clock.SleepContext(t.Context(), time.Duration(300+rand.IntN(1500))*time.Millisecond)
 		stats := q.stats(t)
-		if stats.TotalArrivals == uint64(jobs) && stats.Ready+stats.InFlight+stats.Delayed == 0 { //nolint:gosec // not negative
+		if stats.TotalArrivals == uint64(jobs) && stats.Ready+stats.InFlight+stats.Delayed == 0 {
 			return true
 		}
-		if stats.TotalArrivals == uint64(jobs) && stats.Ready == 0 { //nolint:gosec // not negative
+		if stats.TotalArrivals == uint64(jobs) && stats.Ready == 0 {
 			return false // the leases of lost jobs expire
 		}
 		i := rand.IntN(len(pods))
