@@ -115,21 +115,26 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 }
 
 // endWorkers deletes the Pods of finished workers with a short grace period. A kubelet does not shorten the grace period of a Pod that is
-// terminating, so the operator deletes the Pods before the workload controller does. A refusal, or a missing permission, is only logged: the
-// workload controller deletes the Pods, which end later.
+// terminating, so the operator deletes the Pods before the workload controller does, all at the same time. A refusal, or a missing permission,
+// is only logged: the workload controller deletes the Pods, which end later.
 func (r *Reconciler) endWorkers(ctx context.Context, observed *Observed, names []string) error {
+	var group errgroup.Group
+	group.SetLimit(maxConcurrentPatches)
 	for _, name := range names {
-		pod := observed.pods[name]
-		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(int64(workerpool.EndGrace.Seconds())), client.Preconditions{UID: new(pod.UID)})
-		isRefused := decision.AsRefusal(err, decision.Refusal{Kind: "Pod", Name: name}) != nil || decision.ClassOf(err) == decision.PermissionMissing
-		switch {
-		case isRefused:
-			ctrl.LoggerFrom(ctx).Info("The API server refused to delete a finished worker, which may take longer to end", "pod", name, "error", err.Error())
-		case client.IgnoreNotFound(err) != nil:
-			return fmt.Errorf("ending the Pod %s: %w", name, err)
-		}
+		group.Go(func() error {
+			pod := observed.pods[name]
+			err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(int64(workerpool.EndGrace.Seconds())), client.Preconditions{UID: new(pod.UID)})
+			isRefused := decision.AsRefusal(err, decision.Refusal{Kind: "Pod", Name: name}) != nil || decision.ClassOf(err) == decision.PermissionMissing
+			switch {
+			case isRefused:
+				ctrl.LoggerFrom(ctx).Info("The API server refused to delete a finished worker, which may take longer to end", "pod", name, "error", err.Error())
+			case client.IgnoreNotFound(err) != nil:
+				return fmt.Errorf("ending the Pod %s: %w", name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // resizeRevision creates a revision, or sets its number of workers. It returns kube.ErrStale instead of stopping a worker that is not removable.
@@ -152,6 +157,11 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 		if size.WouldInterrupt(current.addPods(pods.Items)) {
 			return nil, kube.ErrStale
 		}
+	}
+	// A StatefulSet deletes Pods at once, and creates none before the Pod of its name is gone. A ReplicaSet creates Pods at once, and
+	// deletes none before its Deployment has reduced it.
+	_, isStatefulSet := after.(*appsv1.StatefulSet)
+	if isStatefulSet {
 		if err := r.endWorkers(ctx, observed, size.Finished); err != nil {
 			return nil, err
 		}
@@ -160,7 +170,10 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	annotateHistory(after, size.History)
 	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: after.GetObjectKind().GroupVersionKind().Kind, Name: size.Name})
-	return refusal, ignoreTerminating(err)
+	if refusal != nil || err != nil || isStatefulSet {
+		return refusal, ignoreTerminating(err)
+	}
+	return nil, r.endWorkers(ctx, observed, size.Finished)
 }
 
 func replicasField(workload client.Object) **int32 {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
@@ -80,6 +83,52 @@ func TestAFinishedWorkerGetsAShortTimeToEnd(t *testing.T) {
 			}
 			if got.GracePeriodSeconds == nil || *got.GracePeriodSeconds != 5 || got.Preconditions == nil || *got.Preconditions.UID != "u" {
 				t.Errorf("options %+v", got)
+			}
+		})
+	}
+}
+
+// While a Deployment still wants a deleted Pod, its ReplicaSet replaces the Pod at once.
+func TestPodsOfADeploymentEndOnceItsReplicasAreReduced(t *testing.T) {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{workerpool.LabelRevision: "r"}}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "pool-r", ResourceVersion: "1"}
+	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selector}}
+	statefulSet := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selector}}
+	conflict := apierrors.NewConflict(appsv1.Resource("deployments"), "pool-r", errors.New("changed"))
+	for title, row := range map[string]struct {
+		workload client.Object
+		answer   error
+		want     []string
+	}{
+		"a Deployment":                   {deployment, nil, []string{"patch", "delete"}},
+		"a Deployment that has changed":  {deployment, conflict, []string{"patch"}},
+		"a StatefulSet":                  {statefulSet, nil, []string{"delete", "patch"}},
+		"a StatefulSet that has changed": {statefulSet, conflict, []string{"delete", "patch"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var calls []string
+			api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+					calls = append(calls, "delete")
+					return nil
+				},
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					calls = append(calls, "patch")
+					return row.answer
+				},
+			}).Build()
+			r := &Reconciler{Clients: kube.Clients{Client: api, Live: api}}
+			wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool"}}
+			observed := &Observed{
+				workloads: map[string]client.Object{"pool-r": row.workload},
+				pods:      map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", UID: "u"}}},
+			}
+			size := &workerpool.RevisionSize{Name: "pool-r", Finished: []string{"worker-0"}, Removable: []string{"worker-0"}}
+			if refusal, err := r.resizeRevision(t.Context(), wp, observed, size); refusal != nil || (err != nil) != (row.answer != nil) {
+				t.Errorf("refusal %v, error %v", refusal, err)
+			}
+			if !slices.Equal(calls, row.want) {
+				t.Errorf("calls %q, want %q", calls, row.want)
 			}
 		})
 	}
