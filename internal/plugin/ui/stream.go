@@ -47,18 +47,28 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
+	if !s.beginStream(w) {
 		return
 	}
+	defer s.endStream()
 	s.chooseLog(place)
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := &stream{Server: s, place: place, writer: w, controller: http.NewResponseController(w)}
 	stream.send(r.Context())
 }
+
+// beginStream counts a stream, and reports whether there are not too many; otherwise it answers the request.
+func (s *Server) beginStream(w http.ResponseWriter) bool {
+	select {
+	case s.streams <- struct{}{}:
+		return true
+	default:
+		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
+		return false
+	}
+}
+
+func (s *Server) endStream() { <-s.streams }
 
 // send sends the page, and again whenever it changes, until ctx ends or the client has gone.
 func (s *stream) send(ctx context.Context) {
@@ -151,13 +161,10 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, path string) {
 		s.writeMessage(w, r, http.StatusNotFound, "Not found", "There is no such log.")
 		return
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
+	if !s.beginStream(w) {
 		return
 	}
+	defer s.endStream()
 	name := strings.Trim(entry.Name+"-"+step, "-") + ".log"
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))

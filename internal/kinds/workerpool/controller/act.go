@@ -98,8 +98,7 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 				}
 			}
 			if state.Unprotect {
-				delete(after.Annotations, workerpool.AnnotationSafeToEvict)
-				delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
+				unprotect(after)
 			}
 			if !state.RemovableSince.IsZero() {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestDeletionCost)
@@ -313,6 +312,12 @@ func contentVersion(object metav1.Object) string {
 	return workerpool.HashJSON([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetOwnerReferences()})
 }
 
+// unprotect removes the annotations that protect a Pod from the removal of its node.
+func unprotect(pod *corev1.Pod) {
+	delete(pod.Annotations, workerpool.AnnotationSafeToEvict)
+	delete(pod.Annotations, workerpool.AnnotationDoNotDisrupt)
+}
+
 // protectionRefusalInterval is the time until protections are written again after a refusal.
 const protectionRefusalInterval = time.Minute
 
@@ -329,8 +334,7 @@ func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPo
 			before := observed.pods[change.Worker]
 			after := before.DeepCopy()
 			metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationProtection, change.Time.UTC().Format(time.RFC3339Nano))
-			delete(after.Annotations, workerpool.AnnotationSafeToEvict)
-			delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
+			unprotect(after)
 			if change.Active {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationSafeToEvict, "false")
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationDoNotDisrupt, "true")

@@ -28,7 +28,11 @@ func (l Links) List(kind *view.Kind) string { return l.Base + "/k/" + kind.Path 
 
 // Object is the address of the page of an object, or of a part of it, such as /dead.
 func (l Links) Object(e *view.Entry, part string) string {
-	return l.List(e.Kind) + "/" + url.PathEscape(e.Namespace) + "/" + url.PathEscape(e.Name) + part
+	return l.object(e.Kind, e.Namespace, e.Name) + part
+}
+
+func (l Links) object(kind *view.Kind, namespace, name string) string {
+	return l.List(kind) + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
 // Logs is the address of the page of an object with a log; for a sequence, the log of a step.
@@ -38,7 +42,7 @@ func (l Links) Logs(e *view.Entry, step string) string {
 
 // LogFile is the address of a whole log as a file.
 func (l Links) LogFile(kind *view.Kind, namespace, name, step string) string {
-	return l.List(kind) + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/log?" + url.Values{"step": {step}}.Encode()
+	return l.object(kind, namespace, name) + "/log?" + url.Values{"step": {step}}.Encode()
 }
 
 // Action is the address at which an action is confirmed.

@@ -135,13 +135,13 @@ func Outcome(l Links, title string, args []string, succeeded bool, output, back 
 		h.P(h.Class(class), h.Role("status"), g.Text(text)),
 		l.command(args),
 		g.If(output != "", preformatted("Output", output)),
-		h.Div(h.Class("actions"), linkButton(back, "Close", g.Attr("data-close", ""), h.AutoFocus())),
+		h.Div(h.Class("actions"), closeLink(back, "Close", h.AutoFocus())),
 	}
 }
 
 // closeLink closes the dialog; without a script, it is a link.
-func closeLink(address, text string) g.Node {
-	return linkButton(address, text, g.Attr("data-close", ""))
+func closeLink(address, text string, attributes ...g.Node) g.Node {
+	return linkButton(address, text, g.Attr("data-close", ""), g.Group(attributes))
 }
 
 // messageBox sends messages to an interactive session. It is not part of the content that changes, which would lose the user's input.
