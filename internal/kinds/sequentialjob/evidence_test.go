@@ -15,11 +15,13 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// A stop is how a Pod is requested to stop, and an end is when its program, which handles SIGTERM and exits with 0, ends.
+// A stop is how a Pod is requested to stop, an end is when its program, which handles SIGTERM and exits with 0, ends, and a clock
+// is how far that of the node is from that of the API server.
 type (
-	stop string
-	end  time.Duration
-	view string
+	stop  string
+	end   time.Duration
+	view  string
+	clock time.Duration
 )
 
 const (
@@ -27,6 +29,7 @@ const (
 	evicted    stop = "is evicted"
 	deleted    stop = "is deleted"
 	preempted  stop = "is preempted"
+	nodeLost   stop = "is deleted because its node does not report, which it does again later"
 
 	longBefore = end(-time.Minute)
 	justBefore = end(-time.Millisecond)
@@ -37,31 +40,35 @@ const (
 	seesLast    view = "only the last version of the Pod"
 	seesRunning view = "only a running Pod"
 	seesNothing view = "no Pod"
+
+	rightClock = clock(0)
+	lateClock  = clock(-2 * time.Minute)
 )
 
 // outcomeOf is the rule: success is what was seen to have ended by itself. If nothing between the request to stop and the end
-// was seen, their times decide, in seconds.
-func outcomeOf(s stop, e end, v view) string {
+// was seen, or only what a lost node had reported before, their times decide, in seconds, unless the clock is known to be late.
+func outcomeOf(s stop, e end, v view, c clock) string {
+	wasSeen := e < 0 && v == seesAll && s != nodeLost
 	switch {
 	case v == seesRunning || v == seesNothing:
 		return "unknown"
-	case s == notStopped || e == longBefore || e == justBefore && v == seesAll:
+	case s == notStopped || wasSeen || e == longBefore && c == rightClock:
 		return "succeeded"
 	}
 	return "interrupted"
 }
 
 // versionsOf returns the versions of a Pod whose stop was requested at noon.
-func versionsOf(s stop, e end) []corev1.Pod {
+func versionsOf(s stop, e end, c clock) []corev1.Pod {
 	noon := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	pod := testbuilder.Pod("build").Running().Obj()
-	pod.UID = "pod"
+	pod.UID, pod.CreationTimestamp = "pod", metav1.NewTime(noon.Add(-2*time.Minute))
 	tell := func(pod corev1.Pod) corev1.Pod {
 		requested := *pod.DeepCopy()
-		if s == evicted || s == preempted {
-			requested.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: noon}}
+		if reasons := map[stop]string{evicted: "EvictionByEvictionAPI", preempted: "PreemptionByScheduler", nodeLost: "DeletionByTaintManager"}; reasons[s] != "" {
+			requested.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reasons[s], LastTransitionTime: noon}}
 		}
-		if s == evicted || s == deleted {
+		if s != preempted {
 			requested.DeletionTimestamp, requested.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(30 * time.Second)}, new(int64(30))
 		}
 		return requested
@@ -70,27 +77,32 @@ func versionsOf(s stop, e end) []corev1.Pod {
 		ended := *pod.DeepCopy()
 		ended.Status.Phase = corev1.PodSucceeded
 		// The API has whole seconds.
-		at := metav1.NewTime(noon.Add(500 * time.Millisecond).Add(time.Duration(e)).Truncate(time.Second))
-		ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: at}}
+		at := metav1.NewTime(noon.Add(500 * time.Millisecond).Add(time.Duration(e) + time.Duration(c)).Truncate(time.Second))
+		ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			StartedAt: metav1.NewTime(pod.CreationTimestamp.Add(time.Second + time.Duration(c))), FinishedAt: at,
+		}}
 		return ended
 	}
 	switch {
 	case s == notStopped:
 		return []corev1.Pod{pod, finish(pod)}
-	case e < 0:
+	case e < 0 && s != nodeLost:
 		return []corev1.Pod{pod, finish(pod), tell(finish(pod))}
 	}
 	return []corev1.Pod{pod, tell(pod), finish(tell(pod))}
 }
 
 func TestACompleteJobProvesOnlyWhatItsPodsShow(t *testing.T) {
-	for _, s := range []stop{notStopped, evicted, deleted, preempted} {
+	for _, s := range []stop{notStopped, evicted, deleted, preempted, nodeLost} {
 		for _, e := range []end{longBefore, justBefore, justAfter, longAfter} {
 			for _, v := range []view{seesAll, seesLast, seesRunning, seesNothing} {
-				for _, onLost := range []v1alpha1.LostJobPolicy{v1alpha1.LostJobFail, v1alpha1.LostJobRerun} {
-					want := outcomeOf(s, e, v)
-					title := fmt.Sprintf("a Pod that %s and ends %v after that, of which the operator sees %s, with onLostJob %s: %s", s, time.Duration(e), v, onLost, want)
-					t.Run(title, func(t *testing.T) { checkProof(t, versionsOf(s, e), v, onLost, want) })
+				for _, c := range []clock{rightClock, lateClock} {
+					for _, onLost := range []v1alpha1.LostJobPolicy{v1alpha1.LostJobFail, v1alpha1.LostJobRerun} {
+						want := outcomeOf(s, e, v, c)
+						title := fmt.Sprintf("a Pod that %s and ends %v after that, on a node whose clock is off by %v, of which the operator sees %s, with onLostJob %s: %s",
+							s, time.Duration(e), time.Duration(c), v, onLost, want)
+						t.Run(title, func(t *testing.T) { checkProof(t, versionsOf(s, e, c), v, onLost, want) })
+					}
 				}
 			}
 		}
@@ -261,7 +273,7 @@ func TestALateViewOfThePodsEndsTheDoubt(t *testing.T) {
 	s.succeedStep("build")
 	s.wantSteps("build: Starting", "test: Pending")
 	var evidence Evidence
-	versions := versionsOf(deleted, justBefore)
+	versions := versionsOf(deleted, justBefore, rightClock)
 	for i := range versions {
 		evidence.Observe(&versions[i])
 	}
@@ -278,7 +290,7 @@ func TestOneInterruptedPodOfManyRepeatsTheStep(t *testing.T) {
 		pod := testbuilder.Pod("build").Exited(0, "").Obj()
 		pod.UID = types.UID(fmt.Sprint(i))
 		if i == 3 {
-			pod = versionsOf(evicted, longAfter)[2]
+			pod = versionsOf(evicted, longAfter, rightClock)[2]
 		}
 		evidence.Observe(&pod)
 	}
@@ -305,7 +317,7 @@ func TestASuspendedStepThatExitsWithZeroRunsAgainWhenItIsResumed(t *testing.T) {
 	s.reconcile()
 	job := s.newestJob("build")
 	var evidence Evidence
-	versions := versionsOf(deleted, longAfter)
+	versions := versionsOf(deleted, longAfter, rightClock)
 	for i := range versions {
 		evidence.Observe(&versions[i])
 	}

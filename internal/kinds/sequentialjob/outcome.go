@@ -26,6 +26,8 @@ const (
 	maxPodLag = 10 * time.Second
 	// evidenceRetry is when the next decision observes the Pods again.
 	evidenceRetry = time.Second
+	// maxClockLag is how far the clock of a node may be behind that of the API server without a sign of it.
+	maxClockLag = 10 * time.Second
 )
 
 const (
@@ -308,7 +310,8 @@ const (
 // deleted at any time after that.
 //
 // If no version between the request to stop the Pod and the end of its container was observed, their times decide, which have
-// the precision of a second: an end in the second of the request counts as interrupted.
+// the precision of a second: an end in the second of the request counts as interrupted. They also decide, with a tolerance for the
+// node's clock, for a Pod of a lost node, which seems to run until its kubelet reports again.
 func (e *Evidence) Observe(pod *corev1.Pod) {
 	e.observeRun(pod)
 	seen := e.pods[pod.UID]
@@ -316,22 +319,28 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 		return
 	}
 	requested := stopTime(pod)
-	byItself := func(end *corev1.ContainerStateTerminated) bool {
-		return requested.IsZero() || end.FinishedAt.Time.Before(requested)
-	}
 	status := containerStatus(pod, pod.Labels[v1alpha1.LabelStep])
 	terminated := status.State.Terminated
+	byItself := func(end *corev1.ContainerStateTerminated) bool {
+		isClockLate := !end.StartedAt.IsZero() && end.StartedAt.Before(&pod.CreationTimestamp)
+		switch {
+		case requested.IsZero():
+			return true
+		case end != terminated || seen.outcome != podStopping:
+			return !isClockLate && end.FinishedAt.Time.Before(requested)
+		default:
+			return !isClockLate && isOfLostNode(pod) && end.FinishedAt.Add(maxClockLag).Before(requested)
+		}
+	}
 	for _, end := range []*corev1.ContainerStateTerminated{terminated, status.LastTerminationState.Terminated} {
-		wasStopped := end == terminated && seen.outcome == podStopping
-		if end != nil && end.ExitCode != 0 && !wasStopped && byItself(end) && (e.failure == nil || e.failure.FinishedAt.Before(&end.FinishedAt)) {
+		if end != nil && end.ExitCode != 0 && byItself(end) && (e.failure == nil || e.failure.FinishedAt.Before(&end.FinishedAt)) {
 			e.failure = end
 		}
 	}
 	switch {
 	case terminated != nil && terminated.ExitCode == 0: // final, also with restartPolicy OnFailure
-		seen.outcome = podSucceeded
-		if e.pods[pod.UID].outcome == podStopping || !byItself(terminated) {
-			seen.outcome = podInterrupted
+		if seen.outcome = podInterrupted; byItself(terminated) {
+			seen.outcome = podSucceeded
 		}
 	case terminated == nil && requested.IsZero() && pod.Status.Phase == corev1.PodSucceeded: // without the status of the container
 		seen.outcome = podSucceeded
@@ -403,6 +412,12 @@ func stopTime(pod *corev1.Pod) time.Time {
 		requested = c.LastTransitionTime.Time
 	}
 	return requested
+}
+
+// isOfLostNode reports whether a Pod is deleted because of a taint, as that of a node whose kubelet does not report.
+func isOfLostNode(pod *corev1.Pod) bool {
+	c := disruption(pod)
+	return c != nil && c.Reason == "DeletionByTaintManager" // of the Kubernetes controller for taints, which exports no constant
 }
 
 // disruption returns the condition of a Pod that is evicted, preempted or lost with its node; nil for other Pods.

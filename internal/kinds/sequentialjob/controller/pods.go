@@ -132,7 +132,7 @@ func trimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTermi
 	if ended.ExitCode != 0 {
 		message = decision.TruncateMessage(message, maxReportedBytes)
 	}
-	return &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: message, FinishedAt: ended.FinishedAt}
+	return &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: message, StartedAt: ended.StartedAt, FinishedAt: ended.FinishedAt}
 }
 
 // observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of Jobs whose outcome is not recorded. The
