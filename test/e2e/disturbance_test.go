@@ -8,13 +8,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -201,41 +198,6 @@ func testFailover(t *testing.T) {
 	t.Logf("another replica led %v after the leader was killed", roundedSince(start))
 	if allFinished(sequences) {
 		t.Error("the sequences ended before the failover: this test needs longer ones")
-	}
-	for _, s := range sequences {
-		s.waitForPhase(v1alpha1.PhaseCompleted)
-		s.wantEachStepOnce()
-	}
-}
-
-func testOperatorIsKilled(t *testing.T) {
-	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
-		// With a short Lease, most kills interrupt work and not the wait for the Lease.
-		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env,
-			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_LEASE_DURATION", Value: "4s"},
-			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RENEW_DEADLINE", Value: "3s"},
-			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RETRY_PERIOD", Value: "500ms"})
-	})
-	// The sequences are created first, because the webhook is unavailable without the operator.
-	var sequences []*sequenceTest
-	for i := range 10 {
-		sequences = append(sequences, createSequence(t, newShortSequence(fmt.Sprintf("killed-%d", i), 8)))
-	}
-	kills := 0
-	for ; kills < 8 && !allFinished(sequences); kills++ {
-		before := currentLease(t)
-		time.Sleep(rand.N(2 * time.Second))
-		if pod := leaderPod(t); kills%2 == 0 {
-			sendSignal(t, pod, operatorName, "KILL")
-		} else {
-			// Unlike the same Pod, a new one has no restart backoff.
-			forceDeletePod(t, pod)
-		}
-		waitForAnotherLeader(t, leaseHolder(before))
-	}
-	t.Logf("the operator was killed %d times", kills)
-	if kills < 4 {
-		t.Errorf("the sequences ended after %d kills: this test needs longer ones", kills)
 	}
 	for _, s := range sequences {
 		s.waitForPhase(v1alpha1.PhaseCompleted)

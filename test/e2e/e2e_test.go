@@ -109,14 +109,6 @@ func TestDisturbances(t *testing.T) {
 	})
 }
 
-// TestKills kills the operator while it runs sequences, as test/integration/crash does with a simulated node.
-func TestKills(t *testing.T) {
-	skipUnlessSoaking(t)
-	runOneByOne(t, []scenario{
-		{"sequences complete and run each step once while the operator is killed at random times", testOperatorIsKilled},
-	})
-}
-
 // TestQueues tests that no job is lost while workers start and stop.
 func TestQueues(t *testing.T) {
 	besideOthers(t)
@@ -143,16 +135,6 @@ func TestPatternedLoad(t *testing.T) {
 	testPatternedLoad(t)
 }
 
-// TestLedger tests that the ledger, from which TestQueues draws its conclusions, shows lost and repeated jobs.
-func TestLedger(t *testing.T) {
-	skipUnlessSoaking(t)
-	besideOthers(t)
-	runInParallel(t, []scenario{
-		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
-		{"the ledger shows that workers that acknowledge jobs before doing them lose jobs", testAcknowledgingFirstLosesJobs},
-	})
-}
-
 // TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
 	besideOthers(t)
@@ -174,7 +156,6 @@ func TestMoreWorkers(t *testing.T) {
 		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
 		{"a rollout pauses when its image cannot be pulled, and the old revision keeps running", testMissingImagePausesTheRollout},
 		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
-		{"an nkey, a JetStream domain and a prefix of inboxes apply to the operator and to workers", testConnectionSettingsReachAllClients},
 	})
 }
 

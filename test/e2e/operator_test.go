@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -139,32 +138,6 @@ func operatorDeployment(t *testing.T) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{}
 	requireNoError(t, cluster.Get(t.Context(), operatorKey, deployment))
 	return deployment
-}
-
-// changeOperator changes the operator's Deployment until the end of the test.
-func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
-	t.Helper()
-	deployment := operatorDeployment(t)
-	original := deployment.DeepCopy()
-	change(&deployment.Spec)
-	requireNoError(t, cluster.Patch(t.Context(), deployment, client.MergeFrom(original)))
-	requireNoError(t, waitForOperator(t.Context()))
-	t.Cleanup(func() {
-		ctx := context.Background()
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			if err := cluster.Get(ctx, operatorKey, deployment); err != nil {
-				return err
-			}
-			deployment.Spec = original.Spec
-			return cluster.Update(ctx, deployment)
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		if err := waitForOperator(ctx); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // sendSignal sends a signal to the process of this name in a Pod's first container. A privileged Pod

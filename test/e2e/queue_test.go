@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -479,62 +478,5 @@ func testNoJobIsLostWhenPodsAreKilled(t *testing.T) {
 	}
 	if limit := inFlight + 60; result.Repeated > limit { // plus those of workers that start or stop meanwhile
 		t.Errorf("%d jobs were repeated, but at most %d were in flight", result.Repeated, limit)
-	}
-}
-
-// deployIncorrectWorkers creates a Deployment of workers that are not drained.
-func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
-	env.t.Helper()
-	labels := map[string]string{"app": "incorrect"}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "incorrect", Namespace: env.namespace}}
-	deployment.Spec.Replicas = new(int32(4))
-	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	deployment.Spec.Template.Labels = labels
-	deployment.Spec.Template.Spec = env.newPodSpec(program, args...)
-	deployment.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(0)) // no time to finish jobs
-	deployment.Spec.Template.Spec.Containers[0].Env = append(deployment.Spec.Template.Spec.Containers[0].Env,
-		corev1.EnvVar{Name: "YARDMASTER_CONFIG_FILE", Value: "/config/worker.yaml"},
-		corev1.EnvVar{Name: "YARDMASTER_POD", Value: "incorrect"})
-	env.mountWorkerConfig(&deployment.Spec.Template.Spec)
-	requireNoError(env.t, cluster.Create(env.t.Context(), deployment))
-}
-
-// mountWorkerConfig mounts a worker configuration, as the operator does for a WorkerPool.
-func (env *queueEnv) mountWorkerConfig(pod *corev1.PodSpec) {
-	env.t.Helper()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "incorrect", Namespace: env.namespace}, Data: map[string]string{
-		"worker.yaml": "broker: {url: '" + env.brokerURL() + "'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
-	}}
-	requireNoError(env.t, client.IgnoreAlreadyExists(cluster.Create(env.t.Context(), config)))
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "incorrect"}},
-	}})
-	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/config"})
-}
-
-// runIncorrectWorkers sends jobs to incorrect workers while they are rolled out, and returns
-// the verification of the ledger.
-func runIncorrectWorkers(t *testing.T, ns, program string, args ...string) verify.LedgerResult {
-	env := newQueueEnv(t, ns)
-	env.jobCount, env.jobRate, env.jobDuration = 800, 20, 3*time.Second // no job finishes within a rollout
-	env.deployIncorrectWorkers(program, args...)
-	env.sendJobs()
-	for env.isSending() {
-		env.runKubectl("rollout", "restart", "deployment/incorrect")
-		env.runKubectl("rollout", "status", "deployment/incorrect", "--timeout=10m")
-	}
-	env.waitUntilAllDone()
-	return env.verifyJobs()
-}
-
-func testDeploymentWithoutDrainIsDetected(t *testing.T) {
-	if result := runIncorrectWorkers(t, withoutDrainNamespace, "/worker"); result.EachDoneOnce() {
-		t.Errorf("a Deployment without draining lost or repeated no job: %+v", result)
-	}
-}
-
-func testAcknowledgingFirstLosesJobs(t *testing.T) {
-	if result := runIncorrectWorkers(t, earlyAckNamespace, "/earlyack", "nats://nats."+earlyAckNamespace+":4222", "orders"); result.Done == result.Sent {
-		t.Errorf("workers that acknowledge first lost no job: %+v", result)
 	}
 }

@@ -44,12 +44,12 @@ const (
 	// reportedNamespace is not watched, but the operator reports on its Jobs.
 	reportedNamespace = "e2e-reported"
 	// Namespaces with queues and workers.
-	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace = "e2e-rollouts", "e2e-disruption", "e2e-without-drain", "e2e-early-ack"
+	rolloutNamespace, disruptionNamespace = "e2e-rollouts", "e2e-disruption"
 	// Namespaces of tests of WorkerPools.
 	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace      = "e2e-sidecar-workers", "e2e-command-workers", "e2e-canary", "e2e-missing-image"
 	statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
 	operatorRestartNamespace, terminatingNamespace                                  = "e2e-interrupted-drain", "e2e-terminating"
-	releaseNamespace, adminNamespace, connectionNamespace, clusterNamespace         = "e2e-releases", "e2e-admin-api", "e2e-connection", "e2e-broker-cluster"
+	releaseNamespace, adminNamespace, clusterNamespace                              = "e2e-releases", "e2e-admin-api", "e2e-broker-cluster"
 	patternNamespace, gatewayNamespace                                              = "e2e-patterns", "e2e-gateway"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
@@ -69,8 +69,8 @@ const (
 
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = []string{
-	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace,
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace, releaseNamespace, adminNamespace, connectionNamespace, clusterNamespace, patternNamespace, gatewayNamespace,
+	rolloutNamespace, disruptionNamespace,
+	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace, releaseNamespace, adminNamespace, clusterNamespace, patternNamespace, gatewayNamespace,
 	attackerNamespace, victimNamespace,
 }
 

@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -68,48 +66,5 @@ func TestAStepThatDoesNotStartIsCorrectedByAPatch(t *testing.T) {
 				t.Errorf("a ran %s in Job %s", image, s.stepStatus("a").JobUID)
 			}
 		})
-	}
-}
-
-func TestChangingALaterStepDoesNotStopTheRunningStep(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("edited", "").Step("a").Step("b").Obj())
-	pod := s.waitForPod("a")
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "registry.example/b:2" })
-	s.waitUntil("the new generation", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.ObservedGeneration == 2 })
-	if now := s.waitForPod("a"); now.UID != pod.UID {
-		t.Error("the running step's Pod was replaced")
-	}
-	s.succeedStep("a")
-}
-
-func TestChangedStartedStepIsReportedAndTheRunContinues(t *testing.T) {
-	t.Parallel()
-	s := createSequenceIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("started", "").Step("a").Step("b").Obj())
-	s.waitForPod("a")
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "registry.example/a:2" })
-	s.waitUntil("the rejection", func(*v1alpha1.SequentialJob) bool {
-		status, reason := s.readCondition(v1alpha1.ConditionSpecAccepted)
-		return status == metav1.ConditionFalse && reason == v1alpha1.ReasonStartedStepChanged
-	})
-	s.wantEvent(v1alpha1.EventSpecRejected)
-	s.succeedStep("a")
-	s.succeedStep("b")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if jobs := s.listJobs(); len(jobs) != 2 {
-		t.Errorf("%d Jobs, want 2", len(jobs))
-	}
-}
-
-func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("shortened", "").Step("a").Step("b").Step("c").Obj())
-	s.succeedStep("a")
-	s.waitForPod("b")
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers = sj.Spec.Containers[:2] })
-	s.succeedStep("b")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if s.sj.Status.State.Succeeded != 2 || sequentialjob.FormatProgress(s.sj, false) != "2/2" {
-		t.Errorf("%s", describe(s.sj))
 	}
 }

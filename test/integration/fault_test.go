@@ -126,26 +126,6 @@ func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
 	s.waitUntilDeleted(pod)
 }
 
-func TestJobWithALostCreateResponseIsAdopted(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	var once sync.Once
-	faults.set(t, ns, func(request *http.Request) fault {
-		becomes := delivered
-		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/jobs") && !request.URL.Query().Has("dryRun") {
-			once.Do(func() { becomes = answerIsLost })
-		}
-		return becomes
-	})
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("lost-response", "").Step("a").Step("b").Obj())
-	s.succeedStep("a")
-	s.succeedStep("b")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if jobs := s.listJobs(); len(jobs) != 2 {
-		t.Errorf("%d Jobs, want 2", len(jobs))
-	}
-}
-
 // Every third write, or its response, is lost.
 func TestSequencesCompleteOnAnUnreliableNetwork(t *testing.T) {
 	t.Parallel()

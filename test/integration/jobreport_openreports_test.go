@@ -185,21 +185,6 @@ func withoutOpenReports(t *testing.T) {
 	})
 }
 
-// The garbage collector discovers new kinds only every 30 s.
-func TestReportIsDeletedWithItsJobReport(t *testing.T) {
-	t.Parallel()
-	m := newExportTest(t)
-	withoutOpenReports(t)
-	installOpenReports(t)
-	m.turn(t, true)
-	m.scan(t)
-	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
-	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, "the Report to be collected", func() bool { return openReport(t, m.namespace) == nil })
-}
-
 // Each part continues in the state in which the previous one ended.
 func TestOpenReports(t *testing.T) {
 	m := newExportTest(t)

@@ -9,13 +9,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
-	"github.com/google/go-cmp/cmp"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -154,48 +150,6 @@ func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
 	return report
 }
 
-func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
-	ns := namespace(t)
-	suspendedJobs(t, ns, 1201)
-	s := newScanner(t, newReporterConfig(t, ns), ns)
-	s.ReconcileAll(t.Context())
-
-	first := reportOf(t, ns)
-	want := v1alpha1.JobSummary{Total: 1201, Suspicious: 1201, ByReason: map[string]int32{"SuspendedTooLong": 1201}}
-	if diff := cmp.Diff(want, first.Status.Summary); diff != "" {
-		t.Errorf("summary (-want +got):\n%s", diff)
-	}
-	if len(first.Status.Findings) != 50 {
-		t.Errorf("%d findings", len(first.Status.Findings))
-	}
-	truncated := meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionTruncated)
-	if truncated == nil || truncated.Status != metav1.ConditionTrue || truncated.Message != "findings lists 50 of 1201 Jobs that are not healthy" {
-		t.Errorf("condition %+v", truncated)
-	}
-
-	s.ReconcileAll(t.Context())
-	if second := reportOf(t, ns); second.ResourceVersion != first.ResourceVersion {
-		t.Error("the report was written although nothing changed")
-	}
-
-	changed := first.Status.Findings[7].Name
-	job := &batchv1.Job{}
-	job.Namespace, job.Name = ns, changed
-	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-		t.Fatal(err)
-	}
-	s.ReconcileAll(t.Context())
-	third := reportOf(t, ns)
-	if third.Status.Summary.Total != 1200 || len(third.Status.Findings) != 50 {
-		t.Errorf("%d Jobs, %d findings", third.Status.Summary.Total, len(third.Status.Findings))
-	}
-	for i := range third.Status.Findings {
-		if third.Status.Findings[i].Name == changed {
-			t.Errorf("the deleted Job %s is still reported", changed)
-		}
-	}
-}
-
 func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 	ns := namespace(t)
 	newScanner(t, newReporterConfig(t, ns), ns).ReconcileAll(t.Context())
@@ -208,76 +162,6 @@ func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 		count, found, err := unstructured.NestedInt64(report.Object, "status", "summary", column)
 		if count != 0 || !found || err != nil {
 			t.Errorf("%s is %d, found: %t, %v", column, count, found, err)
-		}
-	}
-}
-
-func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
-	forbidden, other := namespace(t), namespace(t)
-	suspendedJobs(t, forbidden, 3)
-	suspendedJobs(t, other, 1)
-	s := newScanner(t, newReporterConfig(t, forbidden, other), forbidden, "test-does-not-exist", other)
-	s.ReconcileAll(t.Context())
-
-	role := &rbacv1.Role{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: forbidden, Name: "yardmaster-jobreport"}, role); err != nil {
-		t.Fatal(err)
-	}
-	role.Rules = role.Rules[1:] // all rules except the one for Jobs
-	if err := cluster.Update(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, "the scan to be forbidden", func() bool {
-		s.ReconcileAll(t.Context())
-		ready := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionReady)
-		return ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonForbidden
-	})
-	if got := reportOf(t, forbidden).Status; len(got.Findings) != 3 || got.Summary.Suspicious != 3 {
-		t.Errorf("%d findings are left of 3", len(got.Findings))
-	}
-	if got := reportOf(t, other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReady) {
-		t.Errorf("the other namespace: %+v", got.Conditions)
-	}
-}
-
-func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
-	ns := namespace(t)
-	c, err := client.New(newReporterConfig(t, ns), client.Options{Scheme: cluster.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	allowed := map[string]bool{
-		"list batch/jobs": true, "get yardmaster.dev/jobreports": true, "create yardmaster.dev/jobreports": true,
-		"update yardmaster.dev/jobreports/status": true, "create events.k8s.io/events": true, "patch events.k8s.io/events": true,
-	}
-	resources := []authorizationv1.ResourceAttributes{
-		{Group: "batch", Resource: "jobs"},
-		{Group: "batch", Resource: "jobs", Subresource: "status"},
-		{Group: "batch", Resource: "cronjobs"},
-		{Group: "", Resource: "pods"},
-		{Group: "", Resource: "secrets"},
-		{Group: "", Resource: "namespaces"},
-		{Group: "yardmaster.dev", Resource: "jobreports"},
-		{Group: "yardmaster.dev", Resource: "jobreports", Subresource: "status"},
-		{Group: "yardmaster.dev", Resource: "sequentialjobs"},
-		{Group: "events.k8s.io", Resource: "events"},
-	}
-	for _, resource := range resources {
-		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
-			name := verb + " " + resource.Group + "/" + resource.Resource
-			if resource.Subresource != "" {
-				name += "/" + resource.Subresource
-			}
-			request := resource
-			request.Verb, request.Namespace = verb, ns
-			review := &authorizationv1.SelfSubjectAccessReview{}
-			review.Spec.ResourceAttributes = &request
-			if err := c.Create(t.Context(), review); err != nil {
-				t.Fatal(err)
-			}
-			if review.Status.Allowed != allowed[name] {
-				t.Errorf("allowed to %s: %t, want %t", name, review.Status.Allowed, allowed[name])
-			}
 		}
 	}
 }

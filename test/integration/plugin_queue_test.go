@@ -5,35 +5,9 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
-
-func TestPluginListsSuspendsAndResumesQueues(t *testing.T) {
-	t.Parallel()
-	y := newQueueEnv(t)
-	y.createQueue("mail", "")
-	y.waitUntilReady("mail")
-	p := newAPIServerProxy(t)
-	p.runPlugin(t, y.ns, "queue", "suspend", "mail").wantExitCode(0)
-	y.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
-	if !y.consumerInfo("mail").Paused {
-		t.Error("the broker still delivers messages to workers")
-	}
-	list := p.runPlugin(t, y.ns, "queue", "list")
-	list.wantExitCode(0)
-	wantTexts(t, list.out.String(), "NAME   STATUS      BACKLOG", "mail   Suspended   0", "NATS")
-	p.runPlugin(t, y.ns, "queue", "resume", "mail").wantExitCode(0)
-	y.waitUntilReady("mail")
-	if y.consumerInfo("mail").Paused {
-		t.Error("the broker still holds back messages")
-	}
-	unknown := p.runPlugin(t, y.ns, "queue", "suspend", "parcels")
-	unknown.wantExitCode(2)
-	wantTexts(t, unknown.errOut.String(), `error: queues.yardmaster.dev "parcels" not found`)
-}
 
 func TestPluginManagesDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -122,22 +96,4 @@ func TestPluginRestartsTheWorkersOfAPool(t *testing.T) {
 	if wp := c.getPool("mailers"); wp.Status.CurrentRevision == before || wp.Status.Ready != 3 {
 		t.Errorf("revision %s of %d workers serves, before: %s", wp.Status.CurrentRevision, wp.Status.Ready, before)
 	}
-}
-
-func TestPluginExplainsAScalingDecision(t *testing.T) {
-	t.Parallel()
-	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("autoscaled", "autoscaling: {minReplicas: 0, maxReplicas: 4, suspend: true}")
-	c.sendMessages("mail", 100)
-	p := newAPIServerProxy(t)
-	c.waitForPool("autoscaled", "evaluated with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
-		d := wp.Status.LastDecision
-		return d != nil && strings.Contains(d.Message, "B = 100 waiting messages")
-	})
-	explain := p.runPlugin(t, c.ns, "pool", "explain", "autoscaled")
-	explain.wantExitCode(0)
-	wantTexts(t, explain.out.String(), "Suspended: ", "B = 100 waiting messages, the oldest for ", "s·(λ + B/T)", "Limits: 0 to 4 workers")
-	drain := p.runPlugin(t, c.ns, "pool", "drain", "autoscaled")
-	drain.wantExitCode(2)
-	wantTexts(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")
 }

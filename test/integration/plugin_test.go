@@ -9,13 +9,11 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -203,21 +201,6 @@ func TestPluginListsSequencesWithASymbolForEachStep(t *testing.T) {
 	wantTexts(t, asJSON.out.String(), `"kind": "SequentialJobList"`, `"kind": "SequentialJob"`)
 }
 
-func TestPluginWatchEndsWithTheRun(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
-	p := newAPIServerProxy(t)
-	watch := p.runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
-	everything := p.runSequenceCommand(t, s.sj.Namespace, "watch", "--until-finished")
-	s.succeedStep("extract")
-	watch.waitForOutput("step extract: Succeeded")
-	s.endStep("load", 7, "disk full")
-	watch.wantExitCode(1)
-	wantTexts(t, watch.out.String(), "step load: Failed: BackoffLimitExceeded: container load exited with code 7: disk full", "Failed, 1/2 steps")
-	everything.wantExitCode(1)
-	wantTexts(t, everything.out.String(), "etl step extract: Succeeded", "etl Failed, 1/2 steps")
-}
-
 func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
@@ -246,17 +229,6 @@ func TestPluginWatchEndsWhenInterrupted(t *testing.T) {
 	}
 }
 
-func TestPluginWatchReportsADeletedSequence(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
-	watch := newAPIServerProxy(t).runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
-	s.waitForPod("extract")
-	watch.waitForOutput("step extract")
-	s.deleteSequence()
-	watch.wantExitCode(2)
-	wantTexts(t, watch.errOut.String(), "error: sequentialjob.yardmaster.dev/etl was deleted")
-}
-
 func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
@@ -280,66 +252,4 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	if s.readSequence().Status.Run != 2 || s.stepStatus("extract").Run != 1 {
 		t.Errorf("%s", describe(s.sj))
 	}
-}
-
-func TestPluginSuspendsAndResumes(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
-	p := newAPIServerProxy(t)
-	s.waitForPod("extract")
-	p.runSequenceCommand(t, s.sj.Namespace, "suspend", "etl").wantExitCode(0)
-	again := p.runSequenceCommand(t, s.sj.Namespace, "suspend", "no-such", "etl")
-	again.wantExitCode(2)
-	wantTexts(t, again.out.String(), "sequentialjob.yardmaster.dev/etl is already suspended")
-	wantTexts(t, again.errOut.String(), `error: sequentialjobs.yardmaster.dev "no-such" not found`)
-	s.succeedStep("extract")
-	s.waitForPhase(v1alpha1.PhaseSuspended)
-	p.runSequenceCommand(t, s.sj.Namespace, "resume", "etl").wantExitCode(0)
-	s.succeedStep("load")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-}
-
-func TestPluginFollowsTheLogsOfStepsInOrder(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
-	p := newAPIServerProxy(t)
-	follow := p.runSequenceCommand(t, s.sj.Namespace, "logs", "etl", "--follow")
-	s.waitForPod("extract")
-	follow.waitForOutput("extract | extract starts")
-	s.succeedStep("extract")
-	s.succeedStep("load")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	follow.wantExitCode(0)
-	want := []string{
-		"extract | extract starts", "extract | extract ends", "load | load starts", "load | load ends",
-	}
-	got := strings.Split(strings.TrimSpace(follow.out.String()), "\n")
-	if diff := cmp.Diff(want, slices.DeleteFunc(got, func(line string) bool { return strings.HasSuffix(line, "same time") })); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-	wantTexts(t, follow.errOut.String(), "retrying")
-}
-
-func TestPluginPrintsExistingLogsAndReportsMissingOnes(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
-	p := newAPIServerProxy(t)
-	extract := s.waitForPod("extract")
-	s.succeedStep("extract")
-	s.succeedStep("load")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if err := cluster.Delete(t.Context(), extract, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
-	s.waitUntilDeleted(extract)
-	logs := p.runSequenceCommand(t, s.sj.Namespace, "logs", "etl", "--timestamps")
-	logs.wantExitCode(0)
-	want := `load | 2026-03-01T12:00:00.000000001Z load starts
-load | 2026-03-01T12:00:00.000000001Z load starts at the same time
-load | 2026-03-01T12:00:00.000000002Z load ends
-`
-	if diff := cmp.Diff(want, logs.out.String()); diff != "" {
-		t.Errorf("logs (-want +got):\n%s", diff)
-	}
-	wantTexts(t, logs.errOut.String(), "step extract has no log: its Job "+s.stepStatus("extract").JobName+" no longer has a Pod")
 }

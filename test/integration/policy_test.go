@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -113,56 +111,6 @@ func TestPolicyReportsSelectedQueuesAndPools(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.waitForCounts("all", 2, 1, 3)
-}
-
-func TestPolicyStatusIsWrittenOnlyWhenItsCountsChange(t *testing.T) {
-	t.Parallel()
-	w := &policyTestEnv{t, namespace(t)}
-	var writes atomic.Int32
-	faults.set(t, w.ns, func(r *http.Request) fault {
-		if isWrite(r) && strings.HasSuffix(r.URL.Path, "/policies/all/status") {
-			writes.Add(1)
-		}
-		return delivered
-	})
-	w.createObject("WorkerPool", "mailers", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
-	w.setPoolReplicas("mailers", 1, 0)
-	w.createObject("Policy", "all", "", "{}")
-	w.waitForCounts("all", 0, 1, 1)
-	begun := writes.Load()
-	for busy := range int32(20) {
-		w.setPoolReplicas("mailers", 1, busy)
-	}
-	w.setPoolReplicas("mailers", 2, 0)
-	w.waitForCounts("all", 0, 1, 2)
-	if got := writes.Load() - begun; got != 1 {
-		t.Errorf("the status was written %d times, want once", got)
-	}
-}
-
-func TestPolicyReportsAMissingSecretOfItsBroker(t *testing.T) {
-	t.Parallel()
-	y := &queueEnv{t: t, ns: namespace(t)}
-	w := &policyTestEnv{t, y.ns}
-	w.createObject("Policy", "team", "", "{defaults: {broker: {engine: NATS, urlSecretRef: {name: nats}}}}")
-	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
-	if want := `spec.defaults.broker: Secret "nats" not found`; is.Message != want {
-		t.Errorf("the message is %q, want %q", is.Message, want)
-	}
-	poll.Until(t, "an event", func() bool { return y.hasEvent("team", v1alpha1.ReasonSecretNotFound) })
-	y.createSecret("nats", "url", "nats://127.0.0.1:4222")
-	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
-}
-
-// The webhook is disabled, because it would reject this selector.
-func TestPolicyReportsAnInvalidSelector(t *testing.T) {
-	t.Parallel()
-	w := &policyTestEnv{t, namespaceWithoutWebhook(t)}
-	w.createObject("Policy", "team", "", "{selector: {matchExpressions: [{key: team, operator: Like}]}}")
-	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
-	if !strings.Contains(is.Message, "spec.selector") {
-		t.Errorf("the message is %q", is.Message)
-	}
 }
 
 // The API server rejects an event whose note has more than 1,024 bytes.

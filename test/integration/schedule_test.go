@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,33 +125,6 @@ func (s *scheduleTest) waitForReady(status metav1.ConditionStatus, reason string
 	return message
 }
 
-func TestADueScheduleStartsASequence(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
-		spec.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"team": "etl"}}
-	})
-	s.makeDue(1)
-	run := s.waitForRuns(1)[0]
-	status := s.waitUntil("the run to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 }).Status
-	due := status.LastScheduleTime.Time
-	if want := schedule.RunName(s.s, due); run.Name != want {
-		t.Errorf("the run is named %s, want %s", run.Name, want)
-	}
-	if run.Labels["team"] != "etl" || run.Annotations[v1alpha1.AnnotationScheduledTime] != due.UTC().Format(time.RFC3339) || !metav1.IsControlledBy(&run, s.s) {
-		t.Errorf("metadata of the run: %+v", run.ObjectMeta)
-	}
-	sequence := &sequenceTest{t, &run}
-	pod := sequence.waitForPod("load")
-	env := pod.Spec.Containers[0].Env
-	if !slices.Contains(env, corev1.EnvVar{Name: "SCHEDULED_TIME", Value: due.UTC().Format(time.RFC3339)}) {
-		t.Errorf("environment of the step: %v", env)
-	}
-	sequence.succeedStep("load")
-	s.waitUntil("the success", func(s *v1alpha1.Schedule) bool {
-		return s.Status.Active == 0 && s.Status.LastSuccessfulTime != nil && meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
-	})
-}
-
 // The cache does not keep its template.
 func TestALargeScheduleStartsItsRuns(t *testing.T) {
 	t.Parallel()
@@ -165,17 +137,6 @@ func TestALargeScheduleStartsItsRuns(t *testing.T) {
 	if args := run.Spec.Containers[0].Args; len(args) != 1 || len(args[0]) != 900<<10 {
 		t.Error("the run lacks arguments of its template")
 	}
-}
-
-func TestRunsBelongToTheirScheduleAndAreDeletedWithIt(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespace(t))
-	s.makeDue(1)
-	s.waitForRuns(1)
-	if err := cluster.Delete(t.Context(), s.s); err != nil {
-		t.Fatal(err)
-	}
-	s.waitForRuns(0)
 }
 
 func TestForbiddenRunsWaitAndReplacedOnesAreDeleted(t *testing.T) {
@@ -194,63 +155,6 @@ func TestForbiddenRunsWaitAndReplacedOnesAreDeleted(t *testing.T) {
 		runs := s.runs()
 		return len(runs) == 1 && runs[0].UID != first.UID
 	})
-}
-
-func TestHistoryDeletesOldRuns(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
-		spec.CatchUp, spec.StartingDeadlineSeconds = v1alpha1.CatchUpAll, new(int64(7200))
-		spec.SuccessfulRunsHistoryLimit = new(int32(1))
-	})
-	s.makeDue(3)
-	runs := s.waitForRuns(2) // the deadline is two hours
-	for i := range runs {
-		(&sequenceTest{t, &runs[i]}).succeedStep("load")
-	}
-	left := s.waitForRuns(1)
-	if due := s.read().Status.LastScheduleTime; left[0].Name != schedule.RunName(s.s, due.Time) {
-		t.Errorf("%s is left, and the last time was %s", left[0].Name, due)
-	}
-}
-
-func TestAnExhaustedQuotaDelaysARun(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "no-sequences", Namespace: ns}}
-	const counted = corev1.ResourceName("count/sequentialjobs.yardmaster.dev")
-	quota.Spec.Hard = corev1.ResourceList{counted: resource.MustParse("0")}
-	if err := cluster.Create(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, "the quota to be observed", func() bool {
-		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
-		_, found := quota.Status.Hard[counted]
-		return err == nil && found
-	})
-	s := createSchedule(t, ns)
-	s.makeDue(1)
-	if message := s.waitForReady(metav1.ConditionFalse, "QuotaExceeded"); !strings.Contains(message, "no-sequences") {
-		t.Errorf("message %q", message)
-	}
-	if err := cluster.Delete(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	s.waitForRuns(1)
-	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
-}
-
-func TestARefusedRunStallsAScheduleThatWasCreatedWithoutTheWebhook(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespaceWithoutWebhook(t), func(spec *v1alpha1.ScheduleSpec) {
-		spec.SequentialJob.Spec.Raw = []byte(`{"containers": []}`)
-	})
-	s.makeDue(1)
-	if message := s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "spec.containers") {
-		t.Errorf("message %q", message)
-	}
-	if status := s.read().Status; status.Missed != 1 || status.Runs != 0 {
-		t.Errorf("status: %+v", status)
-	}
 }
 
 func TestAForeignObjectWithTheNameOfARunIsNotTouched(t *testing.T) {

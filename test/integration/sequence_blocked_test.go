@@ -176,21 +176,6 @@ func TestEarlierStepCanCreateTheServiceAccountOfALaterOne(t *testing.T) {
 	s.succeedStep("b")
 }
 
-func TestSuspendedSequenceIsTried(t *testing.T) {
-	t.Parallel()
-	sj := testbuilder.SequentialJob("suspended", "").Step("a").Step("b", testbuilder.ChangeContainer(func(c *corev1.Container) {
-		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, Protocol: "NONE"}}
-	})).Suspend().Obj()
-	s := createSequence(t, sj)
-	s.waitUntil("the refusal", func(sj *v1alpha1.SequentialJob) bool {
-		return meta.IsStatusConditionFalse(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
-	})
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonStepInvalid)
-	if s.sj.Status.Phase != v1alpha1.PhaseSuspended {
-		t.Errorf("the phase is %s", s.sj.Status.Phase)
-	}
-}
-
 func TestFailedStepIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -150,73 +148,6 @@ func TestLargeSequenceRuns(t *testing.T) {
 	}
 }
 
-func (s *sequenceTest) envOf(step string) map[string]string {
-	s.t.Helper()
-	env := map[string]string{}
-	for _, variable := range s.waitForJob(step).Spec.Template.Spec.Containers[0].Env {
-		env[variable.Name] = variable.Value
-	}
-	return env
-}
-
-func TestOutcomeIsInTheEnvironmentOfFinallySteps(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("outcome", "").Step("build").Finally("notify").Obj())
-	s.endStep("build", 3, "no space left")
-	env := s.envOf("notify")
-	if env["SEQUENCE_STATUS"] != "Failed" || env["SEQUENCE_FAILED_STEP"] != "build" ||
-		env["SEQUENCE_FAILED_REASON"] != batchv1.JobReasonBackoffLimitExceeded || !strings.Contains(env["SEQUENCE_FAILED_MESSAGE"], "no space left") {
-		t.Errorf("environment %v", env)
-	}
-}
-
-func TestRerunWithOtherParameters(t *testing.T) {
-	t.Parallel()
-	sj := testbuilder.SequentialJob("dated", "").Step("load").Obj()
-	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-24"}}
-	s := createSequence(t, sj)
-	if env := s.envOf("load"); env["DATE"] != "2026-11-24" {
-		t.Errorf("environment %v", env)
-	}
-	s.succeedStep("load")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-
-	before := s.readSequence().DeepCopy()
-	s.sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "wrong"}, From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DAY", Value: "1"}}}
-	if err := cluster.Patch(t.Context(), s.sj, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
-		t.Errorf("a rerun with an unknown parameter: %v", err)
-	}
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
-		sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-23"}}}
-	})
-	s.waitUntil("the rerun", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Run == 2 })
-	poll.Until(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 2 })
-	if env := s.envOf("load"); env["DATE"] != "2026-11-23" {
-		t.Errorf("environment of the rerun %v", env)
-	}
-}
-
-func TestUnwantedStepIsSkipped(t *testing.T) {
-	t.Parallel()
-	when := func(expression string) testbuilder.StepOption {
-		return options(func(o *v1alpha1.StepOptions) { o.When = expression })
-	}
-	ns := namespace(t)
-	invalid := newSequenceTest(t, ns, testbuilder.SequentialJob("typo", "").Step("plan").Step("apply", when(`steps.plan.outputs == ""`)).Obj())
-	if err := cluster.Create(t.Context(), invalid.sj); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "undefined field 'outputs'") {
-		t.Errorf("an expression with an unknown field: %v", err)
-	}
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("when", "").Step("plan", testbuilder.RecordOutput()).
-		Step("apply", when(`steps.plan.output != "no changes"`)).Step("report").Obj())
-	s.endStep("plan", 0, "no changes")
-	s.waitForJob("report")
-	if step := s.stepStatus("apply"); s.readSequence() == nil || s.stepStatus("apply").Phase != v1alpha1.StepSkipped {
-		t.Errorf("step apply: %+v", step)
-	}
-	s.succeedStep("report")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-}
-
 // TestOnlyApproversApproveInTheirOwnName crosses users with ways to set, change, copy and remove an approval.
 func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	t.Parallel()
@@ -293,38 +224,6 @@ func (s *sequenceTest) patchAs(c client.Client, body string, o ...client.PatchOp
 	return c.Patch(s.t.Context(), s.sj.DeepCopy(), client.RawPatch(mergePatch, []byte(body)), o...)
 }
 
-func TestOverlayReachesThePodOfItsStep(t *testing.T) {
-	t.Parallel()
-	overlay := func(patch string) testbuilder.StepOption {
-		return options(func(o *v1alpha1.StepOptions) { o.PodTemplate = &runtime.RawExtension{Raw: []byte(patch)} })
-	}
-	ns := namespace(t)
-	typo := newSequenceTest(t, ns, testbuilder.SequentialJob("typo", "").Step("train", overlay(`{"spec":{"tolerashuns":[]}}`)).Obj())
-	if err := cluster.Create(t.Context(), typo.sj); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `unknown field "spec.tolerashuns"`) {
-		t.Errorf("an overlay with a typo: %v", err)
-	}
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("gpu", "").Step("prep").
-		Step("train", overlay(`{"metadata":{"labels":{"gpu":"true"}},"spec":{"terminationGracePeriodSeconds":7}}`)).Obj())
-	if pod := s.waitForPod("prep"); pod.Labels["gpu"] != "" || *pod.Spec.TerminationGracePeriodSeconds == 7 {
-		t.Errorf("the overlay changes another step")
-	}
-	s.succeedStep("prep")
-	if pod := s.waitForPod("train"); pod.Labels["gpu"] != "true" || *pod.Spec.TerminationGracePeriodSeconds != 7 {
-		t.Errorf("the Pod has no overlay: %v", pod.Labels)
-	}
-}
-
-func TestRestrictedProfileSatisfiesThePodSecurityStandard(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
-	sj := testbuilder.SequentialJob("restricted", "").Step("a").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	sj.Spec.Workspace = nil
-	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}
-	s := createSequenceIn(t, ns, sj)
-	s.succeedStep("a")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-}
-
 // A program that handles SIGTERM often exits with 0, which the Job counts as a success.
 func TestEvictedPodIsReplacedWhateverItsExitCode(t *testing.T) {
 	t.Parallel()
@@ -394,22 +293,5 @@ func TestExtremeDeadlinesAreRefusedOrMeanWhatTheySay(t *testing.T) {
 			s.succeedStep("a")
 			s.waitForPhase(v1alpha1.PhaseCompleted)
 		})
-	}
-}
-
-func TestFailedIndexesAreRetriedSeparately(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("indexes", "").Step("a", options(func(o *v1alpha1.StepOptions) {
-		o.CompletionMode, o.Completions, o.Parallelism = new(batchv1.IndexedCompletion), new(int32(2)), new(int32(1))
-		o.BackoffLimitPerIndex, o.MaxFailedIndexes = new(int32(0)), new(int32(1))
-	})).Obj())
-	s.endStep("a", 1, "")
-	poll.Until(t, "the Pod of the other index", func() bool {
-		return s.waitForPod("a").Annotations[batchv1.JobCompletionIndexAnnotation] == "1"
-	})
-	s.endStep("a", 0, "")
-	step := s.waitForStep("a", v1alpha1.StepFailed)
-	if step.Reason != batchv1.JobReasonFailedIndexes {
-		t.Errorf("reason %s", step.Reason)
 	}
 }

@@ -85,34 +85,3 @@ func TestOutcomesSurviveATimeToLiveOfZero(t *testing.T) {
 		})
 	}
 }
-
-func TestContainerThatAPolicyAddsDoesNotHideTheEndOfTheStep(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	createMutatingPolicy(t, ns, "pods", `Object{spec: Object.spec{containers: [Object.spec.containers{name: "mesh-proxy", image: "proxy"}]}}`, func() bool {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
-		probe.Spec.Containers = []corev1.Container{{Name: "a", Image: "a"}}
-		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && len(probe.Spec.Containers) == 2
-	})
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("meshed", "").Step("extract", testbuilder.RecordOutput()).Step("load").Obj())
-	pod := s.waitForPod("extract")
-	before := pod.DeepCopy()
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-		if status.Name == "extract" {
-			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "42", StartedAt: metav1.Now(), FinishedAt: metav1.Now()}}
-		}
-	}
-	if err := cluster.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	s.waitUntil("the step to name the container", func(sj *v1alpha1.SequentialJob) bool {
-		return sj.Status.Reason == v1alpha1.ReasonContainerStillRuns && strings.Contains(s.stepStatus("extract").Message, "mesh-proxy")
-	})
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true })
-	if step := s.waitForStep("extract", v1alpha1.StepSucceeded); step.Output != "42" {
-		t.Errorf("output %q, want 42", step.Output)
-	}
-	s.waitForPod("load")
-}

@@ -2,10 +2,8 @@ package integration
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,31 +59,6 @@ func TestFailedStepSkipsLaterStepsAndRunsFinally(t *testing.T) {
 	s.wantEvent(v1alpha1.EventFailed)
 }
 
-func TestToleratedFailureStartsTheNextStep(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("tolerant", "").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Obj())
-	s.endStep("lint", 1, "")
-	s.succeedStep("build")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if !s.stepStatus("lint").Tolerated || s.sj.Status.State.Failed != 1 {
-		t.Errorf("%s", describe(s.sj))
-	}
-}
-
-func TestScriptsCanWaitForTheEndOfARun(t *testing.T) {
-	t.Parallel()
-	completed := createSequence(t, testbuilder.SequentialJob("complete", "").Step("a").Obj())
-	failed := createSequence(t, testbuilder.SequentialJob("failed", "").Step("a").Obj())
-	completed.succeedStep("a")
-	failed.endStep("a", 1, "")
-	isFinished := func(sj *v1alpha1.SequentialJob) bool { return sj.Status.CompletionTime != nil }
-	completed.waitUntil("the end", isFinished)
-	completed.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
-	failed.waitUntil("the end", isFinished)
-	failed.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonStepFailed)
-	failed.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonStepFailed)
-}
-
 func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("rerun", "").Step("backup").Step("migrate").Obj())
@@ -109,27 +82,6 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	s.wantEvent(v1alpha1.EventRerunStarted)
 }
 
-func TestOutputIsPassedToLaterSteps(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("outputs", "").Step("count", testbuilder.RecordOutput()).Step("print").Obj())
-	s.endStep("count", 0, "42 rows")
-	if step := s.waitForStep("count", v1alpha1.StepSucceeded); step.Output != "42 rows" {
-		t.Errorf("output %q", step.Output)
-	}
-	env := s.waitForJob("print").Spec.Template.Spec.Containers[0].Env[0]
-	if env.Name != "STEP_COUNT_OUTPUT" {
-		t.Fatalf("variable %q", env.Name)
-	}
-	source := env.ValueFrom.ConfigMapKeyRef
-	outputs := &corev1.ConfigMap{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.sj.Namespace, Name: source.Name}, outputs); err != nil {
-		t.Fatal(err)
-	}
-	if outputs.Data[source.Key] != "42 rows" || !metav1.IsControlledBy(outputs, s.sj) {
-		t.Errorf("ConfigMap %+v", outputs)
-	}
-}
-
 func TestFieldsOfAnOutputReachLaterStepsAndTheResults(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("json", "").Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
@@ -147,53 +99,6 @@ func TestFieldsOfAnOutputReachLaterStepsAndTheResults(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if got := s.sj.Status.Results; len(got) != 1 || got[0] != (v1alpha1.Parameter{Name: "VERSION", Value: "v1"}) {
 		t.Errorf("results %+v", got)
-	}
-}
-
-func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	s.succeedStep("a")
-	claims := map[string]bool{}
-	for _, step := range []string{"a", "b"} {
-		pod := s.waitForJob(step).Spec.Template.Spec
-		claims[pod.Volumes[0].PersistentVolumeClaim.ClaimName] = true
-		if pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
-			t.Errorf("step %s does not mount the workspace", step)
-		}
-	}
-	if len(claims) != 1 {
-		t.Errorf("claims %v, want one", claims)
-	}
-	claim := &corev1.PersistentVolumeClaim{}
-	claim.Name, claim.Namespace = s.waitForJob("b").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, s.sj.Namespace
-	s.succeedStep("b")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.deleteSequence()
-	s.waitUntilDeleted(claim)
-}
-
-// Without this check, the next step's container cannot be created: no environment variable contains NUL.
-func TestOutputThatIsNotTextFailsItsStep(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		output     string
-		wantReason string
-	}{
-		"nul":  {"42\x00", v1alpha1.ReasonOutputInvalid},
-		"utf8": {"42\xff", v1alpha1.ReasonOutputInvalid},
-		"long": {strings.Repeat("x", 4096), v1alpha1.ReasonOutputTooLong},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := createSequence(t, testbuilder.SequentialJob(name, "").Step("count", testbuilder.RecordOutput()).Step("print").Finally("cleanup").Obj())
-			s.endStep("count", 0, test.output)
-			if step := s.waitForStep("count", v1alpha1.StepFailed); step.Reason != test.wantReason || step.Output != "" {
-				t.Errorf("reason %q and output %q, want %q and none", step.Reason, step.Output, test.wantReason)
-			}
-			s.succeedStep("cleanup")
-		})
 	}
 }
 
@@ -218,25 +123,6 @@ func (s *sequenceTest) deleteWorkspace() *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-func TestSequenceFailsIfItsWorkspaceWasDeleted(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Finally("c").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	claim := s.deleteWorkspace()
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
-	s.waitForPhase(v1alpha1.PhaseFailed)
-	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonWorkspaceLost)
-	if jobs := s.listJobs(); len(jobs) != 1 {
-		t.Errorf("%d Jobs were created, want that of step a", len(jobs))
-	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := cluster.List(t.Context(), &claims, client.InNamespace(s.sj.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return c.UID != claim.UID }) {
-		t.Error("the workspace was created again, without its files")
-	}
-}
-
 func TestSequenceRestartsWithAnEmptyWorkspaceIfItsSpecSaysSo(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("restart", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).RecreateLostWorkspace().Obj())
@@ -251,46 +137,4 @@ func TestSequenceRestartsWithAnEmptyWorkspaceIfItsSpecSaysSo(t *testing.T) {
 	s.succeedStep("a")
 	s.succeedStep("b")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
-}
-
-func TestRetainedWorkspaceIsKept(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())
-	name := s.waitForJob("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
-	s.succeedStep("a")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	job := s.waitForJob("a")
-	s.deleteSequence()
-	s.waitUntilDeleted(s.sj)
-	s.waitUntilDeleted(job) // the garbage collector has run
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.sj.Namespace, Name: name}, &corev1.PersistentVolumeClaim{}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestFinishedSequenceIsDeletedAfterItsTTL(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("ttl", "").Step("a").TTLAfterFinished(2).Obj())
-	job := s.waitForJob("a")
-	s.succeedStep("a")
-	s.waitUntilDeleted(s.sj)
-	s.waitUntilDeleted(job)
-}
-
-func TestSequenceOfAnotherControllerIsIgnored(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("other", "").Step("a").ManagedBy("example.com/other").Obj())
-	s.wantUnchanged("nothing", func() bool { return len(s.listJobs()) == 0 && s.readSequence().Status.Run == 0 })
-}
-
-func TestJobsHaveMetadataOfTheUserAndOfTheOperator(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
-	job := s.waitForJob("a")
-	if job.Labels["team"] != "data" || job.Labels[v1alpha1.LabelStep] != "a" || job.Spec.Template.Labels[v1alpha1.LabelStep] != "a" {
-		t.Errorf("labels %v", job.Labels)
-	}
-	if *job.Spec.PodReplacementPolicy != batchv1.Failed || job.OwnerReferences[0].BlockOwnerDeletion != nil {
-		t.Errorf("job %+v", job.Spec)
-	}
 }

@@ -92,32 +92,6 @@ func scalesToZeroWhileRetriesWait(t *testing.T) {
 	c.assertEachJobHandledOnce(jobs)
 }
 
-func TestRolloutReplacesAllWorkersWithoutInterruptingJobs(t *testing.T) {
-	t.Parallel()
-	c := newPoolTestEnv(t, 300*time.Millisecond)
-	c.createPool("mailers", "replicas: 3, version: one")
-	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
-	old := c.getPool("mailers").Status.CurrentRevision
-
-	sent, lastSent := 0, time.Now()
-	c.patchPool("mailers", `{"spec":{"version":"two"}}`)
-	c.waitForPool("mailers", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
-		if time.Since(lastSent) > 200*time.Millisecond {
-			c.sendMessages("mail", 4)
-			sent, lastSent = sent+4, time.Now()
-		}
-		s := &wp.Status
-		return s.CurrentRevision != old && s.CurrentRevision == s.UpdatedRevision && s.Replicas == 3 && s.Ready == 3 && s.Draining == 0
-	})
-	c.waitForHandledJobs(sent)
-	c.assertEachJobHandledOnce(sent)
-	c.waitForCondition("mailers", v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut)
-	previous := &appsv1.Deployment{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: old}, previous); err != nil || *previous.Spec.Replicas != 0 {
-		t.Errorf("the old revision is not kept for a rollback: %v, %+v", err, previous.Spec.Replicas)
-	}
-}
-
 func TestPoolCreatesSharedObjectsAndFollowsTheScaleSubresource(t *testing.T) {
 	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
