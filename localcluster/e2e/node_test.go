@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"testing"
 )
 
+// The tests in test/e2e run Jobs, claims, images, webhooks, Services and NetworkPolicies on the same node. These scenarios are about what they do
+// not use.
 func TestOnARealNode(t *testing.T) {
 	needsRoot(t)
 	startCluster(t)
@@ -21,21 +22,10 @@ func TestOnARealNode(t *testing.T) {
 		title string
 		run   func(*testing.T)
 	}{
-		{"a Job runs to completion and its logs can be read", readJobLogs},
-		{"a Job reads what another Job wrote to the same claim", shareClaim},
 		{"a claim's directory is deleted with the claim", deleteClaim},
-		{"a missing image fails immediately", runMissingImage},
-		{"a container over its memory limit is OOMKilled", exceedMemoryLimit},
-		{"a Job over its deadline fails with DeadlineExceeded", exceedDeadline},
 		{"kubectl exec passes input, output and exit codes", execInPod},
 		{"kubectl port-forward reaches a Pod from the host", portForward},
-		{"the API server calls webhooks in the cluster", callWebhook},
-		{"Pods find Services by name, and the API server", lookUpServices},
-		{"a Pod reaches only what its NetworkPolicy allows, from its first packet on", egressPolicy},
-		{"a Pod is reached only from Pods that its NetworkPolicy allows", ingressPolicy},
 		{"Pods have a network immediately after network-policies restarts", restartPolicies},
-		{"a Pod under the restricted profile writes to its volume", runRestrictedPod},
-		{"an image built by build-image runs after load-image", runBuiltImage},
 		{"a killed component restarts and the cluster keeps working", restartComponents},
 		{"a second up reports that the cluster already runs, and changes nothing", upAgain},
 	} {
@@ -43,40 +33,13 @@ func TestOnARealNode(t *testing.T) {
 	}
 }
 
-func readJobLogs(t *testing.T) {
-	apply(t, jobManifest("hello", "echo hello", ""))
-	waitJob(t, "hello", "complete")
-	expectOutput(t, "hello", "logs", "job/hello")
-}
-
-const claimTemplate = `
+func deleteClaim(t *testing.T) {
+	apply(t, `
 apiVersion: v1
 kind: PersistentVolumeClaim
-metadata: {name: NAME}
+metadata: {name: brief}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
----
-`
-
-func claimManifest(name string) string { return strings.Replace(claimTemplate, "NAME", name, 1) }
-
-// withClaim returns the fields of a Pod that mounts a claim at /data and does not run as root.
-func withClaim(claim string) string {
-	return `
-  volumeMounts: [{name: data, mountPath: /data}]
-securityContext: {runAsUser: 65532, runAsGroup: 65532}
-volumes: [{name: data, persistentVolumeClaim: {claimName: ` + claim + `}}]`
-}
-
-func shareClaim(t *testing.T) {
-	apply(t, claimManifest("shared")+jobManifest("writer", "echo written > /data/file", withClaim("shared")))
-	waitJob(t, "writer", "complete")
-	apply(t, jobManifest("reader", "cat /data/file", withClaim("shared")))
-	waitJob(t, "reader", "complete")
-	expectOutput(t, "written", "logs", "job/reader")
-}
-
-func deleteClaim(t *testing.T) {
-	apply(t, claimManifest("brief"))
+`)
 	waitForOutput(t, "Bound", "get", "pvc", "brief")
 	volume, err := kubectl(t, "get", "pvc", "brief", "-o", "jsonpath={.spec.volumeName}")
 	if err != nil {
@@ -95,27 +58,6 @@ func deleteClaim(t *testing.T) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory still exists: %v", err)
 	}
-}
-
-func runMissingImage(t *testing.T) {
-	apply(t, strings.Replace(jobManifest("nosuch", "true", ""), "busybox:1.37", "registry.example.com/nosuch:1", 1))
-	waitForOutput(t, "ErrImagePull", "get", "events", "--field-selector=reason=Failed", "-o", "jsonpath={.items[*].message}")
-	if _, err := kubectl(t, "delete", "job", "nosuch"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func exceedMemoryLimit(t *testing.T) {
-	apply(t, jobManifest("greedy", "exec tail /dev/zero", "  resources: {limits: {memory: 32Mi}}"))
-	waitJob(t, "greedy", "failed")
-	expectOutput(t, "OOMKilled 137", "get", "pods", "-l", "job-name=greedy",
-		"-o", "jsonpath={.items[0].status.containerStatuses[0].state.terminated['reason','exitCode']}")
-}
-
-func exceedDeadline(t *testing.T) {
-	apply(t, strings.Replace(jobManifest("late", "sleep 1000", ""), "backoffLimit: 0", "activeDeadlineSeconds: 2", 1))
-	waitJob(t, "late", "failed")
-	expectOutput(t, "DeadlineExceeded", "get", "job", "late", "-o", "jsonpath={.status.conditions[?(@.type=='Failed')].reason}")
 }
 
 // webManifest serves the file "page" behind the Service "web".
@@ -181,81 +123,6 @@ func portForward(t *testing.T) {
 	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "served\n" {
 		t.Errorf("got %q, %v", body, err)
 	}
-}
-
-// callWebhook needs no server with certificates: the API server's error about an answer in plain
-// HTTP shows that it reached the Service.
-func callWebhook(t *testing.T) {
-	startWeb(t)
-	apply(t, `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: web}
-webhooks:
-- name: web.example.com
-  clientConfig: {service: {namespace: default, name: web}}
-  rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}]
-  sideEffects: None
-  admissionReviewVersions: [v1]
-  timeoutSeconds: 5
-`)
-	defer func() {
-		if _, err := kubectl(t, "delete", "validatingwebhookconfiguration", "web"); err != nil {
-			t.Error(err)
-		}
-	}()
-	for range 100 { // until the API server calls the webhook
-		_, err := kubectl(t, "create", "configmap", "a", "--dry-run=server")
-		if err == nil {
-			continue
-		}
-		if !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-			t.Error(err)
-		}
-		return
-	}
-	t.Error("the webhook was never called")
-}
-
-func lookUpServices(t *testing.T) {
-	startWeb(t)
-	const get = `printf 'GET /page HTTP/1.0\r\n\r\n' | nc -w 5 %s 443 | tail -n 1; `
-	script := fmt.Sprintf(get, "web.default.svc.cluster.local") + fmt.Sprintf(get, "web") + "nc -w 5 kubernetes.default 443 < /dev/null && echo reached"
-	apply(t, jobManifest("client", script, ""))
-	waitJob(t, "client", "complete")
-	expectOutput(t, strings.Repeat("served\n", 2)+"reached", "logs", "job/client")
-}
-
-func runRestrictedPod(t *testing.T) {
-	if _, err := kubectl(t, "label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if _, err := kubectl(t, "label", "namespace", "default", "pod-security.kubernetes.io/enforce-"); err != nil {
-			t.Error(err)
-		}
-	}()
-	apply(t, claimManifest("kept")+jobManifest("careful", "touch /data/file && ! touch /file && grep Seccomp: /proc/self/status", `
-  securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
-  volumeMounts: [{name: data, mountPath: /data}]
-securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
-volumes: [{name: data, persistentVolumeClaim: {claimName: kept}}]`))
-	waitJob(t, "careful", "complete")
-	waitForOutput(t, "Seccomp:\t2", "logs", "job/careful")
-}
-
-func runBuiltImage(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "image.tar")
-	build := exec.CommandContext(t.Context(), program, "build-image", "--tag", "example.com/own:1", "--file", "/bin/busybox:/bin/sh", "--user", "65532:65532", "--output", file)
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	if _, err := localcluster(t, "load-image", file); err != nil {
-		t.Fatal(err)
-	}
-	apply(t, strings.Replace(jobManifest("own", "echo own", ""), "busybox:1.37", "example.com/own:1", 1))
-	waitJob(t, "own", "complete")
-	expectOutput(t, "own", "logs", "job/own")
 }
 
 func restartComponents(t *testing.T) {
