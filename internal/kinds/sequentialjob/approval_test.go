@@ -60,29 +60,6 @@ func TestStepWaitsForItsApproval(t *testing.T) {
 	}
 }
 
-func TestEachRunNeedsItsOwnApproval(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
-	s.approve("ada")
-	s.failStep("deploy")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}}
-	})
-	s.reconcile()
-	s.wantSteps("deploy: Pending, ApprovalRequired")
-	s.approve("grace")
-	s.wantCreated("deploy", "deploy")
-}
-
-func TestAnotherAttemptNeedsNoOtherApproval(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()).RerunLostJobs())
-	s.approve("ada")
-	s.loseJob("deploy")
-	s.wantCreated("deploy", "deploy")
-	if by := s.stepStatus("deploy").ApprovedBy; by != "ada" {
-		t.Errorf("approved by %q", by)
-	}
-}
-
 func TestDeadlineRestartsWithTheApproval(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", needsApprovalBefore()).ActiveDeadline(60))
 	s.succeedStep("build")

@@ -244,20 +244,6 @@ func TestArchiveJobThatExpiredAtItsEndIsNotCreatedAgain(t *testing.T) {
 	}
 }
 
-func TestHistoryLimitKeepsJobsUntilTheirLogsAreArchived(t *testing.T) {
-	builder := testbuilder.SequentialJob("a", "ns").Step("build").Step("test")
-	s := startArchivedRun(t, builder)
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.JobHistoryLimit = new(int32(0)) })
-	for _, step := range []string{"build", "test"} {
-		if decision := s.succeedStep(step); len(decision.DeleteJobs) > 0 {
-			t.Errorf("after %s: %v are deleted", step, deletedStepNames(decision))
-		}
-	}
-	if decision := s.endArchive(0, ""); !slices.Equal(deletedStepNames(decision), []string{"build", "test"}) {
-		t.Errorf("%v are deleted", deletedStepNames(decision))
-	}
-}
-
 func TestArchiveJobIsNoStep(t *testing.T) {
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("archive"))
 	s.succeedStep("archive")

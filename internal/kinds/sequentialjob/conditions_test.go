@@ -115,14 +115,6 @@ func TestRunAndStepsHaveStartAndEndTimes(t *testing.T) {
 	}
 }
 
-func TestStepIsStartingUntilAPodRuns(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.wantSteps("build: Starting")
-	if got := s.stepStatus("build").StartTime; got == nil || !got.Time.Equal(s.now) {
-		t.Errorf("want the start time %s, got %s", s.now, got)
-	}
-}
-
 func TestShortStepIsRecordedAtItsStartAndItsEnd(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	if decision := s.reconcileAfter(59 * time.Second); decision.StatusChanged || decision.RequeueAfter != time.Second {

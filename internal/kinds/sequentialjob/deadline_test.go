@@ -37,15 +37,6 @@ func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
 	s.wantCreated("build", "cleanup")
 }
 
-func TestFinallyWaitsUntilTheStoppedJobIsDeleted(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").ActiveDeadline(60))
-	s.reconcileAfter(time.Hour)
-	s.reconcileAfter(time.Hour)
-	s.wantCreated("build")
-	s.removeDeletedJobs()
-	s.wantCreated("build", "cleanup")
-}
-
 func TestStepThatEndsWhileItIsStoppedKeepsItsOutcome(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
 	s.reconcileAfter(time.Hour)

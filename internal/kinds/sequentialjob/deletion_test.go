@@ -1,7 +1,6 @@
 package sequentialjob
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -60,17 +59,6 @@ func TestOrphanDeletionKeepsTheRunningJob(t *testing.T) {
 	s.sj.Finalizers = append(s.sj.Finalizers, metav1.FinalizerOrphanDependents)
 	if decision := s.deleteSequentialJob(); len(decision.DeleteJobs) > 0 || decision.NeedsFinalizer {
 		t.Errorf("want the Job left alone, got %+v", decision)
-	}
-}
-
-func TestFinalizerExistsOnlyWhileAStepRuns(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	if !slices.Contains(s.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
-		t.Error("the finalizer is missing while build runs")
-	}
-	s.succeedStep("build")
-	if s.sj.Finalizers != nil {
-		t.Error("the finalizer still exists after the run")
 	}
 }
 

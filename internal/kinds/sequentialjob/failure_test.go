@@ -22,16 +22,6 @@ func TestFailedStepSkipsLaterStepsAndFailsTheRun(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionAvailable, `False StepFailed: step "test" failed: BackoffLimitExceeded: Job has reached the specified backoff limit`)
 }
 
-func TestFinallyRunsAfterAFailure(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("notify").Finally("cleanup"))
-	s.failStep("build")
-	s.wantCreated("build", "notify")
-	s.succeedStep("notify")
-	s.succeedStep("cleanup")
-	s.wantSteps("build: Failed, BackoffLimitExceeded", "test: Skipped, PreviousStepFailed", "notify: Succeeded", "cleanup: Succeeded")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
-}
-
 func TestFailedFinallyStepFailsTheRunAndSkipsNothing(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
 	s.succeedStep("build")
@@ -75,15 +65,6 @@ func TestInvalidStepOptionsAnnotationMeansDefaultOptions(t *testing.T) {
 	s.newestJob("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
 	s.failStep("lint")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
-}
-
-func TestFailedRunHasACompletionTime(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.now = s.now.Add(time.Minute)
-	s.failStep("build")
-	if got := s.sj.Status.CompletionTime; got == nil || !got.Time.Equal(s.now) {
-		t.Errorf("want completionTime %s, got %v", s.now, got)
-	}
 }
 
 func TestFailureMessageComesFromTheStepsPod(t *testing.T) {

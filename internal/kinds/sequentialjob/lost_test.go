@@ -31,22 +31,6 @@ func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestJobDeletedBeforeItWasObservedIsLost(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.loseJob("build") // this process created it, so it existed
-	s.wantCreated("build")
-	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
-}
-
-func TestStepWhoseJobWasNotCreatedIsNotLost(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.jobs, s.createdSteps = nil, nil // recorded, then crashed before the Job was created
-	s.restartOperator()
-	s.reconcile()
-	s.wantCreated("build")
-	s.wantSteps("build: Starting")
-}
-
 func TestJobWithAnotherUIDIsNotTheStepsJob(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.reconcileAfter(time.Minute)
@@ -72,17 +56,6 @@ func TestStepRemovedBeforeItsJobIsCreatedFails(t *testing.T) {
 	s.reconcile()
 	s.wantCreated()
 	s.wantSteps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed")
-}
-
-func TestTerminatingJobIsNotLostYet(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	testbuilder.Job(s.newestJob("build")).Deleted(s.now)
-	if decision := s.reconcileAfter(time.Minute); decision.HasActions() {
-		t.Errorf("want nothing done, got %+v", decision)
-	}
-	s.wantSteps("build: Starting", "test: Pending")
-	s.removeDeletedJobs()
-	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
 func TestLostJobOfAToleratedStepStartsTheNextStep(t *testing.T) {

@@ -1,7 +1,6 @@
 package sequentialjob
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -82,47 +81,6 @@ func TestStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
 	}
 }
 
-// A lost status write must not lead to an endless AlreadyExists error.
-func TestLostStatusWriteAdoptsTheExistingJob(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.act(s.decide(nil)) // crashed before the status was recorded
-	s.restartOperator()
-
-	s.reconcileAfter(time.Minute)
-	s.wantCreated("build")
-	s.wantSteps("build: Starting", "test: Pending")
-
-	before := s.sj.DeepCopy()
-	s.succeedStep("build")
-	s.sj.Status = before.Status // the write was lost, the Job of test was created
-	s.restartOperator()
-	s.reconcile()
-	s.wantCreated("build", "test")
-	s.succeedStep("test")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-}
-
-func TestJobThatTheCacheDoesNotShowIsNotCreatedAgain(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.uncached[s.newestJob("build").Name] = true
-
-	s.reconcileAfter(time.Minute)
-	s.wantCreated("build")
-	s.wantSteps("build: Starting", "test: Pending")
-}
-
-func TestJobThatTheCacheDoesNotShowIsReadLive(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	decision := Decide(Observation{SequentialJob: s.sj, CreatedJobs: s.createdUIDs, Now: s.now})
-
-	if decision.Question == nil || decision.Question.JobNamed != s.newestJob("build").Name {
-		t.Errorf("want a live read of %s, got %+v", s.newestJob("build").Name, decision.Question)
-	}
-	if decision.HasActions() {
-		t.Error("it acts before its question is answered")
-	}
-}
-
 // Jobs are identified by their controller, not by labels.
 func TestForeignJobWithAStepsNameIsNotChanged(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
@@ -141,16 +99,6 @@ func TestForeignJobWithAStepsNameIsNotChanged(t *testing.T) {
 	s.wantCreated("build")
 	s.reconcileAfter(time.Minute)
 	s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
-}
-
-func TestFinishedStepDoesNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.succeedStep("build")
-	s.loseJob("build")
-	s.succeedStep("test")
-	s.loseJob("test")
-	s.wantCreated("build", "test")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
 func TestOrphanJobIsDeletedBeforeTheNextStepStarts(t *testing.T) {
@@ -177,25 +125,4 @@ func TestSequentialJobOfAnotherManagerIsIgnored(t *testing.T) {
 func TestManagedByThisOperatorEqualsUnset(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
 	s.wantCreated("build")
-}
-
-func TestMaximumNumberOfStepsRunsInOrder(t *testing.T) {
-	b := testbuilder.SequentialJob("a", "ns")
-	var want []string
-	for i := range 100 {
-		want = append(want, fmt.Sprintf("step-%d", i))
-		b.Step(want[i])
-	}
-	for i := range 10 {
-		want = append(want, fmt.Sprintf("finally-%d", i))
-		b.Finally(want[100+i])
-	}
-	s := startRun(t, b)
-	for _, step := range want {
-		s.succeedStep(step)
-	}
-	s.wantCreated(want...)
-	if got := FormatProgress(s.sj, false) + " " + FormatProgress(s.sj, true); got != "100/100 10/10" {
-		t.Errorf("progress %s, want 100/100 10/10", got)
-	}
 }

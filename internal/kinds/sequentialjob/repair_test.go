@@ -307,23 +307,6 @@ func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 	}
 }
 
-func TestARepairOfAnApprovedStepAsksAgain(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })))
-	approval := Approval{SequenceApproval: *s.sj.Status.Approval, By: "ada"}
-	if err := approval.Write(s.sj); err != nil {
-		t.Fatal(err)
-	}
-	s.reconcile()
-	meetObstacle(s, &obstacles[0])
-	s.reconcileAfter(5 * time.Second)
-	s.changeSpec(setImage("right"))
-	s.reconcile()
-	endDeletion(s, s.newestJob("build"), &obstacles[0], nothing)
-	s.reconcileAfter(replacementDelay)
-	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonApprovalRequired)
-}
-
 func TestARefusedCorrectionReplacesNothing(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	meetObstacle(s, &obstacles[0])

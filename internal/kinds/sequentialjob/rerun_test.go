@@ -57,22 +57,6 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 	}
 }
 
-func TestRerunCompletes(t *testing.T) {
-	s := startAtSecondStep(t)
-	s.failStep("test")
-	s.succeedStep("cleanup")
-	s.changeSpec(requestRerun("Failed"))
-	s.reconcile()
-	s.succeedStep("test")
-	s.succeedStep("ship")
-	s.succeedStep("cleanup")
-	s.wantCreated("build", "test", "cleanup", "test", "ship", "cleanup")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	if build, test := s.stepStatus("build"), s.stepStatus("test"); build.Run != 1 || test.Run != 2 || test.Attempt != 1 {
-		t.Errorf("want build of run 1 and test of run 2, attempt 1; got %+v, %+v", build, test)
-	}
-}
-
 func TestRerunIDSetAtCreationRequestsNothing(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
 	s.succeedStep("build")

@@ -172,20 +172,6 @@ func TestStepCanBeCorrectedBeforeItsNextAttempt(t *testing.T) {
 	}
 }
 
-func TestApprovedStepIsRetriedWithoutAnotherApproval(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600),
-		testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
-	s.reconcile()
-	s.approve("ada")
-	s.sj.Annotations = nil
-	s.failStep("build")
-	s.reconcileAfter(10 * time.Second)
-	s.wantCreated("build", "build")
-	if got := s.stepStatus("build").ApprovedBy; got != "ada" {
-		t.Errorf("approved by %q", got)
-	}
-}
-
 func TestJobsOfFailedAttemptsCountAsHistory(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build", retry(2, 10, 600)).Obj()
 	sj.Spec.JobHistoryLimit = new(int32(0))

@@ -204,17 +204,6 @@ func TestQueuedJobIsReplacedAfterImmediateSuspension(t *testing.T) {
 	}
 }
 
-func TestResumptionWaitsForTheDeletedJob(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.changeSpec(setSuspendTrue)
-	s.reconcileAfter(time.Minute)
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build")
-	s.removeDeletedJobs()
-	s.wantCreated("build", "build")
-}
-
 func TestRunDeadlineRestartsOnResumption(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
 	s.changeSpec(setSuspendTrue)

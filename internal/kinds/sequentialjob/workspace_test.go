@@ -111,13 +111,6 @@ func (s *testEnv) terminateClaim() { s.claim.DeletionTimestamp = new(metav1.NewT
 // restoreClaim replaces the claim by one from a backup.
 func (s *testEnv) restoreClaim() { s.claim.UID = "restored" }
 
-func TestUIDOfTheWorkspaceIsRecordedBeforeAJobUsesIt(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	if decision := s.reconcile(); decision.CreateJob == nil || decision.Status.Workspace.UID != s.claim.UID {
-		t.Errorf("the decision with Job %v records the UID %q, want %q", decision.CreateJob, decision.Status.Workspace.UID, s.claim.UID)
-	}
-}
-
 func TestLostWorkspaceFailsTheRun(t *testing.T) {
 	tests := map[string]struct {
 		lose func(*testEnv)
