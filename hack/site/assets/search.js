@@ -12,7 +12,7 @@
 			.then((response) => response.ok ? response.json() : Promise.reject(response.status))
 			.then((sections) => sections.map((section) => ({
 				...section,
-				words: [section.title, section.heading, section.text].map((text) => text.toLowerCase()),
+				words: [section.title, section.heading, section.text, section.code].map((text) => text.toLowerCase()),
 			})));
 		index.catch(() => { index = undefined; }); // the next attempt loads it again
 		return index;
@@ -20,12 +20,12 @@
 
 	// A section matches if it contains all terms, also in the title of its page. Headings count more than texts, whole words
 	// more than parts, and what to do more than why it is so.
-	const score = ({url, words: [title, heading, text]}, terms) => {
+	const score = ({url, words: [title, heading, text, code]}, terms) => {
 		let total = 0;
 		for (const term of terms) {
 			const word = new RegExp(`(^|[^a-z0-9])${RegExp.escape?.(term) ?? term.replace(/[^a-z0-9]/g, "\\$&")}($|[^a-z0-9])`);
 			const points = (where, weight) => where.includes(term) ? weight * (word.test(where) ? 2 : 1) : 0;
-			const found = points(title, heading ? 2 : 8) + points(heading, 8) + points(text, 1);
+			const found = points(title, heading ? 2 : 8) + points(heading, 8) + points(`${text} ${code}`, 1);
 			if (!found) return 0;
 			total += found;
 		}
@@ -33,8 +33,9 @@
 	};
 
 	const excerpt = ({text, words}, terms) => {
-		const at = Math.max(0, Math.min(...terms.map((term) => words[2].indexOf(term)).filter((at) => at >= 0), text.length) - 60);
-		return at < text.length ? (at ? "… " : "") + text.slice(at, at + 180) : text.slice(0, 180);
+		const found = terms.map((term) => words[2].indexOf(term)).filter((at) => at >= 0);
+		const from = found.length ? Math.max(0, Math.min(...found) - 60) : 0;
+		return (from ? "… " : "") + text.slice(from, from + 180);
 	};
 
 	const line = (section, terms) => {
