@@ -55,23 +55,6 @@ func TestCreateFromArguments(t *testing.T) {
 	}
 }
 
-func TestCreateRejectsWhatItCannotCreate(t *testing.T) {
-	for args, want := range map[string]string{
-		"seq create":                             "accepts 1 arg(s), received 0",
-		"seq create etl":                         "set --image and at least one --step",
-		"seq create etl --image x --step load":   `invalid --step "load": must be NAME=SCRIPT`,
-		"session create fix":                     "set either --prompt or --prompt-file",
-		"session create fix --prompt-file /none": "open /none: no such file or directory",
-	} {
-		t.Run(want, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args)
-			if code != exitError || out != "" || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
-				t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", args, code, out, errOut, want)
-			}
-		})
-	}
-}
-
 func TestFilesAndStandardInputAreReadUpToALimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
 	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // forEachCommand calls do for each command that users can run.
@@ -105,19 +107,34 @@ func TestEveryFlagAndArgumentCompletes(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	objects := append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}}, staleTestJobs...)
+	objects = append(objects, failedSequence("etl"), failedSequence("backup"), natsQueue("mail"), natsQueue("video"), manualPool("mailers", 1),
+		agenticSession("tidy", v1alpha1.SessionCompleted))
 	for args, want := range map[string]string{
-		"report -n ":            "c\nteam-a\n:4",
-		"report --context ":     "c\n:4",
-		"report --cluster ":     "c\n:4",
-		"report --color ":       "auto\nalways\nnever\n:36",
-		"report -o ":            "table\nwide\nname\njson\nyaml\n:36",
-		"report --fail-on ":     "zombie\nsuspicious\nnever\n:36",
-		"report --top ":         ":4",
-		"report explain ":       "dead\tZombie\nnew\tHealthy\nslow\tSuspicious\n:4",
-		"report explain dead ":  ":4",
-		"version ":              ":4",
-		"session result -o ":    "text\njson\nyaml\n:36",
-		"queue dead list x -o ": "table\njson\nyaml\n:36",
+		"report -n ":                    "c\nteam-a\n:4",
+		"seq watch ":                    "backup\tFailed\netl\tFailed\n:4",
+		"seq watch etl ":                ":4",
+		"seq suspend etl ":              "backup\tFailed\n:4",
+		"seq watch -n b ":               ":4",
+		"seq rerun etl --from ":         "Failed\nStart\nextract\nload\n:4",
+		"seq rerun no-such-one --from ": "Failed\nStart\n:4",
+		"seq logs etl --step ":          "extract\nload\n:4",
+		"queue suspend mail ":           "video\n:4",
+		"queue dead list ":              "mail\nvideo\n:4",
+		"queue dead list mail ":         ":4",
+		"pool explain ":                 "mailers\n:4",
+		"pool watch mailers ":           ":4",
+		"session stop ":                 "tidy\tCompleted\n:4",
+		"report --context ":             "c\n:4",
+		"report --cluster ":             "c\n:4",
+		"report --color ":               "auto\nalways\nnever\n:36",
+		"report -o ":                    "table\nwide\nname\njson\nyaml\n:36",
+		"report --fail-on ":             "zombie\nsuspicious\nnever\n:36",
+		"report --top ":                 ":4",
+		"report explain ":               "dead\tZombie\nnew\tHealthy\nslow\tSuspicious\n:4",
+		"report explain dead ":          ":4",
+		"version ":                      ":4",
+		"session result -o ":            "text\njson\nyaml\n:36",
+		"queue dead list x -o ":         "table\njson\nyaml\n:36",
 	} {
 		t.Run(args, func(t *testing.T) {
 			words := append([]string{cobra.ShellCompRequestCmd}, strings.Split(args, " ")...)

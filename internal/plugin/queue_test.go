@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -66,32 +63,6 @@ func TestQueueAndPoolLists(t *testing.T) {
 	}
 }
 
-func TestQueueAndPoolCommandsRejectInvalidArguments(t *testing.T) {
-	for args, want := range map[string]string{
-		"queue list -o xml":                      `invalid --output "xml": must be one of table, wide, json, yaml, name`,
-		"queue suspend":                          "requires at least 1 arg(s)",
-		"queue dead list mail --limit=-1":        "invalid --limit -1: must be 0 (no limit) or greater",
-		"queue dead list mail -o name":           `invalid --output "name": must be one of table, json, yaml`,
-		"queue dead requeue mail":                "set either --all or --oldest",
-		"queue dead requeue mail --all --oldest": "flag needs an argument",
-		"queue dead requeue mail --oldest=-1":    "invalid --oldest -1: must be at least 1",
-		"queue dead purge mail --yes":            "set --all",
-		"queue dead list mail":                   `queues.yardmaster.dev "mail" not found`,
-		"pool watch mailers -A":                  "a NAME cannot be combined with --all-namespaces or --selector",
-		"pool watch mailers":                     `workerpools.yardmaster.dev "mailers" not found`,
-		"pool explain":                           "accepts 1 arg(s), received 0",
-		"pool drain mailers --replicas=-1":       "invalid --replicas -1: must not be negative",
-		"pool drain mailers --dry-run -w":        "--watch cannot be combined with --dry-run",
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args)
-			if code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") || !strings.Contains(errOut, want) {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
-		})
-	}
-}
-
 func TestPauseAndResumeQueues(t *testing.T) {
 	for args, row := range map[string]struct {
 		code        int
@@ -123,44 +94,6 @@ func TestPauseAndResumeQueues(t *testing.T) {
 			slices.Sort(suspendedQueues)
 			if diff := cmp.Diff(row.suspended, suspendedQueues); diff != "" {
 				t.Errorf("suspended (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestPauseDoesNotOverwriteAConcurrentChange(t *testing.T) {
-	c := interceptor.NewClient(newFakeClient(t, natsQueue("mail")), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			other := &v1alpha1.Queue{}
-			if err := c.Get(ctx, client.ObjectKeyFromObject(object), other); err != nil {
-				return err
-			}
-			other.Spec.StrictPriority = true
-			if err := c.Update(ctx, other); err != nil {
-				return err
-			}
-			return c.Patch(ctx, object, patch, options...)
-		},
-	})
-	code, out, errOut := runPluginWith(t, "queue suspend mail", c)
-	if code != exitError || out != "" || !strings.Contains(errOut, "queue.yardmaster.dev/mail was changed by someone else at the same time; nothing was written") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
-}
-
-func TestQueueAndPoolCompletion(t *testing.T) {
-	for args, want := range map[string]string{
-		"queue suspend mail":   "video\n:4\n",
-		"queue dead list":      "mail\nvideo\n:4\n",
-		"queue dead list mail": ":4\n",
-		"pool explain":         "mailers\n:4\n",
-		"pool watch mailers":   ":4\n",
-	} {
-		t.Run(args, func(t *testing.T) {
-			words := append(append([]string{"__complete"}, strings.Fields(args)...), "")
-			code, out, _ := runPluginArgs(t, words, newFakeClient(t, natsQueue("mail"), natsQueue("video"), manualPool("mailers", 1)))
-			if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
-				t.Errorf("exit code %d, completions (-want +got):\n%s", code, diff)
 			}
 		})
 	}

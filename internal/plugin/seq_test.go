@@ -75,32 +75,6 @@ func TestSequenceList(t *testing.T) {
 	}
 }
 
-func TestSequenceCommandsRejectInvalidArguments(t *testing.T) {
-	for args, want := range map[string]string{
-		"seq list -o xml":             `invalid --output "xml": must be one of table, wide, json, yaml, name`,
-		"seq list -l a==b==c":         "--selector: ",
-		"seq list etl":                `sequentialjobs.yardmaster.dev "etl" not found`,
-		"seq watch etl -l x":          "a NAME cannot be combined with --all-namespaces or --selector",
-		"seq logs etl --tail=-2":      "invalid --tail -2: must be -1 (all lines) or greater",
-		"seq logs etl --since=-1m":    `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
-		"seq logs":                    "accepts 1 arg(s), received 0",
-		"seq suspend":                 "requires at least 1 arg(s)",
-		"seq nothing":                 `unknown command "nothing"`,
-		"seq list --color=red":        `invalid --color "red": must be one of auto, always, never`,
-		"seq logs etl --step=extract": `sequentialjobs.yardmaster.dev "etl" not found`,
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args)
-			if code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") || !strings.Contains(errOut, want) {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
-			if strings.Count(errOut, "\n") != 1 {
-				t.Errorf("want one line, got %q", errOut)
-			}
-		})
-	}
-}
-
 func TestLogsRejectAnUnknownStep(t *testing.T) {
 	code, _, errOut := runPlugin(t, "seq logs etl --step=transform", failedSequence("etl"))
 	if code != exitError || errOut != "error: invalid --step \"transform\": must be one of extract, load\n" {
@@ -168,33 +142,6 @@ func TestGeneratedRerunIDsAreUnique(t *testing.T) {
 	}
 }
 
-func TestRerunDoesNotOverwriteAConcurrentChange(t *testing.T) {
-	c := interceptor.NewClient(newFakeClient(t, failedSequence("etl")), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			other := &v1alpha1.SequentialJob{}
-			if err := c.Get(ctx, client.ObjectKeyFromObject(object), other); err != nil {
-				return err
-			}
-			other.Spec.Containers[1].Image = "registry.example/load:2"
-			if err := c.Update(ctx, other); err != nil {
-				return err
-			}
-			return c.Patch(ctx, object, patch, options...)
-		},
-	})
-	code, out, errOut := runPluginWith(t, "seq rerun etl", c)
-	if code != exitError || out != "" || !strings.Contains(errOut, "was changed by someone else at the same time; nothing was written") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
-	after := &v1alpha1.SequentialJob{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, after); err != nil {
-		t.Fatal(err)
-	}
-	if after.Spec.Rerun != nil || after.Spec.Containers[1].Image != "registry.example/load:2" {
-		t.Errorf("spec %+v", after.Spec)
-	}
-}
-
 func TestSuspendAndResumeSequences(t *testing.T) {
 	suspended := testbuilder.SequentialJob("halted", "a").Step("load").Suspend().Obj()
 	free := testbuilder.SequentialJob("free", "a").Step("load").Obj()
@@ -229,26 +176,6 @@ func TestSuspendAndResumeSequences(t *testing.T) {
 			slices.Sort(suspended)
 			if diff := cmp.Diff(row.suspended, suspended); diff != "" {
 				t.Errorf("suspended (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestSequenceCompletion(t *testing.T) {
-	for args, want := range map[string]string{
-		"seq watch":                    "backup\tFailed\netl\tFailed\n:4\n",
-		"seq watch etl":                ":4\n",
-		"seq suspend etl":              "backup\tFailed\n:4\n",
-		"seq watch -n b":               ":4\n",
-		"seq rerun etl --from":         "Failed\nStart\nextract\nload\n:4\n",
-		"seq rerun no-such-one --from": "Failed\nStart\n:4\n",
-		"seq logs etl --step":          "extract\nload\n:4\n",
-	} {
-		t.Run(args, func(t *testing.T) {
-			// The last word, which is completed, is empty.
-			code, out, _ := runPluginArgs(t, append(append([]string{"__complete"}, strings.Fields(args)...), ""), newFakeClient(t, failedSequence("etl"), failedSequence("backup")))
-			if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
-				t.Errorf("exit code %d, completions (-want +got):\n%s", code, diff)
 			}
 		})
 	}

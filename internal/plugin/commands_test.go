@@ -1,0 +1,96 @@
+package plugin
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestCommandsRejectInvalidArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"seq list -o xml":                        `invalid --output "xml": must be one of table, wide, json, yaml, name`,
+		"seq list -l a==b==c":                    "--selector: ",
+		"seq list etl":                           `sequentialjobs.yardmaster.dev "etl" not found`,
+		"seq watch etl -l x":                     "a NAME cannot be combined with --all-namespaces or --selector",
+		"seq logs etl --tail=-2":                 "invalid --tail -2: must be -1 (all lines) or greater",
+		"seq logs etl --since=-1m":               `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
+		"seq logs":                               "accepts 1 arg(s), received 0",
+		"seq suspend":                            "requires at least 1 arg(s)",
+		"seq nothing":                            `unknown command "nothing"`,
+		"seq list --color=red":                   `invalid --color "red": must be one of auto, always, never`,
+		"seq logs etl --step=extract":            `sequentialjobs.yardmaster.dev "etl" not found`,
+		"seq create":                             "accepts 1 arg(s), received 0",
+		"seq create etl":                         "set --image and at least one --step",
+		"seq create etl --image x --step load":   `invalid --step "load": must be NAME=SCRIPT`,
+		"session create fix":                     "set either --prompt or --prompt-file",
+		"session create fix --prompt-file /none": "open /none: no such file or directory",
+		"session list -o xml":                    `invalid --output "xml": must be one of table, wide, json, yaml, name`,
+		"session watch tidy -A":                  "a NAME cannot be combined with --all-namespaces or --selector",
+		"session watch tidy":                     `agenticsessions.yardmaster.dev "tidy" not found`,
+		"session logs tidy --tail=-2":            "invalid --tail -2: must be -1 (all lines) or greater",
+		"session logs tidy --since=-1m":          `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
+		"session stop":                           "requires at least 1 arg(s)",
+		"session restart":                        "accepts 1 arg(s), received 0",
+		"session result tidy -o table":           `invalid --output "table": must be one of text, json, yaml`,
+		"session result tidy":                    `agenticsessions.yardmaster.dev "tidy" not found`,
+		"session attach tidy":                    `agenticsessions.yardmaster.dev "tidy" not found`,
+		"session nothing":                        `unknown command "nothing"`,
+		"queue list -o xml":                      `invalid --output "xml": must be one of table, wide, json, yaml, name`,
+		"queue suspend":                          "requires at least 1 arg(s)",
+		"queue dead list mail --limit=-1":        "invalid --limit -1: must be 0 (no limit) or greater",
+		"queue dead list mail -o name":           `invalid --output "name": must be one of table, json, yaml`,
+		"queue dead requeue mail":                "set either --all or --oldest",
+		"queue dead requeue mail --all --oldest": "flag needs an argument",
+		"queue dead requeue mail --oldest=-1":    "invalid --oldest -1: must be at least 1",
+		"queue dead purge mail --yes":            "set --all",
+		"queue dead list mail":                   `queues.yardmaster.dev "mail" not found`,
+		"pool watch mailers -A":                  "a NAME cannot be combined with --all-namespaces or --selector",
+		"pool watch mailers":                     `workerpools.yardmaster.dev "mailers" not found`,
+		"pool explain":                           "accepts 1 arg(s), received 0",
+		"pool drain mailers --replicas=-1":       "invalid --replicas -1: must not be negative",
+		"pool drain mailers --dry-run -w":        "--watch cannot be combined with --dry-run",
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, out, errOut := runPlugin(t, args)
+			if code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+			}
+		})
+	}
+}
+
+func TestNoCommandOverwritesAConcurrentChange(t *testing.T) {
+	for args, object := range map[string]client.Object{
+		"seq rerun etl": failedSequence("etl"), "queue suspend mail": natsQueue("mail"),
+		"session stop tidy": agenticSession("tidy", v1alpha1.SessionCompleted), "session restart tidy": agenticSession("tidy", v1alpha1.SessionCompleted),
+	} {
+		t.Run(args, func(t *testing.T) {
+			changed := object.DeepCopyObject().(client.Object)
+			c := interceptor.NewClient(newFakeClient(t, object), interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, read client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if err := c.Get(ctx, client.ObjectKeyFromObject(object), changed); err != nil {
+						return err
+					}
+					changed.SetLabels(map[string]string{"changed-by": "another"})
+					if err := c.Update(ctx, changed); err != nil {
+						return err
+					}
+					return c.Patch(ctx, read, patch, options...)
+				},
+			})
+			code, out, errOut := runPluginWith(t, args, c)
+			if code != exitError || out != "" || !strings.Contains(errOut, object.GetName()+" was changed by someone else at the same time; nothing was written") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+			}
+			version := changed.GetResourceVersion()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), changed); err != nil || changed.GetResourceVersion() != version {
+				t.Errorf("the command wrote %+v: %v", changed, err)
+			}
+		})
+	}
+}
