@@ -82,7 +82,9 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequentialjob.Obse
 	case question.PodsOf != nil:
 		return r.listPods(ctx, observation, question.PodsOf)
 	case question.WarningsOf != "":
-		return r.readWarning(ctx, observation, question.WarningsOf)
+		message, err := r.warnings.newest(ctx, observation.SequentialJob.Namespace, question.WarningsOf)
+		observation.Answers.Warnings[question.WarningsOf] = message
+		return err
 	case question.AllJobs:
 		return r.listJobs(ctx, observation)
 	case question.Claim != "":

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -30,14 +28,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
 
-const (
-	// Events are listed for one object at a time, at this rate per second, because the API server reads all events of
-	// the namespace each time.
-	eventListRate  = 2
-	eventListBurst = 20
-	// maxReportedBytes limits each message in a cached Pod.
-	maxReportedBytes = 512
-)
+// maxReportedBytes limits each message in a cached Pod.
+const maxReportedBytes = 512
 
 // NewCache returns a cache of the Pods of SequentialJobs, in these namespaces, or in all if the map is empty. It is separate from
 // the manager's cache, which selects other Pods.
@@ -228,35 +220,6 @@ func (s *evidenceStore) of(job types.UID) sequentialjob.Evidence {
 	}
 	evidence := stored.(sequentialjob.Evidence) //nolint:forcetypeassert // only evidence is stored
 	return evidence.Clone()
-}
-
-// readWarning reads the newest warning about an object. Beyond the rate limit, the answer is empty; the core asks again
-// later.
-func (r *Reconciler) readWarning(ctx context.Context, observation *sequentialjob.Observation, uid types.UID) error {
-	if observation.Answers.Warnings[uid] = ""; !r.eventLists.Allow() {
-		return nil
-	}
-	var list eventsv1.EventList
-	about := client.MatchingFields{"regarding.uid": string(uid), "type": corev1.EventTypeWarning}
-	if err := r.Live.List(ctx, &list, client.InNamespace(observation.SequentialJob.Namespace), about); err != nil {
-		return fmt.Errorf("listing events: %w", err)
-	}
-	if len(list.Items) > 0 {
-		newest := slices.MaxFunc(list.Items, func(a, b eventsv1.Event) int { return lastObserved(&a).Compare(lastObserved(&b)) })
-		observation.Answers.Warnings[uid] = newest.Note
-	}
-	return nil
-}
-
-func lastObserved(e *eventsv1.Event) time.Time {
-	switch {
-	case e.Series != nil:
-		return e.Series.LastObservedTime.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	default:
-		return e.DeprecatedLastTimestamp.Time
-	}
 }
 
 func (r *Reconciler) podHandler() handler.EventHandler {

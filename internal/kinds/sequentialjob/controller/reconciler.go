@@ -9,7 +9,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/time/rate"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
@@ -70,15 +69,16 @@ type Reconciler struct {
 	// failures of each SequentialJob since its last successful reconciliation.
 	failures *kube.Store[failure]
 	// accepted has the fingerprints that the API server accepted in a dry run.
-	accepted   *utilcache.LRUExpireCache
-	eventLists *rate.Limiter
+	accepted *utilcache.LRUExpireCache
+	warnings *warningReader
 }
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, options Options) *Reconciler {
+	clients := kube.NewClients(mgr, "sequentialjob-controller")
 	return &Reconciler{
 		options:        options,
-		Clients:        kube.NewClients(mgr, "sequentialjob-controller"),
+		Clients:        clients,
 		policies:       kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents:  kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
 		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
@@ -89,8 +89,8 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		endedJobs:      kube.NewStore[map[types.UID]*batchv1.Job](),
 		stepEnds:       kube.NewStore[time.Time](),
 		failures:       kube.NewStore[failure](),
-		eventLists:     rate.NewLimiter(eventListRate, eventListBurst),
 		accepted:       utilcache.NewLRUExpireCache(maxAccepted),
+		warnings:       newWarningReader(clients.Live),
 	}
 }
 
