@@ -94,3 +94,50 @@ func TestNoCommandOverwritesAConcurrentChange(t *testing.T) {
 		})
 	}
 }
+
+func TestLists(t *testing.T) {
+	team := map[string]string{"team": "data"}
+	sequence, queue := failedSequence("etl"), natsQueue("mail")
+	sequence.Labels, queue.Labels = team, team
+	for args, row := range map[string]struct{ want, not, errOut string }{
+		"seq list":                  {want: "backup"},
+		"seq list -l team=data":     {want: "etl", not: "backup"},
+		"seq list -o name":          {want: "sequentialjob.yardmaster.dev/backup\nsequentialjob.yardmaster.dev/etl\n", not: "NAME"},
+		"seq list -o yaml":          {want: "kind: SequentialJobList"},
+		"seq list -n b":             {errOut: "No SequentialJobs found in namespace b.\n"},
+		"seq list -n b -o name":     {},
+		"seq list -n b -o json":     {want: `"items": []`},
+		"seq list --color=always":   {want: "\x1b[31mFailed\x1b[0m"},
+		"seq list -A -l team=none":  {errOut: "No SequentialJobs found.\n"},
+		"queue list":                {want: "NAME    STATUS    BACKLOG"},
+		"queue list -l team=data":   {want: "mail", not: "video"},
+		"queue list -A":             {want: "a           video   Pending"},
+		"queue list -o name":        {want: "queue.yardmaster.dev/mail\nqueue.yardmaster.dev/video\n", not: "NAME"},
+		"queue list -o yaml":        {want: "kind: QueueList"},
+		"queue list -n b":           {errOut: "No Queues found in namespace b.\n"},
+		"queue list -n b -o json":   {want: `"items": []`},
+		"queue list --color=always": {want: "\x1b[2mPending\x1b[0m"},
+		"pool list":                 {want: "mailers   Pending   0/0"},
+		"pool list -o name":         {want: "workerpool.yardmaster.dev/mailers\n", not: "NAME"},
+		"pool list -o json":         {want: `"kind": "WorkerPoolList"`},
+		"pool list -A -l team=none": {errOut: "No WorkerPools found.\n"},
+		"wp ls":                     {want: "mailers"},
+		"session list":              {want: "tidy   Completed   -"},
+		"as ls":                     {want: "NAME   STATUS"},
+		"session list -A":           {want: "a           tidy   Completed"},
+		"session list -o name":      {want: "agenticsession.yardmaster.dev/tidy\n"},
+		"session list -o yaml":      {want: "kind: AgenticSessionList"},
+		"session list -n b":         {errOut: "No AgenticSessions found in namespace b.\n"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, out, errOut := runPlugin(t, args, sequence, failedSequence("backup"), queue, natsQueue("video"), manualPool("mailers", 3),
+				agenticSession("tidy", v1alpha1.SessionCompleted))
+			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+			if errOut != row.errOut {
+				t.Errorf("stderr %q, want %q", errOut, row.errOut)
+			}
+		})
+	}
+}

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,36 +29,6 @@ func natsSecret(url string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "nats", Namespace: "a", Labels: map[string]string{v1alpha1.LabelBroker: "true"}},
 		Data:       map[string][]byte{"url": []byte(url)},
-	}
-}
-
-func TestQueueAndPoolLists(t *testing.T) {
-	labelled := natsQueue("mail")
-	labelled.Labels = map[string]string{"team": "data"}
-	for args, row := range map[string]struct{ want, not, errOut string }{
-		"queue list":                {want: "NAME    STATUS    BACKLOG"},
-		"queue list -l team=data":   {want: "mail", not: "video"},
-		"queue list -A":             {want: "a           video   Pending"},
-		"queue list -o name":        {want: "queue.yardmaster.dev/mail\nqueue.yardmaster.dev/video\n", not: "NAME"},
-		"queue list -o yaml":        {want: "kind: QueueList"},
-		"queue list -n b":           {errOut: "No Queues found in namespace b.\n"},
-		"queue list -n b -o json":   {want: `"items": []`},
-		"queue list --color=always": {want: "\x1b[2mPending\x1b[0m"},
-		"pool list":                 {want: "mailers   Pending   0/0"},
-		"pool list -o name":         {want: "workerpool.yardmaster.dev/mailers\n", not: "NAME"},
-		"pool list -o json":         {want: `"kind": "WorkerPoolList"`},
-		"pool list -A -l team=none": {errOut: "No WorkerPools found.\n"},
-		"wp ls":                     {want: "mailers"},
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args, labelled, natsQueue("video"), manualPool("mailers", 3))
-			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
-				t.Errorf("exit code %d:\n%s", code, out)
-			}
-			if errOut != row.errOut {
-				t.Errorf("stderr %q, want %q", errOut, row.errOut)
-			}
-		})
 	}
 }
 

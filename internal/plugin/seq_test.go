@@ -49,32 +49,6 @@ b           audit    Failed            ✔✘                1m0s   60m
 	}
 }
 
-func TestSequenceList(t *testing.T) {
-	labelled := failedSequence("etl")
-	labelled.Labels = map[string]string{"team": "data"}
-	for args, row := range map[string]struct{ want, not, errOut string }{
-		"seq list":                 {want: "backup"},
-		"seq list -l team=data":    {want: "etl", not: "backup"},
-		"seq list -o name":         {want: "sequentialjob.yardmaster.dev/backup\nsequentialjob.yardmaster.dev/etl\n", not: "NAME"},
-		"seq list -o yaml":         {want: "kind: SequentialJobList"},
-		"seq list -n b":            {errOut: "No SequentialJobs found in namespace b.\n"},
-		"seq list -n b -o name":    {},
-		"seq list -n b -o json":    {want: `"items": []`},
-		"seq list --color=always":  {want: "\x1b[31mFailed\x1b[0m"},
-		"seq list -A -l team=none": {errOut: "No SequentialJobs found.\n"},
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args, labelled, failedSequence("backup"))
-			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
-				t.Errorf("exit code %d:\n%s", code, out)
-			}
-			if errOut != row.errOut {
-				t.Errorf("stderr %q, want %q", errOut, row.errOut)
-			}
-		})
-	}
-}
-
 func TestLogsRejectAnUnknownStep(t *testing.T) {
 	code, _, errOut := runPlugin(t, "seq logs etl --step=transform", failedSequence("etl"))
 	if code != exitError || errOut != "error: invalid --step \"transform\": must be one of extract, load\n" {

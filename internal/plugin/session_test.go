@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -42,24 +41,6 @@ func addResult(s *v1alpha1.AgenticSession) {
 		AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}, Summary: "Tidied up.", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"tokens":7}`)},
 	}
 	s.Status.Attempts = []v1alpha1.SessionAttempt{{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 1}}, Outcome: v1alpha1.RunCompleted, CostUSD: s.Status.TotalCostUSD}}
-}
-
-func TestSessionList(t *testing.T) {
-	for args, row := range map[string]struct{ want, errOut string }{
-		"session list":         {want: "tidy   Completed   -"},
-		"as ls":                {want: "NAME   STATUS"},
-		"session list -A":      {want: "a           tidy   Completed"},
-		"session list -o name": {want: "agenticsession.yardmaster.dev/tidy\n"},
-		"session list -o yaml": {want: "kind: AgenticSessionList"},
-		"session list -n b":    {errOut: "No AgenticSessions found in namespace b.\n"},
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args, agenticSession("tidy", v1alpha1.SessionCompleted))
-			if code != exitSuccess || !strings.Contains(out, row.want) || row.errOut != "" && errOut != row.errOut {
-				t.Errorf("exit code %d, stderr %q:\n%s", code, errOut, out)
-			}
-		})
-	}
 }
 
 func TestStopSessions(t *testing.T) {
@@ -181,9 +162,7 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 	of := func(phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 		return agenticSession("tidy", phase, changes...)
 	}
-	another := of(v1alpha1.SessionCompleted, func(s *v1alpha1.AgenticSession) { s.UID = "2" })
 	requested := of(v1alpha1.SessionCompleted, func(s *v1alpha1.AgenticSession) { s.Generation = 2; requestRun(s) })
-	errDeleted := errors.New("agenticsession.yardmaster.dev/tidy was deleted")
 	for title, row := range map[string]struct {
 		latest  *v1alpha1.AgenticSession
 		updates []sessionUpdate
@@ -196,10 +175,6 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 		"ends when it is stopped":                           {of(v1alpha1.SessionStopping), []sessionUpdate{{Object: of(v1alpha1.SessionStopped)}}, true, errUnsuccessful},
 		"does not end before the requested run is observed": {requested, []sessionUpdate{{Object: requested}}, false, nil},
 		"does not end for a state before the request":       {requested, []sessionUpdate{{Object: of(v1alpha1.SessionCompleted)}}, false, nil},
-		"ends when it is deleted":                           {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionRunning), Deleted: true}}, true, errDeleted},
-		"ends when it is deleted after it has completed":    {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionCompleted), Deleted: true}}, true, nil},
-		"ends when another session gets its name":           {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: another}}, true, errDeleted},
-		"ends when it was deleted before the watch started": {of(v1alpha1.SessionRunning), nil, true, errDeleted},
 	} {
 		t.Run(title, func(t *testing.T) {
 			v := &objectView[*v1alpha1.AgenticSession]{environment: newTestEnvironment(), kind: agenticSessionKind, latest: row.latest}
@@ -211,53 +186,6 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 				t.Errorf("finished %t, %v; want %t, %v", finished, err, row.want, row.wantErr)
 			}
 		})
-	}
-}
-
-func TestWatchingSeveralSessionsEnds(t *testing.T) {
-	update := func(name string, phase v1alpha1.SessionPhase, deleted bool) sessionUpdate {
-		return sessionUpdate{Object: agenticSession(name, phase), Deleted: deleted}
-	}
-	for title, row := range map[string]struct {
-		endless bool
-		updates []sessionUpdate
-		want    bool
-		wantErr error
-	}{
-		"never ends if it is endless":             {true, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false)}, false, nil},
-		"does not end while one runs":             {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionRunning, false)}, false, nil},
-		"ends when all have completed":            {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionCompleted, true)}, true, nil},
-		"ends when one is stopped":                {false, []sessionUpdate{update("x", v1alpha1.SessionStopped, false)}, true, errUnsuccessful},
-		"ends when one is deleted before its end": {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionRunning, true)}, true, errUnsuccessful},
-		"ends when there is no session":           {false, nil, true, errors.New("no AgenticSession to wait for")},
-	} {
-		t.Run(title, func(t *testing.T) {
-			v := newListView(newTestEnvironment(), agenticSessionKind)
-			v.endless = row.endless
-			for _, s := range row.updates {
-				v.applyUpdate(s)
-			}
-			finished, err := v.isFinished()
-			if finished != row.want || (err == nil) != (row.wantErr == nil) || err != nil && err.Error() != row.wantErr.Error() {
-				t.Errorf("finished %t, %v; want %t, %v", finished, err, row.want, row.wantErr)
-			}
-		})
-	}
-}
-
-func TestSessionTableIsOrderedByNamespaceAndName(t *testing.T) {
-	v := newListView(newTestEnvironment(), agenticSessionKind)
-	v.showNamespaces = true
-	var changes []string
-	for _, name := range []string{"tidy", "audit", "tidy"} {
-		changes = append(changes, texts(v.applyUpdate(sessionUpdate{Object: agenticSession(name, v1alpha1.SessionRunning)}))...)
-	}
-	if diff := cmp.Diff([]string{"a/tidy Running, run 1, attempt 1", "a/audit Running, run 1, attempt 1"}, changes); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-	lines := v.renderLines(0)
-	if len(lines) != 3 || !strings.HasPrefix(lines[1], "a           audit") || !strings.HasPrefix(lines[2], "a           tidy") {
-		t.Errorf("lines %q", lines)
 	}
 }
 

@@ -2,7 +2,6 @@ package logs
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 	"time"
 
@@ -120,25 +119,6 @@ func TestFollowingEndsWhenTheSessionIsDeleted(t *testing.T) {
 		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("talk-r1-a2"), Deleted: true}
 	})
 	if out != "" || errOut != "attempt r1-a2 has no log: its Job talk-r1-a2 has no Pod\n" || err != nil {
-		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
-	}
-}
-
-func TestFollowingASessionEndsWithAPermissionError(t *testing.T) {
-	forbidden := errors.New("forbidden")
-	if _, _, err := followSession(t, &fakePodClient{}, sessionWithJob("talk-r1-a2"), func(sender changeSender[*v1alpha1.AgenticSession]) { sender.errs <- forbidden }); !errors.Is(err, forbidden) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestPodsAreListedAgainAfterAnError(t *testing.T) {
-	first := sessionPod("talk-r1-a2", 1, exitedRunner())
-	podClient := &fakePodClient{pods: []corev1.Pod{first}, logs: map[string][]recording{"talk-r1-a2-x": {{text: logLine(2, "one")}}}}
-	out, errOut, err := followSession(t, podClient, sessionWithJob("talk-r1-a2"), func(sender changeSender[*v1alpha1.AgenticSession]) {
-		podClient.listErr = errors.New("the API server is unavailable")
-		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("", "talk-r1-a2")}
-	})
-	if out != "r1-a2 | one\n" || errOut != "listing Pods: the API server is unavailable; retrying\n" || err != nil {
 		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
 	}
 }
