@@ -264,7 +264,8 @@ type SessionContainer struct {
 type SessionGit struct {
 	SessionContainer `json:",inline"`
 
-	// secretRef is a Secret with username and password, which may be a token, or ssh-privatekey and known_hosts.
+	// secretRef is a Secret with username and password, which may be a token, with ssh-privatekey and known_hosts, or
+	// with githubAppID and githubAppPrivateKey.
 	// +optional
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
 

@@ -53,6 +53,8 @@ type Server struct {
 	authorized []string
 	// intercept answers requests with the password in the place of git; it returns false for others.
 	intercept func(http.ResponseWriter, *http.Request) bool
+	// app is the GitHub App whose tokens replace the password; nil without one.
+	app *app
 }
 
 // New starts a server on loopback whose files are in a directory. Its repository has a branch main with the file README.
@@ -95,6 +97,7 @@ func NewOn(ctx context.Context, address, directory, username, password string) (
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v3/repos/team/shop/pulls", s.handleGitHub)
+	mux.HandleFunc("/api/v3/", s.handleApp)
 	mux.HandleFunc("/api/v4/projects/{project}/merge_requests", s.handleGitLab)
 	mux.Handle("/", s.requirePassword(backend))
 	s.http = httptest.NewUnstartedServer(mux)
@@ -220,7 +223,7 @@ func (*Server) git(ctx context.Context, args ...string) error {
 
 func (s *Server) requirePassword(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if username, password, _ := r.BasicAuth(); username != s.Username || password != s.Password {
+		if !s.isAuthorized(r) {
 			s.mutex.Lock()
 			s.refused++
 			s.mutex.Unlock()
@@ -256,8 +259,31 @@ func (s *Server) requirePassword(next http.Handler) http.Handler {
 	})
 }
 
+// isAuthorized reports whether a request of git has the password, or a token of the App for its repository.
+func (s *Server) isAuthorized(r *http.Request) bool {
+	username, password, _ := r.BasicAuth()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.app == nil || username != s.Username {
+		return username == s.Username && password == s.Password
+	}
+	repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git")
+	access := "read"
+	if strings.Contains(r.URL.String(), "git-receive-pack") {
+		access = "write"
+	}
+	return s.app.allows(password, repository, "contents", access)
+}
+
 func (s *Server) handleGitHub(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") != "Bearer "+s.Password {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.mutex.Lock()
+	isAuthorized := token == s.Password
+	if s.app != nil {
+		isAuthorized = s.app.allows(token, "team/shop", "pull_requests", "write")
+	}
+	s.mutex.Unlock()
+	if !isAuthorized {
 		http.Error(w, `{"message": "Bad credentials"}`, http.StatusUnauthorized)
 		return
 	}

@@ -12,7 +12,8 @@ import (
 // SessionGit is the container that clones and pushes the repositories of a session. Its image also has git.
 type SessionGitApplyConfiguration struct {
 	SessionContainerApplyConfiguration `json:""`
-	// secretRef is a Secret with username and password, which may be a token, or ssh-privatekey and known_hosts.
+	// secretRef is a Secret with username and password, which may be a token, with ssh-privatekey and known_hosts, or
+	// with githubAppID and githubAppPrivateKey.
 	SecretRef *LocalReferenceApplyConfiguration `json:"secretRef,omitempty"`
 	// repositories that get the credentials, such as github.com/acme/*, where * is a part of a name and ** any path.
 	// Sessions cannot use others of the same hosts.

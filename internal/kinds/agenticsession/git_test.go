@@ -99,6 +99,9 @@ func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 		"in allowedSecrets with its key": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("forge", "API_KEY", "password")}
 		},
+		"in allowedSecrets with the key of a GitHub App": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("forge", "githubAppPrivateKey")}
+		},
 		"in volumes": func(spec *v1alpha1.SessionRunnerSpec) {
 			testbuilder.MountVolume(spec, "a", "/srv/a", testbuilder.SecretVolume("forge"))
 		},

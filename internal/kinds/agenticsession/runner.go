@@ -294,7 +294,7 @@ func validateGit(runner *v1alpha1.SessionRunner) field.ErrorList {
 	if _, err := sessiongit.ParseScope(git.Repositories); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "git", "repositories"), "", err.Error()))
 	}
-	return append(errs, secretErrors(&runner.Spec, git.SecretRef.Name, []string{"password", "ssh-privatekey"}, "the agent could read the credentials of git")...)
+	return append(errs, secretErrors(&runner.Spec, git.SecretRef.Name, []string{"password", "ssh-privatekey", "githubAppPrivateKey"}, "the agent could read the credentials of git")...)
 }
 
 func validateArchive(runner *v1alpha1.SessionRunner) field.ErrorList {

@@ -2,13 +2,19 @@ package runner
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,10 +60,38 @@ type gitSession struct {
 	server      *gitserver.Server
 	credentials string
 	log         *output.Buffer
+	// stopContainer ends the container that was started last, as Kubernetes does after the runner, and waits for its end.
+	stopContainer func()
 }
 
-// newGitSession starts the container with further arguments.
+// newGitSession starts the container with further arguments, and a password.
 func newGitSession(t *testing.T, arguments ...string) *gitSession {
+	t.Helper()
+	s := prepareGitSession(t)
+	writeTestFile(t, filepath.Join(s.credentials, "password"), gitPassword+"\n")
+	s.startContainer(append([]string{"--credentials", s.credentials, "--repositories", s.server.Host + "/team/*"}, arguments...)...)
+	return s
+}
+
+// newAppSession starts the container with a GitHub App instead of a password, and returns the private key of the App.
+func newAppSession(t *testing.T) (s *gitSession, key string) {
+	t.Helper()
+	s = prepareGitSession(t)
+	const bits = 2048
+	private, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.SetApp("123", &private.PublicKey)
+	key = string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
+	writeTestFile(t, filepath.Join(s.credentials, "githubAppID"), "123\n")
+	writeTestFile(t, filepath.Join(s.credentials, "githubAppPrivateKey"), key)
+	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*", "--forge", sessiongit.GitHub)
+	return s, key
+}
+
+// prepareGitSession returns a session whose container is not started.
+func prepareGitSession(t *testing.T) *gitSession {
 	t.Helper()
 	server, err := gitserver.New(t.Context(), t.TempDir(), "x-access-token", gitPassword)
 	if err != nil {
@@ -66,11 +100,9 @@ func newGitSession(t *testing.T, arguments ...string) *gitSession {
 	t.Cleanup(server.Close)
 	t.Setenv("GIT_SSL_CAINFO", server.CAFile)
 	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &output.Buffer{}}
-	writeTestFile(t, filepath.Join(s.credentials, "password"), gitPassword+"\n")
 	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
 		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main"}, AutoPush: true}, Directory: "shop",
 	}}})
-	s.startContainer(append([]string{"--credentials", s.credentials, "--repositories", server.Host + "/team/*"}, arguments...)...)
 	return s
 }
 
@@ -86,12 +118,13 @@ func (s *gitSession) startContainer(arguments ...string) {
 	go func() {
 		ended <- sessiongit.Run(ctx, append([]string{"--directory", directory}, arguments...), getenv, s.log)
 	}()
-	s.t.Cleanup(func() {
+	s.stopContainer = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			s.t.Errorf("the container: %v", err)
 		}
 	})
+	s.t.Cleanup(s.stopContainer)
 	for { // until it has read the inputs, which the test may change
 		if _, err := os.Stat(filepath.Join(directory, "git.sock")); err == nil {
 			return
@@ -125,10 +158,17 @@ func (s *gitSession) repositoryResult() v1alpha1.SessionRepositoryResult {
 const edit = `test -f README && echo fixed > bug.txt
 ` + finished
 
+const gitHubApp = "GitHub App"
+
 func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
-	for _, forge := range []string{sessiongit.GitHub, sessiongit.GitLab} {
+	for _, forge := range []string{sessiongit.GitHub, sessiongit.GitLab, gitHubApp} {
 		t.Run(forge, func(t *testing.T) {
-			s := newGitSession(t, "--forge", forge)
+			var s *gitSession
+			if forge == gitHubApp {
+				s, _ = newAppSession(t)
+			} else {
+				s = newGitSession(t, "--forge", forge)
+			}
 			code, err := s.run("events", edit)
 			if code != exitSuccess || err != nil {
 				t.Fatalf("code %d, error %v: %s", code, err, s.out)
@@ -194,7 +234,33 @@ func TestPushedWorkIsNotLostWithItsWorkspace(t *testing.T) {
 }
 
 func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
-	s := newGitSession(t)
+	t.Run("a password", func(t *testing.T) {
+		lookForCredentials(t, newGitSession(t), func() []string { return []string{gitPassword} })
+	})
+	t.Run("a GitHub App", func(t *testing.T) {
+		s, key := newAppSession(t)
+		lookForCredentials(t, s, func() []string {
+			return append(slices.Collect(maps.Keys(s.server.AppTokens())), strings.Split(key, "\n")[1])
+		})
+		s.stopContainer()
+		var made []string
+		for _, token := range s.server.AppTokens() {
+			if !token.Revoked || token.Repository != "team/shop" {
+				t.Errorf("token %+v", token)
+			}
+			made = append(made, fmt.Sprint(token.Permissions))
+		}
+		slices.Sort(made)
+		want := []string{"map[contents:read metadata:read pull_requests:write]", "map[contents:read metadata:read]", "map[contents:write metadata:read]"}
+		if diff := cmp.Diff(want, made); diff != "" {
+			t.Errorf("tokens (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// lookForCredentials runs an agent that looks for credentials, and then searches for secrets in all that the agent can read.
+func lookForCredentials(t *testing.T, s *gitSession, secrets func() []string) {
+	t.Helper()
 	const look = `env; cat .git/config; git remote -v; cat /proc/*/cmdline /proc/$PPID/environ 2>/dev/null | tr '\0' '\n'; ls -R "$AGENTIC_GIT"`
 	if code, err := s.run("exec", look+"; "+edit); code != exitSuccess || err != nil {
 		t.Fatalf("code %d, error %v: %s", code, err, s.out)
@@ -202,14 +268,16 @@ func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
 	if got := s.repositoryResult(); !got.Pushed {
 		t.Errorf("result %+v", got)
 	}
-	for title, text := range map[string]string{"the output": s.out.String(), "the log of the container": s.log.String(), "the result": fmt.Sprintf("%+v", s.result())} {
-		if strings.Contains(text, gitPassword) {
-			t.Errorf("%s contains the password: %s", title, text)
+	for _, secret := range secrets() {
+		for title, text := range map[string]string{"the output": s.out.String(), "the log of the container": s.log.String(), "the result": fmt.Sprintf("%+v", s.result())} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s contains %s: %s", title, secret, text)
+			}
 		}
-	}
-	for _, directory := range []string{s.environment["AGENTIC_WORKSPACE"], s.environment["AGENTIC_GIT"], s.environment["HOME"]} {
-		if out, err := exec.Command("grep", "-rl", gitPassword, directory).CombinedOutput(); err == nil {
-			t.Errorf("files contain the password: %s", out)
+		for _, directory := range []string{s.environment["AGENTIC_WORKSPACE"], s.environment["AGENTIC_GIT"], s.environment["HOME"]} {
+			if out, err := exec.Command("grep", "-rl", secret, directory).CombinedOutput(); err == nil {
+				t.Errorf("files contain %s: %s", secret, out)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ const (
 	askpassVariable     = "SESSION_GIT_ASKPASS" //nolint:gosec // the name of a variable, not a credential
 	grantVariable       = "SESSION_GIT_GRANT"
 	credentialsVariable = "SESSION_GIT_CREDENTIALS" //nolint:gosec // the same
+	tokenVariable       = "SESSION_GIT_TOKEN"       //nolint:gosec // the same
 )
 
 const (
@@ -30,6 +32,8 @@ type git struct {
 	// credentials is the directory of the Secret; empty without credentials. Only repositories of the scope get them.
 	credentials string
 	scope       Scope
+	// forge makes tokens, if the credentials are a GitHub App.
+	forge *forgeClient
 	// home is an empty directory.
 	home string
 	// environment are further variables, such as proxy variables.
@@ -58,6 +62,18 @@ func (g *git) run(ctx context.Context, url string, args ...string) (string, erro
 		command.Env = append(command.Env, "GIT_ASKPASS="+self, askpassVariable+"=1", credentialsVariable+"="+g.credentials)
 		if grant != nil {
 			command.Env = append(command.Env, grantVariable+"="+grant.url)
+		}
+		if grant != nil && !grant.isSSH {
+			access := readAccess
+			if slices.Contains(args, "push") {
+				access = pushAccess
+			}
+			token, revoke, err := g.forge.appToken(ctx, grant.url, access)
+			if err != nil {
+				return "", err
+			}
+			defer revoke()
+			command.Env = append(command.Env, tokenVariable+"="+token)
 		}
 	}
 	output, errOutput := &bytes.Buffer{}, &bytes.Buffer{}
@@ -92,7 +108,15 @@ func Askpass(args []string, getenv func(string) string) (string, error) {
 	if asked := askedRepository(args[0]); asked == "" || asked != strings.TrimPrefix(getenv(grantVariable), "https://") {
 		return "", fmt.Errorf("the SessionRunner allows no credentials for %s: add it to git.repositories", asked)
 	}
-	return readCredential(getenv(credentialsVariable), strings.HasPrefix(args[0], "Username"))
+	isUsername := strings.HasPrefix(args[0], "Username")
+	switch token := getenv(tokenVariable); {
+	case token == "":
+		return readCredential(getenv(credentialsVariable), isUsername)
+	case isUsername:
+		return tokenUsername, nil
+	default:
+		return token, nil
+	}
 }
 
 // askedRepository returns the host and the path in git's question (credential.useHttpPath); empty if it is not https. They are the text
@@ -107,6 +131,9 @@ func askedRepository(question string) string {
 	return authority[strings.LastIndexByte(authority, '@')+1:]
 }
 
+// tokenUsername is the user name of tokens. GitHub requires it for those of an App.
+const tokenUsername = "x-access-token"
+
 // readCredential reads the user name or the password of a Secret of the type kubernetes.io/basic-auth. Forges accept any user name
 // with a token.
 func readCredential(directory string, isUsername bool) (string, error) {
@@ -116,7 +143,7 @@ func readCredential(directory string, isUsername bool) (string, error) {
 	}
 	raw, err := os.ReadFile(filepath.Join(directory, name))
 	if errors.Is(err, os.ErrNotExist) && isUsername {
-		return "x-access-token", nil
+		return tokenUsername, nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the Secret of the SessionRunner's git: %w", err)

@@ -46,7 +46,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	f := flag.NewFlagSet("session-runner git", flag.ContinueOnError)
 	f.SetOutput(errOut)
 	f.StringVar(&s.directory, "directory", "/git", "Directory that the agent's container mounts read-only.")
-	f.StringVar(&s.credentials, "credentials", "", "Directory with the files of the Secret: username and password, or ssh-privatekey and known_hosts.")
+	f.StringVar(&s.credentials, "credentials", "", "Directory with the files of the Secret: username and password, ssh-privatekey and known_hosts, or githubAppID and githubAppPrivateKey.")
 	patterns := f.String("repositories", "", "Comma-separated patterns of the repositories that get the credentials, such as github.com/acme/*.")
 	f.StringVar(&s.forge, "forge", "", "GitHub or GitLab, to open pull requests.")
 	f.StringVar(&s.forgeURL, "forge-url", "", "URL of the API of the forge. Default: that of the repository's host.")
@@ -68,16 +68,21 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	if err != nil {
 		return fmt.Errorf("--repositories: %w", err)
 	}
+	client := &forgeClient{forge: s.forge, api: s.forgeURL, credentials: s.credentials, scope: scope, log: log}
+	if client.http, err = newHTTPClient(s.caFile); err != nil {
+		return err
+	}
 	v := &server{
 		settings: s, log: log, cloned: make(chan struct{}), temp: home, pushing: map[string]*sync.Mutex{},
-		git: &git{credentials: s.credentials, scope: scope, home: home, environment: os.Environ()},
+		git: &git{credentials: s.credentials, scope: scope, forge: client, home: home, environment: os.Environ()},
 	}
 	for i := range s.repositories {
 		v.pushing[s.repositories[i].Directory] = &sync.Mutex{}
 	}
-	if v.forge, err = newForge(s, scope); err != nil {
+	if v.forge, err = newForge(client); err != nil {
 		return err
 	}
+	defer client.revocations.Wait()
 	return v.run(ctx)
 }
 
@@ -158,6 +163,12 @@ func (v *server) run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	// Requests end with ctx, and then their tokens are revoked. An agent that sends a bundle slowly does not delay the end for long.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopDelay)
+	defer cancel()
+	if err := web.Shutdown(end); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
 	return web.Close()
 }
 
@@ -230,7 +241,7 @@ func (v *server) fetchClone(ctx context.Context, url *string, path string, depth
 			_, err = v.git.run(ctx, *url, append(args, "--", *url, path)...)
 		}
 		return err
-	}, func(err error) bool { return !isPermanent(err) && time.Now().Before(end) })
+	}, func(err error) bool { return !isPermanent(err) && time.Now().Add(waitOf(err)).Before(end) })
 }
 
 // retry repeats an action until it succeeds, fails in a way that does not pass, or ctx ends.
@@ -240,18 +251,35 @@ func (v *server) retry(ctx context.Context, action func() error, isTransient fun
 		if err == nil || ctx.Err() != nil || !isTransient(err) {
 			return err
 		}
-		v.log.Warn("The server of the repository failed, and is tried again", "error", err, "delay", delay.String())
+		wait := max(delay, waitOf(err))
+		v.log.Warn("The server of the repository failed, and is tried again", "error", err, "delay", wait.String())
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(delay):
+		case <-time.After(wait):
 		}
 	}
 }
 
-// isPermanent reports whether an error of git remains if nobody changes anything. Only an error of the server or the network may
-// pass.
+// waitOf returns how long the forge wants no further request after an error.
+func waitOf(err error) time.Duration {
+	var refusal *forgeError
+	if errors.As(err, &refusal) {
+		return refusal.wait
+	}
+	return 0
+}
+
+// isPermanent reports whether an error of git, or of making its token, remains if nobody changes anything. Only an error of the server or
+// the network may pass.
 func isPermanent(err error) bool {
+	var refusal *forgeError
+	if errors.As(err, &refusal) {
+		return refusal.isPermanent()
+	}
+	if errors.As(err, new(permanentError)) {
+		return true
+	}
 	text := err.Error()
 	return !strings.Contains(text, "error: 429") && !strings.Contains(text, "error: 408") && slices.ContainsFunc([]string{
 		"Authentication failed", "could not read Username", "could not read Password", "allows no credentials", "ermission denied", "error: 3", "error: 4",
