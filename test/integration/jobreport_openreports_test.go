@@ -62,7 +62,7 @@ func (m *exportTest) turn(t *testing.T, on bool) {
 // scan scans, and returns the events since the last call.
 func (m *exportTest) scan(t *testing.T) []string {
 	t.Helper()
-	m.wire.reset(nil)
+	m.wire.reset()
 	m.scanner.ReconcileAll(t.Context())
 	var events []string
 	for len(m.recorder.Events) > 0 {
