@@ -142,33 +142,27 @@ func microsOf(cost *v1alpha1.Number) int64 {
 }
 
 // attemptCost returns the highest cost that the runner of the open attempt reported; empty if it reported none.
-func attemptCost(f *facts, attempt *v1alpha1.SessionAttempt, resultCost *v1alpha1.Number) v1alpha1.Number {
-	reported := []*v1alpha1.Number{attempt.CostUSD, resultCost}
+func attemptCost(f *facts, attempt *v1alpha1.SessionAttempt) v1alpha1.Number {
+	reported := new(v1alpha1.Number)
 	if f.Activity != nil && f.Activity.Cost.Job == attempt.JobName {
-		reported = append(reported, &f.Activity.Cost.USD)
+		reported = &f.Activity.Cost.USD
 	}
-	cost := v1alpha1.Number("")
-	for _, other := range reported {
-		if other != nil {
-			cost = higherCost(&cost, other)
-		}
-	}
-	return cost
+	return higherCost(attempt.CostUSD, reported)
 }
 
-// dueCost returns the cost of the open attempt, and whether it is to be recorded: at once for its first report, for a report that
-// reaches the limit and for the result, and otherwise at most once in CostRecordInterval.
+// dueCost returns the cost of the open attempt, and whether it is to be recorded: at once for its first report and for a report that
+// reaches the limit, and otherwise at most once in CostRecordInterval.
 func dueCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence, timer *decision.Timer) (cost v1alpha1.Number, isDue bool) {
 	if isMetered(f, left.pod) { // its proxy holds the budget, and reports when it ends
 		return "", false
 	}
-	cost = attemptCost(f, &s.Attempt, left.resultCost)
+	cost = attemptCost(f, &s.Attempt)
 	if cost == "" || s.Attempt.CostUSD != nil && microsOf(&cost) == microsOf(s.Attempt.CostUSD) {
 		return "", false
 	}
 	limit := findCostLimit(&f.Observation, s)
 	reachesLimit := limit != nil && microsOf(s.TotalCostUSD)+microsOf(&cost)-microsOf(s.Attempt.CostUSD) >= limit.micros
-	return cost, left.resultCost != nil || s.Attempt.CostUSD == nil || s.Attempt.CostRecordTime == nil ||
+	return cost, s.Attempt.CostUSD == nil || s.Attempt.CostRecordTime == nil ||
 		timer.HasReached(s.Attempt.CostRecordTime.Add(CostRecordInterval)) || reachesLimit
 }
 
@@ -191,7 +185,7 @@ func finalCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost 
 		}
 		return cost, reports
 	}
-	cost = attemptCost(f, &s.Attempt, left.resultCost)
+	cost = attemptCost(f, &s.Attempt)
 	if s.Attempt.RunnerStartTime != nil || cost != "" {
 		reports = costReports(f, s, left)
 	}
@@ -208,7 +202,7 @@ func costReports(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) []de
 	case isMetered(f, left.pod):
 	case hasLease && f.Activity != nil && f.Activity.Cost.Problem != "":
 		return []decision.State{decision.False(v1alpha1.ReasonCostMalformed, f.Activity.Cost.Problem)}
-	case attemptCost(f, &s.Attempt, left.resultCost) != "":
+	case attemptCost(f, &s.Attempt) != "":
 	case hasLease:
 		unknown.Message = attempt + " has reported no cost, so maxCostUSD does not stop it; it must set the annotation " + AnnotationCost +
 			" of Lease " + LeaseName(f.Session.Name)

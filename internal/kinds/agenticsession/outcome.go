@@ -51,8 +51,6 @@ type evidence struct {
 	// job and its Pod; nil if they do not exist, or if the Pod belongs to the time before a suspension.
 	job *batchv1.Job
 	pod *corev1.Pod
-	// resultCost is the cost in the result of the runner; nil if it is not known.
-	resultCost *v1alpha1.Number
 }
 
 func newOutcome(f *facts) outcome {
@@ -75,7 +73,7 @@ func newOutcome(f *facts) outcome {
 	case o.job == nil, attempt.JobUID != "" && attempt.JobUID != o.job.UID: // its Pod may be remembered
 		o.job, o.pod = nil, newestPod(f.Pods, attempt.JobUID)
 		attempt.ActiveSince = activeSince(f, attempt, o.pod)
-		o = o.withResult()
+		o = o.withResult(f)
 		return o.closed(f, lostVerdict(f, &o.status, o.pod))
 	default:
 		return o.observed(f)
@@ -126,7 +124,7 @@ func (o outcome) observed(f *facts) outcome {
 		o.status.StartTime = cmp.Or(o.status.StartTime, start)
 	}
 	attempt.ActiveSince = activeSince(f, attempt, o.pod)
-	o = o.withResult()
+	o = o.withResult(f)
 	attempt = &o.status.Attempt
 	if cost, isDue := dueCost(f, &o.status, o.evidence, &o.timer); isDue {
 		addCost(&o.status, cost, f.now)
@@ -151,8 +149,9 @@ func (o outcome) observed(f *facts) outcome {
 	return o
 }
 
-// withResult adds the result of a runner that ended. A malformed result is reported, but does not change the outcome.
-func (o outcome) withResult() outcome {
+// withResult adds the result of a runner that ended, with its cost unless a proxy measures that. A malformed result is reported, but does
+// not change the outcome.
+func (o outcome) withResult(f *facts) outcome {
 	termination := runnerTermination(o.pod)
 	if termination == nil || strings.TrimSpace(termination.Message) == "" {
 		return o
@@ -168,7 +167,11 @@ func (o outcome) withResult() outcome {
 	if previous := o.status.Result; previous != nil {
 		result.SDKSessionID = cmp.Or(result.SDKSessionID, previous.SDKSessionID)
 	}
-	o.status.Result, o.resultCost = &result.SessionResult, result.CostUSD
+	o.status.Result = &result.SessionResult
+	known := o.status.Attempt.CostUSD
+	if cost := result.CostUSD; cost != nil && (known == nil || microsOf(cost) > microsOf(known)) && !isMetered(f, o.pod) {
+		addCost(&o.status, *cost, f.now)
+	}
 	return o
 }
 
