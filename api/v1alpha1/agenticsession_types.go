@@ -177,7 +177,7 @@ type AgenticSessionSpec struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// RunLimits limit the time and the cost of a session.
+// RunLimits limit the time, the idle time and the cost of a session.
 type RunLimits struct {
 	// timeout is how long a session may run, over all its runs, 0s to 8760h. 0s means no limit.
 	// +optional
@@ -189,6 +189,12 @@ type RunLimits struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
 	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+
+	// inactivityTimeout is how long a session may be idle until it stops, 0s to 720h. It requires activityLease. Defaults
+	// to 0s: never.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="inactivityTimeout must be a duration from 0s to 720h"
+	InactivityTimeout *Duration `json:"inactivityTimeout,omitempty"`
 }
 
 // SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout defaults to 4h.
@@ -196,12 +202,6 @@ type RunLimits struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || duration(self.?timeout.orValue('4h')) == duration('0s') || duration(self.inactivityTimeout) <= duration(self.?timeout.orValue('4h'))",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
 type SessionLimits struct {
 	RunLimits `json:",inline"`
-
-	// inactivityTimeout is how long a session may be idle until it stops, 0s to 720h. It requires activityLease. Defaults
-	// to 0s: never.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="inactivityTimeout must be a duration from 0s to 720h"
-	InactivityTimeout *Duration `json:"inactivityTimeout,omitempty"`
 
 	// startupTimeout is how long something missing or wrong may delay the start, 0s to 168h. 0s means no limit. Defaults
 	// to 10m.

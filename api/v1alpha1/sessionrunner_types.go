@@ -81,6 +81,7 @@ type SessionRunnerList struct {
 // system. No field changes that.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.activityLease) && self.activityLease && has(self.template) && has(self.template.spec) && has(self.template.spec.serviceAccountName))",message="activityLease needs a ServiceAccount for each session: remove serviceAccountName",fieldPath=".template.spec.serviceAccountName"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.inactivityTimeout) || (has(self.activityLease) && self.activityLease)",message="inactivityTimeout requires activityLease",fieldPath=".limits.inactivityTimeout"
 type SessionRunnerSpec struct {
 	// image of the container runner.
 	// +required

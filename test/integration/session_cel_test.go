@@ -301,6 +301,10 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, activityLease: true, template: {spec: {serviceAccountName: b}}}`,
 			want: "spec.template.spec.serviceAccountName: Invalid value: activityLease needs a ServiceAccount for each session: remove serviceAccountName",
 		},
+		"inactivityTimeout without activityLease": {
+			spec: `{image: a, limits: {inactivityTimeout: 1h}}`,
+			want: "spec.limits.inactivityTimeout: Invalid value: inactivityTimeout requires activityLease",
+		},
 		"a token without an audience": {
 			spec: `{image: a, template: {spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: b}}]}}]}}}`,
 			want: "spec.template.spec.volumes: Invalid value: a projected volume has only serviceAccountToken sources, each with an audience",

@@ -502,8 +502,8 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 
 func TestIdleSessionIsStopped(t *testing.T) {
 	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Limits.InactivityTimeout, r.Spec.ActivityLease = v1alpha1.NewDuration(10*time.Second), true
+	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		r.Spec.Limits.InactivityTimeout, r.Spec.ActivityLease = v1alpha1.NewDuration(10*time.Second), true
 	})
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)

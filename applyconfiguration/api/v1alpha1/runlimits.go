@@ -9,13 +9,16 @@ import (
 // RunLimitsApplyConfiguration represents a declarative configuration of the RunLimits type for use
 // with apply.
 //
-// RunLimits limit the time and the cost of a session.
+// RunLimits limit the time, the idle time and the cost of a session.
 type RunLimitsApplyConfiguration struct {
 	// timeout is how long a session may run, over all its runs, 0s to 8760h. 0s means no limit.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
 	// maxCostUSD is the reported cost of all runs in US dollars at which a session stops, 0.000001 to 1000000000. Unset
 	// means no limit.
 	MaxCostUSD *apiv1alpha1.Number `json:"maxCostUSD,omitempty"`
+	// inactivityTimeout is how long a session may be idle until it stops, 0s to 720h. It requires activityLease. Defaults
+	// to 0s: never.
+	InactivityTimeout *DurationApplyConfiguration `json:"inactivityTimeout,omitempty"`
 }
 
 // RunLimitsApplyConfiguration constructs a declarative configuration of the RunLimits type for use with
@@ -37,5 +40,13 @@ func (b *RunLimitsApplyConfiguration) WithTimeout(value *DurationApplyConfigurat
 // If called multiple times, the MaxCostUSD field is set to the value of the last call.
 func (b *RunLimitsApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Number) *RunLimitsApplyConfiguration {
 	b.MaxCostUSD = &value
+	return b
+}
+
+// WithInactivityTimeout sets the InactivityTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InactivityTimeout field is set to the value of the last call.
+func (b *RunLimitsApplyConfiguration) WithInactivityTimeout(value *DurationApplyConfiguration) *RunLimitsApplyConfiguration {
+	b.InactivityTimeout = value
 	return b
 }

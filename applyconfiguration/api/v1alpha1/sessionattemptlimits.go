@@ -38,6 +38,14 @@ func (b *SessionAttemptLimitsApplyConfiguration) WithMaxCostUSD(value apiv1alpha
 	return b
 }
 
+// WithInactivityTimeout sets the InactivityTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InactivityTimeout field is set to the value of the last call.
+func (b *SessionAttemptLimitsApplyConfiguration) WithInactivityTimeout(value *DurationApplyConfiguration) *SessionAttemptLimitsApplyConfiguration {
+	b.RunLimitsApplyConfiguration.InactivityTimeout = value
+	return b
+}
+
 // WithActivityLease sets the ActivityLease field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ActivityLease field is set to the value of the last call.

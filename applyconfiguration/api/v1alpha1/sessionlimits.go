@@ -12,9 +12,6 @@ import (
 // SessionLimits are the limits that a session sets. The SessionRunner's apply too. timeout defaults to 4h.
 type SessionLimitsApplyConfiguration struct {
 	RunLimitsApplyConfiguration `json:""`
-	// inactivityTimeout is how long a session may be idle until it stops, 0s to 720h. It requires activityLease. Defaults
-	// to 0s: never.
-	InactivityTimeout *DurationApplyConfiguration `json:"inactivityTimeout,omitempty"`
 	// startupTimeout is how long something missing or wrong may delay the start, 0s to 168h. 0s means no limit. Defaults
 	// to 10m.
 	StartupTimeout *DurationApplyConfiguration `json:"startupTimeout,omitempty"`
@@ -46,7 +43,7 @@ func (b *SessionLimitsApplyConfiguration) WithMaxCostUSD(value apiv1alpha1.Numbe
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the InactivityTimeout field is set to the value of the last call.
 func (b *SessionLimitsApplyConfiguration) WithInactivityTimeout(value *DurationApplyConfiguration) *SessionLimitsApplyConfiguration {
-	b.InactivityTimeout = value
+	b.RunLimitsApplyConfiguration.InactivityTimeout = value
 	return b
 }
 

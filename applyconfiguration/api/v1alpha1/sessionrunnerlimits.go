@@ -46,6 +46,14 @@ func (b *SessionRunnerLimitsApplyConfiguration) WithMaxCostUSD(value apiv1alpha1
 	return b
 }
 
+// WithInactivityTimeout sets the InactivityTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InactivityTimeout field is set to the value of the last call.
+func (b *SessionRunnerLimitsApplyConfiguration) WithInactivityTimeout(value *DurationApplyConfiguration) *SessionRunnerLimitsApplyConfiguration {
+	b.RunLimitsApplyConfiguration.InactivityTimeout = value
+	return b
+}
+
 // WithMaxSessions sets the MaxSessions field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxSessions field is set to the value of the last call.

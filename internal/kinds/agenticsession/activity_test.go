@@ -160,6 +160,48 @@ func TestLeaseThatWasCreatedAgainAtOnceDoesNotExtendTheTimeMuch(t *testing.T) {
 	s.wantStoppedWhenIdleFor(10 * time.Minute)
 }
 
+// The lower limit of session and SessionRunner applies, as it was when the attempt began.
+func TestAnIdleSessionStopsAtTheLowerLimit(t *testing.T) {
+	for title, row := range map[string]struct {
+		session, runner *v1alpha1.Duration
+		want            time.Duration
+	}{
+		"only the SessionRunner has a limit":      {nil, seconds(600), 10 * time.Minute},
+		"the session asks for no limit":           {seconds(0), seconds(600), 10 * time.Minute},
+		"the session has a lower limit":           {seconds(300), seconds(600), 5 * time.Minute},
+		"the session has a higher limit":          {seconds(1200), seconds(600), 10 * time.Minute},
+		"the SessionRunner asks for no limit":     {seconds(600), seconds(0), 10 * time.Minute},
+		"neither has a limit":                     {nil, nil, 0},
+		"both ask for no limit":                   {seconds(0), seconds(0), 0},
+		"the limit is shorter than its precision": {nil, seconds(30), 30 * time.Second},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = row.session })
+			s.Runner.Spec.ActivityLease, s.Runner.Spec.Limits.InactivityTimeout = true, row.runner
+			s.startAttempt().Activity = &Activity{CreationTime: s.Now}
+			s.startRunner().renew(s.Now).wantPhase(v1alpha1.SessionRunning, "")
+			s.Runner.Spec.Limits.InactivityTimeout = seconds(1) // for the next attempt
+			if row.want > 0 {
+				s.wantStoppedWhenIdleFor(row.want)
+				return
+			}
+			s.advanceClock(3*time.Hour).wantPhase(v1alpha1.SessionRunning, "")
+		})
+	}
+}
+
+func TestALimitOfIdleTimeNeedsALease(t *testing.T) {
+	runner := newTestRunner()
+	runner.Spec.Limits.InactivityTimeout = seconds(600)
+	if errs := ValidateRunner(runner); len(errs) != 1 || errs[0].Field != "spec.limits.inactivityTimeout" {
+		t.Errorf("errors %v", errs)
+	}
+	runner.Spec.ActivityLease = true
+	if errs := ValidateRunner(runner); len(errs) > 0 {
+		t.Errorf("errors %v", errs)
+	}
+}
+
 // A SessionRunner that gets activityLease later changes the next attempt: the Pod of this one has no token.
 func TestAttemptWithoutALeaseHasNoInactivityLimit(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()

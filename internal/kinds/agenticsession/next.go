@@ -181,6 +181,9 @@ func (n *next) stopReason(f *facts) v1alpha1.StopReason {
 		idleSince = laterTime(idleSince, a.CreationTime)
 	}
 	limit := decision.DurationOr(f.spec.Limits.InactivityTimeout, 0)
+	if most := decision.DurationOr(attempt.Limits.InactivityTimeout, 0); limit == 0 || most != 0 && most < limit {
+		limit = most
+	}
 	if limit != 0 { // a runner whose activity is not known is not stopped for inactivity
 		state := decision.True(v1alpha1.ReasonReporting, "")
 		if attempt.LastActivityTime == nil {
@@ -399,6 +402,9 @@ func (n *next) createJob(f *facts) {
 	}
 	if most := runner.Limits.MaxCostUSD; most != nil {
 		attempt.Limits.MaxCostUSD = new(*most)
+	}
+	if most := runner.Limits.InactivityTimeout; most != nil {
+		attempt.Limits.InactivityTimeout = new(*most)
 	}
 	attempt.LastActivityTime = nil
 	if f.Activity != nil && !f.Activity.RenewTime.IsZero() { // of an earlier attempt

@@ -244,6 +244,9 @@ func validatePodFields(runner *v1alpha1.SessionRunner) field.ErrorList {
 			errs = append(errs, field.Invalid(podPath.Child("securityContext", "runAsGroup"), *id, fmt.Sprintf("it must be from 1 to %d", maxUserID)))
 		}
 	}
+	if runner.Spec.Limits.InactivityTimeout != nil && !runner.Spec.ActivityLease {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "limits", "inactivityTimeout"), "it requires activityLease"))
+	}
 	if pod.ServiceAccountName != "" && runner.Spec.ActivityLease { // the Lease's token would have all permissions of this account
 		errs = append(errs, field.Forbidden(podPath.Child("serviceAccountName"), "activityLease needs a ServiceAccount for each session"))
 	}
