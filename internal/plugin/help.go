@@ -89,8 +89,9 @@ etl --watch
 etl --from transform`,
 	"seq approve": `# Approve the step that deploy waits with, if it is step apply
 deploy --step apply`,
-	"seq suspend": "etl report",
-	"seq resume":  "etl",
+	"seq describe": "etl",
+	"seq suspend":  "etl report",
+	"seq resume":   "etl",
 
 	"queue list":    "",
 	"queue suspend": "orders",
@@ -140,14 +141,15 @@ nightly --from 2026-02-01 --to 2026-02-15`,
 	"schedule suspend": "nightly",
 	"schedule resume":  "nightly",
 
-	"session list":    "",
-	"session create":  "fix-tests --prompt-file prompt.md",
-	"session watch":   "fix-tests",
-	"session attach":  "pair",
-	"session logs":    "fix-tests -f",
-	"session result":  "fix-tests -o json",
-	"session stop":    "fix-tests",
-	"session restart": "fix-tests --watch",
+	"session list":     "",
+	"session create":   "fix-tests --prompt-file prompt.md",
+	"session watch":    "fix-tests",
+	"session attach":   "pair",
+	"session describe": "fix-tests",
+	"session logs":     "fix-tests -f",
+	"session result":   "fix-tests -o json",
+	"session stop":     "fix-tests",
+	"session restart":  "fix-tests --watch",
 
 	"ui": `# Show the objects of the current namespace in a browser
 

@@ -26,7 +26,7 @@ func newSequenceCommand(env *environment) *cobra.Command {
 			"Watch the steps of a SequentialJob until its run finishes. Without a NAME, watch all SequentialJobs in the namespace until interrupted.\n\n"+
 				watchOutputHelp+"The exit code is 0 if all completed, 1 if one failed, and 2 if watching failed.",
 			"Exit when all runs have finished."),
-		newCreateSequenceCommand(env), newSequenceLogsCommand(env), newRerunCommand(env), newApproveCommand(env),
+		newCreateSequenceCommand(env), newDescribeCommand(env, sequentialJobKind, v1alpha1.LabelSequentialJobUID), newSequenceLogsCommand(env), newRerunCommand(env), newApproveCommand(env),
 		newChangeCommand(env, specChange[*v1alpha1.SequentialJob]{
 			kind: sequentialJobKind, verb: "suspend", short: "Suspend SequentialJobs",
 			long: "Suspend SequentialJobs. With suspendPolicy AfterCurrent, the running step finishes first. " +

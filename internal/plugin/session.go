@@ -24,7 +24,7 @@ func newSessionCommand(env *environment) *cobra.Command {
 				"until interrupted.\n\n"+watchOutputHelp+
 				"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if watching failed.",
 			"Exit when all sessions have finished or are stopped."),
-		newCreateSessionCommand(env), newSessionLogsCommand(env), newAttachCommand(env),
+		newCreateSessionCommand(env), newDescribeCommand(env, agenticSessionKind, agenticsession.LabelSessionUID), newSessionLogsCommand(env), newAttachCommand(env),
 		newChangeCommand(env, specChange[*v1alpha1.AgenticSession]{
 			kind: agenticSessionKind, verb: "stop", short: "Stop AgenticSessions",
 			long: "Stop AgenticSessions. The runner has 20 seconds to exit. A persistent workspace is kept, " +

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,7 @@ type uiCommand struct {
 	allNamespaces, noBrowser bool
 	namespaces               []string
 	selector                 string
-	prometheus               string
+	prometheus, open         string
 	history                  time.Duration
 	port                     uint16
 	openBrowser              func(ctx context.Context, address string) error
@@ -60,12 +61,15 @@ func newUICommand(env *environment) *cobra.Command {
 	command.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Print the address without opening it.")
 	command.Flags().StringVar(&u.prometheus, "prometheus", "", "Address of a Prometheus server, such as http://127.0.0.1:9090, from which charts get their history.")
 	addDurationFlag(command, &u.history, "history", "Time that the charts show from Prometheus, such as 6h or 7d.")
+	command.Flags().StringVar(&u.open, "open", "", "Path of the page to open, as \"Copy link\" of a page writes it.")
 	command.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case command.Flags().Changed("history") && u.prometheus == "":
 			return errors.New("--history needs --prometheus")
 		case u.history < minHistory || u.history > maxHistory:
 			return fmt.Errorf("invalid --history %s: must be between 10m and 90d", u.history)
+		case u.open != "" && !ui.IsPage(u.open):
+			return fmt.Errorf("invalid --open %q: no page has this path", terminal.Sanitize(u.open))
 		}
 		return nil
 	}
@@ -124,7 +128,7 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 		place = config.CurrentContext + ", " + place
 	}
 	server := ui.NewServer(ui.Config{
-		Store: store, Now: u.now, Place: place, CommandFlags: flags, History: history,
+		Store: store, Now: u.now, Place: place, CommandFlags: flags, History: history, Open: u.open, ScopeFlags: scopeFlags(&scope),
 		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 			return u.runInProcess(ctx, cluster, args, in, out, errOut)
 		},
@@ -140,6 +144,18 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 		return err
 	}
 	return ctx.Err()
+}
+
+// scopeFlags returns the flags that select the objects of a scope.
+func scopeFlags(scope *view.Scope) []string {
+	flags := []string{"-A"}
+	if len(scope.Namespaces) > 0 {
+		flags = []string{"-n", strings.Join(scope.Namespaces, ",")}
+	}
+	if scope.Selector != nil && !scope.Selector.Empty() {
+		flags = append(flags, "-l", scope.Selector.String())
+	}
+	return flags
 }
 
 // maxNamespaces limits the watches: each namespace has five.

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -55,6 +56,11 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 		{"dead-letters-filtered", "/k/queue/" + ns + "/mail/dead?q=such", "Delete all that match"},
 		{"schedule", "/k/schedule/" + ns + "/nightly", "Europe/Berlin"},
 		{"stale", "/stale", "train"},
+		{"log", "/k/seq/" + ns + "/schema-migration/logs", "schema-migration"},
+		{"runs", "/k/seq/" + ns + "/schema-migration/runs", "run"},
+		{"events", "/k/seq/" + ns + "/schema-migration/events", "schema-migration-migrate-x7k2p"},
+		{"yaml", "/k/seq/" + ns + "/schema-migration/yaml", "kind: SequentialJob"},
+		{"search", "/search?q=a", "nightly-etl"},
 		{"action", "/k/session/" + ns + "/fix-tests/action?do=stop", "Type fix-tests"},
 		{"missing", "/k/seq/" + ns + "/other", "does not exist"},
 	}
@@ -103,20 +109,40 @@ func (b *browser) expectAccessible(axe, where string) {
 	}
 }
 
-func TestKeyboardReachesTheFilterAndClosesTheDialog(t *testing.T) {
-	ns := newNamespace(t, "keyboard-")
+func TestKeyboardReachesSearchFilterRowsAndViews(t *testing.T) {
+	ns, other := newNamespace(t, "keyboard-"), newNamespace(t, "keyboard-")
 	runningSequence(t, ns, "nightly")
-	b := openBrowser(t, startUI(t, "-n", ns))
-	b.open("/k/seq")
+	runningSequence(t, other, "weekly")
+	newQueue(t, ns, "night-mail", "ready", 0)
+	b := openBrowser(t, startUI(t, "-n", ns+","+other))
 	b.waitForText("main", "nightly")
-	b.press("/")
-	if active := evaluate[string](b, "document.activeElement.id"); active != "filter" {
-		t.Errorf("the focus is on %q", active)
+	b.pressUntilFocused("/", "search")
+	b.press("night\r")
+	b.waitForText("main", "nightly", "night-mail")
+	b.pressUntilFocused("/", "search")
+	b.press("-mail") // the results follow without Enter
+	poll.Until(t, "the search to follow", func() bool { return !contains(b.text("main"), "nightly") && contains(b.text("main"), "night-mail") })
+	b.leaveField()
+	b.press("g")
+	b.press("s")
+	b.waitForText("main", "2 in total")
+	b.press("j")
+	b.press("j")
+	poll.Until(t, "the second row to have the focus", func() bool {
+		return evaluate[string](b, "document.activeElement.textContent") == "weekly" || evaluate[bool](b, "document.querySelectorAll('main tbody th a')[1] === document.activeElement")
+	})
+	b.pressUntilFocused("f", "filter")
+	b.press("nig")
+	b.waitForText("main", `1 of 2 match "nig"`)
+	if address := evaluate[string](b, "location.search"); address != "?q=nig" {
+		t.Errorf("the address has %s", address)
 	}
-	evaluate[string](b, "document.activeElement.value = ''") // the browser of the test types the slash too
-	b.press("nig\r")
-	b.waitForText("main", `1 of 1 match "nig"`)
+	b.clickText("#namespaces summary", "All namespaces")
+	b.clickText("#namespaces a", other)
+	b.waitForText("main", "weekly", "1 in total")
 	b.open("/k/seq/" + ns + "/nightly")
+	b.clickText("#share", "Copy link")
+	poll.Until(t, "the link to be copied", func() bool { return b.text("#share") != "Copy link" })
 	evaluate[bool](b, "document.querySelector('main a.button').focus() ?? true")
 	b.press("\r")
 	b.waitForText("#dialog", "kubectl yardmaster")
@@ -133,6 +159,24 @@ func TestKeyboardReachesTheFilterAndClosesTheDialog(t *testing.T) {
 	b.press("\r")
 	poll.Until(t, "the dialog to be closed", isClosed)
 	b.expectNoProblems()
+}
+
+// pressUntilFocused presses a key that moves the focus to a field, and removes the character that the browser of the test also types.
+func (b *browser) pressUntilFocused(key, id string) {
+	b.t.Helper()
+	poll.Until(b.t, key+" to move the focus to "+id, func() bool {
+		if evaluate[string](b, "document.activeElement.id") == id {
+			return true
+		}
+		b.press(key)
+		return false
+	})
+	evaluate[bool](b, fmt.Sprintf("(document.activeElement.value = document.activeElement.value.replace(%s, ''), true)", quote(key)))
+}
+
+func (b *browser) leaveField() {
+	b.t.Helper()
+	evaluate[bool](b, "(document.activeElement.blur(), true)")
 }
 
 func TestFocusStaysWhileThePageChanges(t *testing.T) {

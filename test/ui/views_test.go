@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/prometheustest"
 )
@@ -25,11 +29,12 @@ func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
 	nightly := runningSequence(t, ns, "nightly")
 	b := openBrowser(t, startUI(t, "-n", ns))
 	b.waitForText("#attention", "migration", "Failed", "container migrate exited with code 3", "release", "ApprovalRequired")
-	b.waitForText("#today", "migration")
+	b.waitForText("#today", "1 failed")
+	b.waitForText("#active", "nightly", "transform")
 	update(t, nightly, func(sj *v1alpha1.SequentialJob) {
 		sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseCompleted, ago(0)
 	})
-	b.waitForText("#today", "nightly", "1 completed")
+	b.waitForText("#today", "1 completed")
 	if err := cluster.Delete(t.Context(), release); err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +175,7 @@ func TestNamedWorkerIsDrained(t *testing.T) {
 	newWorkerPod(t, ns, "mailers", "mailers-1-b4n9z")
 	b := openBrowser(t, startUI(t, "-n", ns))
 	b.open("/k/pool/" + ns + "/mailers")
-	b.clickText("main a.button", "Show workers")
-	b.waitForText("main h1", "Workers of mailers")
+	b.clickText("main nav a", "Workers")
 	b.waitForText("main", worker.Name, "mailers-1-b4n9z", "Ready")
 	b.clickText("#worker-"+worker.Name+" a.button", "Drain")
 	if shown := b.confirm("Drain "+worker.Name, worker.Name); !contains(shown, "pool drain -n "+ns+" mailers "+worker.Name) || !contains(shown, "worker "+worker.Name+" drains") {
@@ -198,8 +202,7 @@ func TestSessionShowsChangedFilesAndPullRequests(t *testing.T) {
 	if links := evaluate[string](b, "[...document.querySelectorAll('#repositories a')].map(a => a.href + ' ' + a.rel + ' ' + a.target).join()"); links != "https://git.example/team/shop/pull/17 noopener noreferrer _blank" {
 		t.Errorf("links %s", links)
 	}
-	b.clickText("main a.button", "Show changed files")
-	b.waitForText("main h1", "Changes of fix-tests")
+	b.clickText("main nav a", "Changed files")
 	b.waitForText("#file-1", "shop/cart.go", "+2 −1", "- total := 0", "+ total := sum(items)", "+ <b>")
 	b.expectNoProblems()
 }
@@ -225,7 +228,6 @@ func TestMessagesReachAnInteractiveSession(t *testing.T) {
 	u.proxy.forwardTarget = runner.Listener.Addr().String()
 	b := openBrowser(t, u)
 	b.open("/k/session/" + ns + "/pair")
-	b.clickText("main a.button", "Show the agent's log, and send messages")
 	b.waitForText("#message", "Message to the agent", "session attach -n "+ns+" pair")
 	b.run("typing", chromedp.SendKeys(chromedp.CSS("#message-text"), "Now add a test."))
 	b.clickText("#message button", "Send")
@@ -266,7 +268,7 @@ func TestPagesShowSeveralNamespacesAndLabels(t *testing.T) {
 	}
 	create(t, staleJob(web, "train"), failStaleJob)
 	b := openBrowser(t, startUI(t, "-n", data+","+web, "-n", web, "-l", "team=data"))
-	b.waitForText("header", "namespaces "+data+", "+web+", labels team=data")
+	b.waitForText(".place-bar", "namespaces "+data+", "+web+", labels team=data")
 	b.open("/k/seq")
 	b.waitForText("main", data, web, "2 in total")
 	if shown := b.text("main"); contains(shown, other) || contains(shown, "unlabeled") {
@@ -385,4 +387,54 @@ func TestPageSaysThatTheCommandHasEnded(t *testing.T) {
 	b.waitForText("#attention", "Nothing needs attention")
 	u.stop()
 	b.waitForText("#connection", "Disconnected")
+}
+
+func TestASequenceHasPagesForItsLogRunsEventsAndYAML(t *testing.T) {
+	ns := newNamespace(t, "tabs-")
+	schedule := newSchedule(t, ns, "nightly", "the operator was away")
+	failed := failedSequence(t, ns, "migration", "no migration to version 8", "")
+	stepPod(t, failed, "migrate")
+	owned := runningSequence(t, ns, "nightly-29500000")
+	before := owned.DeepCopy()
+	owned.OwnerReferences = decision.ControllerReferences("Schedule", schedule)
+	if err := cluster.Patch(t.Context(), owned, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "failed", Namespace: ns}, InvolvedObject: corev1.ObjectReference{Kind: "SequentialJob", Namespace: ns, Name: "migration", UID: failed.UID},
+		Type: corev1.EventTypeWarning, Reason: "StepFailed", Message: "step migrate failed", LastTimestamp: *ago(time.Minute),
+	}
+	if err := cluster.Create(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	u := startUI(t, "-n", ns)
+	u.proxy.addLogLine("there is no migration to version 8")
+	b := openBrowser(t, u)
+	b.open("/k/seq/" + ns + "/migration")
+	for tab, shown := range map[string]string{
+		"Log": "there is no migration to version 8", "Runs": "Failed", "Events": "StepFailed", "YAML": "image: registry.example/etl:1", "Steps": "Rerun from here",
+	} {
+		b.clickText("main nav a", tab)
+		b.waitForText("#content", shown)
+	}
+	b.clickText("main nav a", "Events")
+	b.waitForText("#pods", "migration-migrate-x7k2p", "migrate", "Running")
+
+	// The page remembers the run before a rerun.
+	b.clickText("main nav a", "Runs")
+	b.waitForText("#run-migration", "Failed", "28m")
+	update(t, failed, func(sj *v1alpha1.SequentialJob) {
+		sj.Status.Run, sj.Status.Phase, sj.Status.StartTime, sj.Status.CompletionTime = 2, v1alpha1.PhaseCompleted, ago(time.Minute), ago(0)
+	})
+	b.waitForText("#run-migration-2", "Completed", "1m")
+	b.waitForText("#run-migration-1", "Failed", "28m")
+
+	// A Schedule and its runs link to each other.
+	b.open("/k/schedule/" + ns + "/nightly")
+	b.waitForText("#runs", "nightly-29500000", "Running")
+	b.clickText("#runs a", "nightly-29500000")
+	b.waitForText("main h1", "nightly-29500000")
+	b.clickText("main nav a", "nightly")
+	b.waitForText("#runs", "nightly-29500000")
+	b.expectNoProblems()
 }

@@ -133,11 +133,7 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 	head := r.Style.Colorize(terminal.Cyan, "▸ "+printable(tool.Name))
 	edit, isEdit := in.edit()
 	if !isEdit {
-		text := cmp.Or(in.Cmd, edit.Path)
-		if command, isText := in.Command.(string); isText {
-			text = command
-		}
-		text = terminal.Sanitize(cmp.Or(text, string(tool.Input)))
+		text := CallText(tool)
 		if !r.Full {
 			text = terminal.Truncate(text, maxCallColumns)
 		}
@@ -150,6 +146,17 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 		lines = append(lines, r.diff(terminal.Green, "  + ", edit.Added)...)
 	}
 	return lines
+}
+
+// CallText is what a call of a tool does, in a line: its command, its file, or else its input.
+func CallText(tool *agentprofile.Tool) string {
+	in := toolInput{}
+	_ = json.Unmarshal(tool.Input, &in) // other inputs are shown unchanged
+	text := cmp.Or(in.Cmd, in.FilePath, in.FilePathOC, in.Path)
+	if command, isText := in.Command.(string); isText {
+		text = command
+	}
+	return terminal.Sanitize(cmp.Or(text, string(tool.Input)))
 }
 
 // Edit is a change of a file by an agent.

@@ -51,7 +51,7 @@ func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action
 	var actions []view.Action
 	switch object := entry.Object.(type) {
 	case *v1alpha1.SequentialJob:
-		sequence := view.NewSequence(entry, object, now)
+		sequence := view.NewSequence(entry, object, nil, now)
 		actions = sequence.Actions
 		for i := range sequence.Steps {
 			actions = append(actions, sequence.Steps[i].Actions...)

@@ -123,3 +123,24 @@ func TestRefusedRequestsGetThePolicyToo(t *testing.T) {
 		t.Errorf("status %d, headers %v", got.Code, got.Header())
 	}
 }
+
+func TestUIOpensThePageOfALink(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/": true, "/k/seq/a/etl?log=load": true, "/search?q=x": true, "/k/queue/a/mail/dead": true,
+		"": false, "k/seq": false, "//evil.example/k/seq": false, "https://evil.example/": false, "/login": false, "/k/other": false, "/%zz": false,
+	} {
+		if got := IsPage(path); got != want {
+			t.Errorf("%q is a page: %t", path, got)
+		}
+	}
+	s := newTestServer(t, nil)
+	s.Open = "/k/seq/a/etl?log=load"
+	address, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
+	if !strings.Contains(login.Body.String(), s.guard.base+"/k/seq/a/etl?log=load") {
+		t.Errorf("the login opens\n%s", login.Body)
+	}
+}

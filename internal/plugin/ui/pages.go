@@ -17,19 +17,19 @@ import (
 
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) {
 	place := parseLocation(path, r.URL.Query())
-	shell := &page.Shell{Links: s.links, Place: s.Place, Title: "Not found", Current: "none"}
+	shell := &page.Shell{Links: s.links, Place: s.Place, Title: "Not found", Current: "none", Share: view.CommandLine(s.CommandFlags, append([]string{"ui"}, s.ScopeFlags...))}
 	if place == nil || r.Method == http.MethodPost {
 		s.write(w, http.StatusNotFound, shell.Document(page.Message("Not found", "There is no such page.")))
 		return
 	}
 	shell.Title, shell.Current = describe(place)
-	s.chooseLog(place)
-	if place.log != nil {
-		shell.LogTitle, shell.LogFile, shell.Talk = "Log", s.links.LogFile(place.kind, place.namespace, place.name, *place.log), s.talkEntry(place)
-		if *place.log != "" {
-			shell.LogTitle = "Log of step " + *place.log
-		}
+	state := s.Store.Snapshot()
+	shell.Links, shell.Namespaces, shell.Query = s.linksOf(place), state.Namespaces(), place.query.Text
+	if place.view == viewList {
+		shell.Filtered = place.kind
 	}
+	s.chooseLog(place)
+	s.setLog(shell, place)
 	var content g.Node
 	if place.isReadOnce() {
 		content = s.readOnce(r.Context(), place)
@@ -40,7 +40,28 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 	s.write(w, http.StatusOK, shell.Document(content))
 }
 
-// chooseLog chooses the log of a page that names none: that of the step of a sequence that failed, or else that runs.
+// linksOf returns the links of a page, which keep its namespace.
+func (s *Server) linksOf(place *location) page.Links {
+	links := s.links
+	links.Namespace, links.ShowNamespaces = place.only, place.only == "" && len(s.Store.Scope().Namespaces) != 1
+	return links
+}
+
+func (s *Server) setLog(shell *page.Shell, place *location) {
+	if place.log == nil {
+		return
+	}
+	shell.LogTitle, shell.LogFile, shell.Talk = "Log", s.links.LogFile(place.kind, place.namespace, place.name, *place.log), s.talkEntry(place)
+	if *place.log != "" {
+		shell.LogTitle = "Log of step " + *place.log
+	}
+	if entry, _ := s.entry(place); entry != nil && place.kind == view.Sessions {
+		shell.LogTitle, shell.IsConversation, shell.Prompt = "Conversation", true, view.Prompt(entry)
+	}
+}
+
+// chooseLog chooses the log of a page that names none: the conversation of a session, or the log of the step of a sequence that failed,
+// or else that runs.
 func (s *Server) chooseLog(place *location) {
 	if place.view != viewObject || place.log != nil {
 		return
@@ -56,10 +77,12 @@ func describe(place *location) (title, current string) {
 		return "Stale Jobs", viewStale
 	case viewList:
 		return place.kind.Title, place.kind.Path
-	case viewObject, viewDead, viewWorkers, viewChanges:
-		return place.name + " · " + place.kind.Title, place.kind.Path
-	default:
+	case viewSearch:
+		return "Search", viewSearch
+	case viewOverview:
 		return "Overview", ""
+	default:
+		return place.name + " · " + place.kind.Title, place.kind.Path
 	}
 }
 
@@ -70,9 +93,15 @@ func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
 	}
 	now := s.Now()
 	var content g.Node
+	switch place.view {
+	case viewLogs:
+		return g.Group{page.WatchProblem(state), page.Log(s.links, entry)}
+	case viewRuns:
+		return g.Group{page.WatchProblem(state), page.Runs(s.links, entry, s.Store.Snapshot().Runs(view.SeriesOf(entry)), now)}
+	}
 	switch object := entry.Object.(type) {
 	case *v1alpha1.SequentialJob:
-		content = page.Sequence(s.links, view.NewSequence(entry, object, now))
+		content = page.Sequence(s.links, view.NewSequence(entry, object, s.Store.Snapshot().Runs(view.SeriesOf(entry)), now))
 	case *v1alpha1.AgenticSession:
 		content = page.Session(s.links, view.NewSession(entry, object, now))
 	case *v1alpha1.Queue:
@@ -91,6 +120,12 @@ func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 	switch {
 	case entry == nil:
 		return page.Missing(place.kind, place.namespace, place.name, state)
+	case place.view == viewEvents:
+		result := s.runCommand(ctx, view.DescribeCommand(entry, "--output=json"))
+		return page.Description(s.links, view.NewDescription(entry, result.output, strings.TrimSpace(cleanLines(result.errors))))
+	case place.view == viewYAML:
+		result := s.runCommand(ctx, view.YAMLCommand(entry))
+		return page.YAML(s.links, entry, cleanLines(result.output), result.problem())
 	case place.view == viewWorkers:
 		result := s.runCommand(ctx, view.WorkerList(entry))
 		return page.Workers(s.links, view.NewWorkers(entry, result.output, result.problem()))
@@ -112,15 +147,18 @@ func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 
 // content is the current content of a page with a stream.
 func (s *Server) content(ctx context.Context, place *location) g.Node {
+	links := s.linksOf(place)
 	switch place.view {
 	case viewStale:
-		return page.Stale(s.links, s.stale.read(ctx, s))
+		return page.Stale(links, s.stale.read(ctx, s))
 	case viewList:
-		return page.List(s.links, view.NewList(s.Store.Snapshot(), place.kind, place.query))
-	case viewObject:
-		return s.objectContent(ctx, place)
+		return page.List(links, view.NewList(s.Store.Snapshot().In(place.only), place.kind, place.query, s.Now()))
+	case viewSearch:
+		return page.Search(links, view.NewSearch(s.Store.Snapshot().In(place.only), place.query.Text))
+	case viewOverview:
+		return page.Overview(links, view.NewOverview(s.Store.Snapshot().In(place.only), s.Now()))
 	default:
-		return page.Overview(s.links, view.NewOverview(s.Store.Snapshot(), s.Now()))
+		return s.objectContent(ctx, place)
 	}
 }
 

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -36,6 +37,9 @@ type Config struct {
 	History *History
 	// CommandFlags are flags that the shown commands need, such as --context.
 	CommandFlags []string
+	// ScopeFlags are flags of the command ui that select the objects, and Open is the path of its first page; empty for the overview.
+	ScopeFlags []string
+	Open       string
 }
 
 // Server serves the pages.
@@ -110,14 +114,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveEvents(w, r)
 	case rest == "/explain":
 		s.serveExplanation(w, r)
-	case strings.HasSuffix(rest, "/action"):
-		s.serveAction(w, r, strings.TrimSuffix(rest, "/action"))
-	case strings.HasSuffix(rest, "/log"):
-		s.serveLog(w, r, strings.TrimSuffix(rest, "/log"))
-	case strings.HasSuffix(rest, "/message"):
-		s.serveMessage(w, r, strings.TrimSuffix(rest, "/message"))
 	default:
-		s.servePage(w, r, rest)
+		// An object may have the name of one of these.
+		object, part := path.Split(rest)
+		object = strings.TrimSuffix(object, "/")
+		isPart := parseLocation(object, nil) != nil && parseLocation(rest, nil) == nil
+		switch {
+		case part == "action" && isPart:
+			s.serveAction(w, r, object)
+		case part == "log" && isPart:
+			s.serveLog(w, r, object)
+		case part == "message" && isPart:
+			s.serveMessage(w, r, object)
+		default:
+			s.servePage(w, r, rest)
+		}
 	}
 }
 
@@ -132,8 +143,9 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	if cookie != nil {
 		http.SetCookie(w, cookie)
 	}
+	first := s.links.Base + cmp.Or(s.Open, "/")
 	s.write(w, http.StatusOK, h.Doctype(h.HTML(h.Lang("en"), h.Head(h.Meta(h.Charset("utf-8")), h.TitleEl(g.Text("Yardmaster")), h.Link(h.Rel("icon"), h.Href(s.links.Static("icon.svg"))),
-		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+s.links.Base+"/"))), h.Body(h.A(h.Href(s.links.Base+"/"), g.Text("Continue"))))))
+		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+first))), h.Body(h.A(h.Href(first), g.Text("Continue"))))))
 }
 
 // staticFiles are the static files of pages, each made of one or more files. htmx and its extension are one file: htmx starts as soon

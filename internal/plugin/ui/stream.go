@@ -101,7 +101,7 @@ func (s *stream) send(ctx context.Context) {
 			err = s.sendContent(ctx)
 		case lines := <-logs: // the script of the page appends them as text
 			var data []byte
-			if data, err = json.Marshal(lines); err == nil {
+			if data, err = json.Marshal(s.shown(lines)); err == nil {
 				err = s.sendEvent("loglines", data)
 			}
 		}
@@ -121,6 +121,20 @@ func (s *stream) sendContent(ctx context.Context) error {
 	}
 	s.last = html
 	return s.sendEvent("", s.last)
+}
+
+// shown returns the lines of a log, or the turns of the conversation of a session.
+func (s *stream) shown(lines []string) any {
+	if s.place.kind != view.Sessions {
+		return lines
+	}
+	turns := []*view.Turn{}
+	for _, line := range lines {
+		if turn := view.NewTurn(line); turn != nil {
+			turns = append(turns, turn)
+		}
+	}
+	return turns
 }
 
 // sendEvent sends an event; without a name, htmx shows its data. Neither HTML nor JSON has carriage returns.

@@ -18,13 +18,24 @@ type Links struct {
 	Base string
 	// CommandFlags are flags that the shown commands need, such as --context.
 	CommandFlags []string
+	// Namespace is the only namespace of lists; empty for all of the scope. ShowNamespaces is set if names need their namespace.
+	Namespace      string
+	ShowNamespaces bool
 }
 
 // Static is the address of a file.
 func (l Links) Static(name string) string { return l.Base + "/static/" + name }
 
+// with is an address with values and the namespace.
+func (l Links) with(path string, values url.Values) string {
+	if l.Namespace != "" {
+		values.Set("ns", l.Namespace)
+	}
+	return (&url.URL{Path: l.Base + path, RawQuery: values.Encode()}).String()
+}
+
 // List is the address of the list of a kind.
-func (l Links) List(kind *view.Kind) string { return l.Base + "/k/" + kind.Path }
+func (l Links) List(kind *view.Kind) string { return l.with("/k/"+kind.Path, url.Values{}) }
 
 // Object is the address of the page of an object, or of a part of it, such as /dead.
 func (l Links) Object(e *view.Entry, part string) string {
@@ -32,7 +43,7 @@ func (l Links) Object(e *view.Entry, part string) string {
 }
 
 func (l Links) object(kind *view.Kind, namespace, name string) string {
-	return l.List(kind) + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+	return l.Base + "/k/" + kind.Path + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
 // Logs is the address of the page of an object with a log; for a sequence, the log of a step.
@@ -74,8 +85,11 @@ func copiedCode(text string) g.Node {
 func (l Links) buttons(e *view.Entry, actions []view.Action) g.Node {
 	return g.Map(actions, func(action view.Action) g.Node {
 		class := "button"
-		if action.Destroys {
+		switch {
+		case action.Destroys:
 			class += " destroys"
+		case action.Helps:
+			class += " primary"
 		}
 		return dialogLink(l.Action(e, &action), class, action.Label)
 	})
@@ -117,11 +131,6 @@ func elapsed(start, end time.Time) g.Node {
 	return h.Time(g.Attr("datetime", text), g.Attr("data-since", ""), h.Title("since "+text), g.Text("since "+text))
 }
 
-// badge shows a status. Its text has the same meaning as its color.
-func badge(level view.Level, text string) g.Node {
-	return h.Span(h.Class("badge "+level.String()), g.Text(text))
-}
-
 // reason shows why an object needs attention.
 func reason(e *view.Entry) g.Node {
 	switch {
@@ -134,10 +143,16 @@ func reason(e *view.Entry) g.Node {
 	}
 }
 
-func factValue(f view.Fact) g.Node {
+func (l Links) factValue(f view.Fact) g.Node {
 	switch {
+	case len(f.Bars) > 0:
+		return l.bars(f.Bars)
 	case !f.Time.IsZero():
 		return age(f.Time)
+	case !f.Since.IsZero():
+		return elapsed(f.Since, time.Time{})
+	case len(f.Steps) > 0 || f.Line != "":
+		return g.Group{steps(f.Steps), line(f.Name, f.Line), g.Text(" " + f.Value)}
 	case f.Level != view.LevelNone:
 		return badge(f.Level, f.Value)
 	default:

@@ -83,7 +83,7 @@ func hostilePages(text string) map[string]g.Node {
 	}
 	pages := map[string]g.Node{
 		"overview":     Overview(l, view.NewOverview(state, testTime)),
-		"sequence":     Sequence(l, view.NewSequence(entries[view.Sequences], sequence, testTime)),
+		"sequence":     Sequence(l, view.NewSequence(entries[view.Sequences], sequence, state.Runs(view.SeriesOf(entries[view.Sequences])), testTime)),
 		"session":      Session(l, view.NewSession(entries[view.Sessions], session, testTime)),
 		"past":         past(&view.Past{Window: time.Hour, Problem: text}),
 		"queue":        Queue(l, view.NewQueue(entries[view.Queues], queue, nil, &view.Past{})),
@@ -92,6 +92,11 @@ func hostilePages(text string) map[string]g.Node {
 		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text, text),
 		"matching":     dialogOf(l, entries[view.Queues], view.MatchingLetterActions(entries[view.Queues], text)),
 		"changes":      Changes(l, view.NewChanges(entries[view.Sessions], hostileEvents(text), text)),
+		"runs":         Runs(l, entries[view.Sequences], []view.Run{{Entry: &view.Entry{Kind: view.Sequences, Name: text, Namespace: text, Status: text}, Request: text, IsGone: true}}, testTime),
+		"search":       Search(l, view.NewSearch(state, text)),
+		"description":  Description(l, view.NewDescription(entries[view.Sequences], hostileDescription(text), text)),
+		"no events":    Description(l, view.NewDescription(entries[view.Sequences], []byte(text), "")),
+		"YAML":         YAML(l, entries[view.Sequences], text, ""),
 		"no changes":   Changes(l, view.NewChanges(entries[view.Sessions], []byte(text), "")),
 		"message":      MessageOutcome(l, entries[view.Sessions], text),
 		"talk":         (&Shell{Links: l, Title: text, LogTitle: "Log", LogFile: l.LogFile(view.Sessions, text, text, text), Talk: entries[view.Sessions]}).Document(nil),
@@ -102,11 +107,11 @@ func hostilePages(text string) map[string]g.Node {
 		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Base+"/"),
 		"missing":      Missing(view.Queues, text, text, view.WatchState{Problem: text}),
 		"confirmation": Confirmation(Links{Base: "/base", CommandFlags: []string{"--context=" + text}}, entries[view.Sequences], &view.Action{ID: text, Argument: text, Label: text, Effect: text, Args: []string{text}, Destroys: true, Confirm: text}, text),
-		"shell":        (&Shell{Links: l, Title: text, Place: text, Events: l.Events(text, text), LogTitle: text, LogFile: l.LogFile(view.Sequences, text, text, text)}).Document(Message(text, text)),
+		"shell":        (&Shell{Links: Links{Base: "/base", Namespace: text}, Title: text, Place: text, Namespaces: []string{text, "b"}, Share: text, Query: text, Filtered: view.Queues, Prompt: text, IsConversation: true, Events: l.Events(text, text), LogTitle: text, LogFile: l.LogFile(view.Sequences, text, text, text)}).Document(Message(text, text)),
 	}
 	for _, kind := range view.Kinds {
-		pages["list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{Text: text}))
-		pages["whole list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{}))
+		pages["list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{Text: text}, testTime))
+		pages["whole list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{}, testTime))
 	}
 	return pages
 }
@@ -127,6 +132,14 @@ func hostileEvents(text string) []byte {
 		panic(err)
 	}
 	return append([]byte("run 1, attempt 1 | "), event...)
+}
+
+func hostileDescription(text string) []byte {
+	raw, err := json.Marshal(render.Description{Pods: []render.PodState{{Name: text, Part: text, State: text, Node: text}}, Events: []render.Event{{Type: text, Object: text, Reason: text, Message: text}}})
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 func hostileWorkers(text string) []byte {

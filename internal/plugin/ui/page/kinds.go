@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -18,10 +19,10 @@ import (
 // Queue is the content of the page of a Queue.
 func Queue(l Links, q *view.Queue) g.Node {
 	return g.Group{
-		l.objectHead(q.Entry, q.Actions, nil),
-		facts(q.Facts),
+		l.objectHead(q.Entry, "", q.Actions, nil),
+		g.If(q.Dead > 0, h.P(g.Text(strconv.FormatInt(q.Dead, 10)+" messages failed too often. "), linkButton(l.Object(q.Entry, "/dead"), "Show dead letters"))),
+		l.facts(q.Facts),
 		section("load", "Load", h.Div(h.Class("charts"), chart(&q.Backlog), chart(&q.Rates)), past(q.Past)),
-		section("dead", "Dead letters", h.P(g.Text(strconv.FormatInt(q.Dead, 10)+" messages failed too often. "), linkButton(l.Object(q.Entry, "/dead"), "Show dead letters"))),
 		conditions(q.Conditions),
 	}
 }
@@ -29,10 +30,11 @@ func Queue(l Links, q *view.Queue) g.Node {
 // Pool is the content of the page of a WorkerPool.
 func Pool(l Links, p *view.Pool) g.Node {
 	return g.Group{
-		l.objectHead(p.Entry, p.Actions, p.Problems),
-		facts(p.Facts),
-		section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
-		section("load", "Workers over time", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog)), past(p.Past)),
+		l.objectHead(p.Entry, "", p.Actions, p.Problems),
+		l.facts(p.Facts),
+		h.Div(h.Class("columns"),
+			section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
+			section("load", "Workers over time", chart(&p.Workers), chart(&p.Backlog), past(p.Past))),
 		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "Ready", "Draining", "Succeeded", "Failed", "Image"},
 			g.Map(p.Revisions, func(r view.Revision) g.Node {
 				name, workers := r.Name, fmt.Sprintf("%d of %d ready", r.Ready, r.Replicas)
@@ -41,31 +43,30 @@ func Pool(l Links, p *view.Pool) g.Node {
 				}
 				return h.Tr(h.ID("revision-"+r.Name), rowHead(g.Text(name)), cell(r.Role), cell(workers), h.Td(h.Class("timeline"), bar("good", workers, 0, r.ReadyShare)),
 					cell(strconv.Itoa(int(r.Draining))), cell(r.Succeeded), cell(r.Failed), wideCell(g.Text(r.Image)))
-			})),
-			h.P(linkButton(l.Object(p.Entry, "/workers"), "Show workers"))),
+			}))),
 		conditions(p.Conditions),
 	}
 }
 
-// Session is the content of the page of an AgenticSession.
+// Session is the content of the page of an AgenticSession. The conversation is beside it.
 func Session(l Links, s *view.Session) g.Node {
-	logTitle := "Show the agent's log"
-	if s.AcceptsMessages {
-		logTitle += ", and send messages"
-	}
 	return g.Group{
-		l.objectHead(s.Entry, s.Actions, s.Problems),
+		l.objectHead(s.Entry, "", s.Actions, s.Problems),
 		g.If(s.Title != "", h.P(g.Text(s.Title))),
 		h.Dl(h.Class("facts"),
-			fact("Runner", g.Text(s.Runner)),
 			g.Map(s.Budgets, func(b view.Budget) g.Node {
-				used := b.Used + " of " + b.Limit
-				return fact(b.Name, g.Text(used), bar("active", b.Name+": "+used, 0, b.Share))
+				used, level := b.Used+" of "+b.Limit, "active"
+				if b.Share >= full {
+					level = "problem"
+				}
+				return fact(b.Name, g.Text(used), bar(level, b.Name+": "+used, 0, b.Share))
 			}),
+			fact("Runner", g.Text(s.Runner)),
 			g.If(len(s.Repos) > 0, fact("Repositories", g.Map(s.Repos, func(repo string) g.Node { return h.Div(g.Text(repo)) })))),
-		section("attempts", "Attempts", table("Attempts", []string{"Attempt", "Outcome", "Time", "Cost", "Reason"}, g.Map(s.Attempts, func(a view.Attempt) g.Node {
-			return h.Tr(rowHead(g.Text(a.Label)), h.Td(badge(a.Level, a.Outcome)), h.Td(elapsed(a.Start, a.End)), cell(a.Cost), wideCell(g.Text(a.Reason)))
-		})), g.If(s.HasLog, h.P(linkButton(l.Logs(s.Entry, ""), logTitle), linkButton(l.Object(s.Entry, "/changes"), "Show changed files")))),
+		section("attempts", "Attempts", g.If(len(s.Attempts) == 0, empty(false, "No attempt has started.")),
+			g.If(len(s.Attempts) > 0, table("Attempts", []string{"Attempt", "Outcome", "Time", "Cost", "Reason"}, g.Map(s.Attempts, func(a view.Attempt) g.Node {
+				return h.Tr(rowHead(g.Text(a.Label)), h.Td(badge(a.Level, a.Outcome)), h.Td(elapsed(a.Start, a.End)), cell(a.Cost), wideCell(g.Text(a.Reason)))
+			})))),
 		g.If(len(s.Repositories) > 0, section("repositories", "Repositories",
 			table("Repositories", []string{"Repository", "State", "Branch", "Commit", "Pull request", "Error"}, g.Map(s.Repositories, func(r view.Repository) g.Node {
 				pullRequest := g.Text(r.PullRequest)
@@ -76,27 +77,57 @@ func Session(l Links, s *view.Session) g.Node {
 			})))),
 		g.If(s.Summary != "" || s.Usage != "", section("result", "Result",
 			g.If(s.Summary != "", preformatted("Summary", s.Summary)), g.If(s.Usage != "", preformatted("Usage", s.Usage)))),
-		g.If(s.Prompt != "", section("prompt", "Prompt", h.Details(h.Summary(g.Text("Show")), preformatted("Prompt", s.Prompt)))),
 		conditions(s.Conditions),
 	}
 }
 
+// full is the share of a budget that is used up, in percent.
+const full = 100
+
 // Schedule is the content of the page of a Schedule.
 func Schedule(l Links, s *view.Schedule) g.Node {
 	return g.Group{
-		l.objectHead(s.Entry, s.Actions, nil),
+		l.objectHead(s.Entry, "", s.Actions, nil),
 		h.P(h.Code(g.Text(s.Expression)), g.Text(" in "+cmp.Or(s.TimeZone, "UTC")+" starts "+s.Starts+".")),
-		facts(s.Facts),
-		section("next", "Next times", problemNote(s.NextError),
-			h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) }))),
-		g.If(len(s.Runs) > 0, section("runs", "Runs", table("Runs", []string{"Run", "State", "Due", "Request", "Time", "Problem"}, g.Map(s.Runs, func(run view.ScheduleRun) g.Node {
-			return h.Tr(h.ID("run-"+run.Name), rowHead(l.link(run.Entry)), h.Td(badge(run.Level, run.Status)), h.Td(age(run.Due)), cell(run.Request),
-				h.Td(elapsed(run.Start, run.Finish)), wideCell(reason(run.Entry)))
-		})))),
-		g.If(s.LastMissed != "", section("missed", "Missed",
-			h.P(h.Class("problem"), g.Text("The last one was due "), age(s.LastMissedTime), g.Text(": "+s.LastMissed)))),
+		g.If(s.LastMissed != "", h.P(h.Class("problem"), g.Text("The last missed time was due "), age(s.LastMissedTime), g.Text(": "+s.LastMissed))),
+		l.facts(s.Facts),
+		h.Div(h.Class("columns"),
+			section("runs", "Runs", l.runs(s.Runs, s.Bars, nil)),
+			section("next", "Next times", problemNote(s.NextError),
+				h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) })))),
 		conditions(s.Conditions),
 	}
+}
+
+// runs lists runs, of which one may be the current page.
+func (l Links) runs(all []view.Run, bars []view.Bar, current *view.Entry) g.Node {
+	if len(all) == 0 {
+		return empty(false, "No run is known.")
+	}
+	return g.Group{
+		h.P(h.Class("tall"), l.bars(bars)),
+		table("Runs", []string{"Run", "State", "Due", "Request", "Started", "Time", "Problem"}, g.Map(all, func(run view.Run) g.Node {
+			name, id := g.Group{l.link(run.Entry)}, run.Name
+			if run.IsGone || current != nil && current.Name == run.Name {
+				name = g.Group{g.Text(run.Name)}
+			}
+			if run.Number > 1 || run.IsGone {
+				id += "-" + strconv.Itoa(int(run.Number))
+				name = append(name, h.Span(h.Class("place"), g.Text(fmt.Sprintf(" run %d", run.Number))))
+			}
+			return h.Tr(h.ID("run-"+id), rowHead(name), h.Td(badge(run.Level, run.Status)), h.Td(g.If(!run.Due.IsZero(), age(run.Due))), cell(run.Request),
+				h.Td(age(run.Start)), h.Td(elapsed(run.Start, run.Finish)), wideCell(reason(run.Entry)))
+		})),
+	}
+}
+
+// Runs is the content of the page of the runs of a sequence or session.
+func Runs(l Links, e *view.Entry, runs []view.Run, now time.Time) g.Node {
+	text := "Earlier runs are listed if this page has seen them: the object keeps its latest run only."
+	if schedule, _ := view.ScheduleOf(e); schedule != nil {
+		text = "The runs of Schedule " + schedule.Name + ", and those that this page has seen."
+	}
+	return g.Group{l.objectHead(e, "/runs", nil, nil), note(text), section("runs", "Runs", l.runs(runs, view.NewBars(runs, now), e))}
 }
 
 // Stale is the content of the page of stale Jobs.
@@ -110,27 +141,29 @@ func Stale(l Links, s *view.Stale) g.Node {
 	return g.Group{
 		h.H1(g.Text("Stale Jobs")),
 		note("The Jobs are classified on this machine. This page deletes nothing: copy the command of the next step."),
-		g.Map(s.Commands, l.command),
 		problemNote(s.Problem),
 		g.If(s.Summary != "", h.P(g.Text(s.Summary+", read "), age(s.Read))),
-		g.If(s.Problem == "" && len(s.Groups) == 0, note("No Job is stale.")),
+		g.If(s.Problem == "" && len(s.Groups) == 0, empty(false, "No Job is stale.")),
 		g.If(len(s.Groups) > 0, table("Stale Jobs by owner and reason", headers, g.Map(s.Groups, func(group view.StaleGroup) g.Node {
 			return h.Tr(h.ID("stale-"+group.Namespace+"."+group.Owner+"."+group.Reason),
 				rowHead(g.Text(group.Owner)), cell(group.Namespace), h.Td(badge(group.Level, group.Category)), cell(group.Reason),
 				wideCell(h.Ul(h.Class("jobs"), g.Map(group.Jobs, job)), g.If(group.More > 0, h.Span(h.Class("note"), g.Text(fmt.Sprintf("and %d more", group.More))))))
 		}))),
 		g.If(s.More > 0, note(fmt.Sprintf("%d more groups: use the command.", s.More))),
+		g.Map(s.Commands, l.command),
 	}
 }
 
 // Sequence is the content of the page of a SequentialJob.
 func Sequence(l Links, s *view.Sequence) g.Node {
 	return g.Group{
-		l.objectHead(s.Entry, s.Actions, s.Problems),
-		h.Dl(h.Class("facts"), fact("Run", g.Text(s.Run)), fact("Steps", g.Text(s.Progress)), fact("Started", age(s.Start)), fact("Ended", age(s.Finish))),
-		values("results", "Results", s.Results),
-		values("parameters", "Parameters", s.Parameters),
-		section("steps", "Steps", table("Steps", []string{"Step", "State", "Time", "Timeline", "Details", "Actions"}, g.Map(s.Steps, func(step view.Step) g.Node {
+		l.objectHead(s.Entry, "", s.Actions, s.Problems),
+		h.Dl(h.Class("facts"), fact("Run", g.Text(s.Run)), fact("Steps", g.Text(s.Progress)), fact("Started", age(s.Start)), fact("Time", elapsed(s.Start, s.Finish)),
+			g.If(len(s.Bars) > 1, fact("Runs", l.bars(s.Bars))),
+			g.Map(s.Parameters, func(p v1alpha1.Parameter) g.Node { return fact(p.Name, g.Text(p.Value)) }),
+			g.Map(s.Results, func(p v1alpha1.Parameter) g.Node { return fact("Result "+p.Name, g.Text(p.Value)) })),
+		g.If(len(s.Steps) == 0, empty(false, "The run has not started.")),
+		g.If(len(s.Steps) > 0, section("steps", "Steps", table("Steps", []string{"Step", "State", "Time", "Timeline", "Details", "Actions"}, g.Map(s.Steps, func(step view.Step) g.Node {
 			return h.Tr(h.ID("step-"+step.Name),
 				rowHead(g.Text(step.Name), g.If(step.Finally, h.Span(h.Class("note"), g.Text(" finally")))),
 				h.Td(badge(step.Level, step.Phase)), h.Td(elapsed(step.Start, step.Finish)),
@@ -142,13 +175,8 @@ func Sequence(l Links, s *view.Sequence) g.Node {
 					g.If(step.Content != "", preformatted("What an approval lets run", step.Content)),
 					g.If(step.Output != "", h.Details(h.Summary(g.Text("Output")), preformatted("Output of "+step.Name, step.Output)))),
 				h.Td(h.Class("row-actions"), g.If(step.HasLog, linkButton(l.Logs(s.Entry, step.Name), "Log")), l.buttons(s.Entry, step.Actions)))
-		}))),
+		})))),
 	}
-}
-
-func values(id, title string, values []v1alpha1.Parameter) g.Node {
-	return g.If(len(values) > 0, section(id, title,
-		h.Dl(h.Class("facts"), g.Map(values, func(p v1alpha1.Parameter) g.Node { return fact(p.Name, g.Text(p.Value)) }))))
 }
 
 // Missing is the page of an object that does not exist, or cannot be read.
@@ -160,35 +188,44 @@ func Missing(kind *view.Kind, namespace, name string, state view.WatchState) g.N
 	}
 }
 
-// objectHead is the top of the page of an object: its name and state, the problems, and the actions.
-func (l Links) objectHead(e *view.Entry, actions []view.Action, problems []render.Problem) g.Node {
+// tabs are the pages of an object: the part of their address, and their title.
+var tabs = map[*view.Kind][][2]string{
+	view.Sequences: {{"", "Steps"}, {"/logs", "Log"}, {"/runs", "Runs"}, {"/events", "Events"}, {"/yaml", "YAML"}},
+	view.Sessions:  {{"", "Conversation"}, {"/changes", "Changed files"}, {"/runs", "Runs"}, {"/events", "Events"}, {"/yaml", "YAML"}},
+	view.Queues:    {{"", "Load"}, {"/dead", "Dead letters"}, {"/yaml", "YAML"}},
+	view.Pools:     {{"", "Load"}, {"/workers", "Workers"}, {"/yaml", "YAML"}},
+	view.Schedules: {{"", "Runs"}, {"/yaml", "YAML"}},
+}
+
+// objectHead is the top of a page of an object: its name and state, the actions, the problems, and its pages.
+func (l Links) objectHead(e *view.Entry, part string, actions []view.Action, problems []render.Problem) g.Node {
+	in := l
+	in.Namespace = e.Namespace
 	return g.Group{
-		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace)),
-		h.H1(g.Text(e.Name), g.Text(" "), badge(e.Level, e.Status)),
-		l.scheduleOf(e),
+		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "), h.A(h.Href(in.List(e.Kind)), g.Text(e.Namespace)), l.scheduleOf(e)),
+		h.Div(h.Class("head"), h.H1(g.Text(e.Name), g.Text(" "), badge(e.Level, e.Status)), g.If(len(actions) > 0, h.Div(h.Class("actions"), l.buttons(e, actions)))),
 		g.Map(problems, func(p render.Problem) g.Node {
 			return h.P(h.Class("problem"), h.Strong(g.Text(p.Reason)), g.Text(": "+p.Message+" ("), age(p.Since), g.Text(")"))
 		}),
-		g.If(len(problems) == 0 && e.NeedsAttention, h.P(h.Class("problem"), reason(e))),
-		g.If(len(actions) > 0, h.Div(h.Class("actions"), l.buttons(e, actions))),
+		g.If(len(problems) == 0 && e.NeedsAttention && e.Level == view.LevelProblem, h.P(h.Class("problem"), reason(e))),
+		g.If(len(problems) == 0 && e.NeedsAttention && e.Level != view.LevelProblem, h.P(h.Class("waits"), reason(e))),
+		h.Nav(h.Class("tabs"), h.Aria("label", "Parts"), h.Ul(g.Map(tabs[e.Kind], func(tab [2]string) g.Node {
+			return h.Li(h.A(h.Href(l.Object(e, tab[0])), g.If(tab[0] == part, h.Aria("current", "page")), g.Text(tab[1])))
+		}))),
 	}
 }
 
 // scheduleOf links a run to its Schedule.
 func (l Links) scheduleOf(e *view.Entry) g.Node {
 	schedule, due := view.ScheduleOf(e)
-	switch {
-	case schedule == nil:
+	if schedule == nil {
 		return nil
-	case due.IsZero():
-		return h.P(g.Text("A run of Schedule "), l.link(schedule), g.Text("."))
-	default:
-		return h.P(g.Text("A run of Schedule "), l.link(schedule), g.Text(", due "), age(due), g.Text("."))
 	}
+	return g.Group{g.Text(" / a run of Schedule "), l.link(schedule), g.If(!due.IsZero(), g.Group{g.Text(", due "), age(due)})}
 }
 
-func facts(all []view.Fact) g.Node {
-	return h.Dl(h.Class("facts"), g.Map(all, func(f view.Fact) g.Node { return fact(f.Name, factValue(f)) }))
+func (l Links) facts(all []view.Fact) g.Node {
+	return h.Dl(h.Class("facts"), g.Map(all, func(f view.Fact) g.Node { return fact(f.Name, l.factValue(f)) }))
 }
 
 func fact(name string, value ...g.Node) g.Node { return h.Div(h.Dt(g.Text(name)), h.Dd(value...)) }

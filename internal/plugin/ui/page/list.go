@@ -13,51 +13,76 @@ import (
 
 // Overview is the content of the first page.
 func Overview(l Links, o *view.Overview) g.Node {
-	attention := g.Group{note("Nothing needs attention.")}
-	switch {
-	case len(o.Attention) > 0:
-		attention = g.Group{
-			table("Objects that need attention", []string{"Kind", "Name", "Namespace", "Status", "Reason", "Since"}, g.Map(o.Attention, func(e *view.Entry) g.Node {
-				return h.Tr(h.ID("attention-"+rowID(e)), cell(e.Kind.Name), rowHead(l.link(e)), cell(e.Namespace), h.Td(badge(e.Level, e.Status)),
-					wideCell(reason(e)), h.Td(age(e.Since)))
-			})),
-			g.If(o.MoreAttention > 0, note(fmt.Sprintf("%d more need attention: see the lists of their kinds.", o.MoreAttention))),
-		}
-	case o.Loading:
-		attention = g.Group{note("Loading…")}
+	return g.Group{
+		h.H1(h.Class("hidden"), g.Text("Overview")),
+		h.Div(h.ID("kinds"), h.Class("cards"), g.Map(o.Kinds, l.kindCard),
+			h.Div(h.ID("today"), h.Class("card"), h.Span(h.Class("title"), g.Text("Today")), h.Strong(g.Text(o.Spent)),
+				h.Span(h.Class("note"), g.Text(fmt.Sprintf("spent by sessions · %d completed, %d failed", o.Completed, o.Failed))))),
+		section("attention", "Needs you", l.needs(o)),
+		h.Div(h.Class("columns"),
+			section("series", "Runs", g.If(len(o.Series) == 0, empty(o.Loading, "Nothing has run. Create a sequence, a session or a Schedule.")),
+				g.If(len(o.Series) > 0, table("Runs", []string{"Name", "Runs", "Last", "Took", "Next"}, g.Map(o.Series, func(s view.Series) g.Node {
+					return h.Tr(h.ID("series-"+rowID(s.Of)), rowHead(l.named(s.Of)), h.Td(l.bars(s.Bars)), h.Td(badge(s.Last.Level, s.Last.Status)), cell(s.Took),
+						h.Td(g.If(!s.Next.IsZero(), age(s.Next))))
+				})))),
+			h.Div(
+				section("active", "Running now", g.If(len(o.Active) == 0, empty(o.Loading, "Nothing runs.")),
+					g.If(len(o.Active) > 0, table("Running now", []string{"Name", "Progress", "Time"}, g.Map(o.Active, func(a view.Active) g.Node {
+						return h.Tr(h.ID("active-"+rowID(a.Entry)), rowHead(l.named(a.Entry)), h.Td(steps(a.Steps), g.Text(" "+a.Detail)), h.Td(elapsed(a.Since, a.Finished)))
+					}))), g.If(o.MoreActive > 0, note(fmt.Sprintf("%d more run.", o.MoreActive)))),
+				section("loads", "Queues and workers", g.If(len(o.Loads) == 0, empty(o.Loading, "There are no Queues and WorkerPools.")),
+					g.If(len(o.Loads) > 0, table("Queues and workers", []string{"Name", "Backlog", "Workers"}, g.Map(o.Loads, func(load view.Load) g.Node {
+						return h.Tr(h.ID("load-"+rowID(load.Entry)), rowHead(l.named(load.Entry)), g.Map(load.Facts, func(f view.Fact) g.Node { return h.Td(l.factValue(f)) }))
+					})))))),
+	}
+}
+
+func (l Links) kindCard(c view.KindCount) g.Node {
+	title := h.A(h.Class("title"), h.Href(l.List(c.Kind)), g.Text(c.Kind.Title))
+	if c.State.Denied || c.State.Problem == "" && !c.State.Synced {
+		return h.Div(h.Class("card"), title, WatchProblem(c.State))
+	}
+	number := func(level view.Level, n int, what string) g.Node {
+		return g.If(n > 0, h.Span(h.Class("number "+level.String()), icon(level), g.Text(strconv.Itoa(n)+" "+what)))
+	}
+	return h.Div(h.Class("card"), title, h.Strong(g.Text(strconv.Itoa(c.Total))),
+		number(view.LevelProblem, c.Problems, "failed"), number(view.LevelActive, c.Active, "active"), number(view.LevelWaiting, c.Waiting, "waiting"), WatchProblem(c.State))
+}
+
+func (l Links) needs(o *view.Overview) g.Node {
+	if len(o.Attention) == 0 {
+		return empty(o.Loading, "Nothing needs attention.")
 	}
 	return g.Group{
-		h.H1(g.Text("Overview")),
-		section("attention", "Needs attention", attention),
-		section("kinds", "Objects", table("Objects by kind", []string{"Kind", "Total", "Active", "Waiting", "Problems", "Need attention"}, g.Map(o.Kinds, func(c view.KindCount) g.Node {
-			name := rowHead(h.A(h.Href(l.List(c.Kind)), g.Text(c.Kind.Title)))
-			if c.State.Denied || c.State.Problem == "" && !c.State.Synced {
-				return h.Tr(name, h.Td(h.ColSpan("5"), WatchProblem(c.State)))
+		table("Objects that need attention", []string{"Name", "Status", "Why", "Since", "Next"}, g.Map(o.Attention, func(n view.Need) g.Node {
+			level := n.Level
+			if level == view.LevelGood { // it works, but not as it should
+				level = view.LevelWaiting
 			}
-			return h.Tr(name, countCell(c.Total, view.LevelNone), countCell(c.Active, view.LevelActive), countCell(c.Waiting, view.LevelWaiting),
-				countCell(c.Problems, view.LevelProblem), h.Td(g.Text(strconv.Itoa(c.Attention)), WatchProblem(c.State)))
-		}))),
-		g.If(len(o.Namespaces) > 1, section("namespaces", "Namespaces",
-			table("Objects by namespace", []string{"Namespace", "Total", "Need attention"}, g.Map(o.Namespaces, func(n view.NamespaceCount) g.Node {
-				return h.Tr(rowHead(g.Text(n.Namespace)), countCell(n.Total, view.LevelNone), countCell(n.Attention, view.LevelProblem))
-			})))),
-		section("today", "Ran today",
-			h.P(g.Text(fmt.Sprintf("%d completed, %d failed or stopped.", o.Completed, o.Failed))),
-			g.If(len(o.Finished) > 0, table("The latest runs that ended today", []string{"Kind", "Name", "Namespace", "Status", "Ended"}, g.Map(o.Finished, func(e *view.Entry) g.Node {
-				return h.Tr(h.ID("finished-"+rowID(e)), cell(e.Kind.Name), rowHead(l.link(e)), cell(e.Namespace), h.Td(badge(e.Level, e.Status)), h.Td(age(e.Finished)))
-			})))),
+			return h.Tr(h.ID("attention-"+rowID(n.Entry)), rowHead(l.named(n.Entry)), h.Td(badge(level, n.Status)), wideCell(reason(n.Entry)), h.Td(age(n.Since)),
+				h.Td(g.Iff(n.Action != nil, func() g.Node { return l.buttons(n.Entry, []view.Action{*n.Action}) }), g.If(n.Action == nil, linkButton(l.Object(n.Entry, ""), "Open"))))
+		})),
+		g.If(o.MoreAttention > 0, note(fmt.Sprintf("%d more need attention: see the lists of their kinds.", o.MoreAttention))),
 	}
+}
+
+// named is a link to an object with its kind, and its namespace if there are several.
+func (l Links) named(e *view.Entry) g.Node {
+	place := e.Kind.Word
+	if l.ShowNamespaces {
+		place += " in " + e.Namespace
+	}
+	return g.Group{l.link(e), h.Span(h.Class("place"), g.Text(" "+place))}
+}
+
+func empty(isLoading bool, text string) g.Node {
+	if isLoading {
+		text = "Loading…"
+	}
+	return h.P(h.Class("empty"), g.Text(text))
 }
 
 func rowID(e *view.Entry) string { return e.Kind.Path + "." + e.Namespace + "." + e.Name }
-
-// countCell shows a number, with the color of its level unless it is 0.
-func countCell(n int, level view.Level) g.Node {
-	if n == 0 || level == view.LevelNone {
-		return cell(strconv.Itoa(n))
-	}
-	return h.Td(badge(level, strconv.Itoa(n)))
-}
 
 // List is the content of the list of a kind.
 func List(l Links, list *view.List) g.Node {
@@ -70,21 +95,23 @@ func List(l Links, list *view.List) g.Node {
 		headers = append(headers, "Namespace")
 	}
 	headers = append(append(append(headers, "Status"), list.Headers...), "Age", "Reason")
-	return g.Group{
-		h.H1(g.Text(list.Kind.Title)),
-		WatchProblem(list.State),
-		g.If(!list.State.Denied, g.Group{
-			filterForm(l.List(list.Kind), "Filter by name, namespace, status or reason", list.Query.Text),
-			note(counts),
-			table(list.Kind.Title, headers, g.Map(list.Rows, func(row view.Row) g.Node {
-				return h.Tr(h.ID("row-"+rowID(row.Entry)), rowHead(l.link(row.Entry)), g.If(list.ShowNamespaces, cell(row.Namespace)), h.Td(badge(row.Level, row.Status)),
-					g.Map(row.Facts, func(f view.Fact) g.Node { return h.Td(factValue(f)) }), h.Td(age(row.Created)), wideCell(reason(row.Entry)))
-			})),
-			g.If(list.Pages > 1, h.Nav(h.Class("pager"), h.Aria("label", "Pages"),
-				l.pageLink(list, list.Query.Page-1, "Previous"), h.Span(g.Text(fmt.Sprintf("Page %d of %d", list.Query.Page, list.Pages))),
-				l.pageLink(list, list.Query.Page+1, "Next"))),
-		}),
+	content := g.Group{
+		note(counts),
+		table(list.Kind.Title, headers, g.Map(list.Rows, func(row view.Row) g.Node {
+			return h.Tr(h.ID("row-"+rowID(row.Entry)), rowHead(l.link(row.Entry)), g.If(list.ShowNamespaces, cell(row.Namespace)), h.Td(badge(row.Level, row.Status)),
+				g.Map(row.Facts, func(f view.Fact) g.Node { return h.Td(l.factValue(f)) }), h.Td(age(row.Created)), wideCell(reason(row.Entry)))
+		})),
+		g.If(list.Pages > 1, h.Nav(h.Class("pager"), h.Aria("label", "Pages"),
+			l.pageLink(list, list.Query.Page-1, "Previous"), h.Span(g.Text(fmt.Sprintf("Page %d of %d", list.Query.Page, list.Pages))),
+			l.pageLink(list, list.Query.Page+1, "Next"))),
 	}
+	switch {
+	case list.State.Denied:
+		content = nil
+	case list.All == 0 && list.State.Synced:
+		content = g.Group{h.P(h.Class("empty"), g.Text("There are no "+list.Kind.Title+" here. Create one:")), copiedCode("kubectl apply -f " + list.Kind.Word + ".yaml")}
+	}
+	return g.Group{h.H1(g.Text(list.Kind.Title)), WatchProblem(list.State), content}
 }
 
 // pageLink is a link to a page of a list; nothing for a page that does not exist.
@@ -99,14 +126,29 @@ func (l Links) pageLink(list *view.List, page int, text string) g.Node {
 	if page > 1 {
 		values.Set("page", strconv.Itoa(page))
 	}
-	address := url.URL{Path: l.List(list.Kind), RawQuery: values.Encode()}
-	return h.A(h.Href(address.String()), g.Text(text))
+	return h.A(h.Href(l.with("/k/"+list.Kind.Path, values)), g.Text(text))
+}
+
+// Search is the content of the search over all kinds.
+func Search(l Links, s *view.Search) g.Node {
+	return g.Group{
+		h.H1(g.Text("Search")),
+		g.If(s.Text == "", h.P(h.Class("empty"), g.Text("Type a name, namespace, status or reason."))),
+		g.If(s.Text != "" && len(s.Kinds) == 0, h.P(h.Class("empty"), g.Text(fmt.Sprintf("Nothing matches %q.", s.Text)))),
+		g.Map(s.Kinds, func(found view.Found) g.Node {
+			all := l.with("/k/"+found.Kind.Path, url.Values{"q": {s.Text}})
+			return section("found-"+found.Kind.Path, found.Kind.Title,
+				table(found.Kind.Title, []string{"Name", "Namespace", "Status", "Reason", "Since"}, g.Map(found.Rows, func(e *view.Entry) g.Node {
+					return h.Tr(h.ID("found-"+rowID(e)), rowHead(l.link(e)), cell(e.Namespace), h.Td(badge(e.Level, e.Status)), wideCell(reason(e)), h.Td(age(e.Since)))
+				})), g.If(found.More > 0, h.P(h.A(h.Href(all), g.Text(fmt.Sprintf("%d more", found.More))))))
+		}),
+	}
 }
 
 // filterForm is a field for a text, with which the page is opened again.
-func filterForm(address, label, text string) g.Node {
-	return h.Form(h.Class("filter"), h.Method("get"), h.Action(address), h.Role("search"),
-		h.Label(h.For("filter"), g.Text(label)),
-		h.Input(h.Type("search"), h.ID("filter"), h.Name("q"), h.Value(text), h.AutoComplete("off"), g.Attr("aria-keyshortcuts", "/")),
+func (l Links) filterForm(address, label, text string) g.Node {
+	return h.Form(h.Class("filter"), h.Method("get"), h.Action(address), h.Role("search"), h.Aria("label", label),
+		h.Input(h.Type("search"), h.ID("filter"), h.Name("q"), h.Value(text), h.AutoComplete("off"), h.Aria("label", label), h.Placeholder(label), g.Attr("aria-keyshortcuts", "f")),
+		g.If(l.Namespace != "", h.Input(h.Type("hidden"), h.Name("ns"), h.Value(l.Namespace))),
 		h.Button(h.Type("submit"), g.Text("Filter")))
 }

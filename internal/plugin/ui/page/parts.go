@@ -10,17 +10,18 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
 // Workers is the content of the page of the workers of a WorkerPool.
 func Workers(l Links, w *view.Workers) g.Node {
 	return g.Group{
-		l.partHead(w.Entry, "Workers of "+w.Name),
+		l.objectHead(w.Entry, "/workers", nil, nil),
 		note("They are read with your permissions, when the page opens."),
 		l.command(w.Command),
 		problemNote(w.Problem),
-		g.If(w.Problem == "" && len(w.Workers) == 0, note("There are no workers.")),
+		g.If(w.Problem == "" && len(w.Workers) == 0, empty(false, "There are no workers.")),
 		g.If(len(w.Workers) > 0, table("Workers", []string{"Name", "State", "Since", "Revision", "Node", "Age", "Actions"}, g.Map(w.Workers, func(worker view.Worker) g.Node {
 			return h.Tr(h.ID("worker-"+worker.Name),
 				rowHead(g.Text(worker.Name)), h.Td(badge(worker.Level, worker.State)), h.Td(age(worker.Since)), cell(worker.Revision), cell(worker.Node), h.Td(age(worker.Created)),
@@ -30,12 +31,35 @@ func Workers(l Links, w *view.Workers) g.Node {
 	}
 }
 
-func (l Links) partHead(e *view.Entry, title string) g.Node {
+// Description is the content of the page of the Pods and events of an object.
+func Description(l Links, d *view.Description) g.Node {
 	return g.Group{
-		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace+" / "), l.link(e)),
-		h.H1(g.Text(title)),
+		l.objectHead(d.Entry, "/events", nil, nil),
+		note("Read with your permissions, when the page opens."),
+		problemNote(d.Problem),
+		section("pods", "Pods", g.If(len(d.Pods) == 0, empty(false, "There are no Pods: they have not started, or were deleted.")),
+			g.If(len(d.Pods) > 0, table("Pods", []string{"Name", "Step", "State", "Node", "Age"}, g.Map(d.Pods, func(pod render.PodState) g.Node {
+				return h.Tr(h.ID("pod-"+pod.Name), rowHead(g.Text(pod.Name)), cell(pod.Part), h.Td(badge(view.PodLevel(&pod), pod.State)), cell(pod.Node), h.Td(age(pod.Created)))
+			})))),
+		section("event-list", "Events", g.If(len(d.Events) == 0, empty(false, "There are no events: the API server deletes them after an hour.")),
+			g.If(len(d.Events) > 0, table("Events", []string{"Last", "Type", "Object", "Reason", "Message"}, g.Map(d.Events, func(event render.Event) g.Node {
+				level := view.LevelNone
+				if event.Type == "Warning" {
+					level = view.LevelProblem
+				}
+				return h.Tr(h.Td(age(event.Last)), h.Td(badge(level, event.Type)), rowHead(g.Text(event.Object)), cell(event.Reason), wideCell(g.Text(event.Message)))
+			})))),
+		l.command(d.Command),
 	}
 }
+
+// YAML is the content of the page of an object as the API server has it.
+func YAML(l Links, e *view.Entry, text, problem string) g.Node {
+	return g.Group{l.objectHead(e, "/yaml", nil, nil), problemNote(problem), g.If(problem == "", preformatted("YAML", text)), l.command(view.YAMLCommand(e))}
+}
+
+// Log is the content of the page of the whole log of a sequence, which is below it.
+func Log(l Links, e *view.Entry) g.Node { return l.objectHead(e, "/logs", nil, nil) }
 
 // DeadLetters is the content of the page of the dead letters of a Queue. All of them contain the text of the filter.
 func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, problem string) g.Node {
@@ -44,12 +68,11 @@ func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, prob
 		none, actions = fmt.Sprintf("No dead letter has %q.", filter), view.MatchingLetterActions(e, filter)
 	}
 	return g.Group{
-		l.partHead(e, "Dead letters of "+e.Name),
+		l.objectHead(e, "/dead", nil, nil),
 		note(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, when the page opens.", view.MaxDeadLetters)),
-		l.command(view.DeadLetterList(e, filter)),
-		filterForm(l.Object(e, "/dead"), "Filter by error, kind or priority", filter),
+		l.filterForm(l.Object(e, "/dead"), "Filter by error, kind or priority", filter),
 		problemNote(problem),
-		g.If(problem == "" && len(letters) == 0, note(none)),
+		g.If(problem == "" && len(letters) == 0, empty(false, none)),
 		g.If(len(letters) > 0, g.Group{
 			g.If(len(actions) > 0, h.Div(h.Class("actions"), l.buttons(e, actions))),
 			// A form, so that the buttons for the checked dead letters need no script.
@@ -59,6 +82,7 @@ func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, prob
 					h.Button(h.Type("submit"), h.Name("do"), h.Value(view.RequeueLetters), h.Class(""), g.Text("Requeue selected")),
 					h.Button(h.Type("submit"), h.Name("do"), h.Value(view.DeleteLetters), h.Class("destroys"), g.Text("Delete selected")))),
 		}),
+		l.command(view.DeadLetterList(e, filter)),
 	}
 }
 
@@ -86,11 +110,11 @@ func Changes(l Links, c *view.Changes) g.Node {
 			g.If(f.More > 0, note(fmt.Sprintf("%d more changes of this file: use the command.", f.More)))))
 	}
 	return g.Group{
-		l.partHead(c.Entry, "Changes of "+c.Name),
+		l.objectHead(c.Entry, "/changes", nil, nil),
 		note("What the agent's tools wrote into files, from the log of the latest attempt when the page opens. Commands that the agent ran may have changed more."),
 		l.command(c.Command),
 		problemNote(c.Problem),
-		g.If(len(c.Files) == 0, note("The log shows no changed files.")),
+		g.If(len(c.Files) == 0, empty(false, "The log shows no changed files.")),
 		files,
 		g.If(c.More > 0, note(fmt.Sprintf("%d more changes of other files: use the command.", c.More))),
 	}
@@ -146,14 +170,12 @@ func closeLink(address, text string, attributes ...g.Node) g.Node {
 
 // messageBox sends messages to an interactive session. It is not part of the content that changes, which would lose the user's input.
 func (l Links) messageBox(e *view.Entry) g.Node {
-	return h.Section(h.ID("message"), h.Aria("labelledby", "message-title"),
-		h.H2(h.ID("message-title"), g.Text("Message")),
+	return h.Section(h.ID("message"), h.Aria("label", "Message"),
 		form("post", l.Object(e, "/message"), "#message-status",
-			h.Label(h.For("message-text"), g.Text("Message to the agent. Its work on it appears in the log.")),
-			h.Textarea(h.ID("message-text"), h.Name("message"), h.Rows("3"), h.Required(), h.MaxLength("65536")),
-			h.Div(h.Class("actions"), h.Button(h.Type("submit"), g.Text("Send")))),
+			h.Label(h.For("message-text"), g.Text("Message to the agent")),
+			h.Textarea(h.ID("message-text"), h.Name("message"), h.Rows("2"), h.Required(), h.MaxLength("65536")),
+			h.Div(h.Class("actions"), h.Button(h.Type("submit"), h.Class("primary"), g.Text("Send")))),
 		h.Div(h.ID("message-status"), h.Role("status"), h.Aria("live", "polite")),
-		note("The same with kubectl, which sends its standard input as one message:"),
 		l.command(view.AttachCommand(e)))
 }
 
@@ -163,5 +185,5 @@ func MessageOutcome(l Links, e *view.Entry, problem string) g.Node {
 	if problem == "" {
 		outcome = h.P(h.Class("note"), g.Attr("data-sent", ""), g.Text("Sent: the agent works on it."))
 	}
-	return g.Group{outcome, h.P(h.A(h.Href(l.Logs(e, "")), g.Text("Show the agent's log")))}
+	return g.Group{outcome, h.P(h.A(h.Href(l.Object(e, "")), g.Text("Show the conversation")))}
 }

@@ -58,6 +58,34 @@
     }
   }
 
+  // A turn of a conversation: what is long is folded.
+  function turnElement(turn) {
+    const text = turn.text ?? "", lines = turn.lines ?? [];
+    const isFolded = lines.length > 0 || turn.kind === "result" && text.split("\n").length > 2 || turn.kind === "thinking" && text.length > 200;
+    const element = document.createElement(isFolded ? "details" : "div");
+    element.className = "turn " + turn.kind + (isFolded ? "" : " plain");
+    if (!isFolded) {
+      element.textContent = [turn.head, text].filter(Boolean).join(": ");
+      return element;
+    }
+    const summary = element.appendChild(document.createElement("summary"));
+    summary.textContent = turn.head ?? text.split("\n")[0].slice(0, 120) + " …";
+    const body = element.appendChild(document.createElement("pre"));
+    body.textContent = text;
+    for (const line of lines) {
+      const part = body.appendChild(document.createElement("span"));
+      part.className = line.Removed ? "removed" : line.Added ? "added" : "";
+      part.textContent = (line.Removed ? "- " : line.Added ? "+ " : "  ") + line.Text + "\n";
+    }
+    return element;
+  }
+
+  function lineElement(line) {
+    const element = document.createElement("span");
+    element.textContent = line + "\n";
+    return element;
+  }
+
   function filterLine(element, text) {
     element.classList.toggle("other", text !== "" && !element.textContent.toLowerCase().includes(text));
   }
@@ -69,8 +97,7 @@
     if (!log) return;
     const filter = logFilter();
     for (const line of lines) {
-      const element = document.createElement("span");
-      element.textContent = line + "\n";
+      const element = typeof line === "string" ? lineElement(line) : turnElement(line);
       filterLine(element, filter);
       log.append(element);
     }
@@ -79,14 +106,53 @@
   }
 
   async function copyCommand(button) {
-    const text = button.parentElement.querySelector("code").textContent;
+    // A link for others is a command: the address of this page has a secret.
+    const base = new URL(document.querySelector(".home").href).pathname.split("/")[1];
+    const path = (location.pathname + location.search).slice(base.length + 1);
+    const text = button.dataset.text ? `${button.dataset.text} --open '${path}'` : button.parentElement.querySelector("code").textContent;
     try {
       await navigator.clipboard.writeText(text);
       button.textContent = "Copied";
     } catch {
-      getSelection().selectAllChildren(button.parentElement.querySelector("code"));
+      const code = button.parentElement.querySelector("code") ?? button.parentElement.appendChild(document.createElement("code"));
+      code.textContent = text;
+      getSelection().selectAllChildren(code);
       button.textContent = "Selected";
     }
+  }
+
+  function listen(events) {
+    events?.addEventListener("loglines", (event) => appendLog(JSON.parse(event.detail.data)));
+    events?.addEventListener("logreset", () => document.getElementById("log-lines")?.replaceChildren());
+  }
+
+  // While the user types, the stream of the page is replaced by one with the new text. Other pages are opened with Enter.
+  let typing;
+  function filterLive(field) {
+    const old = document.getElementById("events");
+    if (!old || new URL(field.form.action).pathname !== location.pathname) return;
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      const query = new URLSearchParams(location.search);
+      query.delete("page");
+      query.set("q", field.value);
+      history.replaceState(null, "", "?" + query);
+      const events = document.createElement("div"), address = new URL(old.getAttribute("hx-sse:connect"), location.href);
+      address.searchParams.set("query", query);
+      for (const { name, value } of old.attributes) if (name === "id" || name.startsWith("hx-")) events.setAttribute(name, value);
+      events.setAttribute("hx-sse:connect", address.pathname + address.search);
+      old._htmx?.sse?.abortController?.abort();
+      old.replaceWith(events);
+      listen(events);
+      htmx.process(events);
+    }, 120);
+  }
+
+  // moveRow focuses the link of the next row, or of the previous one.
+  function moveRow(step) {
+    const rows = [...document.querySelectorAll("main tbody th a")];
+    const next = rows.indexOf(document.activeElement) + step;
+    rows[Math.max(0, Math.min(rows.length - 1, next))]?.focus();
   }
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -96,11 +162,9 @@
     document.getElementById("log-filter")?.addEventListener("input", () => {
       for (const element of document.getElementById("log-lines").children) filterLine(element, logFilter());
     });
-    const events = document.getElementById("events");
-    if (events) {
-      events.addEventListener("loglines", (event) => appendLog(JSON.parse(event.detail.data)));
-      events.addEventListener("logreset", () => document.getElementById("log-lines")?.replaceChildren());
-    }
+    listen(document.getElementById("events"));
+    for (const field of document.querySelectorAll("#filter, #search")) field.addEventListener("input", () => filterLive(field));
+    document.getElementById("show-keys").addEventListener("click", () => document.getElementById("keys").showModal());
     dialog().addEventListener("cancel", (event) => { event.preventDefault(); closeDialog(); });
   });
 
@@ -124,11 +188,18 @@
     if (dialog().open) { event.preventDefault(); closeDialog(); }
   });
 
+  let chord = "";
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
-    const filter = document.getElementById("filter") ?? document.getElementById("log-filter");
-    if (!filter || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
+    const before = chord;
+    chord = event.key === "g" ? "g" : "";
+    const target = before === "g" ? document.querySelector(`header a[data-key="${CSS.escape(event.key)}"]`) : null;
+    const field = { "/": "search", f: document.getElementById("filter") ? "filter" : "log-filter" }[event.key];
+    if (target) target.click();
+    else if (field) document.getElementById(field)?.focus();
+    else if (event.key === "j" || event.key === "k") moveRow(event.key === "j" ? 1 : -1);
+    else if (event.key === "?") document.getElementById("keys").showModal();
+    else return;
     event.preventDefault();
-    filter.focus();
   });
 })();

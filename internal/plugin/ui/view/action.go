@@ -16,6 +16,8 @@ type Action struct {
 	// Destroys is set if it deletes something or stops work: the user has to type Confirm.
 	Destroys bool
 	Confirm  string
+	// Helps is set if it most likely is the next action.
+	Helps bool
 }
 
 // newAction returns the action of the command with these words, of which the first is its ID.
@@ -91,6 +93,9 @@ func LogCommand(e *Entry, step string, all bool) []string {
 		}
 		return objectArgs(e, flags...)
 	case Sessions:
+		if !all {
+			flags = append(flags, "--raw") // the page shows the events as a conversation
+		}
 		return objectArgs(e, flags...)
 	default:
 		return nil

@@ -2,7 +2,6 @@ package view
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
@@ -52,8 +51,9 @@ func NewChanges(e *Entry, output []byte, problem string) *Changes {
 	v := &Changes{Entry: e, Problem: cleanText(problem), Command: objectArgs(e, "logs", "--full")}
 	files, total := map[string]int{}, 0
 	for line := range bytes.Lines(output) {
-		edit, ok := editOfLine(line)
-		if !ok {
+		event, isEvent := eventOfLine(line)
+		edit, isEdit := render.EditOf(event.Tool)
+		if !isEvent || !isEdit || event.Type != agentprofile.EventToolCall {
 			continue
 		}
 		path := cleanLine(edit.Path)
@@ -75,19 +75,6 @@ func NewChanges(e *Entry, output []byte, problem string) *Changes {
 		}
 	}
 	return v
-}
-
-// editOfLine returns the change of a file in a line of a log, which begins with its run and attempt.
-func editOfLine(line []byte) (render.Edit, bool) {
-	const separator = " | "
-	if _, event, found := bytes.Cut(line, []byte(separator)); found {
-		line = event
-	}
-	event := agentprofile.Event{}
-	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &event) != nil || event.Type != agentprofile.EventToolCall {
-		return render.Edit{}, false
-	}
-	return render.EditOf(event.Tool)
 }
 
 func (f *FileChange) add(edit *render.Edit) {

@@ -46,8 +46,8 @@ func quantity(q *resource.Quantity) *float64 {
 	return new(q.AsApproximateFloat64())
 }
 
-// Series selects a value of each sample.
-type Series struct {
+// ChartSeries selects a value of each sample.
+type ChartSeries struct {
 	Name  string
 	Value func(*Sample) *float64
 }
@@ -83,7 +83,7 @@ const (
 )
 
 // newChart draws the samples. With fewer than two samples it is empty.
-func newChart(title string, samples []Sample, series ...Series) Chart {
+func newChart(title string, samples []Sample, series ...ChartSeries) Chart {
 	chart := Chart{Title: title}
 	const minSamples = 2
 	if len(samples) < minSamples {
@@ -112,8 +112,18 @@ func newChart(title string, samples []Sample, series ...Series) Chart {
 	return chart
 }
 
+// newLine returns the recent values as the path of a small chart; empty with fewer than two samples.
+func newLine(samples []Sample, value func(*Sample) *float64) string {
+	const maxPoints = 60
+	chart := newChart("", samples[max(0, len(samples)-maxPoints):], ChartSeries{Value: value})
+	if len(chart.Lines) == 0 {
+		return ""
+	}
+	return chart.Lines[0].Path
+}
+
 // path draws a line with a step at each change, and a gap where the value is unknown.
-func (c *Chart) path(samples []Sample, series Series, largest float64) string {
+func (c *Chart) path(samples []Sample, series ChartSeries, largest float64) string {
 	total := max(c.End.Sub(c.Begin).Seconds(), 1)
 	var path strings.Builder
 	known := false

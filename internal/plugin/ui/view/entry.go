@@ -142,17 +142,19 @@ type Kind struct {
 	Title string
 	// Name is the kind in the API, such as SequentialJob.
 	Name string
+	// Word is the kind in a sentence, such as sequence.
+	Word string
 	// Resource is its plural in the API, such as sequentialjobs.
 	Resource string
 }
 
 // The kinds, in the order of the navigation.
 var (
-	Sequences = &Kind{"seq", "Sequences", "SequentialJob", "sequentialjobs"}
-	Sessions  = &Kind{"session", "Sessions", "AgenticSession", "agenticsessions"}
-	Queues    = &Kind{"queue", "Queues", "Queue", "queues"}
-	Pools     = &Kind{"pool", "Pools", "WorkerPool", "workerpools"}
-	Schedules = &Kind{"schedule", "Schedules", "Schedule", "schedules"}
+	Sequences = &Kind{"seq", "Sequences", "SequentialJob", "sequence", "sequentialjobs"}
+	Sessions  = &Kind{"session", "Sessions", "AgenticSession", "session", "agenticsessions"}
+	Queues    = &Kind{"queue", "Queues", "Queue", "queue", "queues"}
+	Pools     = &Kind{"pool", "Pools", "WorkerPool", "pool", "workerpools"}
+	Schedules = &Kind{"schedule", "Schedules", "Schedule", "schedule", "schedules"}
 )
 
 // Kinds are all kinds.

@@ -2,13 +2,14 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 // PageSize is the number of rows of a list.
@@ -40,7 +41,7 @@ type List struct {
 }
 
 // NewList computes the page of a list that the query selects.
-func NewList(state *State, kind *Kind, query Query) *List {
+func NewList(state *State, kind *Kind, query Query, now time.Time) *List {
 	entries := state.Entries[kind]
 	l := &List{Kind: kind, State: state.Watches[kind], Query: query, ShowNamespaces: len(state.Scope.Namespaces) != 1, All: len(entries)}
 	if query.Text != "" {
@@ -53,9 +54,9 @@ func NewList(state *State, kind *Kind, query Query) *List {
 	l.Query.Page = min(max(1, query.Page), l.Pages)
 	first := (l.Query.Page - 1) * PageSize
 	for _, e := range entries[first:min(len(entries), first+PageSize)] {
-		l.Rows = append(l.Rows, Row{e, rowFacts(e)})
+		l.Rows = append(l.Rows, Row{e, rowFacts(state, e, now)})
 	}
-	for _, fact := range rowFacts(NewEntry(emptyObjects[kind])) {
+	for _, fact := range rowFacts(&State{}, NewEntry(emptyObjects[kind]), now) {
 		l.Headers = append(l.Headers, fact.Name)
 	}
 	return l
@@ -65,26 +66,28 @@ var emptyObjects = map[*Kind]any{
 	Sequences: &v1alpha1.SequentialJob{}, Sessions: &v1alpha1.AgenticSession{}, Queues: &v1alpha1.Queue{}, Pools: &v1alpha1.WorkerPool{}, Schedules: &v1alpha1.Schedule{},
 }
 
-func rowFacts(e *Entry) []Fact {
+func rowFacts(state *State, e *Entry, now time.Time) []Fact {
 	switch object := e.Object.(type) {
 	case *v1alpha1.SequentialJob:
 		status := &object.Status
 		return []Fact{
-			{Name: "Steps", Value: orUnknown(cleanLine(sequentialjob.FormatProgress(object, false)))},
+			{Name: "Steps", Value: orUnknown(cleanLine(sequentialjob.FormatProgress(object, false))), Steps: stepSegments(object)},
 			{Name: "Step", Value: orUnknown(cleanLine(status.Progress.CurrentStep))},
 			{Name: "Run", Value: ordinal(status.Run)},
+			timeFact(e, now),
 		}
 	case *v1alpha1.AgenticSession:
 		return []Fact{
 			{Name: "Run", Value: ordinal(object.Status.Run)},
 			{Name: "Attempt", Value: ordinal(agenticsession.AttemptNumber(&object.Status))},
+			timeFact(e, now),
 			{Name: "Cost", Value: dollars(object.Status.TotalCostUSD)},
 			{Name: "Runner", Value: orUnknown(cleanLine(object.Spec.Runner))},
 		}
 	case *v1alpha1.Queue:
 		status := &object.Status
 		return []Fact{
-			{Name: "Backlog", Value: count(status.Backlog)},
+			loadFacts(state, e)[0],
 			{Name: "In flight", Value: count(status.InFlight)},
 			{Name: "Dead", Value: count(status.Dead), Level: deadLevel(status.Dead)},
 			{Name: "Oldest", Value: Unknown, Time: timeOf(status.OldestTime)},
@@ -93,10 +96,10 @@ func rowFacts(e *Entry) []Fact {
 	case *v1alpha1.WorkerPool:
 		status := &object.Status
 		return []Fact{
-			{Name: "Workers", Value: fmt.Sprintf("%d of %d", status.Ready, status.Desired)},
+			loadFacts(state, e)[1],
 			{Name: "Busy", Value: count(status.Busy)},
 			{Name: "Draining", Value: number(status.Draining)},
-			{Name: "Backlog", Value: count(status.Backlog)},
+			loadFacts(state, e)[0],
 			objectiveFact(object),
 		}
 	case *v1alpha1.Schedule:
@@ -106,10 +109,28 @@ func rowFacts(e *Entry) []Fact {
 			{Name: "Time zone", Value: cmp.Or(cleanLine(object.Spec.TimeZone), "UTC")},
 			{Name: "Last", Value: Unknown, Time: timeOf(status.LastScheduleTime)},
 			{Name: "Next", Value: Unknown, Time: timeOf(status.NextScheduleTime)},
-			lastResult(status),
+			runsFact(state, e, status, now),
 			{Name: "Missed", Value: strconv.FormatInt(status.Missed, 10), Level: deadLevel(&status.Missed)},
 		}
 	default:
 		return nil
 	}
+}
+
+// timeFact is how long the latest run took, or has taken.
+func timeFact(e *Entry, now time.Time) Fact {
+	fact := Fact{Name: "Time", Value: Unknown}
+	if run, isRun := NewRun(e); isRun && !run.Finish.IsZero() && !run.Start.IsZero() {
+		fact.Value = render.FormatRounded(run.Duration(now))
+	} else if !run.Start.IsZero() {
+		fact.Since = run.Start
+	}
+	return fact
+}
+
+// runsFact is the latest runs of a Schedule, or the last result if no run is known.
+func runsFact(state *State, e *Entry, status *v1alpha1.ScheduleStatus, now time.Time) Fact {
+	fact := lastResult(status)
+	fact.Name, fact.Bars = "Runs", NewBars(state.Runs(SeriesOf(e)), now)
+	return fact
 }

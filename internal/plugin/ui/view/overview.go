@@ -2,10 +2,14 @@ package view
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
@@ -26,86 +30,154 @@ type State struct {
 	Scope   Scope
 	Entries map[*Kind][]*Entry
 	Watches map[*Kind]WatchState
+	// Seen are runs that the page has seen, and that no object shows any more.
+	Seen map[SeriesKey][]Run
+	// History returns the load of a Queue or WorkerPool since the page started.
+	History func(*Entry) []Sample
+
+	runs map[SeriesKey][]Run
 }
 
-// The number of objects and namespaces that the overview lists.
+// In returns the state of a namespace; of all if it is empty.
+func (s *State) In(namespace string) *State {
+	if namespace == "" {
+		return s
+	}
+	part := *s
+	part.Entries, part.runs = map[*Kind][]*Entry{}, nil
+	for kind, entries := range s.Entries {
+		part.Entries[kind] = slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return e.Namespace != namespace })
+	}
+	return &part
+}
+
+// Namespaces returns the namespaces with objects.
+func (s *State) Namespaces() []string {
+	var all []string
+	for _, kind := range Kinds {
+		for _, e := range s.Entries[kind] {
+			if n := len(all); n == 0 || all[n-1] != e.Namespace {
+				all = append(all, e.Namespace)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// The lengths of the overview's lists.
 const (
-	maxAttention  = 50
-	maxFinished   = 20
-	maxNamespaces = 20
+	maxAttention = 50
+	maxActive    = 12
+	maxLoads     = 12
+	maxSeries    = 15
 )
 
 // KindCount counts the objects of a kind by level.
 type KindCount struct {
-	Kind                                        *Kind
-	Total, Active, Waiting, Problems, Attention int
-	State                                       WatchState
+	Kind                             *Kind
+	Total, Active, Waiting, Problems int
+	State                            WatchState
 }
 
-// NamespaceCount counts the objects of a namespace.
-type NamespaceCount struct {
-	Namespace        string
-	Total, Attention int
+// Need is an object that needs attention.
+type Need struct {
+	*Entry
+
+	// Action is the command that most likely helps; nil if the page of the object has to be read first.
+	Action *Action
+}
+
+// Active is an object that runs.
+type Active struct {
+	*Entry
+
+	Steps  []Segment
+	Detail string
+}
+
+// Segment is a step of a run, drawn as a part of a bar.
+type Segment struct {
+	Level Level
+	Label string
+}
+
+// Load is the load of a Queue or WorkerPool.
+type Load struct {
+	*Entry
+
+	Facts []Fact
 }
 
 // Overview is the first page.
 type Overview struct {
 	Kinds []KindCount
-	// Namespaces lists the namespaces with the most objects that need attention.
-	Namespaces []NamespaceCount
-	// Attention lists objects that need attention: objects that wait for a decision first, then the latest.
-	Attention     []*Entry
+	// Attention lists objects that need attention: objects that wait for a decision first, then the latest. Of the runs of a Schedule,
+	// only the latest that ended counts.
+	Attention     []Need
 	MoreAttention int
-	// Finished lists the latest runs that ended today.
-	Finished          []*Entry
+	Active        []Active
+	MoreActive    int
+	Series        []Series
+	Loads         []Load
+	// Completed and Failed count the runs that ended today, and Spent is the cost of the attempts of sessions that ended today, or run.
 	Completed, Failed int
+	Spent             string
 	// Loading is set until all permitted objects have been read.
 	Loading bool
 }
 
 // NewOverview computes the first page. Today begins at midnight in the location of now.
 func NewOverview(state *State, now time.Time) *Overview {
-	o := &Overview{}
+	o := &Overview{Series: newSeries(state, now)}
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
-	namespaces := map[string]*NamespaceCount{}
+	var costs spending
+	var active, loads, attention []*Entry
 	for _, kind := range Kinds {
 		total := KindCount{Kind: kind, State: state.Watches[kind]}
 		o.Loading = o.Loading || !total.State.Synced && total.State.Problem == ""
 		for _, e := range state.Entries[kind] {
 			total.add(e)
-			n := namespaces[e.Namespace]
-			if n == nil {
-				n = &NamespaceCount{Namespace: e.Namespace}
-				namespaces[e.Namespace] = n
-			}
-			n.Total++
-			if e.NeedsAttention {
-				n.Attention++
-				o.Attention = append(o.Attention, e)
+			if e.NeedsAttention && !state.isOutdated(e) {
+				attention = append(attention, e)
 			}
 			if !e.Finished.Before(midnight) && !e.Finished.IsZero() {
-				o.Finished = append(o.Finished, e)
 				if e.Level == LevelGood {
 					o.Completed++
 				} else {
 					o.Failed++
 				}
 			}
+			if _, isRun := NewRun(e); isRun && e.Level == LevelActive {
+				active = append(active, e)
+			}
+			if kind == Queues || kind == Pools {
+				loads = append(loads, e)
+			}
+			if session, isSession := e.Object.(*v1alpha1.AgenticSession); isSession {
+				costs.add(session, midnight)
+			}
 		}
 		o.Kinds = append(o.Kinds, total)
 	}
-	slices.SortFunc(o.Attention, func(a, b *Entry) int {
+	o.Spent = costs.String()
+	slices.SortFunc(attention, func(a, b *Entry) int {
 		return cmp.Or(decision.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
 	})
-	o.MoreAttention = max(0, len(o.Attention)-maxAttention)
-	o.Attention = o.Attention[:len(o.Attention)-o.MoreAttention]
-	slices.SortFunc(o.Finished, func(a, b *Entry) int { return cmp.Or(b.Finished.Compare(a.Finished), CompareEntries(a, b)) })
-	o.Finished = o.Finished[:min(len(o.Finished), maxFinished)]
-	counts := slices.SortedFunc(maps.Values(namespaces), func(a, b *NamespaceCount) int {
-		return cmp.Or(cmp.Compare(b.Attention, a.Attention), cmp.Compare(a.Namespace, b.Namespace))
+	o.MoreAttention = max(0, len(attention)-maxAttention)
+	for _, e := range attention[:len(attention)-o.MoreAttention] {
+		o.Attention = append(o.Attention, Need{e, helpfulAction(e)})
+	}
+	slices.SortFunc(active, func(a, b *Entry) int { return cmp.Or(b.Since.Compare(a.Since), CompareEntries(a, b)) })
+	o.MoreActive = max(0, len(active)-maxActive)
+	for _, e := range active[:len(active)-o.MoreActive] {
+		o.Active = append(o.Active, newActive(e))
+	}
+	slices.SortFunc(loads, func(a, b *Entry) int {
+		return cmp.Or(decision.CompareTrueFirst(a.NeedsAttention, b.NeedsAttention), cmp.Compare(backlogOf(b), backlogOf(a)), cmp.Compare(a.Kind.Path, b.Kind.Path), CompareEntries(a, b))
 	})
-	for _, n := range counts[:min(len(counts), maxNamespaces)] {
-		o.Namespaces = append(o.Namespaces, *n)
+	for _, e := range loads[:min(len(loads), maxLoads)] {
+		o.Loads = append(o.Loads, Load{e, loadFacts(state, e)})
 	}
 	return o
 }
@@ -121,7 +193,131 @@ func (c *KindCount) add(e *Entry) {
 		c.Problems++
 	case LevelNone, LevelGood:
 	}
-	if e.NeedsAttention {
-		c.Attention++
+}
+
+// isOutdated reports whether a later run of the same Schedule has ended, or whether the latest run is listed instead of its Schedule.
+func (s *State) isOutdated(e *Entry) bool {
+	key := SeriesOf(e)
+	if key.Kind != Schedules || e.Kind != Schedules && e.Finished.IsZero() || e.Kind == Schedules && e.Level == LevelProblem {
+		return false
+	}
+	runs := s.Runs(key)
+	latest := slices.IndexFunc(runs, func(run Run) bool { return !run.Finish.IsZero() })
+	if latest < 0 {
+		return false
+	}
+	if e.Kind == Schedules {
+		return !runs[latest].IsGone && runs[latest].NeedsAttention
+	}
+	return runs[latest].Entry != e
+}
+
+// helpfulAction returns the approval that a sequence waits for, or its rerun from the failed step.
+func helpfulAction(e *Entry) *Action {
+	sj, isSequence := e.Object.(*v1alpha1.SequentialJob)
+	if !isSequence {
+		return nil
+	}
+	for _, action := range sequenceActions(e, sj) {
+		if action.Helps {
+			action.Helps = e.Asks // of several, only decisions stand out
+			return &action
+		}
+	}
+	return nil
+}
+
+func newActive(e *Entry) Active {
+	a := Active{Entry: e}
+	switch object := e.Object.(type) {
+	case *v1alpha1.SequentialJob:
+		a.Steps, a.Detail = stepSegments(object), cleanLine(object.Status.Progress.CurrentStep)
+	case *v1alpha1.AgenticSession:
+		a.Detail = dollars(object.Status.TotalCostUSD)
+	}
+	return a
+}
+
+// stepSegments returns nil for more steps than a bar shows.
+func stepSegments(sj *v1alpha1.SequentialJob) []Segment {
+	const maxSegments = 24
+	if len(sj.Status.Steps) > maxSegments {
+		return nil
+	}
+	var all []Segment
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		all = append(all, Segment{stepLevel(step), cleanLine(step.Name) + ": " + string(step.Phase)})
+	}
+	return all
+}
+
+func backlogOf(e *Entry) int64 {
+	switch object := e.Object.(type) {
+	case *v1alpha1.Queue:
+		return ptr.Deref(object.Status.Backlog, 0)
+	case *v1alpha1.WorkerPool:
+		return ptr.Deref(object.Status.Backlog, 0)
+	default:
+		return 0
+	}
+}
+
+// loadFacts are the backlog and the workers of a Queue or WorkerPool, each with the line of its recent values.
+func loadFacts(state *State, e *Entry) []Fact {
+	var history []Sample
+	if state.History != nil {
+		history = state.History(e)
+	}
+	backlog, workers := Fact{Name: "Backlog", Value: Unknown}, Fact{Name: "Workers"}
+	backlog.Line = newLine(history, func(s *Sample) *float64 { return s.Backlog })
+	switch object := e.Object.(type) {
+	case *v1alpha1.Queue:
+		backlog.Value = count(object.Status.Backlog)
+	case *v1alpha1.WorkerPool:
+		backlog.Value, workers.Value = count(object.Status.Backlog), fmt.Sprintf("%d of %d", object.Status.Ready, object.Status.Desired)
+		workers.Line = newLine(history, func(s *Sample) *float64 { return s.Ready })
+	}
+	return []Fact{backlog, workers}
+}
+
+// spending is the cost of attempts.
+type spending struct {
+	dollars        float64
+	known, unknown int
+}
+
+// add adds the attempts of a session that run, or ended since a time.
+func (s *spending) add(session *v1alpha1.AgenticSession, since time.Time) {
+	status := &session.Status
+	if status.Attempt.JobName != "" {
+		s.addCost(status.Attempt.CostUSD)
+	}
+	for i := range status.Attempts {
+		if attempt := &status.Attempts[i]; !timeOf(attempt.CompletionTime).Before(since) {
+			s.addCost(attempt.CostUSD)
+		}
+	}
+}
+
+func (s *spending) addCost(cost *v1alpha1.Number) {
+	if cost != nil {
+		if value, err := strconv.ParseFloat(string(*cost), 64); err == nil {
+			s.dollars, s.known = s.dollars+value, s.known+1
+			return
+		}
+	}
+	s.unknown++
+}
+
+// String returns the sum, which is a lower bound if some attempts report no cost.
+func (s *spending) String() string {
+	switch {
+	case s.known == 0 && s.unknown > 0:
+		return Unknown
+	case s.unknown > 0:
+		return fmt.Sprintf("at least $%.2f", s.dollars)
+	default:
+		return fmt.Sprintf("$%.2f", s.dollars)
 	}
 }

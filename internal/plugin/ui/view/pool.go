@@ -52,8 +52,8 @@ func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, past *Past, no
 			{Name: "In flight", Value: count(status.InFlight)},
 			objectiveFact(wp),
 		},
-		Workers: newChart("Workers", history, Series{"ready", func(s *Sample) *float64 { return s.Ready }}, Series{"busy", func(s *Sample) *float64 { return s.Busy }}, Series{"draining", func(s *Sample) *float64 { return s.Draining }}),
-		Backlog: newChart("Backlog", history, Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}),
+		Workers: newChart("Workers", history, ChartSeries{"ready", func(s *Sample) *float64 { return s.Ready }}, ChartSeries{"busy", func(s *Sample) *float64 { return s.Busy }}, ChartSeries{"draining", func(s *Sample) *float64 { return s.Draining }}),
+		Backlog: newChart("Backlog", history, ChartSeries{"waiting", func(s *Sample) *float64 { return s.Backlog }}),
 	}
 	if ptr.Deref(status.Snoozed, 0) > 0 {
 		v.Facts = append(v.Facts, Fact{Name: "Snoozed", Value: count(status.Snoozed), Level: LevelWaiting})

@@ -32,6 +32,12 @@ type Fact struct {
 	Level       Level
 	// Time, if set, is shown as an age instead of the value.
 	Time time.Time
+	// Since, if set, is shown as the time since then.
+	Since time.Time
+	// Steps, Bars and Line, if set, are shown beside the value: the steps of a run, runs, and recent values.
+	Steps []Segment
+	Bars  []Bar
+	Line  string
 }
 
 // Queue is the page of a Queue.
@@ -67,8 +73,8 @@ func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue 
 			{Name: "Finished", Value: rate(status.ServiceRate)},
 			{Name: "Engine", Value: orUnknown(cleanLine(string(status.Engine)))},
 		},
-		Backlog: newChart("Backlog", past.before(history), Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}, Series{"in flight", func(s *Sample) *float64 { return s.InFlight }}),
-		Rates:   newChart("Messages per second", history, Series{"arrivals", func(s *Sample) *float64 { return s.Arrivals }}, Series{"finished", func(s *Sample) *float64 { return s.Finished }}),
+		Backlog: newChart("Backlog", past.before(history), ChartSeries{"waiting", func(s *Sample) *float64 { return s.Backlog }}, ChartSeries{"in flight", func(s *Sample) *float64 { return s.InFlight }}),
+		Rates:   newChart("Messages per second", history, ChartSeries{"arrivals", func(s *Sample) *float64 { return s.Arrivals }}, ChartSeries{"finished", func(s *Sample) *float64 { return s.Finished }}),
 		Actions: []Action{action}, Past: past,
 	}
 	if status.Dead != nil {

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,18 +25,28 @@ func scheduleEntry(s *v1alpha1.Schedule) *Entry {
 
 // ScheduleOf returns the Schedule whose run an object is, and the time of the run; nil without one.
 func ScheduleOf(e *Entry) (of *Entry, due time.Time) {
-	object, isObject := e.Object.(metav1.Object)
-	if !isObject {
+	owner := scheduleReference(e)
+	if owner == nil {
 		return nil, due
 	}
-	owner := metav1.GetControllerOf(object)
-	if owner == nil || owner.Kind != Schedules.Name || owner.APIVersion != v1alpha1.GroupVersion.String() {
-		return nil, due
-	}
+	object, _ := e.Object.(metav1.Object)
 	if at, err := time.Parse(time.RFC3339, object.GetAnnotations()[v1alpha1.AnnotationScheduledTime]); err == nil {
 		due = at
 	}
 	return &Entry{Kind: Schedules, Namespace: e.Namespace, Name: cleanLine(owner.Name)}, due
+}
+
+// scheduleReference returns the reference of a run to its Schedule, or nil.
+func scheduleReference(e *Entry) *metav1.OwnerReference {
+	object, isObject := e.Object.(metav1.Object)
+	if !isObject {
+		return nil
+	}
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != Schedules.Name || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	return owner
 }
 
 // Time is a time at which a Schedule starts a run.
@@ -55,55 +64,25 @@ type Schedule struct {
 	Facts                []Fact
 	Next                 []Time
 	NextError            string
-	Runs                 []ScheduleRun
+	Runs                 []Run
+	Bars                 []Bar
 	LastMissed           string
 	LastMissedTime       time.Time
 	Conditions           []Condition
 	Actions              []Action
 }
 
-// ScheduleRun is a run of a Schedule.
-type ScheduleRun struct {
-	*Entry
-
-	Due           time.Time
-	Start, Finish time.Time
-	// Request is the ID of the request; empty if the time is of the timetable.
-	Request string
-}
-
-// maxScheduleRuns is the number of runs that the page of a Schedule lists.
-const maxScheduleRuns = 100
-
-// scheduleRuns returns the newest runs of a Schedule, and the active ones that cannot be read.
-func scheduleRuns(s *v1alpha1.Schedule, kind *Kind, state *State) []ScheduleRun {
-	var runs []ScheduleRun
-	for _, e := range state.Entries[kind] {
-		object, isObject := e.Object.(metav1.Object)
-		if !isObject || e.Namespace != s.Namespace || !metav1.IsControlledBy(object, s) {
-			continue
-		}
-		run := ScheduleRun{Entry: e, Finish: e.Finished, Request: cleanLine(object.GetAnnotations()[v1alpha1.AnnotationRerunID])}
-		_, run.Due = ScheduleOf(e)
-		switch object := e.Object.(type) {
-		case *v1alpha1.SequentialJob:
-			run.Start, run.Finish = timeOf(object.Status.StartTime), timeOf(object.Status.CompletionTime)
-		case *v1alpha1.AgenticSession:
-			run.Start, run.Finish = timeOf(object.Status.StartTime), timeOf(object.Status.CompletionTime)
-		}
-		runs = append(runs, run)
-	}
+// scheduleRuns returns the known runs of a Schedule, and the active ones that cannot be read.
+func scheduleRuns(s *v1alpha1.Schedule, e *Entry, kind *Kind, state *State) []Run {
+	runs := slices.Clone(state.Runs(SeriesOf(e)))
 	for i := range s.Status.ActiveRuns {
 		active := &s.Status.ActiveRuns[i]
-		if !slices.ContainsFunc(runs, func(run ScheduleRun) bool { return run.Name == active.Name }) {
+		if !slices.ContainsFunc(runs, func(run Run) bool { return run.Name == active.Name }) {
 			unknown := &Entry{Kind: kind, Namespace: s.Namespace, Name: cleanLine(active.Name), Status: "Active", Level: LevelActive}
-			runs = append(runs, ScheduleRun{Entry: unknown, Due: timeOf(active.ScheduledTime), Request: cleanLine(active.RerunID)})
+			runs = append(runs, Run{Entry: unknown, Due: timeOf(active.ScheduledTime), Request: cleanLine(active.RerunID)})
 		}
 	}
-	slices.SortFunc(runs, func(a, b ScheduleRun) int {
-		return cmp.Or(b.Created.Compare(a.Created), b.Due.Compare(a.Due), cmp.Compare(a.Name, b.Name))
-	})
-	return runs[:min(len(runs), maxScheduleRuns)]
+	return runs[:min(len(runs), maxRuns)]
 }
 
 // NewSchedule computes the page of a Schedule, with the runs in a state.
@@ -150,7 +129,8 @@ func NewSchedule(e *Entry, s *v1alpha1.Schedule, state *State, now time.Time) *S
 	}
 	v.setNextTimes(s, now)
 	if kind != nil {
-		v.Runs = scheduleRuns(s, kind, state)
+		v.Runs = scheduleRuns(s, e, kind, state)
+		v.Bars = NewBars(v.Runs, now)
 	}
 	if missed := status.LastMissed; missed != nil && missed.Reason != v1alpha1.MissedWhenFalse {
 		v.LastMissed, v.LastMissedTime = joinReason(missed.Reason, missed.Message), missed.Time.Time

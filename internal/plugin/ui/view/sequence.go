@@ -37,9 +37,13 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 	return e
 }
 
-// StepToShow returns the step of a sequence whose log explains its state: that failed the run, or else that runs; nil without one.
+// StepToShow returns the step of a sequence whose log explains its state: that failed the run, or else that runs; empty for a session
+// that has started, whose log has no steps; nil without a log.
 func StepToShow(e *Entry) *string {
 	sj, isSequence := e.Object.(*v1alpha1.SequentialJob)
+	if session, isSession := e.Object.(*v1alpha1.AgenticSession); isSession && session.Status.Run > 0 {
+		return new("")
+	}
 	if !isSequence {
 		return nil
 	}
@@ -90,15 +94,16 @@ type Sequence struct {
 	Parameters    []v1alpha1.Parameter
 	Results       []v1alpha1.Parameter
 	Steps         []Step
+	Bars          []Bar
 	Actions       []Action
 }
 
 // NewSequence computes the page of a SequentialJob.
-func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence {
+func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, runs []Run, now time.Time) *Sequence {
 	s := &Sequence{
 		Entry: e, Progress: cleanLine(sequentialjob.FormatProgress(sj, false)), Run: ordinal(sj.Status.Run),
 		Start: timeOf(sj.Status.StartTime), Finish: timeOf(sj.Status.CompletionTime), Problems: render.SequenceProblems(sj),
-		Actions: sequenceActions(e, sj),
+		Actions: sequenceActions(e, sj), Bars: NewBars(runs, now),
 	}
 	clean := func(values []v1alpha1.Parameter) (cleaned []v1alpha1.Parameter) {
 		for _, p := range values {
@@ -230,7 +235,9 @@ func sequenceActions(e *Entry, sj *v1alpha1.SequentialJob) []Action {
 		actions = append(actions, approveAction(e, sj, step))
 	}
 	if canRerun(sj, v1alpha1.RerunFromFailed) && sj.Status.Phase == v1alpha1.PhaseFailed {
-		actions = append(actions, rerunAction(e, v1alpha1.RerunFromFailed, "Rerun from the failed step", "Starts the next run at the step that failed. Completed steps are kept."))
+		rerun := rerunAction(e, v1alpha1.RerunFromFailed, "Rerun from the failed step", "Starts the next run at the step that failed. Completed steps are kept.")
+		rerun.Helps = true
+		actions = append(actions, rerun)
 	}
 	if canRerun(sj, v1alpha1.RerunFromStart) {
 		actions = append(actions, rerunAction(e, v1alpha1.RerunFromStart, "Rerun all steps", "Starts the next run at the first step."))
@@ -251,7 +258,7 @@ func approveAction(e *Entry, sj *v1alpha1.SequentialJob, step string) Action {
 		words = append(words, "--hash="+sj.Status.Approval.Hash) // of what the page shows
 	}
 	action := newAction(e, "Approve "+step, "Lets step "+step+" start with what this page shows. The status records your user name.", words...)
-	action.Argument = step
+	action.Argument, action.Helps = step, true
 	return action
 }
 

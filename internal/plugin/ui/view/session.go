@@ -58,30 +58,27 @@ type Budget struct {
 type Session struct {
 	*Entry
 
-	Title, Prompt string
-	Runner        string
-	Repos         []string
-	Budgets       []Budget
-	Attempts      []Attempt
-	Problems      []render.Problem
-	Summary       string
-	Usage         string
-	HasLog        bool
+	Title    string
+	Runner   string
+	Repos    []string
+	Budgets  []Budget
+	Attempts []Attempt
+	Problems []render.Problem
+	Summary  string
+	Usage    string
 	// Repositories are the results of the repositories.
 	Repositories []Repository
 	Actions      []Action
 	Conditions   []Condition
-	// AcceptsMessages is set if the session is interactive and runs.
-	AcceptsMessages bool
 }
 
 // NewSession computes the page of an AgenticSession.
 func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 	status := &s.Status
 	v := &Session{
-		Entry: e, Title: cleanLine(s.Spec.DisplayName), Prompt: cleanText(s.Spec.Prompt), Runner: cleanLine(s.Spec.Runner), Problems: render.SessionProblems(s),
-		HasLog: status.Run > 0, Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions),
-		Budgets: []Budget{timeBudget(s, now), costBudget(s)}, AcceptsMessages: AcceptsMessages(s),
+		Entry: e, Title: cleanLine(s.Spec.DisplayName), Runner: cleanLine(s.Spec.Runner), Problems: render.SessionProblems(s),
+		Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions),
+		Budgets: []Budget{timeBudget(s, now), costBudget(s)},
 	}
 	for _, repo := range s.Spec.Repos {
 		text := cleanLine(string(repo.URL))
@@ -108,6 +105,14 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 		}
 	}
 	return v
+}
+
+// Prompt returns the prompt of a session.
+func Prompt(e *Entry) string {
+	if s, isSession := e.Object.(*v1alpha1.AgenticSession); isSession {
+		return cleanText(s.Spec.Prompt)
+	}
+	return ""
 }
 
 // AcceptsMessages reports whether a session accepts messages: it is interactive and runs.
@@ -179,7 +184,9 @@ func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
 	case !s.DeletionTimestamp.IsZero():
 		return nil
 	case s.Spec.Suspend || phase == v1alpha1.SessionCompleted || phase == v1alpha1.SessionFailed || phase == v1alpha1.SessionStopped:
-		return []Action{newAction(e, "Restart", "Continues the run if you stopped it; otherwise starts the next one. A persistent workspace is kept.", "restart")}
+		restart := newAction(e, "Restart", "Continues the run if you stopped it; otherwise starts the next one. A persistent workspace is kept.", "restart")
+		restart.Helps = phase != v1alpha1.SessionCompleted
+		return []Action{restart}
 	default:
 		return []Action{
 			newAction(e, "Stop", "The runner has 20 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", "stop").destroying(e),

@@ -30,6 +30,7 @@ type Store struct {
 	objects map[*view.Kind]map[types.NamespacedName]*view.Entry
 	watches map[watchedPlace]view.WatchState
 	history history
+	seen    map[view.SeriesKey][]view.Run
 	changed map[chan struct{}]bool
 }
 
@@ -43,7 +44,7 @@ type watchedPlace struct {
 func NewStore(scope view.Scope, now func() time.Time) *Store {
 	s := &Store{
 		scope: scope, now: now, objects: map[*view.Kind]map[types.NamespacedName]*view.Entry{}, watches: map[watchedPlace]view.WatchState{},
-		history: history{}, changed: map[chan struct{}]bool{},
+		history: history{}, seen: map[view.SeriesKey][]view.Run{}, changed: map[chan struct{}]bool{},
 	}
 	for _, kind := range view.Kinds {
 		s.objects[kind] = map[types.NamespacedName]*view.Entry{}
@@ -158,7 +159,7 @@ func (s *Store) setError(place watchedPlace, err error) {
 func (s *Store) Snapshot() *view.State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	state := &view.State{Scope: s.scope, Entries: map[*view.Kind][]*view.Entry{}, Watches: map[*view.Kind]view.WatchState{}}
+	state := &view.State{Scope: s.scope, Entries: map[*view.Kind][]*view.Entry{}, Watches: map[*view.Kind]view.WatchState{}, Seen: maps.Clone(s.seen), History: s.History}
 	for kind, objects := range s.objects {
 		state.Entries[kind], state.Watches[kind] = slices.Collect(maps.Values(objects)), s.stateOf(kind)
 	}
@@ -257,6 +258,12 @@ func (k *kindStore) Update(object any) error {
 // put stores an object. The caller holds the lock.
 func (k *kindStore) put(entry *view.Entry) {
 	key := types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}
+	if before := k.objects[k.kind][key]; before != nil {
+		last, isRun := view.NewRun(before)
+		if now, _ := view.NewRun(entry); isRun && now.Number != last.Number {
+			k.remember(last)
+		}
+	}
 	k.objects[k.kind][key] = entry
 	k.history.add(k.kind, key, entry.Object, k.now())
 }
@@ -270,10 +277,40 @@ func (k *kindStore) Delete(object any) error {
 	key := client.ObjectKeyFromObject(seen)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.objects[k.kind], key)
-	delete(k.history, historyKey{k.kind, key})
+	k.remove(key)
 	k.notify()
 	return nil
+}
+
+// remove forgets an object, but not what it was as a run of a Schedule. The caller holds the lock.
+func (k *kindStore) remove(key types.NamespacedName) {
+	if entry := k.objects[k.kind][key]; entry != nil {
+		delete(k.seen, view.SeriesKey{Kind: k.kind, Namespace: key.Namespace, Name: key.Name, UID: entry.Object.(client.Object).GetUID()})
+		if run, isRun := view.NewRun(entry); isRun && view.SeriesOf(entry).Kind == view.Schedules {
+			k.remember(run)
+		}
+	}
+	delete(k.objects[k.kind], key)
+	delete(k.history, historyKey{k.kind, key})
+}
+
+// The limits of the runs that no object shows any more.
+const (
+	maxSeenSeries = 300
+	maxSeenRuns   = 30
+)
+
+// remember keeps a run that has ended. The caller holds the lock.
+func (s *Store) remember(run view.Run) {
+	key := view.SeriesOf(run.Entry)
+	runs, isKnown := s.seen[key]
+	if run.Finish.IsZero() || !isKnown && len(s.seen) >= maxSeenSeries {
+		return
+	}
+	entry := *run.Entry
+	entry.Object = nil // most of its memory
+	run.Entry, run.IsGone = &entry, true
+	s.seen[key] = append([]view.Run{run}, runs[:min(len(runs), maxSeenRuns-1)]...)
 }
 
 // Replace implements cache.ReflectorStore.
@@ -287,9 +324,15 @@ func (k *kindStore) Replace(objects []any, _ string) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.forget(k.watchedPlace)
+	exists := map[types.NamespacedName]bool{}
 	for _, entry := range entries {
+		exists[types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}] = true
 		k.put(entry)
+	}
+	for key := range k.objects[k.kind] {
+		if !exists[key] && (k.namespace == "" || k.namespace == key.Namespace) {
+			k.remove(key)
+		}
 	}
 	k.watches[k.watchedPlace] = view.WatchState{Synced: true} // a list succeeded, so there is no problem any more
 	k.notify()
