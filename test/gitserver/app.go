@@ -152,11 +152,11 @@ func (a *app) checkAssertion(assertion string, now time.Time) error {
 	case err != nil || claims.Issuer != a.id:
 		return errors.New("Integration not found") //nolint:staticcheck // the text of GitHub
 	case claims.IssuedAt > now.Unix():
-		return errors.New("'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued") //nolint:staticcheck // the same
+		return errors.New("'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued")
 	case claims.Expires <= now.Unix():
-		return errors.New("'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires") //nolint:staticcheck // the same
+		return errors.New("'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires")
 	case claims.Expires > now.Add(longest).Unix():
-		return errors.New("'Expiration time' claim ('exp') is too far in the future") //nolint:staticcheck // the same
+		return errors.New("'Expiration time' claim ('exp') is too far in the future")
 	}
 	return nil
 }

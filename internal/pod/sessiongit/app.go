@@ -45,7 +45,7 @@ var (
 
 var (
 	appIDExpression = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
-	tokenExpression = regexp.MustCompile(`^[!-~]{1,1000}$`)
+	tokenExpression = regexp.MustCompile(`^[\x21-\x7e]{1,1000}$`)
 )
 
 // app is a GitHub App. It signs assertions, with which GitHub makes tokens.

@@ -275,11 +275,11 @@ type faultyGitHub struct {
 // ServeHTTP implements http.Handler.
 func (f *faultyGitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	moment := making
-	switch {
-	case r.Method == http.MethodGet:
+	switch r.Method {
+	case http.MethodGet:
 		moment = finding
 		f.assertion.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-	case r.Method == http.MethodDelete:
+	case http.MethodDelete:
 		moment = revoking
 	}
 	ahead := map[faults.Fault]string{faults.HasClockThatJumpsAhead: "20m", faults.HasClockThatJumpsBack: "-20m", hasDistantClock: "24h"}[f.fault]

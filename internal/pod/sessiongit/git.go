@@ -60,21 +60,21 @@ func (g *git) run(ctx context.Context, url string, args ...string) (string, erro
 			return "", err
 		}
 		command.Env = append(command.Env, "GIT_ASKPASS="+self, askpassVariable+"=1", credentialsVariable+"="+g.credentials)
-		if grant != nil {
-			command.Env = append(command.Env, grantVariable+"="+grant.url)
+	}
+	if g.credentials != "" && grant != nil {
+		command.Env = append(command.Env, grantVariable+"="+grant.url)
+	}
+	if g.credentials != "" && grant != nil && !grant.isSSH {
+		access := readAccess
+		if slices.Contains(args, "push") {
+			access = pushAccess
 		}
-		if grant != nil && !grant.isSSH {
-			access := readAccess
-			if slices.Contains(args, "push") {
-				access = pushAccess
-			}
-			token, revoke, err := g.forge.appToken(ctx, grant.url, access)
-			if err != nil {
-				return "", err
-			}
-			defer revoke()
-			command.Env = append(command.Env, tokenVariable+"="+token)
+		token, revoke, err := g.forge.appToken(ctx, grant.url, access)
+		if err != nil {
+			return "", err
 		}
+		defer revoke()
+		command.Env = append(command.Env, tokenVariable+"="+token)
 	}
 	output, errOutput := &bytes.Buffer{}, &bytes.Buffer{}
 	command.Stdout, command.Stderr = output, errOutput

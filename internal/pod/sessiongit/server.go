@@ -263,8 +263,7 @@ func (v *server) retry(ctx context.Context, action func() error, isTransient fun
 
 // waitOf returns how long the forge wants no further request after an error.
 func waitOf(err error) time.Duration {
-	var refusal *forgeError
-	if errors.As(err, &refusal) {
+	if refusal, isRefusal := errors.AsType[*forgeError](err); isRefusal {
 		return refusal.wait
 	}
 	return 0
@@ -273,8 +272,7 @@ func waitOf(err error) time.Duration {
 // isPermanent reports whether an error of git, or of making its token, remains if nobody changes anything. Only an error of the server or
 // the network may pass.
 func isPermanent(err error) bool {
-	var refusal *forgeError
-	if errors.As(err, &refusal) {
+	if refusal, isRefusal := errors.AsType[*forgeError](err); isRefusal {
 		return refusal.isPermanent()
 	}
 	if errors.As(err, new(permanentError)) {
