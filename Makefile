@@ -122,9 +122,9 @@ test-pure: gotestsum ## Run the tests of the packages that only decide.
 test-unit: test-tools ## Run the tests that need no cluster.
 	$(MAKE) --jobs=3 test-packages test-pure test-modules
 
-# Tests with a broker mostly wait, so run more of them in parallel than there are cores.
+# Tests with a broker or a process mostly wait, so run more of them in parallel than there are cores.
 test-packages: gotestsum
-	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(RACE_FLAG) $$(hack/packages unit)
+	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 -parallel 6 $(RACE_FLAG) $$(hack/packages unit)
 
 test-modules: gotestsum
 	for module in $(TESTED_MODULES); do (cd $$module && $(GOTEST_VET) ./...); done

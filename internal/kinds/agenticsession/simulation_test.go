@@ -39,7 +39,7 @@ import (
 // SESSION_RUNS sets the number of simulations, and SESSION_SEED the first seed, to repeat one.
 func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 2000), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 700), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
 	var next, jobs, crashes, conflicts, stops, over, idle, expensive, preempted atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup

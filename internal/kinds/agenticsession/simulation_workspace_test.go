@@ -35,7 +35,7 @@ import (
 // WORKSPACE_RUNS sets the number of simulations, and WORKSPACE_SEED the first seed, to repeat one.
 func TestRunnersNeverShareAWorkspace(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "WORKSPACE_RUNS", 400), testbuilder.NumberFromEnv(t, "WORKSPACE_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "WORKSPACE_RUNS", 150), testbuilder.NumberFromEnv(t, "WORKSPACE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
 	var mu sync.Mutex

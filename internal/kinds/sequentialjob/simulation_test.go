@@ -42,7 +42,7 @@ import (
 // first seed.
 func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 1_000), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 500), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
 	var ambiguous, created, crashes, replaced atomic.Int64

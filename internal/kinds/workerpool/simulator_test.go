@@ -34,7 +34,7 @@ import (
 // POOL_RUNS is the number of simulated clusters and POOL_SEED the first seed, to repeat a run.
 func TestSimulationRemovesNoBusyWorker(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "POOL_RUNS", 1500), testbuilder.NumberFromEnv(t, "POOL_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "POOL_RUNS", 500), testbuilder.NumberFromEnv(t, "POOL_SEED", 1)
 	var next, removed, crashes, rollouts atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup
