@@ -246,28 +246,6 @@ func TestActionsOfALiveQueue(t *testing.T) {
 	}
 }
 
-func TestAConnectionInProgressKeepsTheStatus(t *testing.T) {
-	before := observed()
-	before.Queue.Status = Decide(before).Status
-	o := unobserved(func(o *Observation) { o.Connection.Connecting, o.Queue.Status = true, before.Queue.Status })
-	if diff := cmp.Diff(before.Queue.Status, Decide(o).Status); diff != "" {
-		t.Errorf("status (-before +after):\n%s", diff)
-	}
-}
-
-func TestStatsAreReadAgainAfterTheQueueChanged(t *testing.T) {
-	o := unobserved()
-	if d := Decide(o); d.Action != ActionReadStats || d.MaxStatsAge != sharedStatsAge {
-		t.Errorf("first %s, at most %s old", d.Action, d.MaxStatsAge)
-	}
-	o.Apply(ActionReadStats, ActionResult{})
-	o.Apply(ActionEnsureQueue, ActionResult{EnsureResult: broker.EnsureResult{Updated: true}})
-	o.Apply(ActionRescueMessages, ActionResult{})
-	if d := Decide(o); d.Action != ActionReadStats || d.MaxStatsAge != 0 {
-		t.Errorf("then %s, at most %s old", d.Action, d.MaxStatsAge)
-	}
-}
-
 func TestAProcessedRequestIsRemovedEvenIfTheBrokerIsLost(t *testing.T) {
 	o := observed(requesting(RequestPurge), func(o *Observation) { o.Stats.DeadLetters = 3 })
 	o.Apply(ActionPurgeDeadLetters, ActionResult{})
@@ -275,15 +253,6 @@ func TestAProcessedRequestIsRemovedEvenIfTheBrokerIsLost(t *testing.T) {
 	d := Decide(o)
 	if !d.RemoveDeadLetterRequest || d.CompletionEvent.Reason != "DeadLettersPurged" || d.CompletionEvent.Message != "Purged 3 dead letters" {
 		t.Errorf("%+v", d)
-	}
-}
-
-func TestAnIdleQueueWaitsForAMessage(t *testing.T) {
-	if d := Decide(observed()); !d.AwaitMessage {
-		t.Error("an empty queue does not wait for a message")
-	}
-	if d := Decide(observed(func(o *Observation) { o.Stats.Ready = 1 })); d.AwaitMessage {
-		t.Error("a busy queue waits for a message")
 	}
 }
 

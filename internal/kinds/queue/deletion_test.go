@@ -149,14 +149,6 @@ func TestDeadLettersThatCannotBeMovedBlockTheDeletion(t *testing.T) {
 	}
 }
 
-func TestDeletionWaitsForTheFirstConnection(t *testing.T) {
-	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
-	o.Connection.Connecting = true
-	if d := Decide(o); d.Action != ActionNone || d.RemoveFinalizer || d.RequeueAfter != 0 || len(d.Status.Conditions) > 0 {
-		t.Errorf("%+v, want no action", d)
-	}
-}
-
 // brokerModel simulates a broker with one queue and the queue's users.
 type brokerModel struct {
 	Exists, Owned, Closed        bool

@@ -341,33 +341,6 @@ func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
 	}
 }
 
-func TestUnknownStatsAreLeftOut(t *testing.T) {
-	read := func(history StatsHistory) v1alpha1.QueueStatus {
-		return Decide(observed(func(o *Observation) { o.History.Stats, o.Stats = history, statsAt(10, 150, 100, 0, time.Second) })).Status
-	}
-	first := read(StatsHistory{})
-	if first.ArrivalRate != nil || first.ServiceRate != nil || first.WaitP95 != nil || first.OldestTime == nil {
-		t.Errorf("one read gives the rates %s and %s, and the wait %v", first.ArrivalRate, first.ServiceRate, first.WaitP95)
-	}
-	before := read(StatsHistory{}.add(statsAt(0, 100, 100, 0, time.Second)))
-	if before.ArrivalRate.String() != "5" || before.ServiceRate.String() != "5" || before.WaitP95.Duration != time.Second {
-		t.Errorf("two reads give the rates %s and %s, and the wait %s", before.ArrivalRate, before.ServiceRate, before.WaitP95)
-	}
-	s := Decide(observed(withoutConnection(v1alpha1.ReasonConnectionFailed), func(o *Observation) { o.Queue.Status = before })).Status
-	for name, isKnown := range map[string]bool{
-		"counts": s.MessageCounts != v1alpha1.MessageCounts{}, "delayed": s.Delayed != nil, "dead": s.Dead != nil, "stranded": s.Stranded != nil,
-		"oldestTime": s.OldestTime != nil, "waitP95": s.WaitP95 != nil, "measuredTime": s.MeasuredTime != nil,
-		"arrivalRate": s.ArrivalRate != nil, "serviceRate": s.ServiceRate != nil,
-	} {
-		if isKnown {
-			t.Errorf("the status has %s", name)
-		}
-	}
-	if got := findCondition(&s, v1alpha1.ConditionDeadLettersPresent); got.Status != metav1.ConditionFalse {
-		t.Errorf("DeadLettersPresent is %q, want the last known state", got.Status)
-	}
-}
-
 func TestEventsReportTransitions(t *testing.T) {
 	statusWith := func(changes ...func(*Observation)) *v1alpha1.QueueStatus {
 		d := Decide(observed(changes...))
@@ -424,15 +397,6 @@ func TestDriftIsReportedOnce(t *testing.T) {
 	}
 	if corrected := Decide(observed(withDrift(true), stillDrifted)); len(corrected.Events) != 1 || corrected.Events[0].Reason != v1alpha1.EventDriftCorrected {
 		t.Errorf("corrected: %+v", corrected.Events)
-	}
-}
-
-func TestCorrectedDriftOfAnEarlierComparisonIsOver(t *testing.T) {
-	o := observed(withDrift(true))
-	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
-	o.EnsureResult = nil
-	if d := Decide(o); d.Action != ActionNone || d.Events != nil || conditionStates(&d.Status)[v1alpha1.ConditionConfigSynced] != "True Synced" {
-		t.Errorf("%+v", d)
 	}
 }
 
