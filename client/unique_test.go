@@ -135,37 +135,6 @@ func TestTheSameUniqueJobSentAgainIsADuplicate(t *testing.T) {
 	})
 }
 
-func TestOfManyProducersOneGetsTheKey(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		const producers = 20
-		receipts, failures := make(chan Receipt, producers), make(chan error, producers)
-		for range producers {
-			go func() {
-				receipt, err := env.Enqueue(t.Context(), "orders", nil, Unique("k"))
-				if err != nil {
-					failures <- err
-					return
-				}
-				receipts <- receipt
-			}()
-		}
-		winner := <-receipts
-		for range producers - 1 {
-			select {
-			case receipt := <-receipts:
-				t.Errorf("%s was accepted besides %s", receipt.ID, winner.ID)
-			case err := <-failures:
-				if failure := (*Error)(nil); !errors.As(err, &failure) || failure.KeyHolder != winner.ID {
-					t.Errorf("%v, want the holder %s", err, winner.ID)
-				}
-			}
-		}
-		if stats := env.stats(); stats.Ready != 1 {
-			t.Errorf("%+v", stats)
-		}
-	})
-}
-
 func TestARejectedJobDoesNotKeepItsKey(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		_, err := env.Enqueue(t.Context(), "nobody", nil, Unique("k"))

@@ -226,25 +226,6 @@ func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
 	}
 }
 
-func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
-	env.send("default", "x")
-	var started atomic.Int32
-	handler := func(context.Context, *Job) error {
-		started.Add(1)
-		time.Sleep(7 * time.Second) // longer than the lease
-		return nil
-	}
-	lease := func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) }
-	one, other := env.start(env.config(lease), handler), env.start(env.config(lease), handler)
-	poll.Until(t, "the job to be done", func() bool { return started.Load() > 0 && env.isEmpty() })
-	requireCleanShutdown(t, one, other)
-	if got := started.Load(); got != 1 {
-		t.Errorf("the handler was called %d times, want once", got)
-	}
-}
-
 // The worker's clock jumps ahead, so that the worker considers its lease lost while the
 // broker has not redelivered the job yet. The same happens after a network partition.
 func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
@@ -365,22 +346,6 @@ func TestWorkerWaitsForQueuesThatDoNotExist(t *testing.T) {
 	env.ensureQueue("later")
 	env.sendTo("later", "default", "y")
 	poll.Until(t, "the job of the new queue to be done", func() bool { return done.count() == 2 })
-	requireCleanShutdown(t, w)
-}
-
-func TestJobsContinueAfterABrokerRestart(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	var done jobLog
-	w := env.start(env.config(), func(_ context.Context, job *Job) error {
-		done.add(job)
-		return nil
-	})
-	env.send("default", "before")
-	poll.Until(t, "the first job to be done", func() bool { return done.count() == 1 && env.isEmpty() })
-	env.server.Restart()
-	env.waitUntilSendable("after")
-	poll.Until(t, "the second job to be done", func() bool { return done.count() == 2 && env.isEmpty() })
 	requireCleanShutdown(t, w)
 }
 
