@@ -84,21 +84,6 @@ func TestAQueueWithoutABrokerReportsNoBroker(t *testing.T) {
 	}
 }
 
-func TestWrongCredentialsAreReportedAndCanBeCorrected(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t, func(o *server.Options) { o.Users = []*server.User{{Username: "me", Password: "right"}} })
-	login := e.createSecret("login", "username", "me", "password", "wrong")
-	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}", "mail", "")
-	is := e.waitForCondition("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized)
-	if strings.Contains(is.Message, "wrong") {
-		t.Errorf("the message contains the password: %q", is.Message)
-	}
-	if err := cluster.Patch(t.Context(), login, client.RawPatch(mergePatch, []byte(`{"stringData":{"password":"right"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	e.waitUntilReady("mail")
-}
-
 func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t)
@@ -135,18 +120,6 @@ func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 	e.waitUntilReady("third")
 	if got := e.consumerInfo("third").Config.MaxAckPending; got != 3 {
 		t.Errorf("maxInFlight is %d", got)
-	}
-}
-
-func TestAnUnenforcedFieldIsReported(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	e.patchQueue("mail", `{"spec":{"maxBacklog":10}}`)
-	is := e.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
-	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "created without maxBacklog") {
-		t.Errorf("the message is %q", is.Message)
 	}
 }
 

@@ -28,26 +28,6 @@ func (e *queueEnv) hasStream(name string) bool {
 	return slices.Contains(e.streamNames(), name)
 }
 
-func TestRetainLeavesTheQueueForAnotherQueue(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	e.sendMessages("mail", 2)
-	e.deleteQueue("mail")
-	e.waitUntilDeleted("mail")
-	e.waitForEvent("mail", v1alpha1.EventQueueDeleted)
-	if !e.hasStream(e.streamName("mail")) {
-		t.Fatal("the queue was deleted on the broker")
-	}
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	poll.Until(t, "its messages in the status", func() bool {
-		ready := e.getQueue("mail").Status.Backlog
-		return ready != nil && *ready == 2
-	})
-}
-
 func TestDrainRejectsMessagesAndWaitsUntilTheQueueIsEmpty(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t)
@@ -86,19 +66,6 @@ func TestAnInterruptedDeletionContinues(t *testing.T) {
 	e.waitForStats("mail", 1, 0)
 	e.waitUntilBlocked("mail", v1alpha1.ReasonNotEmpty, "1 message left")
 	e.processMessages("mail", 1)
-	e.waitUntilDeleted("mail")
-	if got := e.streamNames(); len(got) > 0 {
-		t.Errorf("the server still has the streams %q", got)
-	}
-}
-
-func TestPurgeDeletesTheQueueAndItsMessages(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "deletionPolicy: Purge")
-	e.waitUntilReady("mail")
-	e.sendMessages("mail", 2)
-	e.deleteQueue("mail")
 	e.waitUntilDeleted("mail")
 	if got := e.streamNames(); len(got) > 0 {
 		t.Errorf("the server still has the streams %q", got)
@@ -185,22 +152,6 @@ func TestAnUnreachableBrokerBlocksDeletionUntilTheQueueIsAbandoned(t *testing.T)
 	e.waitUntilReady("mail")
 }
 
-func TestADeletedQueueStillDrainsAfterItsSecretIsDeleted(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "deletionPolicy: Drain")
-	e.waitUntilReady("mail")
-	e.sendMessages("mail", 1)
-	e.deleteQueue("mail")
-	e.waitUntilBlocked("mail", v1alpha1.ReasonNotEmpty, "1 message left")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: "broker"}}
-	if err := cluster.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	e.processMessages("mail", 1)
-	e.waitUntilDeleted("mail")
-}
-
 // Nothing that could unblock a deletion can be created in a terminating namespace.
 func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
 	t.Parallel()
@@ -225,17 +176,6 @@ func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
 			t.Errorf("%s: left on the broker: %t", name, !left)
 		}
 	}
-}
-
-func TestATerminatingNamespaceDoesNotWaitForAnUnreachableBroker(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "deletionPolicy: Purge")
-	e.waitUntilReady("mail")
-	e.Stop()
-	e.waitForCondition("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
-	e.deleteNamespace()
-	e.waitUntilDeleted("mail")
 }
 
 // deleteNamespace deletes the namespace of the test and waits until it no longer exists.

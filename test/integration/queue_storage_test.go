@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,28 +25,4 @@ func TestAQueueOnAClusterOfThreeServersIsReplicated(t *testing.T) {
 	e.waitForCondition("mail", v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline)
 	servers.Run(servers.Servers[2])
 	e.waitForCondition("mail", v1alpha1.ConditionReplicated, metav1.ConditionTrue, v1alpha1.ReasonFullyReplicated)
-}
-
-func TestAQueueOnOneServerReportsThatItIsNotReplicated(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	is := e.waitForCondition("mail", v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused)
-	if !strings.Contains(is.Message, "1 of 3 replicas") {
-		t.Errorf("the message is %q", is.Message)
-	}
-	e.waitUntilReady("mail")
-
-	e.patchQueue("mail", `{"spec":{"storage":{"replicas":3}}}`)
-	is = e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker)
-	if !strings.Contains(is.Message, "the server refuses 3 replicas") {
-		t.Errorf("the message is %q", is.Message)
-	}
-	e.patchQueue("mail", `{"spec":{"storage":{"replicas":1}}}`)
-	e.waitForCondition("mail", v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonSingleReplica)
-	e.waitUntilReady("mail")
-
-	e.createQueue("post", "storage: {replicas: 3}")
-	e.waitForCondition("post", v1alpha1.ConditionConfigSynced, metav1.ConditionUnknown, v1alpha1.ReasonRefusedByBroker)
-	e.waitForCondition("post", v1alpha1.ConditionReplicated, metav1.ConditionUnknown, v1alpha1.ReasonRefusedByBroker)
 }

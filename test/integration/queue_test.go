@@ -332,16 +332,6 @@ func writesNothingForAnIdleQueue(t *testing.T) {
 	}
 }
 
-func TestDriftIsCorrected(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "maxInFlight: 5")
-	e.waitUntilReady("mail")
-	changeMaxAckPending(t, e)
-	poll.Until(t, "5 in flight", func() bool { return e.consumerInfo("mail").Config.MaxAckPending == 5 })
-	e.waitForEvent("mail", v1alpha1.EventDriftCorrected)
-}
-
 func TestDriftWithWarnIsOnlyReported(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t)
@@ -368,31 +358,6 @@ func changeMaxAckPending(t *testing.T, e *queueEnv) {
 	if _, err := e.connectJetStream().UpdateConsumer(t.Context(), e.streamName("mail"), config); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestDeletedStreamIsRecreated(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	if err := e.connectJetStream().DeleteStream(t.Context(), e.streamName("mail")); err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, "the stream", func() bool { return slices.Contains(e.streamNames(), e.streamName("mail")) })
-}
-
-func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "deadLetter: {alertThreshold: 2}")
-	e.waitUntilReady("mail")
-	e.addDeadLetters("mail", 1)
-	e.sendMessages("mail", 1) // the operator reads the stats when a message arrives
-	poll.Until(t, "1 dead letter", func() bool { return *e.getQueue("mail").Status.Dead == 1 })
-	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
-	e.addDeadLetters("mail", 1)
-	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
-	e.waitForEvent("mail", v1alpha1.EventDeadLetters)
 }
 
 // waitForStats waits: the server counts the messages of a consumer a moment after it stored them.

@@ -17,14 +17,10 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// createMutatingPolicy creates a policy of the cluster that changes each new Job, or Pod, of a namespace. It returns when the policy
-// has an effect.
-func createMutatingPolicy(t *testing.T, ns, resource, expression string, changes func() bool) {
+// createMutatingPolicy creates a policy of the cluster that changes each new Job of a namespace. It returns when the policy has an
+// effect.
+func createMutatingPolicy(t *testing.T, ns, expression string, changes func() bool) {
 	t.Helper()
-	group := ""
-	if resource == "jobs" {
-		group = "batch"
-	}
 	policy := parse(t, "", fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -34,11 +30,11 @@ spec:
   reinvocationPolicy: Never
   matchConstraints:
     resourceRules:
-    - {apiGroups: [%q], apiVersions: [v1], operations: [CREATE], resources: [%s]}
+    - {apiGroups: [batch], apiVersions: [v1], operations: [CREATE], resources: [jobs]}
   mutations:
   - patchType: ApplyConfiguration
     applyConfiguration: {expression: %q}
-`, ns, group, resource, expression))
+`, ns, expression))
 	binding := parse(t, "", fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
@@ -64,7 +60,7 @@ spec:
 func TestOutcomesSurviveATimeToLiveOfZero(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	createMutatingPolicy(t, ns, "jobs", "Object{spec: Object.spec{ttlSecondsAfterFinished: 0}}", func() bool {
+	createMutatingPolicy(t, ns, "Object{spec: Object.spec{ttlSecondsAfterFinished: 0}}", func() bool {
 		probe := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
 		probe.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
 		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && probe.Spec.TTLSecondsAfterFinished != nil
