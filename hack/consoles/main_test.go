@@ -18,8 +18,8 @@ func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
 		// failure is part of the error, if there is one.
 		failure string
 	}{
-		"equal":                                {page: "$ echo one\none"},
-		"different":                            {page: "$ echo two\none", written: "$ echo two\ntwo"},
+		"equal":                                {page: "$ printf 1\n1"},
+		"different":                            {page: "$ printf 2\none", written: "$ printf 2\n2"},
 		"more than is shown":                   {page: "$ printf '1\\n2\\n'\n1", written: "$ printf '1\\n2\\n'\n1\n2"},
 		"less than is shown":                   {page: "$ echo 1\n1\n2", written: "$ echo 1\n1"},
 		"other times, ages, hashes and widths": {page: "$ echo 'at 12:30:01 on 2026-11-29: a-0123456789   is 3m20s old'\nat 01:02:03 on 2025-01-02: a-abcdef0123 is 5d old"},
@@ -28,8 +28,8 @@ func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
 		"lines left out":                                            {page: "$ seq 9\n1\n[...]\n9"},
 		"lines left out, and a wrong end":                           {page: "$ seq 9\n1\n[...]\n8", written: "$ seq 9\n" + strings.Join(strings.Fields("1 2 3 4 5 6 7 8 9"), "\n")},
 		"text left out":                                             {page: "$ echo patch -p '{}'\npatch -p [...]"},
-		"output that the page omits":                                {page: "$ echo one\n$ echo two\ntwo"},
-		"several commands":                                          {page: "$ echo one\none\n$ echo three\ntwo", written: "$ echo one\none\n$ echo three\nthree"},
+		"output that the page omits":                                {page: "$ echo one\n$ printf 2\n2"},
+		"several commands":                                          {page: "$ printf 1\n1\n$ printf 3\n2", written: "$ printf 1\n1\n$ printf 3\n3"},
 		"a command of several lines":                                {page: "$ echo 'one\ntwo' \\\n  three\none\ntwo three"},
 		"errors are shown too":                                      {page: "$ echo wrong >&2; exit 3\nwrong"},
 		"a command that fails without output":                       {page: "$ exit 3\n", failure: "$ exit 3: exit status 3"},

@@ -82,11 +82,11 @@ var localLink = regexp.MustCompile(`\]\(([a-z-]+\.md)`)
 func table(rows [][]string) string {
 	var lines strings.Builder
 	for i, row := range rows {
-		line := "|"
+		lines.WriteString("|")
 		for _, cell := range row {
-			line += strings.TrimRight(" "+cell, " ") + " |"
+			lines.WriteString(strings.TrimRight(" "+cell, " ") + " |")
 		}
-		lines.WriteString(line + "\n")
+		lines.WriteString("\n")
 		if i == 0 {
 			lines.WriteString("|" + strings.Repeat("---|", len(row)) + "\n")
 		}

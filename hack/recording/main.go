@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html"
@@ -35,7 +36,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: recording FILE COMMAND…")
 		os.Exit(2)
 	}
-	screens, err := record(os.Args[2:])
+	screens, err := record(context.Background(), os.Args[2:])
 	if err == nil {
 		err = os.WriteFile(os.Args[1], []byte(draw(screens)), 0o644) //nolint:gosec // a page
 	}
@@ -52,7 +53,7 @@ type screen struct {
 }
 
 // record returns the screens of a terminal in which the commands run one after another.
-func record(commands []string) ([]screen, error) {
+func record(ctx context.Context, commands []string) ([]screen, error) {
 	var story strings.Builder
 	for _, command := range commands {
 		quoted := "'" + strings.ReplaceAll(command, "'", `'\''`) + "'"
@@ -60,7 +61,7 @@ func record(commands []string) ([]screen, error) {
 	}
 	story.WriteString("[ $code = 0 ] || sleep infinity")
 	tmux := func(args ...string) ([]byte, error) {
-		return exec.Command("tmux", append([]string{"-u", "-f", "/dev/null", "-L", "recording-" + strconv.Itoa(os.Getpid())}, args...)...).Output()
+		return exec.CommandContext(ctx, "tmux", append([]string{"-u", "-f", "/dev/null", "-L", "recording-" + strconv.Itoa(os.Getpid())}, args...)...).Output()
 	}
 	if _, err := tmux("new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(rows), "bash", "-c", story.String(), ";", "set-option", "status", "off"); err != nil {
 		return nil, fmt.Errorf("starting tmux: %w", err)
@@ -82,7 +83,7 @@ func record(commands []string) ([]screen, error) {
 	return nil, errors.New("the last command failed, or did not end")
 }
 
-var ages = regexp.MustCompile(`[0-9ms]*[0-9]s\b *`)
+var ages = regexp.MustCompile(`[0-9ms]*\ds\b *`)
 
 // differOnlyInTimes reports whether lines are the same but for how long something took. A recording shows only the last of such
 // lines, so that it is short on a busy machine, too.
@@ -108,10 +109,10 @@ text{fill:var(--text);font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"Deja
 // draw returns the image. A line has an element for each time in which it stays the same.
 func draw(screens []screen) string {
 	times, used := make([]float64, len(screens)), 0
+	var shown, before time.Duration
 	for i, s := range screens {
-		if i > 0 {
-			times[i] = times[i-1] + min(s.from-screens[i-1].from, longestPause).Seconds()
-		}
+		shown += min(s.from-before, longestPause)
+		times[i], before = shown.Seconds(), s.from
 		for row, line := range s.lines {
 			if line != "" {
 				used = max(used, row+1)
