@@ -203,7 +203,6 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 			"draining":                   {queue: "draining", field: "queue", onNATS: ErrDraining, onAsynq: ErrDraining},
 			"draining, delayed":          {queue: "draining", field: "queue", options: []Option{Delay(time.Hour)}, onNATS: ErrDraining, onAsynq: ErrDraining},
 			"full":                       {queue: "full", field: "queue", onNATS: ErrQueueFull},
-			"delayed with maxBacklog":    {queue: "full", field: "at", options: []Option{Delay(time.Hour)}, onNATS: ErrUnsupported},
 			"more than the server takes": {field: "payload", payload: make([]byte, 2<<20), onNATS: ErrPayloadTooLarge},
 			"longer window":              {field: "deduplicateFor", options: []Option{ID("a"), DeduplicateFor(time.Hour)}, onNATS: ErrUnsupported},
 			"two values of a header":     {field: "headers[A]", options: []Option{Header("A", "b", "c")}, onAsynq: ErrUnsupported},

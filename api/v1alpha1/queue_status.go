@@ -159,6 +159,7 @@ const (
 	EventQueueCreated       = "QueueCreated"
 	EventQueueDeleted       = "QueueDeleted"
 	EventDriftCorrected     = "DriftCorrected"
+	EventDelayedErased      = "DelayedErased"
 	EventDriftFound         = "DriftFound"
 	EventDeadLetters        = "DeadLetters"
 	EventBrokerUnreachable  = "BrokerUnreachable"

@@ -136,6 +136,9 @@ func (q *Queues) add(ctx context.Context, from Queue) (err error) {
 	if added.stream, err = q.js.Stream(ctx, "yardmaster_"+from.Name); err != nil {
 		return err
 	}
+	if added.postponed, err = q.js.Stream(ctx, "yardmaster_"+from.Name+"_delayed"); err != nil {
+		return err
+	}
 	if added.Subscription, err = q.engine.Subscribe(ctx, from.Name); err != nil {
 		return err
 	}

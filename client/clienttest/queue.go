@@ -27,6 +27,7 @@ type queue struct {
 
 	config    broker.QueueConfig
 	stream    jetstream.Stream
+	postponed jetstream.Stream // the jobs that are not due yet
 	consumers map[string]broker.Consumer
 	// jobs that were received and do not run, in the order in which they were sent or failed.
 	jobs    []*delivery
@@ -212,7 +213,7 @@ func (q *queue) list(ctx context.Context) ([]Job, error) {
 		job := Job{
 			ID: m.Header.Get(broker.JobIDHeader), Kind: m.Header.Get(broker.KindHeader), Payload: m.Data, SentTime: m.Time, DueTime: due,
 		}
-		job.Priority = strings.TrimPrefix(m.Header.Get(jetstream.ScheduleTargetHeader), readySubject(q.config.Name, ""))
+		job.Priority = priorityOf(m, q.config.Name)
 		job.Headers = withoutServerHeaders(m.Header)
 		maps.DeleteFunc(job.Headers, func(name string, _ []string) bool { return !broker.IsProducerHeader(name) })
 		all = append(all, listed{job, m.Time})
@@ -229,7 +230,7 @@ func (q *queue) list(ctx context.Context) ([]Job, error) {
 // delayed calls visit for each message that is not due by the clock of the server.
 func (q *queue) delayed(ctx context.Context, visit func(message *jetstream.RawStreamMsg, due time.Time) error) error {
 	for next := uint64(1); ; {
-		message, err := q.stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject("yardmaster."+q.config.Name+".delayed.>"))
+		message, err := q.postponed.GetMsg(ctx, next, jetstream.WithGetMsgSubject("yardmaster."+q.config.Name+".delayed.>"))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -260,19 +261,22 @@ func (q *queue) makeReady(ctx context.Context) error {
 		}
 		if time.Until(due) < serverTime {
 			return poll.UntilNil(ctx, func() error {
-				_, err := q.stream.GetMsg(ctx, message.Sequence)
+				_, err := q.postponed.GetMsg(ctx, message.Sequence)
 				if errors.Is(err, jetstream.ErrMsgNotFound) {
-					return nil // the server has made it ready
+					_, err = q.postponed.GetMsg(ctx, message.Sequence, jetstream.WithGetMsgSubject("yardmaster."+q.config.Name+".due.>"))
+				}
+				if errors.Is(err, jetstream.ErrMsgNotFound) {
+					return nil // the server has made it ready, and has moved it
 				}
 				return cmp.Or(err, errDelayed)
 			})
 		}
-		ready := &nats.Msg{Subject: message.Header.Get(jetstream.ScheduleTargetHeader), Data: message.Data}
+		ready := &nats.Msg{Subject: readySubject(q.config.Name, priorityOf(message, q.config.Name)), Data: message.Data}
 		ready.Header = withoutServerHeaders(message.Header)
 		if _, err := q.js.PublishMsg(ctx, ready); err != nil {
 			return err
 		}
-		return q.stream.DeleteMsg(ctx, message.Sequence)
+		return q.postponed.DeleteMsg(ctx, message.Sequence)
 	})
 }
 
@@ -280,6 +284,12 @@ func (q *queue) makeReady(ctx context.Context) error {
 func withoutServerHeaders(headers nats.Header) nats.Header {
 	maps.DeleteFunc(headers, func(name string, _ []string) bool { return broker.HasPrefixFold(name, "Nats-") })
 	return headers
+}
+
+// priorityOf returns the priority of a delayed message.
+func priorityOf(m *jetstream.RawStreamMsg, queue string) string {
+	priority, _, _ := strings.Cut(strings.TrimPrefix(m.Header.Get(jetstream.ScheduleTargetHeader), "yardmaster."+queue+".due."), ".")
+	return priority
 }
 
 func readySubject(queue, priority string) string { return "yardmaster." + queue + ".ready." + priority }

@@ -14,11 +14,12 @@ const notDueYet = [10071, 10164];
 
 /** Resolves to the answer of the server, or rejects if it did not store the job. */
 export function enqueue(url, queue, payload, headers, { priority = "default", at } = {}) {
-  const ready = `yardmaster.${queue}.ready.${priority}`;
-  let subject = ready;
+  let subject = `yardmaster.${queue}.ready.${priority}`;
   if (at) {
-    subject = `yardmaster.${queue}.delayed.${headers["Yardmaster-Job-Id"]}`;
-    headers = { ...headers, "Nats-Schedule": `@at ${at}`, "Nats-Schedule-Target": ready, "Nats-Expected-Last-Subject-Sequence": "0" };
+    const id = headers["Yardmaster-Job-Id"];
+    const due = `yardmaster.${queue}.due.${priority}.${id}`;
+    subject = `yardmaster.${queue}.delayed.${id}`;
+    headers = { ...headers, "Nats-Schedule": `@at ${at}`, "Nats-Schedule-Target": due, "Nats-Expected-Last-Subject-Sequence": "0" };
   }
   const { hostname, port, username, password } = new URL(url);
   const inbox = `_INBOX.${randomBytes(12).toString("hex")}`;

@@ -18,11 +18,11 @@ NOT_DUE_YET = (10071, 10164)
 
 def enqueue(url, queue, payload, headers, priority="default", at=None):
     """Returns the answer of the server, or raises an error if it did not store the job."""
-    ready = f"yardmaster.{queue}.ready.{priority}"
-    subject, headers = ready, dict(headers)
+    subject, headers = f"yardmaster.{queue}.ready.{priority}", dict(headers)
     if at:
-        subject = f"yardmaster.{queue}.delayed.{headers['Yardmaster-Job-Id']}"
-        headers |= {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": ready,
+        job_id = headers["Yardmaster-Job-Id"]
+        subject = f"yardmaster.{queue}.delayed.{job_id}"
+        headers |= {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"yardmaster.{queue}.due.{priority}.{job_id}",
                     "Nats-Expected-Last-Subject-Sequence": "0"}
     address = urllib.parse.urlsplit(url)
     with socket.create_connection((address.hostname, address.port or 4222), TIMEOUT_SECONDS) as connection:

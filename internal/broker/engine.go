@@ -56,6 +56,8 @@ type EnsureResult struct {
 	Updated bool
 	// Drift lists settings that someone else changed since they were last applied.
 	Drift []SettingDifference
+	// ErasedDelayed: someone else erased the delayed messages since the last call.
+	ErasedDelayed bool
 	// Corrected: EnsureQueue reverted the drift.
 	Corrected bool
 	// Enforcement is who enforces which field of this queue.
@@ -88,7 +90,11 @@ type QueueStats struct {
 	RetriesInFlight bool
 	RetryDue        bool
 	// Delayed is the number of messages that are not due yet, or stranded.
-	Delayed     int64
+	Delayed int64
+	// Postponed is how many of the delayed messages TotalArrivals does not count before they are due.
+	Postponed int64
+	// Overdue: a delayed message is due, the queue has space for it, and the broker has not moved it for some time.
+	Overdue     bool
 	DeadLetters int64
 	// OldestReadyTime is when the oldest ready message was sent; zero if none is ready.
 	OldestReadyTime time.Time
@@ -96,8 +102,8 @@ type QueueStats struct {
 	TotalArrivals uint64
 	// MeasuredTime is the time of the measurement by the clock of the broker.
 	MeasuredTime time.Time
-	// Missing are the priorities that someone deleted on the broker. Workers receive none of their messages, which count as ready, until
-	// EnsureQueue creates them again.
+	// Missing are the parts of the queue that someone deleted on the broker, until EnsureQueue creates them again. Workers receive no
+	// messages of a missing priority, which count as ready.
 	Missing []string
 }
 

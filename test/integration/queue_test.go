@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -357,6 +358,31 @@ func changeMaxAckPending(t *testing.T, e *queueEnv) {
 	config.MaxAckPending = 77
 	if _, err := e.connectJetStream().UpdateConsumer(t.Context(), e.streamName("mail"), config); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestErasedDelayedMessagesAreReported(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t)
+	e.createQueue("mail", "maxBacklog: 10")
+	e.waitUntilReady("mail")
+	js, stream, delayed := e.connectJetStream(), e.streamName("mail")+"_delayed", "yardmaster."+e.getQueue("mail").Status.Name+".delayed."
+	_, err := js.Publish(t.Context(), delayed+"a", nil, jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
+		jetstream.WithScheduleTarget(strings.Replace(delayed, ".delayed.", ".due.", 1)+"default.a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "a delayed message", func() bool { return ptr.Deref(e.getQueue("mail").Status.Delayed, 0) == 1 })
+	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: delayed + "b", Header: nats.Header{"Nats-Rollup": {"all"}}}); err != nil {
+		t.Fatal(err)
+	}
+	e.waitForEvent("mail", v1alpha1.EventDelayedErased)
+	if err := js.DeleteStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	e.waitForEvent("mail", v1alpha1.EventDriftCorrected)
+	if _, err := js.Stream(t.Context(), stream); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -94,6 +94,13 @@ func (e *Engine) storeDeadLetter(ctx context.Context, g *buriedMessage) (*jetstr
 // headers of its producer. A message of other producers than this package can be too large for a dead letter, and a message that
 // cannot become a dead letter would be delivered without end.
 func shrink(letter *nats.Msg, own nats.Header, maxBytes int64) {
+	if messageBytes(letter)-len(letter.Data) > maxHeaderBytes {
+		own.Set(headerError, headerText("headers left out; "+own.Get(headerError), maxErrorLength))
+		if id := letter.Header.Get(broker.JobIDHeader); id != "" {
+			own.Set(broker.JobIDHeader, id)
+		}
+		letter.Header = own
+	}
 	over := func() int { return int(int64(messageBytes(letter)) - maxBytes) }
 	if over() <= 0 {
 		return

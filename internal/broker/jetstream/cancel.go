@@ -29,9 +29,9 @@ func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, err
 
 // cancelDelayed returns the sequence number of the removed message; 0: none was removed.
 func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, error) {
-	stream, err := e.js.Stream(ctx, streamName(queue))
+	stream, err := e.js.Stream(ctx, delayedStreamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, broker.UnknownQueue(queue)
+		return 0, e.requireQueue(ctx, queue)
 	}
 	if err != nil {
 		return 0, err
@@ -67,7 +67,7 @@ func isReached(due time.Time, info *jetstream.StreamInfo) bool {
 
 // findDelayed asks the leader of the stream, because a replica may not have the message yet.
 func (e *Engine) findDelayed(ctx context.Context, queue, id string) (found *storedMessage, due time.Time, err error) {
-	found, err = e.readLast(ctx, streamName(queue), delayedSubject(queue, id))
+	found, err = e.readLast(ctx, delayedStreamName(queue), delayedSubject(queue, delayedToken(id)))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -82,4 +82,13 @@ func (e *Engine) findDelayed(ctx context.Context, queue, id string) (found *stor
 		err = fmt.Errorf("the delayed message has no valid time: %w", err)
 	}
 	return found, due, err
+}
+
+// findDue returns the message of a job that is due, and that the queue has no space for yet; nil if there is no such message.
+func (e *Engine) findDue(ctx context.Context, queue, id string) (*storedMessage, error) {
+	found, err := e.readLast(ctx, delayedStreamName(queue), dueSubject(queue, "*", delayedToken(id)))
+	if isNotFound(err) {
+		return nil, nil //nolint:nilnil // the queue cannot delay jobs
+	}
+	return found, err
 }

@@ -23,29 +23,16 @@ func (e *Engine) Capabilities() broker.Capabilities {
 		broker.FieldPlacement:   {By: broker.EnforcedByBroker},
 		broker.FieldResults:     {By: broker.EnforcedByWorker},
 	}
-	if !e.supportsSchedules() {
+	if !e.supportsDelays() {
 		c[broker.FieldDelayed] = broker.Enforcement{
-			By: broker.NotEnforced, Message: "the server supports delayed messages from version " + schedulingServerVersion,
+			By: broker.NotEnforced, Message: "the server supports delayed messages from version " + delayingServerVersion,
 		}
 	}
 	return c
 }
 
-func (e *Engine) enforcement(q *broker.QueueConfig, scheduling bool) broker.Capabilities {
+func (e *Engine) enforcement(q *broker.QueueConfig) broker.Capabilities {
 	c := e.Capabilities()
-	if q.MaxBacklog > 0 {
-		if scheduling {
-			c[broker.FieldMaxBacklog] = broker.Enforcement{
-				By: broker.NotEnforced,
-				Message: "the queue was created without maxBacklog and supports delayed messages: the server cannot disable them " +
-					"for a stream, and cannot limit a stream that has them",
-			}
-		} else {
-			c[broker.FieldDelayed] = broker.Enforcement{
-				By: broker.NotEnforced, Message: "a queue with maxBacklog does not support delayed messages",
-			}
-		}
-	}
 	if q.MaxInFlight > 0 && len(q.Priorities) > 1 {
 		c[broker.FieldMaxInFlight] = broker.Enforcement{
 			By: broker.EnforcedByBroker, Message: "each priority has a share by weight, which the others cannot use",

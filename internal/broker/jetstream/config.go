@@ -18,6 +18,8 @@ const (
 	metaOwnerCluster = "yardmaster.dev/owner-cluster"
 	// metaApplied is the hash of the configuration that was last applied. A setting that differs while the hash matches is drift.
 	metaApplied = "yardmaster.dev/applied"
+	// metaGuard is the number of the guard of the stream of delayed messages.
+	metaGuard = "yardmaster.dev/guard"
 	// metaWeight marks a consumer as one of the priorities of a queue.
 	metaWeight = "yardmaster.dev/weight"
 )
@@ -34,19 +36,19 @@ const (
 // desiredQueue is the configuration of a queue, restricted to what the server supports.
 type desiredQueue struct {
 	*broker.QueueConfig
-	// allowSchedules: the stream accepts messages that are not due yet.
-	allowSchedules bool
+	// delays: the queue has a stream of delayed messages.
+	delays bool
 }
 
 // configVersion changes when a new version derives other settings from the same configuration.
-const configVersion = 2
+const configVersion = 3
 
 func (w *desiredQueue) configHash() string {
 	return broker.HashConfig(struct {
-		Queue      broker.QueueConfig
-		Scheduling bool
-		Version    int
-	}{w.WithoutOwner(), w.allowSchedules, configVersion})
+		Queue   broker.QueueConfig
+		Delays  bool
+		Version int
+	}{w.WithoutOwner(), w.delays, configVersion})
 }
 
 // streamConfig returns the found configuration with the desired settings. Other settings do not change, nor does the storage,
@@ -57,12 +59,19 @@ func (w *desiredQueue) streamConfig(found jetstream.StreamConfig) jetstream.Stre
 	for _, p := range w.Priorities {
 		c.Subjects = append(c.Subjects, readySubject(w.Name, p.Name))
 	}
-	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
-	if w.allowSchedules {
-		c.Subjects = append(c.Subjects, delayedSubjectFilter(w.Name))
-		c.AllowMsgSchedules, c.AllowRollup = true, true
-	} else if w.MaxBacklog > 0 {
+	c.Discard, c.MaxMsgs, c.Sources = jetstream.DiscardOld, -1, nil
+	if w.MaxBacklog > 0 {
 		c.Discard, c.MaxMsgs = jetstream.DiscardNew, w.MaxBacklog
+	}
+	c.AllowRollup = false // a producer could erase the queue with a header
+	if w.delays {
+		c.Sources = []*jetstream.StreamSource{{
+			Name: delayedStreamName(w.Name),
+			SubjectTransforms: []jetstream.SubjectTransformConfig{{
+				Source: dueSubject(w.Name, "*", "*"), Destination: readySubject(w.Name, "{{wildcard(1)}}"),
+			}},
+			Consumer: &jetstream.StreamConsumerSource{Name: transferConsumer, DeliverSubject: transferSubject(w.Name)},
+		}}
 	}
 	setMaxAge(&c, w.MaxAge)
 	c.AllowDirect = true
@@ -70,6 +79,36 @@ func (w *desiredQueue) streamConfig(found jetstream.StreamConfig) jetstream.Stre
 		Source: readySubject(w.Name, "*"), Destination: arrivedSubject(w.Name, "{{wildcard(1)}}"), HeadersOnly: true,
 	}
 	c.Metadata = withOwner(found.Metadata, w.Owner)
+	return c
+}
+
+// delayedStreamConfig returns the found configuration of the stream of delayed messages with the desired settings.
+func (w *desiredQueue) delayedStreamConfig(found jetstream.StreamConfig) jetstream.StreamConfig {
+	c := found
+	c.Subjects = []string{delayedSubject(w.Name, ">"), guardSubject(w.Name)}
+	for _, p := range w.Priorities {
+		c.Subjects = append(c.Subjects, dueSubject(w.Name, p.Name, "*")) // no others, so that the server refuses unknown priorities
+	}
+	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
+	c.AllowMsgSchedules, c.AllowRollup = true, true // the server allows no schedules without rollups
+	c.AllowMsgTTL = true                            // the guard never expires
+	setMaxAge(&c, w.MaxAge)
+	c.AllowDirect = true
+	return c
+}
+
+// maxTransferring is the number of messages that the server moves before it deletes them. The stream of the queue does not remember what it
+// received from another stream once workers have processed it. So after a crash, the server moves all of these messages again.
+const maxTransferring = 1
+
+// transferConfig returns the found configuration of the consumer that moves messages that are due. The server deletes a message once the
+// stream of the queue has stored it.
+func (w *desiredQueue) transferConfig(found jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	c := found
+	c.Name, c.Durable = transferConsumer, transferConsumer
+	c.FilterSubject, c.DeliverSubject = dueSubject(w.Name, "*", "*"), transferSubject(w.Name)
+	c.AckPolicy, c.FlowControl, c.IdleHeartbeat = jetstream.AckFlowControlPolicy, true, time.Second
+	c.MaxAckPending = maxTransferring
 	return c
 }
 

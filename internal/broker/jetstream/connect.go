@@ -24,10 +24,10 @@ const (
 	pingInterval = 10 * time.Second
 	// minServerVersion is the first version that can pause consumers.
 	minServerVersion = "2.11"
-	// schedulingServerVersion is the first version that supports delayed messages.
-	schedulingServerVersion = "2.12"
-	// minAPILevel and schedulingAPILevel are the levels of the JetStream API in those versions.
-	minAPILevel, schedulingAPILevel = 1, 2
+	// delayingServerVersion is the first version that moves messages from one stream to another without a loss, as delayed messages need.
+	delayingServerVersion = "2.14"
+	// minAPILevel and delayingAPILevel are the levels of the JetStream API in those versions.
+	minAPILevel, delayingAPILevel = 1, 4
 )
 
 // Engine implements broker.Engine with a connection to a NATS server.
@@ -234,11 +234,11 @@ func (e *Engine) Ended() <-chan struct{} { return e.ended }
 // EndReason returns why the server ended the connection.
 func (e *Engine) EndReason() error { return e.credentials.Conceal(e.nc.LastError(), true) }
 
-// supportsSchedules reports whether the server supports delayed messages. The servers of a domain may have another version than
-// the server of the connection.
-func (e *Engine) supportsSchedules() bool {
+// supportsDelays reports whether the server supports delayed messages. The servers of a domain may have another version than the server
+// of the connection.
+func (e *Engine) supportsDelays() bool {
 	if e.domain != "" {
-		return e.domainLevel >= schedulingAPILevel
+		return e.domainLevel >= delayingAPILevel
 	}
-	return broker.IsVersionAtLeast(e.nc.ConnectedServerVersion(), schedulingServerVersion)
+	return broker.IsVersionAtLeast(e.nc.ConnectedServerVersion(), delayingServerVersion)
 }

@@ -8,15 +8,24 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// RejectNewMessages implements broker.Engine. Producers receive "no responders".
+// RejectNewMessages implements broker.Engine. Producers receive "no responders". The server still moves the delayed messages that it has.
 func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	return e.updateOwnedStream(ctx, "closing", queue, owner, func(c *jetstream.StreamConfig) {
+	err := e.updateOwnedStream(ctx, "closing", queue, owner, func(c *jetstream.StreamConfig) {
 		c.Subjects = []string{placeholderSubject(queue)}
-		if c.AllowMsgSchedules {
-			// Delayed messages still become ready.
-			c.Subjects = append(c.Subjects, delayedSubjectFilter(queue))
-		}
 	})
+	if err != nil {
+		return err
+	}
+	delayed, err := e.js.Stream(ctx, delayedStreamName(queue))
+	if isNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		config := delayed.CachedInfo().Config
+		config.Subjects = []string{guardSubject(queue)}
+		_, err = e.js.UpdateStream(ctx, config)
+	}
+	return e.classifyError("closing the queue "+queue, err)
 }
 
 // ReleaseOwnership implements broker.Engine.
@@ -60,7 +69,7 @@ func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.Que
 	if err := e.js.DeleteKeyValue(ctx, bucketName(queue)); err != nil && !isNotFound(err) {
 		return err
 	}
-	for _, name := range []string{jobsStreamName(queue), deadStreamName(queue), streamName(queue)} {
+	for _, name := range []string{jobsStreamName(queue), deadStreamName(queue), delayedStreamName(queue), streamName(queue)} {
 		if err := e.js.DeleteStream(ctx, name); err != nil && !isNotFound(err) {
 			return err
 		}

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,32 @@ func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference
 	c.compareSetting("allow_msg_schedules", want.AllowMsgSchedules, found.AllowMsgSchedules)
 	c.compareSetting("allow_direct", want.AllowDirect, found.AllowDirect)
 	c.compareSetting("republish", formatRePublish(want.RePublish), formatRePublish(found.RePublish))
+	c.compareSetting("sources", formatSources(want.Sources), formatSources(found.Sources))
+	c.compareSetting("allow_rollup_hdrs", want.AllowRollup, found.AllowRollup)
+	return c.differences
+}
+
+func formatSources(sources []*jetstream.StreamSource) string {
+	var texts []string
+	for _, s := range sources {
+		text := s.Name
+		for _, t := range s.SubjectTransforms {
+			text += " " + t.Source + " to " + t.Destination
+		}
+		if s.Consumer != nil {
+			text += " through " + s.Consumer.Name + " on " + s.Consumer.DeliverSubject
+		}
+		texts = append(texts, text)
+	}
+	return cmp.Or(strings.Join(texts, "; "), "none")
+}
+
+// transferDrift compares the settings of the consumer that moves messages that are due.
+func transferDrift(want, found *jetstream.ConsumerConfig, queue string) []broker.SettingDifference {
+	c := &settingComparison{object: "consumer " + want.Name + " of " + delayedStreamName(queue)}
+	c.compareSetting("filter_subject", want.FilterSubject, found.FilterSubject)
+	c.compareSetting("deliver_subject", want.DeliverSubject, found.DeliverSubject)
+	c.compareSetting("max_ack_pending", want.MaxAckPending, found.MaxAckPending)
 	return c.differences
 }
 

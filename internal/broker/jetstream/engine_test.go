@@ -398,7 +398,7 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 	e := startEngine(t)
 	outcome := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
 	if outcome.Enforcement[broker.FieldMaxBacklog].By != broker.EnforcedByBroker ||
-		outcome.Enforcement[broker.FieldDelayed].By != broker.NotEnforced {
+		outcome.Enforcement[broker.FieldDelayed].By != broker.EnforcedByBroker {
 		t.Errorf("enforcement %+v", outcome.Enforcement)
 	}
 	publish(t, e, "yardmaster.orders.ready.default", "1")
@@ -408,9 +408,9 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 	}
 	ensureQueue(t, e, ordersQueue()) // without maxBacklog
 	publish(t, e, "yardmaster.orders.ready.default", "3")
-	again := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
-	if by := again.Enforcement[broker.FieldMaxBacklog]; by.By != broker.NotEnforced || by.Message == "" {
-		t.Errorf("a queue with delayed messages: %+v", by)
+	ensureQueue(t, e, ordersQueue(withMaxBacklog(2))) // of which the queue has more
+	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); err == nil {
+		t.Error("a queue that got maxBacklog later accepts messages")
 	}
 }
 
@@ -419,9 +419,9 @@ func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	due := time.Now().Add(2 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
-		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
 	publish(t, e, "yardmaster.orders.delayed.two", "much later", jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
-		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+		jetstream.WithScheduleTarget("yardmaster.orders.due.default.two"))
 	if f := readStats(t, e, "orders"); (f.Delayed != 2 || f.Ready != 0 || !f.OldestReadyTime.IsZero()) && time.Now().Before(due) {
 		t.Errorf("at first: %+v", f)
 	}
@@ -558,7 +558,7 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
-		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
 	if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -51,8 +54,25 @@ func (n *ensureOperation) run(ctx context.Context) error {
 	n.isApplied = config.Metadata[metaApplied] == n.configHash() && ownerFromMetadata(config.Metadata) == n.Owner
 	n.result.Updated = !n.isApplied && !n.result.Created
 	n.applyChanges = n.result.Created || n.result.Updated || n.Drift == broker.DriftCorrect
-	n.result.Enforcement = n.enforcement(n.QueueConfig, n.allowSchedules)
+	n.result.Enforcement = n.enforcement(n.QueueConfig)
 
+	if n.delays {
+		created, err := n.ensureDelayedStream(ctx)
+		if err == nil && created && len(config.Sources) > 0 {
+			// The server does not look for a new stream, or a new consumer, for minutes, unless the source is new too. Without the hash, the
+			// next call adds the source after an interruption.
+			config.Sources, config.Metadata, n.isApplied = nil, maps.Clone(config.Metadata), false
+			delete(config.Metadata, metaApplied)
+			err = n.updateStream(ctx, 0, config)
+		}
+		if err == nil && created {
+			config.Sources = n.streamConfig(config).Sources
+			err = n.updateStream(ctx, 0, config)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	want := n.streamConfig(config)
 	if n.reportDrift(streamDrift(&want, &config)) {
 		if err := n.updateStream(ctx, 0, want); err != nil {
@@ -79,11 +99,15 @@ func (n *ensureOperation) run(ctx context.Context) error {
 
 // getOrCreateStream checks the ownership of an existing stream.
 func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stream, error) {
-	n.allowSchedules = n.MaxBacklog == 0 && n.supportsSchedules()
+	if n.domain == "" && !n.nc.IsConnected() {
+		return nil, nats.ErrDisconnected // the version of the server is unknown
+	}
+	n.delays = n.supportsDelays()
 	stream, err := n.js.Stream(ctx, streamName(n.Name))
 	if isNotFound(err) && !n.MustExist {
 		n.result.Created = true
 		created := n.streamConfig(jetstream.StreamConfig{Name: streamName(n.Name), Retention: jetstream.WorkQueuePolicy})
+		created.Sources = nil // of a stream that does not exist yet
 		stream, err = n.createStream(ctx, created)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			// Another client created the stream at the same time, and may be its owner.
@@ -101,8 +125,11 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	if config.Retention != jetstream.WorkQueuePolicy {
 		return nil, immutableSettingError("the stream "+config.Name, "retention", jetstream.WorkQueuePolicy, config.Retention)
 	}
-	// The server cannot disable schedules once a stream has them.
-	n.allowSchedules = n.allowSchedules || config.AllowMsgSchedules
+	if config.AllowMsgSchedules { // the server cannot disable schedules once a stream has them
+		return nil, broker.Errorf(broker.ClassInvalid, "a version before v0.1 created the stream %s, in which each producer can erase the queue: "+
+			"workers still receive its messages; set spec.deletionPolicy of the Queue to Drain, delete the Queue, and create it again", config.Name)
+	}
+	n.delays = n.delays || len(config.Sources) > 0 // one of several servers can be older during an upgrade
 	return stream, nil
 }
 
@@ -138,8 +165,8 @@ func (n *ensureOperation) ensureLimitsStream(
 	}
 	n.streams = append(n.streams, stream.CachedInfo())
 	found := stream.CachedInfo().Config
-	if found.Retention != jetstream.LimitsPolicy {
-		return nil, immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
+	if found.Retention != initial.Retention {
+		return nil, immutableSettingError("the stream "+found.Name, "retention", initial.Retention, found.Retention)
 	}
 	want := configure(found)
 	if n.reportDrift(streamDrift(&want, &found)) {
@@ -147,6 +174,71 @@ func (n *ensureOperation) ensureLimitsStream(
 	}
 	return stream, err
 }
+
+// ensureDelayedStream creates or corrects the stream of delayed messages and the consumer that moves those that are due. The numbers in a
+// new stream are greater than those in any earlier stream, because the server skips messages that it believes to have moved before.
+func (n *ensureOperation) ensureDelayedStream(ctx context.Context) (created bool, err error) {
+	name := delayedStreamName(n.Name)
+	stream, err := n.ensureLimitsStream(ctx, "stream "+name, jetstream.StreamConfig{
+		Name: name, Retention: jetstream.WorkQueuePolicy, FirstSeq: uint64(time.Now().UnixMicro()), //nolint:gosec // not negative
+	}, n.delayedStreamConfig)
+	if err != nil {
+		return false, err
+	}
+	if err := n.ensureGuard(ctx); err != nil {
+		return false, err
+	}
+	consumer, err := stream.PushConsumer(ctx, transferConsumer)
+	if isNotFound(err) {
+		n.reportMissingObject("consumer " + transferConsumer + " of " + name)
+		_, err = stream.CreatePushConsumer(ctx, n.transferConfig(jetstream.ConsumerConfig{}))
+		return true, err
+	}
+	if err != nil {
+		return false, err
+	}
+	found := consumer.CachedInfo().Config
+	if found.AckPolicy != jetstream.AckFlowControlPolicy {
+		return false, immutableSettingError("the consumer "+transferConsumer+" of "+name, "ack_policy", jetstream.AckFlowControlPolicy, found.AckPolicy)
+	}
+	want := n.transferConfig(found)
+	if n.reportDrift(transferDrift(&want, &found, n.Name)) {
+		_, err = stream.UpdatePushConsumer(ctx, want)
+	}
+	return false, err
+}
+
+// ensureGuard stores the guard in the stream of delayed messages, which is the last of the streams. A producer who may delay jobs can erase
+// the stream with the header Nats-Rollup, and with it the guard. The producer can store a message with the subject of the guard, but none
+// with a number as low.
+func (n *ensureOperation) ensureGuard(ctx context.Context) error {
+	number := len(n.streams) - 1
+	config := n.streams[number].Config
+	if hasGuard(config.Metadata, &n.streams[number].State) {
+		return nil
+	}
+	n.result.ErasedDelayed = config.Metadata[metaGuard] != ""
+	stored, err := n.js.PublishMsg(ctx, &nats.Msg{Subject: guardSubject(n.Name), Header: nats.Header{jetstream.MsgTTLHeader: {"never"}}},
+		jetstream.WithRetryAttempts(guardAttempts))
+	if err != nil {
+		return err
+	}
+	metadata := maps.Clone(config.Metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	metadata[metaGuard] = strconv.FormatUint(stored.Sequence, 10)
+	config.Metadata = metadata
+	return n.updateStream(ctx, number, config)
+}
+
+func hasGuard(metadata map[string]string, state *jetstream.StreamState) bool {
+	guard, err := strconv.ParseUint(metadata[metaGuard], 10, 64)
+	return err == nil && state.FirstSeq <= guard && state.Msgs > 0
+}
+
+// guardAttempts: a new stream has no responder on each server of a cluster for a moment.
+const guardAttempts = 20
 
 func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	name := deadStreamName(n.Name)

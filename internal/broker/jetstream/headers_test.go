@@ -140,7 +140,7 @@ func TestADelayedJobKeepsItsIDAndHasNoHeadersOfTheServer(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publishWithHeaders(t, e, "yardmaster.orders.delayed.order-5", "x", nats.Header{
-		"Nats-Schedule": {"@at " + time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, "Nats-Schedule-Target": {"yardmaster.orders.ready.default"},
+		"Nats-Schedule": {"@at " + time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, "Nats-Schedule-Target": {"yardmaster.orders.due.default.order-5"},
 		broker.JobIDHeader: {"order-5"}, "Tenant": {"a"},
 	})
 	message := fetchOne(t, e, "orders", "default").Message()

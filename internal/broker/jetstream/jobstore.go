@@ -122,7 +122,11 @@ func (e *Engine) answer(ctx context.Context, queue string, evidence *jobstate.Ev
 	case jobstate.AskDelayed:
 		_, evidence.DueTime, err = e.findDelayed(ctx, queue, evidence.ID)
 		if isNotFound(err) {
-			return nil
+			var waiting *storedMessage
+			if waiting, err = e.findDue(ctx, queue, evidence.ID); waiting == nil {
+				return err
+			}
+			evidence.DueTime = waiting.Time
 		}
 		evidence.Delayed = err == nil
 	case jobstate.AskMessage:
@@ -182,8 +186,23 @@ func (e *Engine) RecordWaiting(ctx context.Context, job *broker.OutgoingJob, sen
 	if !job.DueTime.IsZero() {
 		entry.NextTime = job.DueTime.UTC()
 	}
-	_, err := e.recordEntry(ctx, job.Queue, entry, 0)
+	var err error
+	if sent.Sequence == 0 {
+		entry.Sequence, err = e.lastNumber(ctx, job.Queue)
+	}
+	if err == nil {
+		_, err = e.recordEntry(ctx, job.Queue, entry, 0)
+	}
 	return e.jobStoreError(ctx, "recording a job of", job.Queue, err)
+}
+
+// lastNumber returns the number of the last message of a queue, which is less than that of each delayed message that becomes ready.
+func (e *Engine) lastNumber(ctx context.Context, queue string) (uint64, error) {
+	stream, err := e.js.Stream(ctx, streamName(queue))
+	if err != nil {
+		return 0, err
+	}
+	return stream.CachedInfo().State.LastSeq, nil
 }
 
 // CancelJob implements broker.JobStore.
@@ -194,7 +213,9 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 		return sequence > 0, err
 	}
 	if sequence > 0 {
-		_, err = e.recordEntry(ctx, queue, &jobstate.Entry{ID: id, State: jobstate.Canceled, Sequence: sequence}, 0)
+		if sequence, err = e.lastNumber(ctx, queue); err == nil {
+			_, err = e.recordEntry(ctx, queue, &jobstate.Entry{ID: id, State: jobstate.Canceled, Sequence: sequence}, 0)
+		}
 		return true, err
 	}
 	stream, err := e.js.Stream(ctx, streamName(queue))
@@ -204,6 +225,8 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 	request := jobstate.Cancel{SentBefore: stream.CachedInfo().TimeStamp}
 	if _, due, err := e.findDelayed(ctx, queue, id); err == nil {
 		request.SentBefore = due.Add(clockMargin) // the job is about to become ready
+	} else if waiting, err := e.findDue(ctx, queue, id); err == nil && waiting != nil {
+		request.SentBefore = time.Time{} // the queue stores the job when it has space
 	}
 	raw, err := json.Marshal(request)
 	if err == nil {

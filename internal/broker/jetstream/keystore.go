@@ -50,7 +50,7 @@ func (e *Engine) StoredHolder(ctx context.Context, job *broker.OutgoingJob, dupl
 	if duplicate.Sequence > 0 {
 		found, err = e.readSequence(ctx, streamName(job.Queue), duplicate.Sequence)
 	} else {
-		found, err = e.readLast(ctx, streamName(job.Queue), delayedSubject(job.Queue, duplicate.ID))
+		found, err = e.readLast(ctx, delayedStreamName(job.Queue), delayedSubject(job.Queue, delayedToken(duplicate.ID)))
 	}
 	if err != nil || found == nil {
 		return "", e.classifyError("looking up a job of the queue "+job.Queue, err)

@@ -15,12 +15,19 @@ import (
 const (
 	streamPrefix     = "yardmaster_"
 	deadStreamSuffix = "_dead"
+	// delayedStreamSuffix: the messages that are not due yet are in a stream of their own, because the server lets every producer of a
+	// stream with schedules delete messages by a header.
+	delayedStreamSuffix = "_delayed"
+	// transferConsumer is the consumer of that stream through which the server moves messages that are due to the stream of the queue.
+	transferConsumer = "transfer"
 	subjectPrefix    = "yardmaster."
 )
 
 func streamName(queue string) string { return streamPrefix + queue }
 
 func deadStreamName(queue string) string { return streamPrefix + queue + deadStreamSuffix }
+
+func delayedStreamName(queue string) string { return streamPrefix + queue + delayedStreamSuffix }
 
 func bucketName(queue string) string { return streamPrefix + queue }
 
@@ -39,7 +46,20 @@ func arrivedSubject(queue, priority string) string {
 	return subjectPrefix + queue + ".arrived." + priority
 }
 
-func delayedSubjectFilter(queue string) string { return subjectPrefix + queue + ".delayed.>" }
+// delayedSubject is the subject on which a job waits until it is due. Its token is that of the ID of the job, or a wildcard.
+func delayedSubject(queue, token string) string { return subjectPrefix + queue + ".delayed." + token }
+
+// dueSubject is the subject of a delayed message that is due, until the server has moved it to the stream of the queue. It has the token
+// of the job, so that a message which replaces others with its subject replaces only this job.
+func dueSubject(queue, priority, token string) string {
+	return subjectPrefix + queue + ".due." + priority + "." + token
+}
+
+// guardSubject is the subject of a message by which the operator finds that someone erased the delayed messages.
+func guardSubject(queue string) string { return subjectPrefix + queue + ".guard" }
+
+// transferSubject is the subject on which the server moves messages that are due.
+func transferSubject(queue string) string { return subjectPrefix + queue + ".transfer" }
 
 // placeholderSubject replaces the subjects of a queue that rejects messages, because a stream must have a subject.
 func placeholderSubject(queue string) string { return subjectPrefix + queue + ".closed" }

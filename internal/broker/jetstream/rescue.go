@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,6 +24,7 @@ const confirmDelay = 2 * time.Second
 const (
 	reasonGivenUp = "the broker stopped delivering the message before a worker reported a result"
 	reasonRetired = "the priority of the message was removed before the message was due"
+	reasonLarge   = "the delayed message is too large for the queue"
 )
 
 // Rescue implements broker.Engine. It depends on no advisory of the server, which could be lost: it compares the stream with the
@@ -33,6 +35,15 @@ func (e *Engine) Rescue(ctx context.Context, queue string) (result broker.Rescue
 	if err != nil {
 		return result, err
 	}
+	var overdue int64
+	if result.Rescued, overdue, err = e.rescueDue(ctx, stream, queue); err != nil {
+		return result, err
+	}
+	defer func() {
+		if result.Stranded != nil {
+			*result.Stranded += overdue
+		}
+	}()
 	if stream.CachedInfo().State.Msgs == 0 {
 		result.Stranded = new(int64(0))
 		return result, nil
@@ -58,6 +69,48 @@ func (e *Engine) Rescue(ctx context.Context, queue string) (result broker.Rescue
 	}
 	result.Stranded, err = countStranded(ctx, stream, queue)
 	return result, err
+}
+
+// rescueDue makes dead letters of delayed messages that are due and that the stream of the queue refuses for their size, because the server
+// moves no later message before them. It returns the number of other messages that should have been moved.
+func (e *Engine) rescueDue(ctx context.Context, stream jetstream.Stream, queue string) (rescued int, overdue int64, err error) {
+	config := &stream.CachedInfo().Config
+	for rescued < broker.MaxRescued {
+		oldest, err := e.oldestDue(ctx, queue)
+		if err != nil || oldest == nil {
+			return rescued, 0, err
+		}
+		delayed, err := e.js.Stream(ctx, delayedStreamName(queue))
+		switch {
+		case err != nil:
+			return rescued, 0, err
+		case delayed.CachedInfo().TimeStamp.Sub(oldest.Time) <= overdueAge:
+			return rescued, 0, nil
+		case !isTooLarge(oldest, config, queue):
+			if config.Discard == jetstream.DiscardOld { // otherwise, it may wait until the queue has space
+				overdue = 1
+			}
+			return rescued, overdue, nil
+		}
+		moved, err := e.buryStranded(ctx, delayed, queue, oldest.Sequence, reasonLarge)
+		if err != nil {
+			return rescued, 0, err
+		}
+		rescued += moved
+	}
+	return rescued, 0, nil
+}
+
+// maxHeaderBytes is the size of the headers that a server stores.
+const maxHeaderBytes = math.MaxUint16
+
+// isTooLarge reports whether a message that is due is too large for the stream of the queue, with the header that the server adds.
+func isTooLarge(due *storedMessage, config *jetstream.StreamConfig, queue string) bool {
+	const identityBytes = 64 // at most
+	added := len("Nats-Stream-Source:       \r\n") + len(delayedStreamName(queue)) + len(strconv.FormatUint(due.Sequence, 10)) +
+		len(dueSubject(queue, "*", "*")) + len(readySubject(queue, "{{wildcard(1)}}")) + len(due.Subject) + identityBytes
+	headers := len(due.Headers) + added
+	return headers > maxHeaderBytes || config.MaxMsgSize > 0 && headers+len(due.Data) > int(config.MaxMsgSize)
 }
 
 const countAttempts = 10
@@ -155,22 +208,24 @@ func isRetired(ctx context.Context, stream jetstream.Stream, subject string) boo
 
 // buryStranded makes a dead letter of a message, and returns 0 if the message no longer exists.
 func (e *Engine) buryStranded(ctx context.Context, stream jetstream.Stream, queue string, sequence uint64, reason string) (int, error) {
-	message, err := stream.GetMsg(ctx, sequence)
-	if isNotFound(err) {
-		return 0, nil
-	}
-	if err != nil {
+	message, err := e.readSequence(ctx, stream.CachedInfo().Config.Name, sequence)
+	if err != nil || message == nil {
 		return 0, err
 	}
+	headers := message.headers()
+	priority := priorityFromSubject(message.Subject)
+	if due, isDue := strings.CutPrefix(message.Subject, subjectPrefix+queue+".due."); isDue {
+		priority, _, _ = strings.Cut(due, ".")
+	}
 	stored, err := e.storeDeadLetter(ctx, &buriedMessage{
-		queue: queue, priority: priorityFromSubject(message.Subject), sequence: message.Sequence,
-		payload: message.Data, headers: message.Header, sent: message.Time, reason: reason,
+		queue: queue, priority: priority, sequence: message.Sequence,
+		payload: message.Data, headers: headers, sent: message.Time, reason: reason,
 	})
 	if err != nil {
 		return 0, err
 	}
-	id := jobID(message.Header, queue, strconv.FormatUint(sequence, 10))
-	if err := jobkeys.New(e).Of(queue, id, producerHeaders(message.Header)).End(ctx, true); err != nil {
+	id := jobID(headers, queue, strconv.FormatUint(sequence, 10))
+	if err := jobkeys.New(e).Of(queue, id, producerHeaders(headers)).End(ctx, true); err != nil {
 		return 0, err
 	}
 	existed, err := deleteMessage(ctx, stream, sequence)

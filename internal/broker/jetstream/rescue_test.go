@@ -267,18 +267,17 @@ func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	}
 }
 
-// lateStream acknowledges the message that it returns, as if a replica were late.
+// lateStream acknowledges the message before its deletion, as a worker does meanwhile.
 type lateStream struct {
 	jetstream.Stream
 	held broker.Delivery
 }
 
-func (s *lateStream) GetMsg(ctx context.Context, sequence uint64, options ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
-	message, err := s.Stream.GetMsg(ctx, sequence, options...)
-	if err == nil {
-		err = s.held.Ack(ctx, true)
+func (s *lateStream) DeleteMsg(ctx context.Context, sequence uint64) error {
+	if err := s.held.Ack(ctx, true); err != nil {
+		return err
 	}
-	return message, err
+	return s.Stream.DeleteMsg(ctx, sequence)
 }
 
 func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
@@ -303,7 +302,7 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	due := time.Now().Add(3 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
-		jetstream.WithScheduleTarget("yardmaster.orders.ready.low"))
+		jetstream.WithScheduleTarget("yardmaster.orders.due.low.one"))
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
 	if stranded := strandedCount(t, e); stranded != 0 && time.Now().Before(due) {
 		t.Errorf("%d messages are stranded before they are due", stranded)
@@ -444,7 +443,7 @@ func (s *scenario) step() {
 		"delay": func() {
 			s.delayed++
 			publish(s.t, s.engine, fmt.Sprint("yardmaster.orders.delayed.", s.delayed), "later",
-				jetstream.WithScheduleAt(time.Now().Add(time.Hour)), jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+				jetstream.WithScheduleAt(time.Now().Add(time.Hour)), jetstream.WithScheduleTarget(fmt.Sprint("yardmaster.orders.due.default.", s.delayed)))
 		},
 		"receive": func() {
 			if d := s.receive(); d != nil {

@@ -160,24 +160,23 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 		id = job.ChosenOrRandomID()
 		headers.Set(broker.JobIDHeader, id) // the server removes its own header from a delayed message
 		headers.Set(jetstream.ScheduleHeader, scheduleAt+job.DueTime.UTC().Format(time.RFC3339Nano))
-		headers.Set(jetstream.ScheduleTargetHeader, message.Subject)
+		headers.Set(jetstream.ScheduleTargetHeader, dueSubject(job.Queue, job.PriorityName(), delayedToken(id)))
 		// Without this header, the message would replace a delayed message with the same subject.
 		headers.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
-		message.Subject = delayedSubject(job.Queue, id)
+		message.Subject = delayedSubject(job.Queue, delayedToken(id))
 	}
 	return message, id
 }
 
 const scheduleAt = "@at "
 
-// delayedSubject is the subject on which a job waits until it is due. An ID that cannot be a token of a subject is encoded, after a
-// character with which no other ID begins.
-func delayedSubject(queue, id string) string {
-	token := id
-	if !isName(id) {
-		token = "~" + base64.RawURLEncoding.EncodeToString([]byte(id))
+// delayedToken returns the ID of a delayed job as a token of a subject. An ID that cannot be a token is encoded, after a character with
+// which no other ID begins.
+func delayedToken(id string) string {
+	if isName(id) {
+		return id
 	}
-	return subjectPrefix + queue + ".delayed." + token
+	return "~" + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
 // errRejectedSubject: no stream accepts the subject, or the target of a delayed message.
@@ -206,9 +205,12 @@ func confirmation(job *broker.OutgoingJob, id string, reply *nats.Msg, err error
 		return broker.SendResult{}, err
 	}
 	a, err := decodeAnswer(reply)
+	isPostponed := a.Stream == delayedStreamName(job.Queue) && !job.DueTime.IsZero()
 	switch {
 	case err != nil:
 		return broker.SendResult{}, err
+	case a.Error == nil && isPostponed:
+		return broker.SendResult{ID: id, Duplicate: a.Duplicate}, nil // its number is not that of the message which becomes ready
 	case a.Error == nil && a.Stream != streamName(job.Queue):
 		return broker.SendResult{}, broker.Errorf(broker.ClassInvalid, "the stream %s received the job, should be %s",
 			broker.TruncateText(a.Stream), streamName(job.Queue))
@@ -300,15 +302,16 @@ func (e *Engine) explainRejection(ctx context.Context, job *broker.OutgoingJob) 
 	case !slices.Contains(config.Subjects, subject):
 		var priorities []string
 		for _, known := range config.Subjects {
-			if !strings.HasSuffix(known, ">") {
-				priorities = append(priorities, priorityFromSubject(known))
+			if priority, isReady := strings.CutPrefix(known, readySubject(job.Queue, "")); isReady {
+				priorities = append(priorities, priority)
 			}
 		}
 		return broker.FieldFailure(broker.ErrUnknownPriority, "priority", "is %q; the queue %s has %s",
 			job.PriorityName(), job.Queue, strings.Join(priorities, ", "))
-	case job.IsDelayed(time.Time{}) && !config.AllowMsgSchedules:
-		return broker.UnsupportedField("at", "is not supported by the queue %s: NATS JetStream delays jobs from server version %s, "+
-			"in queues that were created without maxBacklog", job.Queue, schedulingServerVersion)
+	case job.IsDelayed(time.Time{}) && config.AllowMsgSchedules:
+		return broker.UnsupportedField("at", "is not supported by the queue %s: a version before v0.1 created it; drain, delete and create its Queue again", job.Queue)
+	case job.IsDelayed(time.Time{}) && len(config.Sources) == 0:
+		return broker.UnsupportedField("at", "is not supported by the queue %s: NATS JetStream delays jobs from server version %s", job.Queue, delayingServerVersion)
 	}
 	return nil
 }

@@ -17,16 +17,16 @@ func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
 	token := regexp.MustCompile(`^yardmaster\.orders\.delayed\.[^. *>]+$`)
 	seen := map[string]string{}
 	for _, id := range []string{"order-7", "ORDER_7", "a.b", "a.*", ">", "a/b", "a:b", "~YS5i", "-", "{}"} {
-		subject := delayedSubject("orders", id)
+		subject := delayedSubject("orders", delayedToken(id))
 		if !token.MatchString(subject) || seen[subject] != "" {
 			t.Errorf("ID %q: subject %s, which %q has too", id, subject, seen[subject])
 		}
 		seen[subject] = id
 	}
-	if got := delayedSubject("orders", "order-7"); got != "yardmaster.orders.delayed.order-7" {
+	if got := delayedSubject("orders", delayedToken("order-7")); got != "yardmaster.orders.delayed.order-7" {
 		t.Errorf("subject %s", got)
 	}
-	if got := delayedSubject("orders", "a.b"); got != "yardmaster.orders.delayed.~YS5i" {
+	if got := delayedSubject("orders", delayedToken("a.b")); got != "yardmaster.orders.delayed.~YS5i" {
 		t.Errorf("subject %s", got)
 	}
 }

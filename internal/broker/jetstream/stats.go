@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -14,10 +15,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Stats implements broker.Engine. It needs three requests, and another request for each priority to find the oldest ready message, or
-// a retry that is due, and one if a priority has no consumer.
+// Stats implements broker.Engine. It needs four requests, and another request for each priority to find the oldest ready message, or
+// a retry that is due, one if messages are delayed, and one if a priority has no consumer.
 func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, err error) {
 	defer func() { err = e.classifyError("reading the stats of the queue "+queue, err) }()
+	// Read the stream of delayed messages first: a message that moves in between counts twice for a moment, and is not missing.
+	postponed, isWhole, err := e.countPostponed(ctx, queue)
+	if err != nil && !isNotFound(err) {
+		return f, err
+	}
 	// Read the stream before the consumers: a message that is acknowledged in between counts as delayed for a moment, and is not
 	// missing.
 	stream, err := e.js.Stream(ctx, streamName(queue))
@@ -29,7 +35,7 @@ func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, 
 		return f, err
 	}
 	info := stream.CachedInfo()
-	f = broker.QueueStats{TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp, RetriesInFlight: true}
+	f = broker.QueueStats{Postponed: postponed, TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp, RetriesInFlight: true}
 	for _, consumer := range infos {
 		f.Ready += int64(consumer.NumPending) //nolint:gosec // counts of messages
 		f.InFlight += int64(consumer.NumAckPending)
@@ -44,6 +50,17 @@ func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, 
 	if f.RetryDue, err = e.isRetryDue(ctx, queue, infos, &f); err != nil {
 		return f, err
 	}
+	f.Delayed += f.Postponed
+	switch config := &info.Config; {
+	case !isWhole && len(config.Sources) > 0:
+		f.Missing = append(f.Missing, "stream "+delayedStreamName(queue))
+	case f.Postponed > 0 && config.Discard == jetstream.DiscardOld: // otherwise, it may wait until the queue has space
+		oldest, err := e.oldestDue(ctx, queue)
+		if err != nil {
+			return f, err
+		}
+		f.Overdue = oldest != nil && f.MeasuredTime.Sub(oldest.Time) > overdueAge
+	}
 	dead, err := e.js.Stream(ctx, deadStreamName(queue))
 	switch {
 	case err == nil:
@@ -52,6 +69,43 @@ func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, 
 		err = nil // an interrupted deletion, or someone else, has deleted the stream; EnsureQueue creates it again
 	}
 	return f, err
+}
+
+// countPostponed returns the number of messages in the stream of delayed messages, without the guard, and whether nobody erased them.
+func (e *Engine) countPostponed(ctx context.Context, queue string) (number int64, isWhole bool, err error) {
+	body, err := json.Marshal(map[string]string{"subjects_filter": guardSubject(queue)})
+	if err != nil {
+		return 0, false, err
+	}
+	reply, err := e.request(ctx, "STREAM.INFO."+delayedStreamName(queue), body)
+	if err != nil {
+		return 0, false, err
+	}
+	var answer struct {
+		jetstream.StreamInfo
+
+		Error *jetstream.APIError `json:"error"`
+	}
+	switch err := json.Unmarshal(reply.Data, &answer); {
+	case err != nil:
+		return 0, false, fmt.Errorf("the server's answer is invalid: %w", err)
+	case answer.Error != nil:
+		return 0, false, answer.Error
+	}
+	stored, guards := answer.State.Msgs, answer.State.Subjects[guardSubject(queue)]
+	return int64(stored - min(stored, guards)), hasGuard(answer.Config.Metadata, &answer.State), nil //nolint:gosec // a count of messages
+}
+
+// overdueAge is how long the server may take to move a message that is due to a queue without a limit: it asks again every two seconds.
+const overdueAge = 10 * time.Second
+
+// oldestDue returns the first message that is due, and that is not in the stream of the queue yet. It returns nil without such a message.
+func (e *Engine) oldestDue(ctx context.Context, queue string) (*storedMessage, error) {
+	found, err := e.readMessage(ctx, delayedStreamName(queue), map[string]any{"seq": 1, "next_by_subj": dueSubject(queue, "*", "*")})
+	if isNotFound(err) {
+		return nil, nil //nolint:nilnil // the queue cannot delay messages
+	}
+	return found, err
 }
 
 // readMissingPriorities finds priorities whose consumer someone deleted. The stream still has their messages, of which no consumer counts

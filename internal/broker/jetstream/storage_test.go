@@ -16,7 +16,7 @@ import (
 )
 
 // ordersStreams are all streams of the queue orders.
-var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_dead", "KV_yardmaster_orders"}
+var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_delayed", "yardmaster_orders_dead", "KV_yardmaster_orders"}
 
 func connectToCluster(t *testing.T, c *natstest.Cluster) *Engine {
 	t.Helper()

@@ -54,12 +54,23 @@ func (e *Engine) readSequence(ctx context.Context, stream string, sequence uint6
 	return e.readMessage(ctx, stream, map[string]any{"seq": sequence})
 }
 
+// request sends a request to JetStream. Like the client library, it waits a limited time without a deadline, because a server that ends has
+// no answer.
+func (e *Engine) request(ctx context.Context, api string, body []byte) (*nats.Msg, error) {
+	if _, set := ctx.Deadline(); !set {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+	}
+	return e.nc.RequestWithContext(ctx, e.apiPrefix()+api, body)
+}
+
 func (e *Engine) readMessage(ctx context.Context, stream string, request map[string]any) (*storedMessage, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := e.nc.RequestWithContext(ctx, e.apiPrefix()+"STREAM.MSG.GET."+stream, body)
+	reply, err := e.request(ctx, "STREAM.MSG.GET."+stream, body)
 	if err != nil {
 		return nil, err
 	}

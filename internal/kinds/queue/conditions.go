@@ -114,6 +114,9 @@ func summaryOf(in *conditionInput) decision.Summary {
 	if replicated(in).Status == metav1.ConditionFalse {
 		message += ", but is not fully replicated: see the condition Replicated"
 	}
+	if in.result != nil && in.result.Enforcement[broker.FieldDelayed].By == broker.NotEnforced {
+		message += ", and refuses delayed messages: " + in.result.Enforcement[broker.FieldDelayed].Message
+	}
 	return ready(v1alpha1.ReasonReady, message)
 }
 

@@ -138,7 +138,7 @@ func nextAction(o *Observation) Action {
 	case o.NotFound && !o.IsFresh:
 		return ActionAssertFresh
 	// Dead letters are changed only right after the broker confirmed the owner.
-	case o.EnsureResult == nil && (o.NotFound || request != "" || len(o.Stats.Missing) > 0 || mustCompare(o)):
+	case o.EnsureResult == nil && (o.NotFound || request != "" || len(o.Stats.Missing) > 0 || o.Stats.Overdue || mustCompare(o)):
 		return ActionEnsureQueue
 	case o.ProcessedDeadLetters != nil:
 		return ActionNone

@@ -275,22 +275,29 @@ func TestJitterSpreadsComparisons(t *testing.T) {
 }
 
 func TestAQueueWithoutAConsumerIsRepairedAtOnce(t *testing.T) {
-	o := unobserved(comparedAt(noon))
-	isMissing := true
-	actions, _ := decideAll(t, &o, func(action Action) ActionResult {
-		var result ActionResult
-		switch action {
-		case ActionEnsureQueue:
-			isMissing, result.EnsureResult.Corrected = false, true
-		case ActionReadStats:
-			if result.Stats.Ready = 3; isMissing {
-				result.Stats.Missing = []string{"default"}
+	for title, broken := range map[string]func(*broker.QueueStats){
+		"a missing part":               func(s *broker.QueueStats) { s.Missing = []string{"default"} },
+		"a message that was not moved": func(s *broker.QueueStats) { s.Overdue = true },
+	} {
+		t.Run(title, func(t *testing.T) {
+			o := unobserved(comparedAt(noon))
+			isBroken := true
+			actions, _ := decideAll(t, &o, func(action Action) ActionResult {
+				var result ActionResult
+				switch action {
+				case ActionEnsureQueue:
+					isBroken, result.EnsureResult.Corrected = false, true
+				case ActionReadStats:
+					if result.Stats.Ready = 3; isBroken {
+						broken(&result.Stats)
+					}
+				}
+				return result
+			})
+			want := []Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}
+			if diff := cmp.Diff(want, actions); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-		}
-		return result
-	})
-	want := []Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}
-	if diff := cmp.Diff(want, actions); diff != "" {
-		t.Errorf("actions (-want +got):\n%s", diff)
+		})
 	}
 }

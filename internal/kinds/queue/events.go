@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,12 +64,25 @@ func transitionEvents(before, after *v1alpha1.QueueStatus) []decision.Event {
 	return events
 }
 
-// comparisonEvents returns the events of comparing the queue with its spec. Drift that is not corrected is reported once, when
-// the status does not show it yet.
+// comparisonEvents returns the events of comparing the queue with its spec.
 func comparisonEvents(result *broker.EnsureResult, before, after *v1alpha1.QueueStatus) []decision.Event {
-	switch {
-	case result == nil:
+	if result == nil {
 		return nil
+	}
+	events := driftEvents(result, before, after)
+	if result.ErasedDelayed {
+		known := ""
+		if before.Delayed != nil {
+			known = fmt.Sprintf(": the queue had %d before", *before.Delayed)
+		}
+		events = append(events, ensureEvent(warning, v1alpha1.EventDelayedErased, "Someone erased the delayed messages on the broker"+known)...)
+	}
+	return events
+}
+
+// driftEvents reports drift that is not corrected once, when the status does not show it yet.
+func driftEvents(result *broker.EnsureResult, before, after *v1alpha1.QueueStatus) []decision.Event {
+	switch {
 	case result.Created:
 		return ensureEvent(normal, v1alpha1.EventQueueCreated, "Created the queue on the broker")
 	case len(result.Drift) == 0:

@@ -73,6 +73,9 @@ func messageCount(stats *broker.QueueStats) int64 {
 	return stats.Ready + stats.InFlight + stats.Delayed
 }
 
+// arrivedCount returns the number of messages in the queue that TotalArrivals counts.
+func arrivedCount(stats *broker.QueueStats) int64 { return messageCount(stats) - stats.Postponed }
+
 // The intervals between two reads of the stats. An empty queue is read less and less often, because the broker reports its next
 // message.
 const (
@@ -107,7 +110,7 @@ type Rates struct {
 
 func (r Rates) add(before, now *broker.QueueStats, elapsed time.Duration) Rates {
 	arrived := now.TotalArrivals - before.TotalArrivals
-	finished := max(0, int64(arrived)-messageCount(now)+messageCount(before)) //nolint:gosec // a count of messages
+	finished := max(0, int64(arrived)-arrivedCount(now)+arrivedCount(before)) //nolint:gosec // a count of messages
 	decay := math.Exp(-elapsed.Seconds() / rateTimeConstant.Seconds())
 	// Messages arrive evenly over the elapsed time, so their weight is the mean decay in it.
 	weight := rateTimeConstant.Seconds() * (1 - decay) / elapsed.Seconds()
@@ -197,7 +200,7 @@ func (l LatencySamples) add(before, now *broker.QueueStats) LatencySamples {
 
 // takenTotal returns how many messages workers have taken since the queue was created.
 func takenTotal(stats *broker.QueueStats) int64 {
-	return int64(stats.TotalArrivals) - stats.Ready - stats.Delayed //nolint:gosec // a count of messages
+	return int64(stats.TotalArrivals) - stats.Ready - stats.Delayed + stats.Postponed //nolint:gosec // a count of messages
 }
 
 func oldestAge(stats *broker.QueueStats) time.Duration {

@@ -197,3 +197,15 @@ func TestAnEmptyQueueIsReadLessAndLessOften(t *testing.T) {
 		t.Errorf("a queue with delayed messages is read after %s", got)
 	}
 }
+
+func TestADelayedMessageArrivesWhenItIsDue(t *testing.T) {
+	before := &broker.QueueStats{MeasuredTime: noon, TotalArrivals: 5, Delayed: 3, Postponed: 3}
+	after := &broker.QueueStats{MeasuredTime: noon.Add(10 * time.Second), TotalArrivals: 8, Ready: 1, InFlight: 1}
+	h := StatsHistory{}.add(before).add(after)
+	if arrived, finished := h.Rates.Arrived, h.Rates.Finished; arrived == 0 || math.Abs(arrived-3*finished) > 0.001 {
+		t.Errorf("%g messages arrived and %g were finished, want three and one", arrived, finished)
+	}
+	if len(h.Latency) == 0 || h.Latency[0].Weight != 2.0/samplesPerRead {
+		t.Errorf("%+v, want two messages that workers took", h.Latency)
+	}
+}

@@ -61,7 +61,7 @@ func latestComparison(o *Observation) *broker.EnsureResult {
 	if result.Corrected {
 		result.Drift = nil
 	}
-	result.Created, result.Updated, result.Corrected = false, false, false
+	result.Created, result.Updated, result.Corrected, result.ErasedDelayed = false, false, false, false
 	return &result
 }
 

@@ -400,6 +400,31 @@ func TestDriftIsReportedOnce(t *testing.T) {
 	}
 }
 
+func TestErasedDelayedMessagesAreReportedOnce(t *testing.T) {
+	o := observed(func(o *Observation) {
+		o.EnsureResult.ErasedDelayed, o.Queue.Status.Delayed = true, new(int64(20))
+	})
+	d := Decide(o)
+	if len(d.Events) != 1 || d.Events[0].Reason != v1alpha1.EventDelayedErased || !strings.HasSuffix(d.Events[0].Message, "the queue had 20 before") {
+		t.Errorf("%+v", d.Events)
+	}
+	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
+	o.Queue.Status, o.EnsureResult = d.Status, nil
+	if again := Decide(o); again.Action != ActionNone || again.Events != nil {
+		t.Errorf("%+v", again)
+	}
+}
+
+func TestAQueueThatRefusesDelayedMessagesSaysSo(t *testing.T) {
+	d := Decide(observed(func(o *Observation) {
+		o.EnsureResult.Enforcement = broker.Capabilities{broker.FieldDelayed: {By: broker.NotEnforced, Message: "too old"}}
+	}))
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
+	if c.Status != metav1.ConditionTrue || !strings.HasSuffix(c.Message, "refuses delayed messages: too old") {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestALongMessageIsTruncated(t *testing.T) {
 	d := Decide(observed(func(o *Observation) {
 		o.Connection.Problem = &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: strings.Repeat("ä", 5000)}

@@ -44,7 +44,6 @@ func Warnings(q *v1alpha1.Queue) []string {
 	}
 	hasPriorities := len(spec.Priorities) > 1
 	warnIf(specifiesEngine(q, v1alpha1.EngineAsynq), "broker.engine", asynqWarning)
-	warnIf(specifiesEngine(q, v1alpha1.EngineNATS) && spec.MaxBacklog != nil, "maxBacklog", "NATS cannot delay messages in a queue with maxBacklog")
 	warnIf(spec.MaxInFlight != nil && hasPriorities, "maxInFlight",
 		"each priority gets a share by weight, and other priorities cannot use a share that is idle")
 	warnIf(spec.StrictPriority && hasPriorities, "strictPriority", "workers may never take messages of lower weight")
@@ -87,10 +86,6 @@ func specifiesEngine(q *v1alpha1.Queue, engine v1alpha1.Engine) bool {
 // UpdateWarnings returns warnings about a change of the spec.
 func UpdateWarnings(before, after *v1alpha1.Queue) []string {
 	var warnings []string
-	if specifiesEngine(after, v1alpha1.EngineNATS) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
-		warnings = append(warnings, "spec.maxBacklog: NATS 2.12 or later cannot enforce it on a queue that was created without it, "+
-			"because such a queue accepts delayed messages: see the condition ConfigSynced")
-	}
 	for _, p := range before.Spec.Priorities {
 		isKept := slices.ContainsFunc(after.Spec.Priorities, func(kept v1alpha1.QueuePriority) bool { return kept.Name == p.Name })
 		if !isKept {

@@ -11,7 +11,6 @@ import (
 )
 
 func TestWarnings(t *testing.T) {
-	nats := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	two := []v1alpha1.QueuePriority{{Name: "high", Share: v1alpha1.Share{Weight: 2}}, {Name: "low", Share: v1alpha1.Share{Weight: 1}}}
 	for name, row := range map[string]struct {
 		spec v1alpha1.QueueSpec
@@ -19,7 +18,6 @@ func TestWarnings(t *testing.T) {
 	}{
 		"the defaults":                {v1alpha1.QueueSpec{}, nil},
 		"asynq":                       {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}}}, []string{"spec.broker.engine: "}},
-		"maxBacklog on NATS":          {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: nats}, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot delay messages"}},
 		"maxInFlight with priorities": {v1alpha1.QueueSpec{Priorities: two, MaxInFlight: new(int32(4))}, []string{"spec.maxInFlight: each priority gets a share"}},
 		"strict priorities":           {v1alpha1.QueueSpec{Priorities: two, StrictPriority: true}, []string{"spec.strictPriority: "}},
 		"no dead letters":             {v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0))}}}, []string{"spec.deadLetter.maxEntries: messages"}},
@@ -44,10 +42,8 @@ func TestUpdateWarnings(t *testing.T) {
 	after := before.DeepCopy()
 	assertPrefixes(t, UpdateWarnings(before, after), nil)
 	after.Spec.Priorities, after.Spec.MaxBacklog = after.Spec.Priorities[:1], new(int64(9))
-	assertPrefixes(t, UpdateWarnings(before, after), []string{"spec.maxBacklog: NATS 2.12 or later cannot enforce it", "spec.priorities: low stays on the broker"})
-	assertPrefixes(t, UpdateWarnings(after, after), nil)
-	after.Spec.Broker.Engine = v1alpha1.EngineAsynq
 	assertPrefixes(t, UpdateWarnings(before, after), []string{"spec.priorities: low stays on the broker"})
+	assertPrefixes(t, UpdateWarnings(after, after), nil)
 }
 
 // Each field is in use or not, and enforced or not. The API server sets the lease, so the default is no request.

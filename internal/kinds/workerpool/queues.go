@@ -56,7 +56,7 @@ func CombineReadings(readings []QueueReading) *QueueStats {
 		total.Lease = max(total.Lease, q.Lease)
 		arrivals := int64(min(stats.TotalArrivals, 1<<62))
 		arrived += arrivals
-		finished += max(0, arrivals-stats.Ready-stats.InFlight-stats.Delayed)
+		finished += max(0, arrivals-stats.Ready-stats.InFlight-stats.Delayed+stats.Postponed)
 		if wait := readings[i].WaitP95; wait != nil && (total.WaitP95 == nil || *wait > *total.WaitP95) {
 			total.WaitP95 = wait
 		}

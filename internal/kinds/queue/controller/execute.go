@@ -116,6 +116,9 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 		if result.EnsureResult.Corrected {
 			driftCorrections.Of(o.Queue).Inc()
 		}
+		if result.EnsureResult.ErasedDelayed {
+			delayedErasures.Of(o.Queue).Inc()
+		}
 	case queue.ActionRescueMessages:
 		result.Rescue, result.Err = engine.Rescue(ctx, name)
 		rescuedMessages.Of(o.Queue).Add(float64(result.Rescue.Rescued))

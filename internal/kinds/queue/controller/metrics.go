@@ -10,6 +10,8 @@ const queueLabel = "queue"
 var (
 	driftCorrections = metric.NewObjectCounter("yardmaster_queue_drift_corrections_total",
 		"Number of times that the operator changed the configuration of a queue on its broker back to the spec.", queueLabel)
+	delayedErasures = metric.NewObjectCounter("yardmaster_queue_delayed_erasures_total",
+		"Number of times that the operator found the delayed messages of a queue erased by someone else.", queueLabel)
 	rescuedMessages = metric.NewObjectCounter("yardmaster_queue_rescued_messages_total",
 		"Number of messages that became dead letters because the broker stopped delivering them.", queueLabel)
 	messagesGauge = metric.NewSum("yardmaster_queue_messages",

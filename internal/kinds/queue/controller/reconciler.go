@@ -114,6 +114,7 @@ func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
 	r.tracked.Forget(key)
 	r.answers.Forget(key)
 	driftCorrections.Forget(key)
+	delayedErasures.Forget(key)
 	rescuedMessages.Forget(key)
 	return nil
 }

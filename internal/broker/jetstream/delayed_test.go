@@ -1,0 +1,568 @@
+package jetstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
+)
+
+// sendDelayed sends jobs with the IDs prefix0, prefix1, …
+func sendDelayed(t *testing.T, e *Engine, prefix string, number int, due time.Time) {
+	t.Helper()
+	for i := range number {
+		id := prefix + strconv.Itoa(i)
+		job := &broker.OutgoingJob{Queue: "orders", Payload: []byte(id), ID: id, HasChosenID: true, DueTime: due}
+		if err := poll.UntilNil(t.Context(), func() error { _, err := e.Send(t.Context(), job); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readyPayloads counts the ready messages by their payload.
+func readyPayloads(t *testing.T, e *Engine) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for next := uint64(1); ; {
+		message, err := stream.GetMsg(t.Context(), next, jetstream.WithGetMsgSubject("yardmaster.orders.ready.>"))
+		if isNotFound(err) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[string(message.Data)]++
+		next = message.Sequence + 1
+	}
+}
+
+// attacks are messages with which a program that knows the ID 0 may try to remove, replace or stop messages of others.
+func attacks() map[string]*nats.Msg {
+	all := map[string]*nats.Msg{}
+	for _, subject := range []string{"ready.default", "delayed.other", "delayed.0", "due.default", "due.default.0", "ready.other", "transfer", "guard", "closed"} {
+		for _, headers := range []string{
+			"", "Nats-Rollup: all", "Nats-Rollup: sub", "Nats-Marker-Reason: Purge", "Nats-Scheduler: yardmaster.orders.ready.default; Nats-Schedule-Next: purge",
+			"Nats-Scheduler: yardmaster.orders.delayed.0; Nats-Schedule-Next: purge", "KV-Operation: PURGE; Nats-Rollup: sub",
+			"Nats-Scheduler: yardmaster.orders.delayed.*; Nats-Schedule-Next: purge", "Nats-Scheduler: yardmaster.orders.delayed.>; Nats-Schedule-Next: purge",
+			"Nats-Stream-Source: yardmaster_orders_delayed 99999999999999999 yardmaster.orders.due.* yardmaster.orders.ready.* yardmaster.orders.due.default",
+			"Nats-Schedule: @at 2020-01-01T00:00:00Z; Nats-Schedule-Target: yardmaster.orders.due.default.0; Nats-Schedule-Rollup: sub",
+			"Nats-Schedule: @at 2020-01-01T00:00:00Z; Nats-Schedule-Target: yardmaster.orders.ready.default; Nats-Schedule-Rollup: sub",
+			"Nats-Schedule: @at 2020-01-01T00:00:00Z; Nats-Schedule-Target: yardmaster.orders.delayed.0; Nats-Rollup: sub",
+			"Nats-TTL: 1s", "Nats-Expected-Stream: other", "Nats-Batch-Id: a; Nats-Batch-Sequence: 1; Nats-Batch-Commit: 1", "Nats-Incr: 1",
+		} {
+			m := nats.NewMsg("yardmaster.orders." + subject)
+			for header := range strings.SplitSeq(headers, "; ") {
+				if name, value, found := strings.Cut(header, ": "); found {
+					m.Header.Set(name, value)
+				}
+			}
+			all[subject+" "+headers] = m
+		}
+	}
+	for _, request := range []string{
+		"STREAM.PURGE.yardmaster_orders", "STREAM.DELETE.yardmaster_orders", "STREAM.MSG.DELETE.yardmaster_orders", "STREAM.UPDATE.yardmaster_orders",
+		"STREAM.PURGE.yardmaster_orders_delayed", "STREAM.DELETE.yardmaster_orders_delayed", "CONSUMER.DELETE.yardmaster_orders.default",
+		"CONSUMER.DELETE.yardmaster_orders_delayed.transfer", "CONSUMER.PAUSE.yardmaster_orders.default", "CONSUMER.RESET.yardmaster_orders_delayed.transfer",
+		"STREAM.SNAPSHOT.yardmaster_orders", "CONSUMER.MSG.NEXT.yardmaster_orders.default",
+	} {
+		all["request "+request] = &nats.Msg{Subject: "$JS.API." + request, Data: []byte(`{"seq": 1, "batch": 100, "pause_until": "2100-01-01T00:00:00Z"}`)}
+	}
+	all["acknowledgement"] = &nats.Msg{Subject: "$JS.ACK.yardmaster_orders.default.1.1.1.1.1", Data: []byte("+ACK")}
+	return all
+}
+
+// Of delayed messages, a producer with the permission to delay can remove those whose ID it knows, as if it canceled them, or all, which is
+// reported.
+func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
+	for title, subjects := range map[string][]string{
+		"ready":             {"yardmaster.orders.ready.>"},
+		"ready and delayed": {"yardmaster.orders.ready.>", "yardmaster.orders.delayed.>"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			const number = 10
+			s, attacker := startWithProducer(t, subjects)
+			e := connectAs(t, s, "operator", "o")
+			ensureQueue(t, e, ordersQueue())
+			for i := range number {
+				publish(t, e, "yardmaster.orders.ready.default", "ready"+strconv.Itoa(i))
+			}
+			sendDelayed(t, e, "", 1, time.Now().Add(time.Hour)) // its ID is 0
+			erasures := 0
+			for attack, message := range attacks() {
+				secret := "secret" + strconv.Itoa(rand.Int()) + "-"
+				sendDelayed(t, e, secret, 3, time.Now().Add(time.Hour))
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				reply, err := attacker.RequestMsgWithContext(ctx, message)
+				cancel()
+				if err == nil && strings.HasPrefix(attack, "ready.default Nats-Rollup") && !strings.Contains(string(reply.Data), "error") {
+					t.Errorf("%s: the server answers %s", attack, reply.Data)
+				}
+				found := readyPayloads(t, e)
+				for i := range number {
+					if found["ready"+strconv.Itoa(i)] != 1 {
+						t.Fatalf("after %s, ready messages are %v", attack, found)
+					}
+				}
+				remaining := 0
+				for i := range 3 {
+					if found, _, err := e.findDelayed(t.Context(), "orders", secret+strconv.Itoa(i)); err == nil && found != nil {
+						remaining++
+					}
+				}
+				stats, outcome := readStats(t, e, "orders"), ensureQueue(t, e, ordersQueue())
+				if isErased := remaining < 3; isErased != outcome.ErasedDelayed || isErased != (len(stats.Missing) > 0) || isErased && len(subjects) == 1 {
+					t.Errorf("after %s, %d of 3 delayed jobs remain; reported: %t, %v", attack, remaining, outcome.ErasedDelayed, stats.Missing)
+				}
+				if outcome.ErasedDelayed {
+					erasures++
+				}
+			}
+			if want := len(subjects) - 1; erasures < want {
+				t.Errorf("%d attacks erased the delayed jobs, want at least %d", erasures, want)
+			}
+			// The queue still receives new jobs, and moves those that are due.
+			publish(t, e, "yardmaster.orders.ready.default", "later")
+			sendDelayed(t, e, "due", 3, time.Now().Add(time.Second))
+			poll.Until(t, "the jobs to be due", func() bool {
+				found := readyPayloads(t, e)
+				return found["due0"] == 1 && found["due1"] == 1 && found["due2"] == 1 && found["later"] == 1
+			})
+		})
+	}
+}
+
+func TestAForgedGuardDoesNotHideThatDelayedJobsWereErased(t *testing.T) {
+	t.Parallel()
+	s, attacker := startWithProducer(t, []string{"yardmaster.orders.delayed.>"})
+	e := connectAs(t, s, "operator", "o")
+	ensureQueue(t, e, ordersQueue())
+	sendDelayed(t, e, "a", 3, time.Now().Add(time.Hour))
+	for _, headers := range []nats.Header{
+		{"Nats-Rollup": {"all"}},
+		{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"yardmaster.orders.guard"}},
+	} {
+		if _, err := attacker.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "yardmaster.orders.delayed.x", Header: headers}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll.Until(t, "the forged guard", func() bool {
+		found, err := e.readLast(t.Context(), "yardmaster_orders_delayed", "yardmaster.orders.guard")
+		return err == nil && found != nil
+	})
+	if stats := readStats(t, e, "orders"); stats.Delayed != 0 || len(stats.Missing) == 0 {
+		t.Errorf("%+v", stats)
+	}
+	if !ensureQueue(t, e, ordersQueue()).ErasedDelayed {
+		t.Error("the erasure is not reported")
+	}
+	if ensureQueue(t, e, ordersQueue()).ErasedDelayed {
+		t.Error("the erasure is reported twice")
+	}
+}
+
+// startWithProducer returns a connection that may publish to the subjects.
+func startWithProducer(t *testing.T, subjects []string) (*natstest.Server, *nats.Conn) {
+	t.Helper()
+	s := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "operator", Password: "o"}, {Username: "producer", Password: "p", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: append(subjects, "$JS.API.INFO", "$JS.API.STREAM.INFO.yardmaster_orders")},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}}
+	})
+	producer, err := nats.Connect(s.ClientURL(), nats.UserInfo("producer", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(producer.Close)
+	return s, producer
+}
+
+func connectAs(t *testing.T, s *natstest.Server, user, password string) *Engine {
+	t.Helper()
+	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Username: user, Password: password, Name: t.Name(), Dial: boundedDial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Disconnect)
+	return e.(*Engine)
+}
+
+func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withMaxBacklog(5)))
+	sendDelayed(t, e, "a", 20, time.Now().Add(2*time.Second))
+	subscription, err := e.Subscribe(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := subscription.Consumer(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Stop()
+	got := map[string]int{}
+	poll.Until(t, "all jobs to be delivered", func() bool {
+		if f := readStats(t, e, "orders"); f.Ready+f.InFlight > 5 || int(f.Ready+f.InFlight+f.Delayed)+len(got) < 20 {
+			t.Errorf("%d received, and %+v", len(got), f)
+		}
+		var received []broker.Delivery
+		if _, err := consumer.Fetch(t.Context(), 5, func(d broker.Delivery) { received = append(received, d) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range received {
+			got[string(d.Message().Payload)]++
+			if err := d.Ack(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(got) == 20
+	})
+	for id, times := range got {
+		if times != 1 {
+			t.Errorf("%s was delivered %d times", id, times)
+		}
+	}
+}
+
+func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
+	for title, remove := range map[string]func(context.Context, *Engine) error{
+		"stream": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders_delayed") },
+		"consumer": func(ctx context.Context, e *Engine) error {
+			return e.js.DeleteConsumer(ctx, "yardmaster_orders_delayed", "transfer")
+		},
+		"sources": func(ctx context.Context, e *Engine) error {
+			config := streamConfigOf(t, e, "yardmaster_orders")
+			config.Sources = nil
+			_, err := e.js.UpdateStream(ctx, config)
+			return err
+		},
+		"queue": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders") },
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			e := startEngine(t)
+			ensureQueue(t, e, ordersQueue())
+			sendDelayed(t, e, "before", 3, time.Now().Add(time.Second))
+			poll.Until(t, "the jobs to be ready", func() bool { return readStats(t, e, "orders").Ready == 3 })
+			if err := remove(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if outcome := ensureQueue(t, e, ordersQueue()); !outcome.Corrected && !outcome.Created {
+				t.Errorf("%+v", outcome)
+			}
+			sendDelayed(t, e, "after", 3, time.Now().Add(time.Second))
+			poll.Until(t, "the jobs to be ready", func() bool {
+				found := readyPayloads(t, e)
+				return found["after0"]+found["after1"]+found["after2"] == 3
+			})
+		})
+	}
+}
+
+// The server asks the stream of the queue to store the first message that is due until it does.
+func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
+	limit := func(change func(*jetstream.StreamConfig)) func(*testing.T, *Engine) {
+		return func(t *testing.T, e *Engine) {
+			config := streamConfigOf(t, e, "yardmaster_orders")
+			change(&config)
+			if _, err := e.js.UpdateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for title, row := range map[string]struct {
+		prepare       func(*testing.T, *Engine)
+		header, bytes int
+		isDead, waits bool
+	}{
+		"headers that are too large with that of the server": {header: 65_250, isDead: true},
+		"larger than max_msg_size": {
+			prepare: limit(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }), bytes: 2000, isDead: true,
+		},
+		"max_bytes reached for a time": {
+			prepare: func(t *testing.T, e *Engine) {
+				limit(func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 10_000, jetstream.DiscardNew })(t, e)
+				publish(t, e, "yardmaster.orders.ready.default", strings.Repeat("x", 9000))
+			}, bytes: 2000, waits: true,
+		},
+		"the ID of a ready job": {
+			prepare: func(t *testing.T, e *Engine) {
+				publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", nats.Header{"Nats-Msg-Id": {"first"}})
+			},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			e := startEngine(t)
+			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
+			ensureQueue(t, e, q)
+			if row.prepare != nil {
+				row.prepare(t, e)
+			}
+			due := time.Now().Add(time.Second)
+			publishWithHeaders(t, e, "yardmaster.orders.delayed.first", "first"+strings.Repeat("x", row.bytes), nats.Header{
+				"Nats-Schedule": {"@at " + due.UTC().Format(time.RFC3339Nano)}, "Nats-Schedule-Target": {"yardmaster.orders.due.default.first"},
+				broker.JobIDHeader: {"first"}, "Nats-Msg-Id": {"first"}, "A": {strings.Repeat("x", row.header)},
+			})
+			sendDelayed(t, e, "second", 1, due.Add(time.Second))
+			isFreed := false
+			poll.Until(t, "the second job to be ready, and the first to be ready or dead", func() bool {
+				if f := readStats(t, e, "orders"); row.isDead && f.Overdue {
+					if _, err := e.Rescue(t.Context(), "orders"); err != nil {
+						t.Error(err)
+					}
+				}
+				if row.waits && !isFreed && time.Now().After(due.Add(2*time.Second)) {
+					purgeStream(t, e)
+					isFreed = true
+				}
+				letters, err := e.DeadLetters("orders").List(t.Context(), 0, 10)
+				if err != nil {
+					t.Error(err)
+				}
+				first := 0
+				for payload, times := range readyPayloads(t, e) {
+					if strings.HasPrefix(payload, "first") {
+						first += times
+					}
+				}
+				isSettled := row.isDead && len(letters) == 1 && first == 0 && letters[0].Priority == "default" && strings.Contains(letters[0].Error, reasonLarge) ||
+					!row.isDead && len(letters) == 0 && first == 1
+				return isSettled && readyPayloads(t, e)["second0"] == 1
+			})
+		})
+	}
+}
+
+// olderServer returns the address of a server that says it has another version.
+func olderServer(t *testing.T, s *natstest.Server, version string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the test closes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				conn, err := net.Dial("tcp", s.Address()) //nolint:noctx // the test closes it
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				go func() { _, _ = io.Copy(conn, client); _ = conn.Close() }()
+				for reader := bufio.NewReader(conn); ; {
+					line, err := reader.ReadBytes('\n')
+					if bytes.HasPrefix(line, []byte("INFO")) {
+						line = bytes.Replace(line, []byte(server.VERSION), []byte(version), 1)
+					}
+					if _, failed := client.Write(line); err != nil || failed != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	connected, err := Connect(t.Context(), broker.Credentials{URL: "nats://" + olderServer(t, s, "2.12.9"), Name: t.Name(), Dial: boundedDial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connected.Disconnect)
+	old := connected.(*Engine)
+	outcome := ensureQueue(t, old, ordersQueue())
+	if by := outcome.Enforcement[broker.FieldDelayed]; by.By != broker.NotEnforced || !strings.Contains(by.Message, "2.14") {
+		t.Errorf("%+v", by)
+	}
+	jobs := []*broker.OutgoingJob{
+		{Queue: "orders", Payload: []byte("now")}, {Queue: "orders", Payload: []byte("later"), DueTime: time.Now().Add(time.Hour)},
+	}
+	_, err = old.Send(t.Context(), jobs[1])
+	results := old.SendMany(t.Context(), "orders", jobs)
+	for _, err := range []error{err, results[1].Err} {
+		if !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "from server version 2.14") {
+			t.Errorf("a delayed job: %v", err)
+		}
+	}
+	if err := results[0].Err; err != nil {
+		t.Errorf("a ready job: %v", err)
+	}
+	e := connectTo(t, s)
+	if upgraded := ensureQueue(t, e, ordersQueue()); !upgraded.Updated || upgraded.Enforcement[broker.FieldDelayed].By != broker.EnforcedByBroker {
+		t.Errorf("on a new server: %+v", upgraded)
+	}
+	sendDelayed(t, e, "later", 1, time.Now().Add(2*time.Second))
+	if again := ensureQueue(t, old, ordersQueue()); again.Updated { // through an older server of the same cluster
+		t.Errorf("on an old server: %+v", again)
+	}
+	poll.Until(t, "both jobs to be ready", func() bool {
+		found := readyPayloads(t, e)
+		return found["now"] == 1 && found["later0"] == 1
+	})
+}
+
+// Versions before v0.1 had delayed messages in the stream of the queue.
+func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
+	t.Parallel()
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	old := streamConfigOf(t, e, "yardmaster_orders")
+	old.Subjects, old.Sources = append(old.Subjects, "yardmaster.orders.delayed.>"), nil
+	old.AllowMsgSchedules, old.AllowRollup = true, true
+	err := e.js.DeleteStream(t.Context(), "yardmaster_orders_delayed")
+	if err == nil {
+		_, err = e.js.UpdateStream(t.Context(), old)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, e, "yardmaster.orders.ready.default", "now")
+	publish(t, e, "yardmaster.orders.delayed.a", "later", jetstream.WithScheduleAt(time.Now().Add(2*time.Second)),
+		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+	_, err = e.EnsureQueue(t.Context(), ordersQueue())
+	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), "spec.deletionPolicy of the Queue to Drain") {
+		t.Errorf("got %v", err)
+	}
+	_, err = e.Send(t.Context(), &broker.OutgoingJob{Queue: "orders", DueTime: time.Now().Add(time.Hour)})
+	if !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "drain, delete and create its Queue again") {
+		t.Errorf("a delayed job: %v", err)
+	}
+	if f := readStats(t, e, "orders"); f.Ready+f.Delayed != 2 || len(f.Missing) > 0 {
+		t.Errorf("%+v", f)
+	}
+	if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
+		t.Fatal(err)
+	}
+	if got := receiveAll(t, e, "orders", 2); !slices.Equal(got, []string{"now", "later"}) {
+		t.Errorf("received %v", got)
+	}
+	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
+		t.Fatal(err)
+	}
+	ensureQueue(t, e, ordersQueue())
+	sendDelayed(t, e, "again", 1, time.Now().Add(time.Second))
+	poll.Until(t, "the job to be ready", func() bool { return readyPayloads(t, e)["again0"] == 1 })
+}
+
+// The test runs itself as the server, which it kills.
+func TestDelayedJobsSurviveKillsOfTheServer(t *testing.T) {
+	if dir := os.Getenv("YARDMASTER_TEST_SERVER"); dir != "" {
+		port, _ := strconv.Atoi(os.Getenv("YARDMASTER_TEST_PORT"))
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		select {}
+	}
+	kills, jobs := 4, 300
+	if os.Getenv("E2E_SOAK") != "" {
+		kills, jobs = 30, 3000
+	}
+	dir, port := t.TempDir(), int(ports.Reserve(t).Port())
+	start := func() *exec.Cmd {
+		c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$") //nolint:noctx // the test kills it
+		c.Env = append(os.Environ(), "YARDMASTER_TEST_SERVER="+dir, "YARDMASTER_TEST_PORT="+strconv.Itoa(port))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	running := start()
+	defer func() { _ = running.Process.Kill(); _ = running.Wait() }()
+	var connected broker.Engine
+	if err := poll.UntilNil(t.Context(), func() (err error) {
+		connected, err = Connect(t.Context(), broker.Credentials{URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Name: t.Name(), Dial: boundedDial})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer connected.Disconnect()
+	e := connected.(*Engine)
+	ensureQueue(t, e, ordersQueue())
+	// A worker receives jobs meanwhile, because the server would find jobs that are still there.
+	received, mu, finished := map[string]int{}, sync.Mutex{}, make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(finished)
+		for ctx.Err() == nil {
+			subscription, err := e.Subscribe(ctx, "orders")
+			if err != nil {
+				continue
+			}
+			consumer, err := subscription.Consumer(ctx, "default")
+			if err != nil {
+				continue
+			}
+			for err == nil && ctx.Err() == nil {
+				_, err = consumer.Next(ctx, time.Second, func(d broker.Delivery) {
+					if d.Ack(ctx, true) == nil {
+						mu.Lock()
+						defer mu.Unlock()
+						received[string(d.Message().Payload)]++
+					}
+				})
+			}
+			consumer.Stop()
+		}
+	}()
+	due := time.Now().Add(2 * time.Second)
+	for i := range jobs {
+		due = due.Add(20 * time.Millisecond)
+		sendDelayed(t, e, fmt.Sprint("job", i, "-"), 1, due)
+	}
+	for range kills {
+		clock.SleepContext(t.Context(), 300*time.Millisecond+time.Duration(rand.IntN(1000))*time.Millisecond) //nolint:errcheck // the test ends
+		_ = running.Process.Kill()
+		_ = running.Wait()
+		running = start()
+	}
+	poll.Until(t, "all jobs to be done", func() bool {
+		f, err := e.Stats(t.Context(), "orders")
+		return err == nil && f.Delayed+f.Ready+f.InFlight == 0
+	})
+	stop()
+	<-finished
+	for i := range jobs {
+		if times := received[fmt.Sprint("job", i, "-0")]; times != 1 {
+			t.Errorf("job %d was done %d times", i, times)
+		}
+	}
+}
