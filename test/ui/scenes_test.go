@@ -96,7 +96,7 @@ func (p *apiServerProxy) buildLogs() {
 	p.addLogLine(`{"type":"toolCall","tool":{"name":"Bash","input":{"command":"go test ./checkout/..."}}}`)
 	p.addLogLine(`{"type":"toolResult","text":"ok  	shop/checkout	0.412s"}`)
 	p.addLogLine(`{"type":"usage","total":true,"usage":{"inputTokens":48210,"outputTokens":3120},"costUSD":0.84}`)
-	p.addLogLine(`{"type":"text","text":"The tests pass. Shall I also open a pull request?"}`)
+	p.addLogLine(`{"type":"text","text":"The tests pass. Should I also open a pull request?"}`)
 }
 
 // buildScenes creates the objects of a team on a bad morning.

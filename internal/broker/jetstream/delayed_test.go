@@ -29,7 +29,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/ports"
 )
 
-// sendDelayed sends jobs with the IDs prefix0, prefix1, …
+// sendDelayed sends jobs with the IDs prefix0, prefix1 and so on.
 func sendDelayed(t *testing.T, e *Engine, prefix string, number int, due time.Time) {
 	t.Helper()
 	for i := range number {
@@ -364,7 +364,7 @@ func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 // olderServer returns the address of a server that says it has another version.
 func olderServer(t *testing.T, s *natstest.Server, version string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the test closes it
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func olderServer(t *testing.T, s *natstest.Server, version string) string {
 			}
 			go func() {
 				defer client.Close()
-				conn, err := net.Dial("tcp", s.Address()) //nolint:noctx // the test closes it
+				conn, err := net.Dial("tcp", s.Address())
 				if err != nil {
 					return
 				}
@@ -498,7 +498,7 @@ func TestDelayedJobsSurviveKillsOfTheServer(t *testing.T) {
 	}
 	dir, port := t.TempDir(), int(ports.Reserve(t).Port())
 	start := func() *exec.Cmd {
-		c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$") //nolint:noctx // the test kills it
+		c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 		c.Env = append(os.Environ(), "YARDMASTER_TEST_SERVER="+dir, "YARDMASTER_TEST_PORT="+strconv.Itoa(port))
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -549,7 +549,7 @@ func TestDelayedJobsSurviveKillsOfTheServer(t *testing.T) {
 		sendDelayed(t, e, fmt.Sprint("job", i, "-"), 1, due)
 	}
 	for range kills {
-		clock.SleepContext(t.Context(), 300*time.Millisecond+time.Duration(rand.IntN(1000))*time.Millisecond) //nolint:errcheck // the test ends
+		clock.SleepContext(t.Context(), 300*time.Millisecond+time.Duration(rand.IntN(1000))*time.Millisecond)
 		_ = running.Process.Kill()
 		_ = running.Wait()
 		running = start()

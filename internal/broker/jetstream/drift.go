@@ -43,14 +43,14 @@ func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference
 func formatSources(sources []*jetstream.StreamSource) string {
 	var texts []string
 	for _, s := range sources {
-		text := s.Name
+		words := []string{s.Name}
 		for _, t := range s.SubjectTransforms {
-			text += " " + t.Source + " to " + t.Destination
+			words = append(words, t.Source, "to", t.Destination)
 		}
 		if s.Consumer != nil {
-			text += " through " + s.Consumer.Name + " on " + s.Consumer.DeliverSubject
+			words = append(words, "through", s.Consumer.Name, "on", s.Consumer.DeliverSubject)
 		}
-		texts = append(texts, text)
+		texts = append(texts, strings.Join(words, " "))
 	}
 	return cmp.Or(strings.Join(texts, "; "), "none")
 }

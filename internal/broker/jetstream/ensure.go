@@ -180,7 +180,7 @@ func (n *ensureOperation) ensureLimitsStream(
 func (n *ensureOperation) ensureDelayedStream(ctx context.Context) (created bool, err error) {
 	name := delayedStreamName(n.Name)
 	stream, err := n.ensureLimitsStream(ctx, "stream "+name, jetstream.StreamConfig{
-		Name: name, Retention: jetstream.WorkQueuePolicy, FirstSeq: uint64(time.Now().UnixMicro()), //nolint:gosec // not negative
+		Name: name, Retention: jetstream.WorkQueuePolicy, FirstSeq: uint64(time.Now().UnixMicro()),
 	}, n.delayedStreamConfig)
 	if err != nil {
 		return false, err

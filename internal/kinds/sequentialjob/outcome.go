@@ -322,15 +322,7 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 	status := containerStatus(pod, pod.Labels[v1alpha1.LabelStep])
 	terminated := status.State.Terminated
 	byItself := func(end *corev1.ContainerStateTerminated) bool {
-		isClockLate := !end.StartedAt.IsZero() && end.StartedAt.Before(&pod.CreationTimestamp)
-		switch {
-		case requested.IsZero():
-			return true
-		case end != terminated || seen.outcome != podStopping:
-			return !isClockLate && end.FinishedAt.Time.Before(requested)
-		default:
-			return !isClockLate && isOfLostNode(pod) && end.FinishedAt.Add(maxClockLag).Before(requested)
-		}
+		return endedByItself(pod, end, end == terminated && seen.outcome == podStopping)
 	}
 	for _, end := range []*corev1.ContainerStateTerminated{terminated, status.LastTerminationState.Terminated} {
 		if end != nil && end.ExitCode != 0 && byItself(end) && (e.failure == nil || e.failure.FinishedAt.Before(&end.FinishedAt)) {
@@ -353,6 +345,21 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 	e.pods[pod.UID] = seen
 	if seen.outcome == podSucceeded && (e.success == nil || e.success.CreationTimestamp.Before(&pod.CreationTimestamp)) {
 		e.success = pod
+	}
+}
+
+// endedByItself reports whether a container ended before its Pod was requested to stop. wasRunning is true if it seemed to run after
+// the request.
+func endedByItself(pod *corev1.Pod, end *corev1.ContainerStateTerminated, wasRunning bool) bool {
+	requested := stopTime(pod)
+	isClockLate := !end.StartedAt.IsZero() && end.StartedAt.Before(&pod.CreationTimestamp)
+	switch {
+	case requested.IsZero():
+		return true
+	case wasRunning:
+		return !isClockLate && isOfLostNode(pod) && end.FinishedAt.Add(maxClockLag).Before(requested)
+	default:
+		return !isClockLate && end.FinishedAt.Time.Before(requested)
 	}
 }
 

@@ -54,7 +54,7 @@ type app struct {
 	key *rsa.PrivateKey
 }
 
-// readApp returns the App in the files of a Secret; nil if there is none.
+// readApp returns the App in the files of a Secret; nil without an App.
 func readApp(directory string) (*app, error) {
 	values := map[string]string{}
 	for _, key := range []string{appIDKey, appPrivateKey} {

@@ -22,7 +22,7 @@ type eventReader struct {
 func (r *eventReader) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	asked := (&client.ListOptions{}).ApplyOptions(options)
 	r.requests++
-	start, events := 0, list.(*eventsv1.EventList) //nolint:forcetypeassert // the test fails
+	start, events := 0, list.(*eventsv1.EventList)
 	if _, err := fmt.Sscan(asked.Continue, &start); err != nil {
 		start = 0
 	}

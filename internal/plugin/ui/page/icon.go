@@ -2,6 +2,7 @@ package page
 
 import (
 	"strconv"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -33,13 +34,11 @@ func steps(all []view.Segment) g.Node {
 	if len(all) == 0 {
 		return nil
 	}
-	label := ""
+	labels := make([]string, len(all))
 	for i, s := range all {
-		if i > 0 {
-			label += ", "
-		}
-		label += s.Label
+		labels[i] = s.Label
 	}
+	label := strings.Join(labels, ", ")
 	return h.Span(h.Class("segments"), h.Role("img"), h.Aria("label", label), h.Title(label),
 		g.Map(all, func(s view.Segment) g.Node { return h.Span(h.Class(s.Level.String())) }))
 }

@@ -285,7 +285,7 @@ func (k *kindStore) Delete(object any) error {
 // remove forgets an object, but not what it was as a run of a Schedule. The caller holds the lock.
 func (k *kindStore) remove(key types.NamespacedName) {
 	if entry := k.objects[k.kind][key]; entry != nil {
-		delete(k.seen, view.SeriesKey{Kind: k.kind, Namespace: key.Namespace, Name: key.Name, UID: entry.Object.(client.Object).GetUID()})
+		delete(k.seen, view.SeriesKey{Kind: k.kind, Namespace: key.Namespace, Name: key.Name, UID: entry.Object.(client.Object).GetUID()}) //nolint:forcetypeassert // the store has nothing else
 		if run, isRun := view.NewRun(entry); isRun && view.SeriesOf(entry).Kind == view.Schedules {
 			k.remember(run)
 		}
