@@ -159,11 +159,13 @@ type container struct {
 	options options
 	proxy   *proxy
 	server  *httptest.Server
+	// silence is how long the provider may be silent.
+	silence time.Duration
 }
 
 func newContainer(t *testing.T, provider, url, limit string) *container {
 	t.Helper()
-	c := &container{t: t, options: options{provider: provider, url: url, keys: t.TempDir(), directory: t.TempDir(), ledger: t.TempDir()}}
+	c := &container{t: t, silence: 200 * time.Millisecond, options: options{provider: provider, url: url, keys: t.TempDir(), directory: t.TempDir(), ledger: t.TempDir()}}
 	c.options.prices, c.options.message = filepath.Join(c.options.keys, "prices.yaml"), filepath.Join(c.options.directory, "message")
 	var err error
 	if c.options.limit, err = strconv.ParseFloat(limit, 64); err != nil {
@@ -185,7 +187,7 @@ func (c *container) start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	p.limits.silence, p.limits.eventBytes = 200*time.Millisecond, 100<<10
+	p.limits.silence, p.limits.eventBytes = c.silence, 100<<10
 	if err := writeFile(filepath.Join(c.options.directory, TokenFile), []byte(p.token), 0o444); err != nil {
 		c.t.Fatal(err)
 	}
@@ -285,6 +287,10 @@ func testBudget(t *testing.T, a api, behavior string, isStream bool, how string)
 	const limit = 3
 	m := newModel(t, a, behavior)
 	c := newContainer(t, a.provider, m.URL, strconv.Itoa(limit))
+	if behavior != "silent" {
+		c.silence = time.Minute
+		c.proxy.limits.silence = c.silence
+	}
 	parallel := 1
 	if strings.HasPrefix(how, "parallel") {
 		parallel = 6

@@ -17,7 +17,9 @@ import (
 type testSession struct {
 	t           *testing.T
 	environment map[string]string
-	out         *output.Buffer
+	// grace is the time that the agent and its processes have to end.
+	grace string
+	out   *output.Buffer
 }
 
 // newTestSession returns a session with a prompt, and with the files that the operator mounts.
@@ -27,7 +29,7 @@ func newTestSession(t *testing.T, prompt string) *testSession {
 	for name, value := range map[string]string{"prompt": prompt, "session.json": encodeInputs(t, &sessions.RunnerInputs{}), "result": ""} {
 		writeTestFile(t, filepath.Join(directory, name), value)
 	}
-	return &testSession{t: t, out: &output.Buffer{}, environment: map[string]string{
+	return &testSession{t: t, grace: "2s", out: &output.Buffer{}, environment: map[string]string{
 		"AGENTIC_SESSION": "demo", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "demo-r1-a1", "AGENTIC_RUN": "1", "AGENTIC_ATTEMPT": "1",
 		"AGENTIC_PROMPT_FILE": filepath.Join(directory, "prompt"), "AGENTIC_SESSION_FILE": filepath.Join(directory, "session.json"),
 		"AGENTIC_RESULT_FILE": filepath.Join(directory, "result"), "AGENTIC_RESULT_MAX_BYTES": "3072", "AGENTIC_WORKSPACE": t.TempDir(),
@@ -65,7 +67,7 @@ func (s *testSession) setInputs(in *sessions.RunnerInputs) *testSession {
 // run runs the session with a script as the agent.
 func (s *testSession) run(profile, script string) (int, error) {
 	s.t.Helper()
-	return Run(s.t.Context(), []string{"--profile", profile, "--grace-period", "2s", "--push-grace-period", "1m", "--", "sh", "-c", script},
+	return Run(s.t.Context(), []string{"--profile", profile, "--grace-period", s.grace, "--push-grace-period", "1m", "--", "sh", "-c", script},
 		func(name string) string { return s.environment[name] }, s.out, s.out)
 }
 

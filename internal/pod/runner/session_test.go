@@ -215,7 +215,7 @@ func (s *testSession) runUntil(profile, script, text string) (int, error) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	out := &watchingWriter{Buffer: s.out, text: text, found: cancel}
-	return Run(ctx, []string{"--profile", profile, "--grace-period", "2s", "--push-grace-period", "1m", "--", "sh", "-c", script},
+	return Run(ctx, []string{"--profile", profile, "--grace-period", s.grace, "--push-grace-period", "1m", "--", "sh", "-c", script},
 		func(name string) string { return s.environment[name] }, out, out)
 }
 
@@ -246,6 +246,9 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestSession(t, "p")
+			if row.saved {
+				s.grace = "1m"
+			}
 			code, err := s.runUntil("events", row.script, "ready")
 			if code != row.code || err != nil {
 				t.Errorf("code %d, error %v: %s", code, err, s.out)
@@ -270,6 +273,9 @@ func TestProcessesThatTheAgentLeavesBehindAreEnded(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestSession(t, "p")
+			if strings.Contains(title, "saves") {
+				s.grace = "1m"
+			}
 			code, err := s.run("events", finished+script)
 			if code != exitSuccess || err != nil {
 				t.Fatalf("code %d, error %v", code, err)
