@@ -89,7 +89,7 @@ func TestDeadLettersBlockDeletion(t *testing.T) {
 		e.waitUntilDeleted(name)
 	}
 	retained := e.streamName("retain")
-	if got := e.streamNames(); !slices.Equal(got, []string{"KV_" + retained, retained, retained + "_dead"}) {
+	if got := e.streamNames(); !slices.Equal(got, []string{"KV_" + retained, retained, retained + "_dead", retained + "_delayed"}) {
 		t.Errorf("the server has the streams %q", got)
 	}
 }
