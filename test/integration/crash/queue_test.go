@@ -83,10 +83,11 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 // checkStreams compares the streams on the server with the expected ones.
 func checkStreams(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	got, want := map[string]uint64{}, map[string]uint64{"yardmaster_archive": 0, "yardmaster_archive_dead": 3 * queuesOfEach * letters}
+	got, want := map[string]uint64{}, map[string]uint64{"yardmaster_archive": 0, "yardmaster_archive_dead": 3 * queuesOfEach * letters, "yardmaster_archive_delayed": 1}
 	for i := range queuesOfEach {
 		want[fmt.Sprintf("yardmaster_retain-%d", i)] = 0
 		want[fmt.Sprintf("yardmaster_retain-%d_dead", i)] = 0
+		want[fmt.Sprintf("yardmaster_retain-%d_delayed", i)] = 1 // its guard
 	}
 	streams := js.ListStreams(t.Context())
 	for info := range streams.Info() {
