@@ -93,6 +93,9 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 	for info := range streams.Info() {
 		if !strings.HasPrefix(info.Config.Name, "KV_") {
 			got[info.Config.Name] = info.State.Msgs
+			if strings.HasSuffix(info.Config.Name, "_delayed") {
+				got[info.Config.Name] = min(got[info.Config.Name], 1) // a killed operator may leave a second guard
+			}
 		}
 	}
 	if streams.Err() != nil {
