@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -51,57 +49,20 @@ func (e *environment) describe(ctx context.Context, cluster *clusterConnection, 
 	description, uids := &render.Description{Pods: []render.PodState{}, Events: []render.Event{}}, []types.UID{object.GetUID()}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		description.Pods = append(description.Pods, podState(pod))
+		description.Pods = append(description.Pods, render.NewPodState(pod))
 		uids = append(uids, pod.UID)
 		if owner := metav1.GetControllerOf(pod); owner != nil && !slices.Contains(uids, owner.UID) {
 			uids = append(uids, owner.UID)
 		}
 	}
-	for _, uid := range uids[:min(len(uids), maxDescribedObjects)] {
-		list := &corev1.EventList{}
-		if err := cluster.List(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(uid)}); err != nil {
-			e.warnUnknown("events", err)
-			break
-		}
-		for i := range list.Items {
-			event := &list.Items[i]
-			last := event.LastTimestamp.Time
-			if last.IsZero() {
-				last = event.EventTime.Time
-			}
-			description.Events = append(description.Events, render.Event{
-				Type: event.Type, Object: event.InvolvedObject.Kind + "/" + event.InvolvedObject.Name, Reason: event.Reason, Message: event.Message, Count: event.Count, Last: last,
-			})
-		}
+	events := e.readEvents(ctx, cluster, object.GetNamespace(), uids[:min(len(uids), maxDescribedObjects)])
+	for i := range events {
+		event := &events[i]
+		description.Events = append(description.Events, render.Event{
+			Type: event.Type, Object: event.InvolvedObject.Kind + "/" + event.InvolvedObject.Name, Reason: event.Reason, Message: event.Message,
+			Count: event.Count, Last: render.EventTime(event),
+		})
 	}
 	slices.SortStableFunc(description.Events, func(a, b render.Event) int { return b.Last.Compare(a.Last) })
 	return description, nil
-}
-
-// podState returns the first reason why a container of a Pod waits or has failed, or else the phase.
-func podState(pod *corev1.Pod) render.PodState {
-	state := render.PodState{
-		Name: pod.Name, Part: pod.Labels[v1alpha1.LabelStep], State: cmp.Or(string(pod.Status.Phase), "Pending"), Failed: pod.Status.Phase == corev1.PodFailed,
-		Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time,
-	}
-	if !pod.DeletionTimestamp.IsZero() {
-		state.State = "Terminating"
-		return state
-	}
-	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		switch ended, waiting := container.State.Terminated, container.State.Waiting; {
-		case ended != nil && ended.ExitCode != 0:
-			state.State, state.Failed = fmt.Sprintf("%s, exit code %d", cmp.Or(ended.Reason, "Error"), ended.ExitCode), true
-			return state
-		case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-			state.State, state.Failed = waiting.Reason, true
-			return state
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if pod.Status.Phase == corev1.PodPending && condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			state.State = cmp.Or(condition.Reason, state.State)
-		}
-	}
-	return state
 }

@@ -123,16 +123,21 @@ func (e *environment) readJobDetails(ctx context.Context, cluster *clusterConnec
 	for i := range pods.Items[:min(len(pods.Items), maxEventPods)] {
 		uids = append(uids, pods.Items[i].UID)
 	}
+	return pods.Items, e.readEvents(ctx, cluster, job.Namespace, uids)
+}
+
+// readEvents reads the events about objects with one request each. It reports unreadable events as unknown.
+func (e *environment) readEvents(ctx context.Context, cluster *clusterConnection, namespace string, uids []types.UID) []corev1.Event {
 	var events []corev1.Event
 	for _, uid := range uids {
 		list := &corev1.EventList{}
-		if err := cluster.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingFields{"involvedObject.uid": string(uid)}); err != nil {
+		if err := cluster.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{"involvedObject.uid": string(uid)}); err != nil {
 			e.warnUnknown("events", err)
 			break
 		}
 		events = append(events, list.Items...)
 	}
-	return pods.Items, events
+	return events
 }
 
 // readLastLines reads the last lines of a container's log. It reports an unreadable log as unknown.

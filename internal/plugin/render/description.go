@@ -2,10 +2,14 @@ package render
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -19,6 +23,34 @@ type PodState struct {
 	Failed  bool      `json:"failed,omitempty"`
 	Node    string    `json:"node,omitempty"`
 	Created time.Time `json:"created"`
+}
+
+// NewPodState returns the state of a Pod: the first reason why a container of a Pod waits or has failed, or else the phase.
+func NewPodState(pod *corev1.Pod) PodState {
+	state := PodState{
+		Name: pod.Name, Part: pod.Labels[v1alpha1.LabelStep], State: cmp.Or(string(pod.Status.Phase), "Pending"), Failed: pod.Status.Phase == corev1.PodFailed,
+		Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time,
+	}
+	if !pod.DeletionTimestamp.IsZero() {
+		state.State = "Terminating"
+		return state
+	}
+	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		switch ended, waiting := container.State.Terminated, container.State.Waiting; {
+		case ended != nil && ended.ExitCode != 0:
+			state.State, state.Failed = fmt.Sprintf("%s, exit code %d", cmp.Or(ended.Reason, "Error"), ended.ExitCode), true
+			return state
+		case waiting != nil && !slices.Contains(usualWaitingReasons, waiting.Reason):
+			state.State, state.Failed = waiting.Reason, true
+			return state
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if pod.Status.Phase == corev1.PodPending && condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			state.State = cmp.Or(condition.Reason, state.State)
+		}
+	}
+	return state
 }
 
 // Event is an event about an object, or about its Jobs or Pods.

@@ -321,7 +321,7 @@ var podName = regexp.MustCompile(`(\b[Pp]ods?) "[^"]*"| pod=[^ ]*\([^ )]*\)`)
 // warnings returns the different warnings about the Job, and about Pods whose status states no cause, the latest first.
 func warnings(namespace string, events []corev1.Event, explained map[string]bool) []JobCause {
 	sorted := slices.Clone(events)
-	slices.SortStableFunc(sorted, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	slices.SortStableFunc(sorted, func(a, b corev1.Event) int { return EventTime(&b).Compare(EventTime(&a)) })
 	var causes []JobCause
 	for i := range sorted {
 		event := &sorted[i]
@@ -350,7 +350,8 @@ var refusalCommands = []struct{ text, command string }{
 	{"looking up service account", "kubectl get serviceaccounts -n NAMESPACE"},
 }
 
-func eventTime(event *corev1.Event) time.Time {
+// EventTime returns when an event was last observed.
+func EventTime(event *corev1.Event) time.Time {
 	if event.Series != nil {
 		return event.Series.LastObservedTime.Time
 	}
