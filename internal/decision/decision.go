@@ -104,6 +104,10 @@ func TruncateMessage(message string, maxBytes int) string {
 	return message[:end] + ellipsis
 }
 
+// DeletionByTaintManager is the reason of the condition DisruptionTarget of a Pod that the Kubernetes controller for taints deletes, which
+// exports no constant.
+const DeletionByTaintManager = "DeletionByTaintManager"
+
 // DeletionRequestTime returns when the deletion of an object was requested, in whole seconds. The API server sets
 // deletionTimestamp to the end of the grace period, which is later. The object must be deleted.
 func DeletionRequestTime(object metav1.Object) time.Time {

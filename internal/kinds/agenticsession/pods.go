@@ -84,7 +84,7 @@ func podDisruption(pod *corev1.Pod) *decision.Problem {
 		return podDeletion(pod)
 	}
 	reason := v1alpha1.ReasonEvicted
-	if c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC" {
+	if c.Reason == decision.DeletionByTaintManager || c.Reason == "DeletionByPodGC" {
 		reason = v1alpha1.ReasonPodLost
 	}
 	return &decision.Problem{Reason: reason, Message: decision.FormatReason(c.Reason, c.Message)}

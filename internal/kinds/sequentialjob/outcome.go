@@ -413,7 +413,7 @@ func IsStopping(pod *corev1.Pod) bool { return !stopTime(pod).IsZero() }
 func stopTime(pod *corev1.Pod) time.Time {
 	requested := time.Time{}
 	if pod.DeletionTimestamp != nil {
-		requested = pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+		requested = decision.DeletionRequestTime(pod)
 	}
 	if c := disruption(pod); c != nil && (requested.IsZero() || c.LastTransitionTime.Time.Before(requested)) {
 		requested = c.LastTransitionTime.Time
@@ -424,7 +424,7 @@ func stopTime(pod *corev1.Pod) time.Time {
 // isOfLostNode reports whether a Pod is deleted because of a taint, as that of a node whose kubelet does not report.
 func isOfLostNode(pod *corev1.Pod) bool {
 	c := disruption(pod)
-	return c != nil && c.Reason == "DeletionByTaintManager" // of the Kubernetes controller for taints, which exports no constant
+	return c != nil && c.Reason == decision.DeletionByTaintManager
 }
 
 // disruption returns the condition of a Pod that is evicted, preempted or lost with its node; nil for other Pods.
