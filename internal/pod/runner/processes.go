@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,9 +38,9 @@ func guardProcess() error {
 	return nil
 }
 
-// processesBelow returns the processes below this one that have not ended, except the known ones. With reap, it also reaps those that
-// have ended; no other part of this process may then wait for one.
-func processesBelow(known map[process]bool, reap bool) map[process]bool {
+// processesBelow returns the processes below this one that have not ended, except the known ones, parents before their children. With
+// reap, it also reaps those that have ended; no other part of this process may then wait for one.
+func processesBelow(known []process, reap bool) []process {
 	type entry struct {
 		process
 
@@ -65,14 +66,14 @@ func processesBelow(known map[process]bool, reap bool) map[process]bool {
 		e.started = fields[started]
 		children[e.parent] = append(children[e.parent], e)
 	}
-	below := map[process]bool{}
+	var below []process
 	for next := children[self]; len(next) > 0; {
 		e := next[0]
 		next = append(next[1:], children[e.id]...)
 		switch {
-		case known[e.process]:
+		case slices.Contains(known, e.process):
 		case !e.ended:
-			below[e.process] = true
+			below = append(below, e.process)
 		case reap && e.parent == self:
 			_, _ = unix.Wait4(e.id, nil, unix.WNOHANG, nil)
 		}
@@ -82,11 +83,12 @@ func processesBelow(known map[process]bool, reap bool) map[process]bool {
 
 // endProcesses ends all processes below this one, except the known ones: it sends SIGTERM, and SIGKILL after a delay. It reports how
 // many remain.
-func endProcesses(known map[process]bool, delay time.Duration, reap bool) int {
+func endProcesses(known []process, delay time.Duration, reap bool) int {
 	ticker := time.NewTicker(stopInterval)
 	defer ticker.Stop()
 	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
-	// Only the first round asks: what a process starts later belongs to its end, such as a command that saves its work.
+	// Only the first round asks: what a process starts later belongs to its end, such as a command that saves its work. Parents come
+	// first: an agent that waits for a child must not see the child end, and exit as if its work were done, before it is asked itself.
 	for signal := unix.SIGTERM; ; {
 		remaining := processesBelow(known, reap)
 		if len(remaining) == 0 || time.Now().After(giveUp) {
@@ -95,7 +97,7 @@ func endProcesses(known map[process]bool, delay time.Duration, reap bool) int {
 		if time.Now().After(kill) {
 			signal = unix.SIGKILL
 		}
-		for p := range remaining {
+		for _, p := range remaining {
 			if signal != 0 {
 				_ = unix.Kill(p.id, signal)
 			}

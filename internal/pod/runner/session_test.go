@@ -2,7 +2,9 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 	"github.com/yardmaster/yardmaster/test/output"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const finished = `echo '{"type":"started","conversation":"c-1","model":"small"}'
@@ -254,10 +257,39 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 				t.Errorf("code %d, error %v: %s", code, err, s.out)
 			}
 			if _, err := os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved")); (err == nil) != row.saved {
-				t.Errorf("saved: %v", err)
+				t.Errorf("saved: %v; output %s", err, s.out)
 			}
 			s.result()
 		})
+	}
+}
+
+// An agent that waits for a child would exit as if it had not been terminated, if the child ended first.
+func TestParentsAreTerminatedBeforeTheirChildren(t *testing.T) {
+	const script = `sh -c "sh -c 'sleep 100 & wait' & wait" & wait`
+	command := exec.CommandContext(t.Context(), "sh", "-c", script)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		endProcesses(nil, 0, false)
+		_ = command.Wait() // it was killed
+	}()
+	var below []process
+	poll.Until(t, "all processes to run", func() bool {
+		below = processesBelow(nil, false)
+		return len(below) == 4
+	})
+	ids := []int{os.Getpid()}
+	for _, p := range below {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(raw), fmt.Sprintf("\nPPid:\t%d\n", ids[len(ids)-1])) {
+			t.Errorf("process %d is not the child of %d", p.id, ids[len(ids)-1])
+		}
+		ids = append(ids, p.id)
 	}
 }
 
