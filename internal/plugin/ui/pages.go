@@ -30,14 +30,10 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 	}
 	s.chooseLog(place)
 	s.setLog(shell, place)
-	var content g.Node
-	if place.isReadOnce() {
-		content = s.readOnce(r.Context(), place)
-	} else {
+	if !place.isReadOnce() {
 		shell.Events = s.links.Events(path, r.URL.RawQuery)
-		content = s.content(r.Context(), place)
 	}
-	s.write(w, http.StatusOK, shell.Document(content))
+	s.write(w, http.StatusOK, shell.Document(s.content(r.Context(), place, state)))
 }
 
 // linksOf returns the links of a page, which keep its namespace.
@@ -86,32 +82,31 @@ func describe(place *location) (title, current string) {
 	}
 }
 
-func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
-	entry, state := s.entry(place)
+func (s *Server) objectContent(ctx context.Context, place *location, state *view.State) g.Node {
+	entry, watch := s.entry(place)
 	if entry == nil {
-		return page.Missing(place.kind, place.namespace, place.name, state)
+		return page.Missing(place.kind, place.namespace, place.name, watch)
 	}
 	now := s.Now()
-	var content g.Node
 	switch place.view {
 	case viewLogs:
-		return g.Group{page.WatchProblem(state), page.Log(s.links, entry)}
+		return page.Log(s.links, entry)
 	case viewRuns:
-		return g.Group{page.WatchProblem(state), page.Runs(s.links, entry, s.Store.Snapshot().Runs(view.SeriesOf(entry)), now)}
+		return page.Runs(s.links, entry, state.Runs(view.SeriesOf(entry)), now)
 	}
 	switch object := entry.Object.(type) {
 	case *v1alpha1.SequentialJob:
-		content = page.Sequence(s.links, view.NewSequence(entry, object, s.Store.Snapshot().Runs(view.SeriesOf(entry)), now))
+		return page.Sequence(s.links, view.NewSequence(entry, object, state.Runs(view.SeriesOf(entry)), now))
 	case *v1alpha1.AgenticSession:
-		content = page.Session(s.links, view.NewSession(entry, object, now))
+		return page.Session(s.links, view.NewSession(entry, object, now))
 	case *v1alpha1.Queue:
-		content = page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry), s.past(ctx, entry)))
+		return page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry), s.past(ctx, entry)))
 	case *v1alpha1.WorkerPool:
-		content = page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), s.past(ctx, entry), now))
+		return page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), s.past(ctx, entry), now))
 	case *v1alpha1.Schedule:
-		content = page.Schedule(s.links, view.NewSchedule(entry, object, s.Store.Snapshot(), now))
+		return page.Schedule(s.links, view.NewSchedule(entry, object, state, now))
 	}
-	return g.Group{page.WatchProblem(state), content}
+	return nil
 }
 
 // readOnce is the content of a page that shows the output of a command when it is opened.
@@ -145,20 +140,26 @@ func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 	}
 }
 
-// content is the current content of a page with a stream.
-func (s *Server) content(ctx context.Context, place *location) g.Node {
+// content is the content of a page in a state of the cluster.
+func (s *Server) content(ctx context.Context, place *location, state *view.State) g.Node {
+	return g.Group{page.Lost(state.Lost()), s.viewContent(ctx, place, state)}
+}
+
+func (s *Server) viewContent(ctx context.Context, place *location, state *view.State) g.Node {
 	links := s.linksOf(place)
-	switch place.view {
-	case viewStale:
+	switch {
+	case place.isReadOnce():
+		return s.readOnce(ctx, place)
+	case place.view == viewStale:
 		return page.Stale(links, s.stale.read(ctx, s))
-	case viewList:
-		return page.List(links, view.NewList(s.Store.Snapshot().In(place.only), place.kind, place.query, s.Now()))
-	case viewSearch:
-		return page.Search(links, view.NewSearch(s.Store.Snapshot().In(place.only), place.query.Text))
-	case viewOverview:
-		return page.Overview(links, view.NewOverview(s.Store.Snapshot().In(place.only), s.Now()))
+	case place.view == viewList:
+		return page.List(links, view.NewList(state.In(place.only), place.kind, place.query, s.Now()))
+	case place.view == viewSearch:
+		return page.Search(links, view.NewSearch(state.In(place.only), place.query.Text))
+	case place.view == viewOverview:
+		return page.Overview(links, view.NewOverview(state.In(place.only), s.Now()))
 	default:
-		return s.objectContent(ctx, place)
+		return s.objectContent(ctx, place, state)
 	}
 }
 

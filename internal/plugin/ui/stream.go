@@ -109,7 +109,7 @@ func (s *stream) send(ctx context.Context) {
 }
 
 func (s *stream) sendContent(ctx context.Context) error {
-	html, err := page.Render(s.content(ctx, s.place))
+	html, err := page.Render(s.content(ctx, s.place, s.Store.Snapshot()))
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func BenchmarkPageOf5000Objects(b *testing.B) {
 			place := parseLocation(address.Path, address.Query())
 			b.ReportAllocs()
 			for b.Loop() {
-				html, err := page.Render(s.content(b.Context(), place))
+				html, err := page.Render(s.content(b.Context(), place, s.Store.Snapshot()))
 				if err != nil {
 					b.Fatal(err)
 				}

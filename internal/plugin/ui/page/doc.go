@@ -134,7 +134,7 @@ func elapsed(start, end time.Time) g.Node {
 // reason shows why an object needs attention.
 func reason(e *view.Entry) g.Node {
 	switch {
-	case e.Reason == "":
+	case e.Reason == "" || e.Reason == e.Status:
 		return g.Text(e.Message)
 	case e.Message == "":
 		return g.Text(e.Reason)

@@ -85,6 +85,7 @@ func hostilePages(text string) map[string]g.Node {
 		"overview":     Overview(l, view.NewOverview(state, testTime)),
 		"sequence":     Sequence(l, view.NewSequence(entries[view.Sequences], sequence, state.Runs(view.SeriesOf(entries[view.Sequences])), testTime)),
 		"session":      Session(l, view.NewSession(entries[view.Sessions], session, testTime)),
+		"lost":         Lost(state.Lost()),
 		"past":         past(&view.Past{Window: time.Hour, Problem: text}),
 		"queue":        Queue(l, view.NewQueue(entries[view.Queues], queue, nil, &view.Past{})),
 		"pool":         Pool(l, view.NewPool(entries[view.Pools], pool, nil, &view.Past{}, testTime)),

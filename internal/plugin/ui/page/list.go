@@ -16,8 +16,8 @@ func Overview(l Links, o *view.Overview) g.Node {
 	return g.Group{
 		h.H1(h.Class("hidden"), g.Text("Overview")),
 		h.Div(h.ID("kinds"), h.Class("cards"), g.Map(o.Kinds, l.kindCard),
-			h.Div(h.ID("today"), h.Class("card"), h.Span(h.Class("title"), g.Text("Today")), h.Strong(g.Text(o.Spent)),
-				h.Span(h.Class("note"), g.Text(fmt.Sprintf("spent by sessions · %d completed, %d failed", o.Completed, o.Failed))))),
+			h.Div(h.ID("today"), h.Class("card"), h.Span(h.Class("title"), g.Text("Today")), h.Strong(g.Text(o.Spent)), h.Span(h.Title("by sessions"), g.Text("spent")),
+				number(view.LevelGood, o.Completed, "completed"), number(view.LevelProblem, o.Failed, "failed"))),
 		section("attention", "Needs you", l.needs(o)),
 		h.Div(h.Class("columns"),
 			section("series", "Runs", g.If(len(o.Series) == 0, empty(o.Loading, "Nothing has run. Create a sequence, a session or a Schedule.")),
@@ -37,16 +37,18 @@ func Overview(l Links, o *view.Overview) g.Node {
 	}
 }
 
+// number counts objects on a card; nothing for 0.
+func number(level view.Level, n int, what string) g.Node {
+	return g.If(n > 0, h.Span(h.Class("number"), icon(level), g.Text(strconv.Itoa(n)+" "+what)))
+}
+
 func (l Links) kindCard(c view.KindCount) g.Node {
 	title := h.A(h.Class("title"), h.Href(l.List(c.Kind)), g.Text(c.Kind.Title))
-	if c.State.Denied || c.State.Problem == "" && !c.State.Synced {
+	if c.State.Denied || !c.State.Synced {
 		return h.Div(h.Class("card"), title, WatchProblem(c.State))
 	}
-	number := func(level view.Level, n int, what string) g.Node {
-		return g.If(n > 0, h.Span(h.Class("number "+level.String()), icon(level), g.Text(strconv.Itoa(n)+" "+what)))
-	}
 	return h.Div(h.Class("card"), title, h.Strong(g.Text(strconv.Itoa(c.Total))),
-		number(view.LevelProblem, c.Problems, "failed"), number(view.LevelActive, c.Active, "active"), number(view.LevelWaiting, c.Waiting, "waiting"), WatchProblem(c.State))
+		number(view.LevelProblem, c.Problems, map[bool]string{true: "problem", false: "problems"}[c.Problems == 1]), number(view.LevelActive, c.Active, "active"), number(view.LevelWaiting, c.Waiting, "waiting"), WatchProblem(c.State))
 }
 
 func (l Links) needs(o *view.Overview) g.Node {
@@ -55,11 +57,7 @@ func (l Links) needs(o *view.Overview) g.Node {
 	}
 	return g.Group{
 		table("Objects that need attention", []string{"Name", "Status", "Why", "Since", "Next"}, g.Map(o.Attention, func(n view.Need) g.Node {
-			level := n.Level
-			if level == view.LevelGood { // it works, but not as it should
-				level = view.LevelWaiting
-			}
-			return h.Tr(h.ID("attention-"+rowID(n.Entry)), rowHead(l.named(n.Entry)), h.Td(badge(level, n.Status)), wideCell(reason(n.Entry)), h.Td(age(n.Since)),
+			return h.Tr(h.ID("attention-"+rowID(n.Entry)), rowHead(l.named(n.Entry)), h.Td(badge(n.Level, n.Status)), wideCell(reason(n.Entry)), h.Td(age(n.Since)),
 				h.Td(g.Iff(n.Action != nil, func() g.Node { return l.buttons(n.Entry, []view.Action{*n.Action}) }), g.If(n.Action == nil, linkButton(l.Object(n.Entry, ""), "Open"))))
 		})),
 		g.If(o.MoreAttention > 0, note(fmt.Sprintf("%d more need attention: see the lists of their kinds.", o.MoreAttention))),
@@ -106,9 +104,9 @@ func List(l Links, list *view.List) g.Node {
 			l.pageLink(list, list.Query.Page+1, "Next"))),
 	}
 	switch {
-	case list.State.Denied:
+	case list.State.Denied || !list.State.Synced:
 		content = nil
-	case list.All == 0 && list.State.Synced:
+	case list.All == 0:
 		content = g.Group{h.P(h.Class("empty"), g.Text("There are no "+list.Kind.Title+" here. Create one:")), copiedCode("kubectl apply -f " + list.Kind.Word + ".yaml")}
 	}
 	return g.Group{h.H1(g.Text(list.Kind.Title)), WatchProblem(list.State), content}

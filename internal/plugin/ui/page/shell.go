@@ -139,18 +139,23 @@ func Message(title, text string) g.Node {
 	return g.Group{h.H1(h.ID("dialog-title"), g.Text(title)), h.P(g.Text(text))}
 }
 
-// WatchProblem explains why the objects of a kind are not shown, or may be old.
+// WatchProblem explains why the objects of a kind are not shown.
 func WatchProblem(state view.WatchState) g.Node {
 	switch {
-	case state.Problem == "" && !state.Synced:
-		return note("Loading…")
-	case state.Problem == "":
-		return nil
-	case state.Denied || state.Lost.IsZero():
+	case state.Problem != "" && state.Lost.IsZero():
 		return h.P(h.Class("note denied"), g.Text(state.Problem))
+	case !state.Synced:
+		return note("Loading…")
 	default:
-		return h.P(h.Class("note lost"), g.Text("What is shown may be old, since "), age(state.Lost), g.Text(": "), g.Text(state.Problem))
+		return nil
 	}
+}
+
+// Lost explains why what any page shows may be old; nothing for nil.
+func Lost(state *view.WatchState) g.Node {
+	return g.Iff(state != nil, func() g.Node {
+		return h.P(h.Class("note lost"), g.Text("What is shown may be old, since "), age(state.Lost), g.Text(": "), g.Text(state.Problem))
+	})
 }
 
 // Render returns the HTML of a page, without control and format characters, which could hide or reorder text, or end an event of a

@@ -52,6 +52,8 @@ type Entry struct {
 	Asks bool
 	// NeedsAttention is set if a user has to act.
 	NeedsAttention bool
+	// OfRun is set if a Schedule needs attention only because of its last run.
+	OfRun bool
 }
 
 // NewEntry summarizes an object. It returns nil for objects of other kinds.
@@ -66,7 +68,7 @@ func NewEntry(object any) *Entry {
 	case *v1alpha1.WorkerPool:
 		e := newEntry(Pools, object)
 		e.setReady(object, object.Status.Conditions)
-		e.setProblem(render.PoolProblems(object))
+		e.setProblems(render.PoolProblems(object))
 		return e
 	case *v1alpha1.Schedule:
 		return scheduleEntry(object)
@@ -98,12 +100,19 @@ func (e *Entry) setReady(object metav1.Object, conditions []metav1.Condition) {
 	}
 }
 
-// setProblem shows the first problem.
-func (e *Entry) setProblem(problems []render.Problem) {
-	if len(problems) == 0 {
-		return
+// setProblems shows the first problem.
+func (e *Entry) setProblems(problems []render.Problem) {
+	if len(problems) > 0 {
+		e.setProblem(problems[0].Reason, problems[0].Message, problems[0].Since)
 	}
-	e.Reason, e.Message, e.Since, e.NeedsAttention = problems[0].Reason, problems[0].Message, problems[0].Since, true
+}
+
+// setProblem shows a problem. Its reason is the status of an object that otherwise works: such an object does not look good anywhere.
+func (e *Entry) setProblem(reason, message string, since time.Time) {
+	if e.Level == LevelGood {
+		e.Status = reason
+	}
+	e.Level, e.Reason, e.Message, e.Since, e.NeedsAttention = LevelProblem, reason, message, since, true
 }
 
 // Matches reports whether the name, namespace, status or reason contain the text.

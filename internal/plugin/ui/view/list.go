@@ -53,10 +53,14 @@ func NewList(state *State, kind *Kind, query Query, now time.Time) *List {
 	l.Total, l.Pages = len(entries), max(1, (len(entries)+PageSize-1)/PageSize)
 	l.Query.Page = min(max(1, query.Page), l.Pages)
 	first := (l.Query.Page - 1) * PageSize
-	for _, e := range entries[first:min(len(entries), first+PageSize)] {
-		l.Rows = append(l.Rows, Row{e, rowFacts(state, e, now)})
+	var runs map[SeriesKey][]Run
+	if kind == Schedules {
+		runs = state.runsOf(anySeries)
 	}
-	for _, fact := range rowFacts(&State{}, NewEntry(emptyObjects[kind]), now) {
+	for _, e := range entries[first:min(len(entries), first+PageSize)] {
+		l.Rows = append(l.Rows, Row{e, rowFacts(state, runs, e, now)})
+	}
+	for _, fact := range rowFacts(&State{}, nil, NewEntry(emptyObjects[kind]), now) {
 		l.Headers = append(l.Headers, fact.Name)
 	}
 	return l
@@ -66,7 +70,7 @@ var emptyObjects = map[*Kind]any{
 	Sequences: &v1alpha1.SequentialJob{}, Sessions: &v1alpha1.AgenticSession{}, Queues: &v1alpha1.Queue{}, Pools: &v1alpha1.WorkerPool{}, Schedules: &v1alpha1.Schedule{},
 }
 
-func rowFacts(state *State, e *Entry, now time.Time) []Fact {
+func rowFacts(state *State, runs map[SeriesKey][]Run, e *Entry, now time.Time) []Fact {
 	switch object := e.Object.(type) {
 	case *v1alpha1.SequentialJob:
 		status := &object.Status
@@ -109,7 +113,7 @@ func rowFacts(state *State, e *Entry, now time.Time) []Fact {
 			{Name: "Time zone", Value: cmp.Or(cleanLine(object.Spec.TimeZone), "UTC")},
 			{Name: "Last", Value: Unknown, Time: timeOf(status.LastScheduleTime)},
 			{Name: "Next", Value: Unknown, Time: timeOf(status.NextScheduleTime)},
-			runsFact(state, e, status, now),
+			runsFact(runs[SeriesOf(e)], status, now),
 			{Name: "Missed", Value: strconv.FormatInt(status.Missed, 10), Level: deadLevel(&status.Missed)},
 		}
 	default:
@@ -129,8 +133,8 @@ func timeFact(e *Entry, now time.Time) Fact {
 }
 
 // runsFact is the latest runs of a Schedule, or the last result if no run is known.
-func runsFact(state *State, e *Entry, status *v1alpha1.ScheduleStatus, now time.Time) Fact {
+func runsFact(runs []Run, status *v1alpha1.ScheduleStatus, now time.Time) Fact {
 	fact := lastResult(status)
-	fact.Name, fact.Bars = "Runs", NewBars(state.Runs(SeriesOf(e)), now)
+	fact.Name, fact.Bars = "Runs", NewBars(runs, now)
 	return fact
 }

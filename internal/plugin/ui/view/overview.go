@@ -34,8 +34,17 @@ type State struct {
 	Seen map[SeriesKey][]Run
 	// History returns the load of a Queue or WorkerPool since the page started.
 	History func(*Entry) []Sample
+}
 
-	runs map[SeriesKey][]Run
+// Lost returns the watch that lost its connection first; nil while all connections work.
+func (s *State) Lost() *WatchState {
+	var first *WatchState
+	for _, kind := range Kinds {
+		if state := s.Watches[kind]; !state.Lost.IsZero() && (first == nil || state.Lost.Before(first.Lost)) {
+			first = &state
+		}
+	}
+	return first
 }
 
 // In returns the state of a namespace; of all if it is empty.
@@ -44,7 +53,7 @@ func (s *State) In(namespace string) *State {
 		return s
 	}
 	part := *s
-	part.Entries, part.runs = map[*Kind][]*Entry{}, nil
+	part.Entries = map[*Kind][]*Entry{}
 	for kind, entries := range s.Entries {
 		part.Entries[kind] = slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return e.Namespace != namespace })
 	}
@@ -129,7 +138,8 @@ type Overview struct {
 
 // NewOverview computes the first page. Today begins at midnight in the location of now.
 func NewOverview(state *State, now time.Time) *Overview {
-	o := &Overview{Series: newSeries(state, now)}
+	runs := state.runsOf(anySeries)
+	o := &Overview{Series: newSeries(state, runs, now)}
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	var costs spending
 	var active, loads, attention []*Entry
@@ -138,7 +148,7 @@ func NewOverview(state *State, now time.Time) *Overview {
 		o.Loading = o.Loading || !total.State.Synced && total.State.Problem == ""
 		for _, e := range state.Entries[kind] {
 			total.add(e)
-			if e.NeedsAttention && !state.isOutdated(e) {
+			if e.NeedsAttention && !isOutdated(e, runs) {
 				attention = append(attention, e)
 			}
 			if !e.Finished.Before(midnight) && !e.Finished.IsZero() {
@@ -196,12 +206,12 @@ func (c *KindCount) add(e *Entry) {
 }
 
 // isOutdated reports whether a later run of the same Schedule has ended, or whether the latest run is listed instead of its Schedule.
-func (s *State) isOutdated(e *Entry) bool {
+func isOutdated(e *Entry, all map[SeriesKey][]Run) bool {
 	key := SeriesOf(e)
-	if key.Kind != Schedules || e.Kind != Schedules && e.Finished.IsZero() || e.Kind == Schedules && e.Level == LevelProblem {
+	if key.Kind != Schedules || e.Kind != Schedules && e.Finished.IsZero() || e.Kind == Schedules && !e.OfRun {
 		return false
 	}
-	runs := s.Runs(key)
+	runs := all[key]
 	latest := slices.IndexFunc(runs, func(run Run) bool { return !run.Finish.IsZero() })
 	if latest < 0 {
 		return false

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -13,8 +14,10 @@ func queueEntry(q *v1alpha1.Queue) *Entry {
 	e := newEntry(Queues, q)
 	e.setReady(q, q.Status.Conditions)
 	if dead := q.Status.Dead; dead != nil && *dead > 0 && !e.NeedsAttention {
-		e.NeedsAttention = meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionDeadLettersPresent)
 		e.Reason, e.Message = v1alpha1.ReasonDeadLetters, countOf(*dead, "dead letter")
+		if present := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionDeadLettersPresent); present != nil && present.Status == metav1.ConditionTrue {
+			e.setProblem(e.Reason, e.Message, present.LastTransitionTime.Time)
+		}
 	}
 	return e
 }

@@ -89,28 +89,36 @@ const maxRuns = 100
 
 // Runs returns the known runs of a series, the newest first. Those that started since the page started may be remembered runs.
 func (s *State) Runs(key SeriesKey) []Run {
-	if s.runs == nil {
-		s.runs = map[SeriesKey][]Run{}
-		for _, kind := range []*Kind{Sequences, Sessions} {
-			for _, e := range s.Entries[kind] {
+	return s.runsOf(func(other SeriesKey) bool { return other == key })[key]
+}
+
+// runsOf returns the known runs of the selected series.
+func (s *State) runsOf(isSelected func(SeriesKey) bool) map[SeriesKey][]Run {
+	all := map[SeriesKey][]Run{}
+	for _, kind := range []*Kind{Sequences, Sessions} {
+		for _, e := range s.Entries[kind] {
+			if key := SeriesOf(e); isSelected(key) {
 				if run, isRun := NewRun(e); isRun {
-					s.runs[SeriesOf(e)] = append(s.runs[SeriesOf(e)], run)
+					all[key] = append(all[key], run)
 				}
 			}
 		}
-		for key, runs := range s.runs {
-			runs = append(runs, s.Seen[key]...)
-			slices.SortFunc(runs, func(a, b Run) int {
-				return cmp.Or(b.begin().Compare(a.begin()), cmp.Compare(b.Number, a.Number), cmp.Compare(a.Name, b.Name))
-			})
-			s.runs[key] = runs[:min(len(runs), maxRuns)]
+	}
+	for key, runs := range s.Seen {
+		if isSelected(key) {
+			all[key] = append(all[key], runs...)
 		}
 	}
-	if runs, isKnown := s.runs[key]; isKnown {
-		return runs
+	for key, runs := range all {
+		slices.SortFunc(runs, func(a, b Run) int {
+			return cmp.Or(b.begin().Compare(a.begin()), cmp.Compare(b.Number, a.Number), cmp.Compare(a.Name, b.Name))
+		})
+		all[key] = runs[:min(len(runs), maxRuns)]
 	}
-	return s.Seen[key]
+	return all
 }
+
+func anySeries(SeriesKey) bool { return true }
 
 // Bar is a run in a row of bars.
 type Bar struct {
@@ -158,21 +166,26 @@ type Series struct {
 	Next time.Time
 	// Took is the duration of the last run that ended.
 	Took string
+
+	key SeriesKey
 }
 
 // newSeries returns the Schedules, and then the objects without a Schedule, each in the order of their latest run.
-func newSeries(state *State, now time.Time) []Series {
-	state.Runs(SeriesKey{})
+func newSeries(state *State, runs map[SeriesKey][]Run, now time.Time) []Series {
 	var all []Series
 	known := map[SeriesKey]*Entry{}
 	for _, e := range state.Entries[Schedules] {
 		known[SeriesOf(e)] = e
 	}
-	for key, runs := range state.runs {
-		s := Series{Of: runs[0].Entry, Last: runs[0], Took: Unknown}
+	for key, runs := range runs {
+		s := Series{Of: runs[0].Entry, Last: runs[0], Took: Unknown, key: key}
 		if key.Kind == Schedules {
 			s.Of = &Entry{Kind: Schedules, Namespace: key.Namespace, Name: key.Name}
-			if e := known[key]; e != nil {
+			e := known[key]
+			if e == nil && s.Last.IsGone {
+				continue // its Schedule was deleted
+			}
+			if e != nil {
 				s.Of = e
 				if object, isSchedule := e.Object.(*v1alpha1.Schedule); isSchedule && !object.Spec.Suspend {
 					s.Next = timeOf(object.Status.NextScheduleTime)
@@ -186,7 +199,7 @@ func newSeries(state *State, now time.Time) []Series {
 	})
 	all = all[:min(len(all), maxSeries)]
 	for i := range all {
-		runs := state.Runs(SeriesOf(all[i].Last.Entry))
+		runs := runs[all[i].key]
 		all[i].Bars = NewBars(runs, now)
 		if ended := slices.IndexFunc(runs, func(run Run) bool { return !run.Finish.IsZero() && !run.Start.IsZero() }); ended >= 0 {
 			all[i].Took = render.FormatRounded(runs[ended].Duration(now))

@@ -18,7 +18,8 @@ func scheduleEntry(s *v1alpha1.Schedule) *Entry {
 	e.setReady(s, s.Status.Conditions)
 	last := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
 	if last != nil && last.Status == metav1.ConditionFalse && !e.NeedsAttention {
-		e.NeedsAttention, e.Reason, e.Message, e.Since = true, cleanLine(last.Reason), cleanLine(last.Message), last.LastTransitionTime.Time
+		e.setProblem(cleanLine(last.Reason), cleanLine(last.Message), last.LastTransitionTime.Time)
+		e.OfRun = true
 	}
 	return e
 }
@@ -74,7 +75,7 @@ type Schedule struct {
 
 // scheduleRuns returns the known runs of a Schedule, and the active ones that cannot be read.
 func scheduleRuns(s *v1alpha1.Schedule, e *Entry, kind *Kind, state *State) []Run {
-	runs := slices.Clone(state.Runs(SeriesOf(e)))
+	runs := state.Runs(SeriesOf(e))
 	for i := range s.Status.ActiveRuns {
 		active := &s.Status.ActiveRuns[i]
 		if !slices.ContainsFunc(runs, func(run Run) bool { return run.Name == active.Name }) {

@@ -18,7 +18,7 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 	if !e.Finished.IsZero() {
 		e.Since = e.Finished
 	}
-	e.setProblem(render.SequenceProblems(sj))
+	e.setProblems(render.SequenceProblems(sj))
 	switch step := sequentialjob.AwaitingApproval(sj); {
 	case step != "":
 		e.Asks, e.NeedsAttention, e.Level = true, true, LevelWaiting
@@ -31,8 +31,6 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 				break // it failed the run
 			}
 		}
-	case e.NeedsAttention:
-		e.Level = LevelProblem
 	}
 	return e
 }

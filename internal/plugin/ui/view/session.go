@@ -22,7 +22,7 @@ func sessionEntry(s *v1alpha1.AgenticSession) *Entry {
 		e.Status, e.Level = v1alpha1.ReasonDeleting, LevelWaiting
 		return e
 	}
-	e.setProblem(render.SessionProblems(s))
+	e.setProblems(render.SessionProblems(s))
 	if phase == v1alpha1.SessionFailed {
 		e.NeedsAttention = true
 		if runs := s.Status.Attempts; len(runs) > 0 && e.Message == "" {

@@ -141,6 +141,22 @@ func TestCommandLineCanBePasted(t *testing.T) {
 	}
 }
 
+func TestAnObjectThatWorksWithAProblemHasTheStateOfTheProblem(t *testing.T) {
+	conditions := func(kind string, status metav1.ConditionStatus) v1alpha1.ObservedStatus {
+		return v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}, {Type: kind, Status: status, Reason: kind}}}
+	}
+	for want, object := range map[string]any{
+		v1alpha1.ConditionScalingLimited:   &v1alpha1.WorkerPool{Status: v1alpha1.WorkerPoolStatus{ObservedStatus: conditions(v1alpha1.ConditionScalingLimited, metav1.ConditionTrue)}},
+		v1alpha1.ReasonDeadLetters:         &v1alpha1.Queue{Status: v1alpha1.QueueStatus{Dead: new(int64(1)), ObservedStatus: conditions(v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue)}},
+		v1alpha1.ConditionLastRunSucceeded: &v1alpha1.Schedule{Status: v1alpha1.ScheduleStatus{ObservedStatus: conditions(v1alpha1.ConditionLastRunSucceeded, metav1.ConditionFalse)}},
+		v1alpha1.ReasonReady:               &v1alpha1.WorkerPool{Status: v1alpha1.WorkerPoolStatus{ObservedStatus: conditions(v1alpha1.ConditionScalingLimited, metav1.ConditionFalse)}},
+	} {
+		if e := NewEntry(object); e.Status != want || (e.Level == LevelGood) == e.NeedsAttention {
+			t.Errorf("status %s, level %s, needs attention: %t; want status %s", e.Status, e.Level, e.NeedsAttention, want)
+		}
+	}
+}
+
 func TestOverviewListsDecisionsFirstThenTheLatestProblem(t *testing.T) {
 	entry := func(name string, minutes int, asks bool) *Entry {
 		return &Entry{Kind: Sequences, Namespace: "a", Name: name, Since: at(minutes).Time, NeedsAttention: true, Asks: asks}

@@ -146,7 +146,7 @@ func (s *Store) setError(place watchedPlace, err error) {
 		state.Denied = true
 		state.Problem = "this cluster has no " + kind.Resource + ": Yardmaster is not installed, or is an older version"
 	default:
-		if state.Problem == "" {
+		if state.Lost.IsZero() {
 			state.Lost = s.now()
 		}
 		state.Problem = "connection lost: " + terminal.Sanitize(err.Error())
