@@ -132,7 +132,7 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	b := openBrowser(t, startUI(t, "-n", ns))
 
 	b.open("/k/queue/" + ns + "/mail")
-	b.waitForText("main", "1280", "4.2s", "31.5/s", "2 messages failed too often")
+	b.waitForText("main", "1280", "4.2s", "31.5/s", "2 dead letters")
 	update(t, queue, func(q *v1alpha1.Queue) { q.Status.Backlog = new(int64(77)) })
 	b.waitForText("main .facts", "77")
 	b.waitForText("#load", "waiting 77")

@@ -20,7 +20,7 @@ import (
 func Queue(l Links, q *view.Queue) g.Node {
 	return g.Group{
 		l.objectHead(q.Entry, "", q.Actions, nil),
-		g.If(q.Dead > 0, h.P(g.Text(strconv.FormatInt(q.Dead, 10)+" messages failed too often. "), linkButton(l.Object(q.Entry, "/dead"), "Show dead letters"))),
+		g.If(q.Dead > 0, linkButton(l.Object(q.Entry, "/dead"), "Show dead letters")),
 		l.facts(q.Facts),
 		section("load", "Load", h.Div(h.Class("charts"), chart(&q.Backlog), chart(&q.Rates)), past(q.Past)),
 		conditions(q.Conditions),
@@ -32,9 +32,7 @@ func Pool(l Links, p *view.Pool) g.Node {
 	return g.Group{
 		l.objectHead(p.Entry, "", p.Actions, p.Problems),
 		l.facts(p.Facts),
-		h.Div(h.Class("columns"),
-			section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
-			section("load", "Workers over time", chart(&p.Workers), chart(&p.Backlog), past(p.Past))),
+		section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
 		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "Ready", "Draining", "Succeeded", "Failed", "Image"},
 			g.Map(p.Revisions, func(r view.Revision) g.Node {
 				name, workers := r.Name, fmt.Sprintf("%d of %d ready", r.Ready, r.Replicas)
@@ -44,6 +42,7 @@ func Pool(l Links, p *view.Pool) g.Node {
 				return h.Tr(h.ID("revision-"+r.Name), rowHead(g.Text(name)), cell(r.Role), cell(workers), h.Td(h.Class("timeline"), bar("good", workers, 0, r.ReadyShare)),
 					cell(strconv.Itoa(int(r.Draining))), cell(r.Succeeded), cell(r.Failed), wideCell(g.Text(r.Image)))
 			}))),
+		section("load", "Load", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog)), past(p.Past)),
 		conditions(p.Conditions),
 	}
 }
@@ -68,12 +67,12 @@ func Session(l Links, s *view.Session) g.Node {
 				return h.Tr(rowHead(g.Text(a.Label)), h.Td(badge(a.Level, a.Outcome)), h.Td(elapsed(a.Start, a.End)), cell(a.Cost), wideCell(g.Text(a.Reason)))
 			})))),
 		g.If(len(s.Repositories) > 0, section("repositories", "Repositories",
-			table("Repositories", []string{"Repository", "State", "Branch", "Commit", "Pull request", "Error"}, g.Map(s.Repositories, func(r view.Repository) g.Node {
+			table("Repositories", []string{"Repository", "State", "Branch", "Commit", "Result"}, g.Map(s.Repositories, func(r view.Repository) g.Node {
 				pullRequest := g.Text(r.PullRequest)
 				if r.Link != "" {
 					pullRequest = h.A(h.Href(r.Link), h.Rel("noopener noreferrer"), h.Target("_blank"), pullRequest)
 				}
-				return h.Tr(rowHead(g.Text(r.Name)), h.Td(badge(r.Level, r.State)), cell(r.Branch), h.Td(h.Code(g.Text(r.Commit))), wideCell(pullRequest), wideCell(g.Text(r.Error)))
+				return h.Tr(rowHead(g.Text(r.Name)), h.Td(badge(r.Level, r.State)), wideCell(g.Text(r.Branch)), h.Td(h.Code(g.Text(r.Commit))), wideCell(pullRequest, g.Text(" "+r.Error)))
 			})))),
 		g.If(s.Summary != "" || s.Usage != "", section("result", "Result",
 			g.If(s.Summary != "", preformatted("Summary", s.Summary)), g.If(s.Usage != "", preformatted("Usage", s.Usage)))),
@@ -208,7 +207,7 @@ func (l Links) objectHead(e *view.Entry, part string, actions []view.Action, pro
 			return h.P(h.Class("problem"), h.Strong(g.Text(p.Reason)), g.Text(": "+p.Message+" ("), age(p.Since), g.Text(")"))
 		}),
 		g.If(len(problems) == 0 && e.NeedsAttention && e.Level == view.LevelProblem, h.P(h.Class("problem"), reason(e))),
-		g.If(len(problems) == 0 && e.NeedsAttention && e.Level != view.LevelProblem, h.P(h.Class("waits"), reason(e))),
+		g.If(len(problems) == 0 && e.Level == view.LevelWaiting && e.Reason != "" && e.Reason != e.Status, h.P(h.Class("waits"), reason(e))),
 		h.Nav(h.Class("tabs"), h.Aria("label", "Parts"), h.Ul(g.Map(tabs[e.Kind], func(tab [2]string) g.Node {
 			return h.Li(h.A(h.Href(l.Object(e, tab[0])), g.If(tab[0] == part, h.Aria("current", "page")), g.Text(tab[1])))
 		}))),

@@ -23,10 +23,9 @@ func sessionEntry(s *v1alpha1.AgenticSession) *Entry {
 		return e
 	}
 	e.setProblems(render.SessionProblems(s))
-	if phase == v1alpha1.SessionFailed {
-		e.NeedsAttention = true
-		if runs := s.Status.Attempts; len(runs) > 0 && e.Message == "" {
-			last := &runs[len(runs)-1]
+	e.NeedsAttention = e.NeedsAttention || phase == v1alpha1.SessionFailed
+	if runs := s.Status.Attempts; len(runs) > 0 && e.Message == "" {
+		if last := &runs[len(runs)-1]; phase == v1alpha1.SessionFailed || phase == v1alpha1.SessionStopped && last.Reason == string(s.Status.StoppedReason) {
 			e.Reason, e.Message = cleanLine(last.Reason), cleanLine(last.Message)
 		}
 	}
