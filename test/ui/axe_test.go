@@ -65,7 +65,7 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 		{"action", "/k/session/" + ns + "/fix-tests/action?do=stop", "Type fix-tests"},
 		{"missing", "/k/seq/" + ns + "/other", "does not exist"},
 	}
-	for _, width := range []int64{2560, 1280, 768, 390} {
+	for _, width := range []int64{390, 1280, 768, 2560} {
 		b.run("changing the width", command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 844, DeviceScaleFactor: 1, Mobile: width < 500}))
 		check := func(name string) {
 			for _, colors := range []string{"light", "dark"} {
