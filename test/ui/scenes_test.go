@@ -31,7 +31,7 @@ func TestEachSceneShowsStateCauseAndNextActionWithoutScrolling(t *testing.T) {
 	if err := cluster.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cluster.Delete(t.Context(), ns) })
+	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	u := startUI(t, "-n", "shop")
 	u.proxy.buildLogs()
 	buildScenes(t, "shop")
