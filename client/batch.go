@@ -201,14 +201,14 @@ func (c *Client) Batch(ctx context.Context, queue, id string) (BatchInfo, error)
 }
 
 func (c *Client) withKeys(ctx context.Context, call func(context.Context, broker.KeyStore) error) error {
-	store, isStore := c.producer.(broker.KeyStore)
-	if !isStore {
-		return broker.UnsupportedField("queue", "is on an engine without batches")
-	}
-	ctx, end, err := c.begin(ctx)
+	ctx, producer, end, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
+	store, isStore := producer.(broker.KeyStore)
+	if !isStore {
+		return broker.UnsupportedField("queue", "is on an engine without batches")
+	}
 	return call(ctx, store)
 }

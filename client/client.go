@@ -38,22 +38,28 @@ type Options struct {
 
 // Client sends jobs to the queues of one broker. Its methods are safe for concurrent use.
 type Client struct {
-	producer broker.Producer
-	timeout  time.Duration
-	codec    Codec
-	tracer   sendTracer
-	now      func() time.Time
+	timeout time.Duration
+	codec   Codec
+	tracer  sendTracer
+	now     func() time.Time
 	// check returns an error if calls must fail. Only tests set it.
 	check func() error
+	// connect returns a new connection. It is nil if the producer has none.
+	connect func(context.Context) (broker.Producer, error)
+	// connecting has an element while a call replaces the producer.
+	connecting chan struct{}
 
 	mu       sync.Mutex
+	producer broker.Producer
 	isClosed bool
+	// isDisconnected: no later producer replaces this one.
+	isDisconnected bool
 	// running is the number of calls; idle is closed when it is 0 and the client is closed.
 	running int
 	idle    chan struct{}
 }
 
-// New connects to the broker. The connection reconnects by itself until Close. New fails with ErrInvalid, ErrUnauthorized or, if the broker
+// New connects to the broker. The client reconnects by itself until Close. New fails with ErrInvalid, ErrUnauthorized or, if the broker
 // does not respond in time, ErrUnavailable.
 func New(ctx context.Context, options Options) (*Client, error) {
 	if err := login.Validate(&options.Broker); err != nil {
@@ -68,16 +74,28 @@ func New(ctx context.Context, options Options) (*Client, error) {
 	if name == "" && len(os.Args) > 0 {
 		name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 	}
-	engine, engineName, err := login.Connect(ctx, &options.Broker, name)
+	connect := func(ctx context.Context) (broker.Producer, dial.EngineName, error) {
+		engine, engineName, err := login.Connect(ctx, &options.Broker, name)
+		if err != nil {
+			return nil, "", broker.SendErrorOf(err)
+		}
+		producer, isProducer := engine.(broker.Producer)
+		if !isProducer {
+			engine.Disconnect()
+			return nil, "", broker.UnsupportedField("broker.url", "names the engine %s, which cannot send jobs", engineName)
+		}
+		return producer, engineName, nil
+	}
+	producer, engineName, err := connect(ctx)
 	if err != nil {
-		return nil, newError("", "", broker.SendErrorOf(err))
+		return nil, newError("", "", err)
 	}
-	producer, isProducer := engine.(broker.Producer)
-	if !isProducer {
-		engine.Disconnect()
-		return nil, newError("", "", broker.UnsupportedField("broker.url", "names the engine %s, which cannot send jobs", engineName))
+	c := newClient(&options, producer, engineName)
+	c.connect = func(ctx context.Context) (broker.Producer, error) {
+		producer, _, err := connect(ctx)
+		return producer, err
 	}
-	return newClient(&options, producer, engineName), nil
+	return c, nil
 }
 
 func (o *Options) validateTimeout() error {
@@ -102,7 +120,7 @@ func init() {
 func newClient(options *Options, producer broker.Producer, engine dial.EngineName) *Client {
 	c := &Client{
 		producer: producer, timeout: cmp.Or(options.Timeout, defaultTimeout), codec: cmp.Or[Codec](options.Codec, JSON{}),
-		now: time.Now, idle: make(chan struct{}),
+		now: time.Now, idle: make(chan struct{}), connecting: make(chan struct{}, 1),
 	}
 	if provider := options.TracerProvider; provider != nil {
 		c.tracer = sendTracer{
@@ -113,21 +131,13 @@ func newClient(options *Options, producer broker.Producer, engine dial.EngineNam
 	return c
 }
 
-// begin returns the context of a call, and a function that ends the call.
-func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isClosed {
-		return nil, nil, &broker.SendError{Failure: broker.ErrClosed, Err: errors.New("the client is closed")}
+// begin returns the context of a call, the producer, and a function that ends the call.
+func (c *Client) begin(ctx context.Context) (context.Context, broker.Producer, func(), error) {
+	if err := c.admit(); err != nil {
+		return nil, nil, nil, err
 	}
-	if c.check != nil {
-		if err := c.check(); err != nil {
-			return nil, nil, &broker.SendError{Failure: broker.ErrUnavailable, Err: err}
-		}
-	}
-	c.running++
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
-	return ctx, func() {
+	end := func() {
 		cancel()
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -135,7 +145,79 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 		if c.running == 0 && c.isClosed {
 			close(c.idle)
 		}
-	}, nil
+	}
+	producer, err := c.connected(ctx)
+	if err != nil {
+		end()
+		return nil, nil, nil, err
+	}
+	return ctx, producer, end, nil
+}
+
+// admit counts a call as running, unless it must fail.
+func (c *Client) admit() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return errClosed
+	}
+	if c.check != nil {
+		if err := c.check(); err != nil {
+			return &broker.SendError{Failure: broker.ErrUnavailable, Err: err}
+		}
+	}
+	c.running++
+	return nil
+}
+
+var errClosed = &broker.SendError{Failure: broker.ErrClosed, Err: errors.New("the client is closed")}
+
+// connected returns the producer. If a server has ended the connection for good, one call at a time connects again.
+func (c *Client) connected(ctx context.Context) (broker.Producer, error) {
+	producer := c.currentProducer()
+	if !isEnded(producer) {
+		return producer, nil
+	}
+	select {
+	case c.connecting <- struct{}{}:
+		defer func() { <-c.connecting }()
+	case <-ctx.Done():
+		return nil, &broker.SendError{Failure: broker.ErrUnavailable, Err: context.Cause(ctx)}
+	}
+	if producer = c.currentProducer(); !isEnded(producer) {
+		return producer, nil
+	}
+	next, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isDisconnected {
+		next.Disconnect()
+		return nil, errClosed
+	}
+	c.producer = next
+	return next, nil
+}
+
+func (c *Client) currentProducer() broker.Producer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.producer
+}
+
+func isEnded(producer broker.Producer) bool {
+	ender, canEnd := producer.(broker.Ender)
+	if !canEnd {
+		return false
+	}
+	select {
+	case <-ender.Ended():
+		return true
+	default:
+		return false
+	}
 }
 
 var errTimeout = errors.New("the broker did not respond within the timeout of the client")
@@ -151,13 +233,21 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 	}
 	c.mu.Unlock()
-	defer c.producer.Disconnect()
+	defer c.disconnect()
 	select {
 	case <-c.idle:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+func (c *Client) disconnect() {
+	c.mu.Lock()
+	c.isDisconnected = true
+	producer := c.producer
+	c.mu.Unlock()
+	producer.Disconnect()
 }
 
 // CancelDelayed removes a job that was sent with Delay or At and is not due yet, so that it never runs. It returns false if the queue has
@@ -170,10 +260,10 @@ func (c *Client) CancelDelayed(ctx context.Context, queue, id string) (canceled 
 	if err := broker.ValidateJobReference(queue, id); err != nil {
 		return false, err
 	}
-	ctx, end, err := c.begin(ctx)
+	ctx, producer, end, err := c.begin(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer end()
-	return c.producer.CancelDelayed(ctx, queue, id)
+	return producer.CancelDelayed(ctx, queue, id)
 }

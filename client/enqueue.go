@@ -47,25 +47,25 @@ func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receip
 	if err != nil {
 		return Receipt{}, newError(queue, job.ID, err)
 	}
-	ctx, end, err := c.begin(ctx)
+	ctx, producer, end, err := c.begin(ctx)
 	if err != nil {
 		return Receipt{}, newError(queue, job.ID, err)
 	}
 	defer end()
 	ctx, span := c.tracer.start(ctx, queue, 1)
 	injectTraceContext(ctx, job)
-	result, err := jobkeys.Send(ctx, c.producer, job)
+	result, err := jobkeys.Send(ctx, producer, job)
 	err = newError(queue, job.ID, err)
 	c.tracer.end(span, result.ID, err)
 	if err != nil {
 		return Receipt{}, err
 	}
-	return Receipt{ID: result.ID, Duplicate: result.Duplicate}, newError(queue, result.ID, c.track(ctx, job, result))
+	return Receipt{ID: result.ID, Duplicate: result.Duplicate}, newError(queue, result.ID, track(ctx, producer, job, result))
 }
 
 // track records that a job with the option Track waits.
-func (c *Client) track(ctx context.Context, job *broker.OutgoingJob, sent broker.SendResult) error {
-	store, isStore := c.producer.(broker.JobStore)
+func track(ctx context.Context, producer broker.Producer, job *broker.OutgoingJob, sent broker.SendResult) error {
+	store, isStore := producer.(broker.JobStore)
 	switch {
 	case !job.IsTracked:
 		return nil
@@ -131,7 +131,7 @@ func (c *Client) enqueueChunk(ctx context.Context, queue string, jobs []Job, res
 	if len(outgoing) == 0 {
 		return
 	}
-	ctx, end, err := c.begin(ctx)
+	ctx, producer, end, err := c.begin(ctx)
 	if err != nil {
 		for _, i := range indexes {
 			results[i].Err = newError(queue, "", err)
@@ -144,10 +144,10 @@ func (c *Client) enqueueChunk(ctx context.Context, queue string, jobs []Job, res
 		injectTraceContext(ctx, job)
 	}
 	var first error
-	for n, result := range jobkeys.SendMany(ctx, c.producer, queue, outgoing) {
+	for n, result := range jobkeys.SendMany(ctx, producer, queue, outgoing) {
 		i := indexes[n]
 		if result.Err == nil {
-			result.Err = c.track(ctx, outgoing[n], result)
+			result.Err = track(ctx, producer, outgoing[n], result)
 		}
 		results[i] = EnqueueResult{Receipt{result.ID, result.Duplicate}, newError(queue, outgoing[n].ID, result.Err)}
 		if first == nil {

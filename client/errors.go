@@ -29,7 +29,7 @@ var (
 	// ErrUnavailable: the broker has not confirmed the job in time, because it is unreachable, overloaded or out of storage, or because the
 	// context ended. The job may be stored. It is retryable: with an ID that you choose, the queue keeps one of the jobs of all attempts.
 	ErrUnavailable = broker.ErrUnavailable
-	// ErrClosed: the client is closed, by Close or by a server that ended the connection for good. The error says why. A new client connects again.
+	// ErrClosed: Close was called.
 	ErrClosed = broker.ErrClosed
 )
 

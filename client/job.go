@@ -153,14 +153,14 @@ func (c *Client) withStore(ctx context.Context, operation, queue, id string, cal
 	if err := broker.ValidateStoredJob(queue, id); err != nil {
 		return err
 	}
-	store, isStore := c.producer.(broker.JobStore)
-	if !isStore {
-		return broker.UnsupportedField("queue", "is on an engine that keeps no states of jobs")
-	}
-	ctx, end, err := c.begin(ctx)
+	ctx, producer, end, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
+	store, isStore := producer.(broker.JobStore)
+	if !isStore {
+		return broker.UnsupportedField("queue", "is on an engine that keeps no states of jobs")
+	}
 	return call(ctx, store)
 }

@@ -44,6 +44,8 @@ type Engine struct {
 	// permission, or with a response beyond a limit, fails with a timeout; only this error has the reason.
 	lastServerError atomic.Pointer[serverError]
 	ended           chan struct{}
+	// isDisconnected: Disconnect was called.
+	isDisconnected atomic.Bool
 }
 
 type serverError struct {
@@ -223,6 +225,7 @@ func serverURLs(c *broker.Credentials) (string, error) {
 
 // Disconnect sends buffered messages and closes the connection.
 func (e *Engine) Disconnect() {
+	e.isDisconnected.Store(true)
 	_ = e.nc.FlushTimeout(time.Second) // the server may not respond
 	e.nc.Close()
 }

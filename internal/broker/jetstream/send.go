@@ -24,6 +24,9 @@ import (
 // Send implements broker.Producer. A stream without a leader has no responder for a moment, so Send repeats the request while the
 // stream exists.
 func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+	if err := e.awaitConnection(ctx); err != nil {
+		return broker.SendResult{}, e.sendError(ctx, job, err)
+	}
 	if err := e.checkSupport(ctx, job); err != nil {
 		return broker.SendResult{}, err
 	}
@@ -55,7 +58,21 @@ func (e *Engine) checkSize(job *broker.OutgoingJob, message *nats.Msg) error {
 	return nil
 }
 
-const leaderRetryInterval = 250 * time.Millisecond
+const leaderRetryInterval, connectionRetryInterval = 250 * time.Millisecond, 50 * time.Millisecond
+
+// awaitConnection waits for the connection to a server, so that the client library does not keep the jobs of calls that fail meanwhile, and
+// send all of them once it has reconnected.
+func (e *Engine) awaitConnection(ctx context.Context) error {
+	for !e.nc.IsConnected() {
+		if e.nc.IsClosed() {
+			return nats.ErrConnectionClosed
+		}
+		if err := clock.SleepContext(ctx, connectionRetryInterval); err != nil {
+			return fmt.Errorf("%w: %w", nats.ErrDisconnected, err)
+		}
+	}
+	return nil
+}
 
 // SendMany implements broker.Producer. It sends all jobs before it waits, so the caller limits their number. It does not repeat
 // requests.
@@ -63,6 +80,10 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 	b := &batch{
 		Engine: e, ctx: ctx, queue: queue, jobs: jobs, results: make([]broker.SendResult, len(jobs)), isDone: make([]bool, len(jobs)),
 		explanations: map[string]error{},
+	}
+	if err := e.awaitConnection(ctx); err != nil {
+		b.failRest(err)
+		return b.results
 	}
 	replies := make(chan *nats.Msg, len(jobs))
 	inbox := e.nc.NewInbox()
@@ -274,10 +295,13 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 	case err == nil, errors.As(err, new(*broker.SendError)):
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed) && e.nc.IsClosed():
+		if e.isDisconnected.Load() {
+			return &broker.SendError{Failure: broker.ErrClosed, Err: err}
+		}
 		if last := e.nc.LastError(); last != nil { // why the server ended the connection
 			err = e.credentials.Conceal(fmt.Errorf("%w: %w", err, last), true)
 		}
-		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: err}
 	case errors.Is(err, errRejectedSubject):
 		return &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("no server leads the stream of the queue " + job.Queue)}
 	}

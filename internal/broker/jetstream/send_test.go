@@ -70,7 +70,7 @@ func TestAClientWhoseConnectionTheServerEndedReportsWhy(t *testing.T) {
 		many := e.SendMany(withinAMinute(t), "orders", []*broker.OutgoingJob{job})
 		for _, err := range []error{err, many[0].Err} {
 			failure := (*broker.SendError)(nil)
-			if !errors.As(err, &failure) || !errors.Is(failure.Failure, broker.ErrClosed) || !strings.Contains(err.Error(), "Maximum Payload Violation") {
+			if !errors.As(err, &failure) || !errors.Is(failure.Failure, broker.ErrUnavailable) || !strings.Contains(err.Error(), "Maximum Payload Violation") {
 				t.Errorf("%d bytes: %v", size, err)
 			}
 		}
