@@ -74,14 +74,20 @@ func (e *Engine) findDelayed(ctx context.Context, queue, id string) (found *stor
 	if found == nil {
 		return nil, time.Time{}, jetstream.ErrMsgNotFound
 	}
-	schedule := broker.HeaderValue(found.headers(), jetstream.ScheduleHeader)
+	due, err = dueTime(found)
+	return found, due, err
+}
+
+func dueTime(delayed *storedMessage) (time.Time, error) {
+	schedule := broker.HeaderValue(delayed.headers(), jetstream.ScheduleHeader)
 	if schedule == "" {
-		return found, time.Time{}, errors.New("the delayed message has no time")
+		return time.Time{}, errors.New("the delayed message has no time")
 	}
-	if due, err = time.Parse(time.RFC3339, strings.TrimPrefix(schedule, scheduleAt)); err != nil {
+	due, err := time.Parse(time.RFC3339, strings.TrimPrefix(schedule, scheduleAt))
+	if err != nil {
 		err = fmt.Errorf("the delayed message has no valid time: %w", err)
 	}
-	return found, due, err
+	return due, err
 }
 
 // findDue returns the message of a job that is due, and that the queue has no space for yet; nil if there is no such message.

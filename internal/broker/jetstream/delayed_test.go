@@ -85,6 +85,23 @@ func attacks() map[string]*nats.Msg {
 			all[subject+" "+headers] = m
 		}
 	}
+	for _, at := range []string{
+		"", "@at", "@at -1", "@at 0001-01-01T00:00:00Z", "@at 1969-12-31T23:59:59Z", "@at 2262-04-12T00:00:00Z", "@at 9999-12-31T23:59:59Z",
+		"@at 10000-01-01T00:00:00Z", "@every 1s", "@every -1s", "@every 1ns", "@every 2562047h", "* * * * * *", "@hourly", "@" + strings.Repeat("9", 60_000),
+	} {
+		all["schedule "+at[:min(len(at), 30)]] = &nats.Msg{Subject: "yardmaster.orders.delayed.new", Header: nats.Header{
+			"Nats-Schedule": {at, "@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"yardmaster.orders.due.default.new"},
+		}}
+	}
+	for title, headers := range map[string]nats.Header{
+		"no target":      {},
+		"two targets":    {"Nats-Schedule-Target": {"yardmaster.orders.due.default.new", "yardmaster.orders.due.default.0"}},
+		"another source": {"Nats-Schedule-Target": {"yardmaster.orders.due.default.new"}, "Nats-Schedule-Source": {"yardmaster.orders.delayed.0"}},
+		"a large header": {"Nats-Schedule-Target": {"yardmaster.orders.due.default.new"}, "Nats-Schedule-TTL": {"1s"}, "A": {strings.Repeat("x", 65_000)}},
+	} {
+		headers["Nats-Schedule"] = []string{"@at 2020-01-01T00:00:00Z"}
+		all["schedule with "+title] = &nats.Msg{Subject: "yardmaster.orders.delayed.new", Header: headers}
+	}
 	for _, request := range []string{
 		"STREAM.PURGE.yardmaster_orders", "STREAM.DELETE.yardmaster_orders", "STREAM.MSG.DELETE.yardmaster_orders", "STREAM.UPDATE.yardmaster_orders",
 		"STREAM.PURGE.yardmaster_orders_delayed", "STREAM.DELETE.yardmaster_orders_delayed", "CONSUMER.DELETE.yardmaster_orders.default",
@@ -358,6 +375,40 @@ func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 				return isSettled && readyPayloads(t, e)["second0"] == 1
 			})
 		})
+	}
+}
+
+// The server tries once to make a message due.
+func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	e := connectTo(t, s)
+	ensureQueue(t, e, ordersQueue())
+	setStorage := func(bytes int64) {
+		t.Helper()
+		limits := map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: bytes, MaxStreams: -1, MaxConsumers: -1}}
+		if err := s.GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due := time.Now().Add(time.Second)
+	sendDelayed(t, e, "first", 3, due)
+	sendDelayed(t, e, "later", 1, time.Now().Add(24*time.Hour))
+	setStorage(1)
+	poll.Until(t, "the jobs to be due", func() bool { return time.Now().After(due.Add(2 * time.Second)) })
+	setStorage(-1)
+	if f := readStats(t, e, "orders"); f.Delayed != 4 {
+		t.Errorf("%+v", f)
+	}
+	poll.Until(t, "the jobs to be ready", func() bool {
+		if err := e.rearmOverdue(t.Context(), "orders", time.Now().Add(2*rearmAge)); err != nil {
+			t.Error(err)
+		}
+		found := readyPayloads(t, e)
+		return found["first0"] == 1 && found["first1"] == 1 && found["first2"] == 1
+	})
+	if f := readStats(t, e, "orders"); f.Delayed != 1 || f.Ready != 3 {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -33,6 +35,9 @@ func (e *Engine) Rescue(ctx context.Context, queue string) (result broker.Rescue
 	defer func() { err = e.classifyError("rescuing messages of the queue "+queue, err) }()
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
+		return result, err
+	}
+	if err := e.rearmOverdue(ctx, queue, stream.CachedInfo().TimeStamp); err != nil {
 		return result, err
 	}
 	var overdue int64
@@ -99,6 +104,35 @@ func (e *Engine) rescueDue(ctx context.Context, stream jetstream.Stream, queue s
 		rescued += moved
 	}
 	return rescued, 0, nil
+}
+
+// rearmAge is how long the server may take to make a delayed message due. The servers of a cluster may need some time to agree, and a message
+// that is stored again meanwhile would become due twice.
+const rearmAge = time.Minute
+
+// rearmOverdue stores the first delayed messages again if they should have become due. The server tries once to make a message due, and then
+// not before a restart or a new leader of the stream, for example if the account had no storage left.
+func (e *Engine) rearmOverdue(ctx context.Context, queue string, now time.Time) error {
+	for next, count := uint64(1), 0; count < broker.MaxRescued; count++ {
+		found, err := e.readMessage(ctx, delayedStreamName(queue), map[string]any{"seq": next, "next_by_subj": delayedSubject(queue, ">")})
+		if isNotFound(err) || err == nil && found == nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if due, err := dueTime(found); err != nil || now.Sub(due) <= rearmAge {
+			return nil //nolint:nilerr // a schedule of another form, such as a repeated one
+		}
+		message := &nats.Msg{Subject: found.Subject, Header: found.headers(), Data: found.Data}
+		message.Header.Del(jetstream.MsgIDHeader) // its number would be that of a duplicate
+		message.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+		if _, err := e.writeLast(ctx, delayedStreamName(queue), message, found.Sequence); err != nil && !errors.Is(err, broker.ErrKeyChanged) {
+			return err
+		}
+		next = found.Sequence + 1
+	}
+	return nil
 }
 
 // maxHeaderBytes is the size of the headers that a server stores.
