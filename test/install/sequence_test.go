@@ -64,12 +64,8 @@ func webhookServes(t *testing.T, ns string) bool {
 func createQueueAndSchedule(t *testing.T, ns string) {
 	t.Helper()
 	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
+	createQueue(t, ns)
 	const objects = `
-apiVersion: yardmaster.dev/v1alpha1
-kind: Queue
-metadata: {name: jobs}
-spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
----
 apiVersion: yardmaster.dev/v1alpha1
 kind: Schedule
 metadata: {name: each-minute}
@@ -79,4 +75,14 @@ spec:
     spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
 `
 	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
+}
+
+func createQueue(t *testing.T, ns string) {
+	t.Helper()
+	run(t, "kubectl -n "+ns+` apply -f - <<'YAML'
+apiVersion: yardmaster.dev/v1alpha1
+kind: Queue
+metadata: {name: jobs}
+spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
+YAML`)
 }

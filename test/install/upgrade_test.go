@@ -53,7 +53,7 @@ spec: {runner: shell, prompt: wait}
 `
 
 // Work of each kind begins with the release that test/install/baseline names, and continues with this version, and with the earlier
-// one after a downgrade.
+// one after a downgrade. The queue of that release has to be created again.
 func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	raw, err := os.ReadFile("baseline")
 	if err != nil {
@@ -78,17 +78,20 @@ func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	createQueueAndSchedule(t, "team-a")
 	run(t, "kubectl -n team-a apply -f - <<'YAML'"+upgradedObjects+"YAML")
 	wantAllKindsWork(t)
+	wantQueueReady(t)
 	before := podsAtWork(t)
 
 	run(t, "make install deploy IMG="+image+installed)
 	wantSequence(t, "team-a")
 	wantAllKindsWork(t)
+	wantQueueRefused(t)
 	release(t, first)
 	second := startSequence(t, "team-a")
 
 	run(t, "make -C "+earlier+" install deploy IMG="+baselineImage+installed)
 	wantSequence(t, "team-a")
 	wantAllKindsWork(t)
+	wantQueueReady(t)
 	release(t, second)
 	if after := podsAtWork(t); after != before {
 		t.Errorf("Pods of the pool and of the session before and after:\n%s\n%s", before, after)
@@ -97,14 +100,34 @@ func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	run(t, "kubectl -n team-a wait agenticsession/long --for jsonpath='{.status.phase}'=Completed --timeout 5m")
 
 	run(t, "make install deploy IMG="+image+installed) // whose targets delete it
+	wantQueueRefused(t)
+	run(t, "kubectl -n team-a delete workerpool/workers --timeout 5m && kubectl -n team-a patch queue jobs --type merge -p '{\"spec\":{\"deletionPolicy\":\"Drain\"}}'"+
+		" && kubectl -n team-a delete queue/jobs --timeout 5m")
+	createQueue(t, "team-a")
+	wantQueueReady(t)
 	run(t, "kubectl -n team-a delete schedules,agenticsessions,workerpools,queues --all --timeout 5m && make uninstall undeploy NAMESPACES=team-a && kubectl delete namespace team-a nats")
 	wantNothingLeft(t)
 }
 
-// wantAllKindsWork waits until the objects of all kinds are ready, and a time of the Schedule has run.
+func wantQueueReady(t *testing.T) {
+	t.Helper()
+	run(t, "kubectl -n team-a wait queue/jobs --for condition=Ready --timeout 5m")
+}
+
+// wantQueueRefused waits until the Queue says how to replace its stream, which any producer can erase.
+func wantQueueRefused(t *testing.T) {
+	t.Helper()
+	run(t, "kubectl -n team-a wait queue/jobs --for jsonpath='{.status.conditions[?(@.type==\"ConfigSynced\")].reason}'=RefusedByBroker --timeout 5m")
+	message := run(t, "kubectl -n team-a get queue jobs -o jsonpath='{.status.conditions[?(@.type==\"Ready\")].message}'")
+	if !strings.Contains(message, "set spec.deletionPolicy of the Queue to Drain") {
+		t.Errorf("the Queue says %q", message)
+	}
+}
+
+// wantAllKindsWork waits until the objects of all kinds but the Queue are ready, and a time of the Schedule has run.
 func wantAllKindsWork(t *testing.T) {
 	t.Helper()
-	run(t, "kubectl -n team-a wait queue/jobs workerpool/workers policy/limits schedule/each-minute sessionrunner/shell agenticsession/long --for condition=Ready --timeout 5m")
+	run(t, "kubectl -n team-a wait workerpool/workers policy/limits schedule/each-minute sessionrunner/shell agenticsession/long --for condition=Ready --timeout 5m")
 	schedule := &v1alpha1.Schedule{}
 	schedule.Namespace, schedule.Name = "team-a", "each-minute"
 	began := time.Now()
