@@ -100,6 +100,30 @@ func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 	m.waitForReason(natsBroker("broker"), "")
 }
 
+// A server ends the connection of a client for good when it sends a message beyond a limit that was lowered meanwhile.
+func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
+	s := natstest.Start(t)
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	m.waitForReason(natsBroker("broker"), "")
+	ended, err := m.Conn(ns, natsBroker("broker")).Engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lowered := s.Options().Clone()
+	lowered.MaxPayload = 1024
+	if err := s.ReloadOptions(lowered); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ended.(broker.Producer).Send(t.Context(), &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, 10_000)})
+	if broker.ClassOf(err) != broker.ClassUnreachable || !strings.Contains(err.Error(), "Maximum Payload Violation") {
+		t.Errorf("got %v", err)
+	}
+	poll.Until(t, "another connection", func() bool {
+		engine, err := m.Conn(ns, natsBroker("broker")).Engine()
+		return err == nil && engine != ended
+	})
+}
+
 func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
 	s := natstest.Start(t)
 	m := startManager(t)

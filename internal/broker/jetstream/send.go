@@ -301,7 +301,7 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 		if last := e.nc.LastError(); last != nil { // why the server ended the connection
 			err = e.credentials.Conceal(fmt.Errorf("%w: %w", err, last), true)
 		}
-		return &broker.SendError{Failure: broker.ErrUnavailable, Err: err}
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: broker.Errorf(broker.ClassUnreachable, "%w", err)}
 	case errors.Is(err, errRejectedSubject):
 		return &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("no server leads the stream of the queue " + job.Queue)}
 	}
