@@ -45,9 +45,7 @@ func TestTheClientConnectsAgainAfterTheServerEndedTheConnection(t *testing.T) {
 	}
 	_, err = env.Enqueue(t.Context(), "orders", large) // a new connection has the new limit
 	requireError(t, err, ErrPayloadTooLarge, "payload")
-	if ready := env.stats().Ready; ready != 5 {
-		t.Errorf("%d jobs are ready, want 5", ready)
-	}
+	poll.Until(t, "the queue to have all jobs", func() bool { return env.stats().Ready == 5 })
 	if err := env.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

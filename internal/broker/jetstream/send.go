@@ -298,6 +298,8 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 		if e.isDisconnected.Load() {
 			return &broker.SendError{Failure: broker.ErrClosed, Err: err}
 		}
+		// The callback comes soon, so that the next call of the producer finds that the connection has ended.
+		<-e.ended
 		if last := e.nc.LastError(); last != nil { // why the server ended the connection
 			err = e.credentials.Conceal(fmt.Errorf("%w: %w", err, last), true)
 		}
