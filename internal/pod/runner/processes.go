@@ -88,7 +88,7 @@ func endProcesses(known []process, delay time.Duration, reap bool) int {
 	defer ticker.Stop()
 	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
 	// Only the first round asks: what a process starts later belongs to its end, such as a command that saves its work. Parents come
-	// first: an agent that waits for a child must not see the child end, and exit as if its work were done, before it is asked itself.
+	// first: an agent that waits for a child would see the child end, and exit as if its work were done, before its own SIGTERM.
 	for signal := unix.SIGTERM; ; {
 		remaining := processesBelow(known, reap)
 		if len(remaining) == 0 || time.Now().After(giveUp) {
