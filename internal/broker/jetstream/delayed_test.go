@@ -391,11 +391,11 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	due := time.Now().Add(time.Second)
+	due := time.Now().Add(15 * time.Second) // late enough that a busy machine has stored all before
 	sendDelayed(t, e, "first", 3, due)
 	sendDelayed(t, e, "later", 1, time.Now().Add(24*time.Hour))
 	setStorage(1)
-	poll.Until(t, "the jobs to be due", func() bool { return time.Now().After(due.Add(2 * time.Second)) })
+	poll.Until(t, "the jobs to be due", func() bool { return time.Now().After(due.Add(5 * time.Second)) })
 	setStorage(-1)
 	if f := readStats(t, e, "orders"); f.Delayed != 4 {
 		t.Errorf("%+v", f)
