@@ -176,7 +176,7 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 	if expectedPlace(server, hasArchive) != onServer {
 		limit = "2s"
 	}
-	runner := start("--profile", "events", "--grace-period", "1s", "--push-grace-period", limit, "--push-timeout", limit, "--exit-delay", "1s", "--",
+	runner := start("--profile", "events", "--grace-period", "1s", "--push-grace-period", limit, "--push-timeout", limit, "--exit-delay", "5s", "--",
 		"sh", "-ec", "echo '"+workText+"' > work.txt\n"+gitStates[state]+"\ntouch $SIGNALS/ready; until test -e $SIGNALS/go; do sleep 0.02; done\nset +e\n"+endings[ending])
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Wait() }() // with the code of the agent
