@@ -47,8 +47,12 @@ func (l Links) kindCard(c view.KindCount) g.Node {
 	if c.State.Denied || !c.State.Synced {
 		return h.Div(h.Class("card"), title, WatchProblem(c.State))
 	}
+	problems := "problems"
+	if c.Problems == 1 {
+		problems = "problem"
+	}
 	return h.Div(h.Class("card"), title, h.Strong(g.Text(strconv.Itoa(c.Total))),
-		number(view.LevelProblem, c.Problems, map[bool]string{true: "problem", false: "problems"}[c.Problems == 1]), number(view.LevelActive, c.Active, "active"), number(view.LevelWaiting, c.Waiting, "waiting"), WatchProblem(c.State))
+		number(view.LevelProblem, c.Problems, problems), number(view.LevelActive, c.Active, "active"), number(view.LevelWaiting, c.Waiting, "waiting"), WatchProblem(c.State))
 }
 
 func (l Links) needs(o *view.Overview) g.Node {
