@@ -533,7 +533,7 @@ func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 }
 
 // The test runs itself as the server, which it kills.
-func TestDelayedJobsSurviveKillsOfTheServer(t *testing.T) {
+func TestAKillOfTheServerLosesNoDelayedJobAndRepeatsAtMostOne(t *testing.T) {
 	if dir := os.Getenv("YARDMASTER_TEST_SERVER"); dir != "" {
 		port, _ := strconv.Atoi(os.Getenv("YARDMASTER_TEST_PORT"))
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
@@ -611,9 +611,16 @@ func TestDelayedJobsSurviveKillsOfTheServer(t *testing.T) {
 	})
 	stop()
 	<-finished
+	repeated := 0
 	for i := range jobs {
-		if times := received[fmt.Sprint("job", i, "-0")]; times != 1 {
-			t.Errorf("job %d was done %d times", i, times)
+		times := received[fmt.Sprint("job", i, "-0")]
+		if times == 0 {
+			t.Errorf("job %d was lost", i)
 		}
+		repeated += max(times-1, 0)
+	}
+	// After a crash, the server moves again what it had stored and not yet deleted: one message, see decision 0183.
+	if repeated > kills {
+		t.Errorf("%d jobs were done again after %d kills", repeated, kills)
 	}
 }
