@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,8 +30,8 @@ const (
 	// unfinishedSuffix ends the branch with what must not be in the branch of the session, such as conflicts.
 	unfinishedSuffix = "unfinished"
 	stashName        = "stash"
-	// bundleTimeout bounds the copy of what could not be pushed into the archive.
-	bundleTimeout = 5 * time.Minute
+	// localTimeout bounds what needs no server: the commit of all work, and the copy of what could not be pushed into the archive.
+	localTimeout = 5 * time.Minute
 	// containerAttempts and containerDelay are how often, and after which time, a push is repeated whose container ended.
 	containerAttempts = 3
 	containerDelay    = 2 * time.Second
@@ -46,9 +47,7 @@ func (r *repositories) push(ctx context.Context, summary string) []repositoryRes
 			result.Name = repo.Directory
 			var err error
 			if repo.AutoPush {
-				pushing, cancel := context.WithTimeout(ctx, r.timeout)
-				defer cancel()
-				err = r.pushWork(pushing, repo, summary, result)
+				err = r.pushWork(ctx, repo, summary, result)
 			} else {
 				err = r.describe(ctx, repo, result)
 			}
@@ -79,24 +78,32 @@ type revision struct {
 	conflicts []string
 }
 
-// pushWork pushes all work in a repository. The result is pushed only if all of it arrived in its branches.
+// pushWork pushes all work in a repository. The result is pushed only if all of it arrived in its branches. The server and the
+// container that talks to it cannot take the time that the commit needs.
 func (r *repositories) pushWork(ctx context.Context, repo *sessiongit.Repository, summary string, result *repositoryResult) error {
 	directory, _ := r.target(repo.Directory)
 	if _, err := os.Stat(directory); err != nil {
 		return fmt.Errorf("the agent removed the repository: %w", err)
 	}
-	if _, err := r.client.Clones(ctx); err != nil { // after a restart, the container clones again
+	cloning, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	if _, err := r.client.Clones(cloning); err != nil { // after a restart, the container clones again
 		r.logf("The clone of %s cannot be used: %s", repo.Directory, err)
 	}
-	problems := newProblems(r.repair(ctx, directory, repo), r.commitAll(ctx, directory, summary)) // earlier commits are pushed nevertheless
-	result.Commit, _ = r.git(ctx, directory, "rev-parse", "--verify", "--quiet", "HEAD")          // an empty repository has none
-	revisions, err := r.unpushed(ctx, directory)
-	problems.add(err)
+	committing, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	problems := newProblems(r.repair(committing, directory, repo), r.commitAll(committing, directory, summary)) // earlier commits are pushed nevertheless
+	commit, headErr := r.resolve(committing, directory, "HEAD")
+	revisions, err := r.unpushed(committing, directory)
+	problems.add(headErr, err)
+	result.Commit = commit
+	pushing, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
 	var failed []revision
 	notProposed := error(nil)
 	for i := range revisions {
 		v := &revisions[i]
-		push, err := r.sendBundle(ctx, directory, repo.Directory, v)
+		push, err := r.sendBundle(pushing, directory, repo.Directory, v)
 		switch {
 		case !push.Pushed:
 			failed = append(failed, *v)
@@ -164,17 +171,22 @@ func (r *repositories) repair(ctx context.Context, directory string, repo *sessi
 		return err
 	}
 	top, err := r.git(ctx, directory, "rev-parse", "--show-toplevel")
-	if err == nil && top != resolved {
-		err = errors.New("it has none")
-	}
-	if err == nil {
+	if err == nil && top == resolved {
 		_, err = r.git(ctx, directory, "status", "--porcelain", "--untracked-files=no")
 	}
-	if err != nil {
+	problems := newProblems()
+	switch {
+	case err != nil && exitCode(err) < 0: // says nothing about the metadata
+		return err
+	case err != nil || top != resolved:
 		// The files are the work. The history is that of the server.
-		r.logf("The metadata of %s cannot be used, and is replaced by that of the server: %s", repo.Directory, err)
-		if err := r.replaceMetadata(ctx, metadata, repo, clone); err != nil {
+		r.logf("The metadata of %s cannot be used, and is replaced by that of the server: %s", repo.Directory, cmp.Or(err, errors.New("it has none")))
+		aside, err := r.replaceMetadata(ctx, metadata, repo, clone)
+		if err != nil {
 			return fmt.Errorf("replacing the metadata, which the agent destroyed: %w", err)
+		}
+		if aside != "" {
+			problems.add(fmt.Errorf("the agent destroyed the history, which is kept in the workspace as %s: its files are pushed, and its other commits are not", aside))
 		}
 	}
 	fetch := func(from, refs string) error {
@@ -183,9 +195,9 @@ func (r *repositories) repair(ctx context.Context, directory string, repo *sessi
 		return err
 	}
 	if err := fetch(clone.Path, branchPrefix); err != nil {
-		return fetch(".", "refs/remotes/origin/") // the container with the credentials restarted, and has no clone
+		problems.add(fetch(".", "refs/remotes/origin/")) // the container with the credentials restarted, and has no clone
 	}
-	return nil
+	return problems.join()
 }
 
 // removeLocks removes the locks of a git that was killed: all processes of the agent have ended. No reference ends with .lock.
@@ -208,44 +220,45 @@ func (r *repositories) removeLocks(metadata string) {
 	})
 }
 
-// replaceMetadata replaces the directory .git, and keeps the old one in the workspace.
-func (r *repositories) replaceMetadata(ctx context.Context, metadata string, repo *sessiongit.Repository, clone *sessiongit.Clone) error {
+// replaceMetadata replaces the directory .git, and keeps the old one in the workspace: aside is its path there, empty for none.
+func (r *repositories) replaceMetadata(ctx context.Context, metadata string, repo *sessiongit.Repository, clone *sessiongit.Clone) (aside string, _ error) {
 	parent := filepath.Join(r.inputs.workspace, stateDirectory)
 	if _, err := os.Lstat(metadata); err == nil {
-		aside, err := os.MkdirTemp(parent, "broken-"+repo.Directory+"-")
+		directory, err := os.MkdirTemp(parent, "broken-"+repo.Directory+"-")
 		if err != nil {
-			return err
+			return "", err
 		}
-		if err := os.Rename(metadata, filepath.Join(aside, ".git")); err != nil {
-			return err
+		if err := os.Rename(metadata, filepath.Join(directory, ".git")); err != nil {
+			return "", err
 		}
+		aside = filepath.Join(stateDirectory, filepath.Base(directory))
 	}
 	fresh, err := os.MkdirTemp(parent, "fresh-")
 	if err != nil {
-		return err
+		return aside, err
 	}
 	defer os.RemoveAll(fresh)
 	target := filepath.Join(fresh, "clone")
 	if _, err := r.git(ctx, "", "clone", "--quiet", "--no-checkout", "--", clone.Path, target); err != nil {
-		return err
+		return aside, err
 	}
 	if err := r.configure(ctx, target, repo); err != nil {
-		return err
+		return aside, err
 	}
 	branch, start := r.branches(ctx, target, repo, clone)
 	if start != "" {
 		if _, err := r.git(ctx, target, "update-ref", branchPrefix+branch, start); err != nil {
-			return err
+			return aside, err
 		}
 	}
 	if _, err := r.git(ctx, target, "symbolic-ref", "HEAD", branchPrefix+branch); err != nil {
-		return err
+		return aside, err
 	}
 	if err := os.Rename(filepath.Join(target, ".git"), metadata); err != nil || start == "" {
-		return err
+		return aside, err
 	}
 	_, err = r.git(ctx, filepath.Dir(metadata), "reset", "--quiet")
-	return err
+	return aside, err
 }
 
 // commitAll commits the changes in the working tree, and in those that the agent added with git worktree.
@@ -324,7 +337,11 @@ func (r *repositories) commitSnapshot(ctx context.Context, directory, reason str
 	defer os.RemoveAll(temp)
 	index := []string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}
 	args := []string{"commit-tree", "-m", "Unfinished work of the agent session " + r.inputs.name + "\n\n" + reason + "\n"}
-	if head, err := r.git(ctx, directory, "rev-parse", "--verify", "--quiet", "HEAD"); err == nil {
+	head, err := r.resolve(ctx, directory, "HEAD")
+	if err != nil {
+		return err
+	}
+	if head != "" {
 		args = append(args, "-p", head)
 		if _, err := r.gitWith(ctx, directory, index, "read-tree", head); err != nil {
 			return err
@@ -351,6 +368,10 @@ func (r *repositories) commitSnapshot(ctx context.Context, directory, reason str
 // commit that exists nowhere else. With all, it does that with changed submodules too; otherwise it leaves them out and returns them.
 // Files that git cannot add are an error of their own, because the others were added.
 func (r *repositories) stage(ctx context.Context, directory string, environment []string, all bool) (changed []string, notAdded, err error) {
+	worktrees, err := r.worktreesIn(ctx, directory)
+	if err != nil {
+		return nil, nil, err
+	}
 	embedded, changed, err := r.embedded(ctx, directory, environment)
 	if err != nil {
 		return nil, nil, err
@@ -389,8 +410,8 @@ func (r *repositories) stage(ctx context.Context, directory string, environment 
 		isComplete = true
 		for _, name := range inside {
 			repository := filepath.Join(directory, name, ".git")
-			if r.isWorktree(ctx, directory, repository) {
-				continue
+			if slices.Contains(worktrees, strings.TrimSuffix(name, "/")) {
+				continue // its file .git leads to the metadata of the repository itself
 			}
 			if err := os.Rename(repository, aside(len(nested))); err != nil {
 				return nil, nil, fmt.Errorf("moving a nested repository aside: %w", err)
@@ -400,7 +421,7 @@ func (r *repositories) stage(ctx context.Context, directory string, environment 
 		}
 	}
 	args := []string{"add", "--all", "--ignore-errors", "--", "."}
-	for _, name := range append(r.worktreesIn(ctx, directory), changed...) {
+	for _, name := range append(worktrees, changed...) {
 		args = append(args, ":(exclude,literal)"+name)
 	}
 	_, notAdded = r.gitWith(ctx, directory, environment, args...)
@@ -418,7 +439,10 @@ func (r *repositories) embedded(ctx context.Context, directory string, environme
 	}); err != nil {
 		return nil, nil, err
 	}
-	paths, _ := r.git(ctx, directory, "config", "--file", ".gitmodules", "--get-regexp", `[.]path$`) // there may be no such file
+	paths, err := noneIfExit1(r.git(ctx, directory, "config", "--file", ".gitmodules", "--get-regexp", `[.]path$`)) // there may be no such file
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, name := range links {
 		inside := filepath.Join(directory, name)
 		if _, err := os.Lstat(filepath.Join(inside, ".git")); err != nil {
@@ -441,24 +465,18 @@ func (r *repositories) embedded(ctx context.Context, directory string, environme
 	return embedded, changed, nil
 }
 
-// isWorktree reports whether a file .git leads to the metadata of a repository itself: git worktree creates such working trees.
-func (r *repositories) isWorktree(ctx context.Context, directory, repository string) bool {
-	return slices.Contains(r.worktreesIn(ctx, directory), strings.TrimPrefix(filepath.Dir(repository), directory+"/"))
-}
-
-// worktreesIn returns the further working trees of a repository that are in its directory, relative to it.
-func (r *repositories) worktreesIn(ctx context.Context, directory string) []string {
+// worktreesIn returns the further working trees of a repository, of git worktree, that are in its directory, relative to it.
+func (r *repositories) worktreesIn(ctx context.Context, directory string) (inside []string, _ error) {
 	lines, err := r.git(ctx, directory, "worktree", "list", "--porcelain")
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	var inside []string
 	for line := range strings.Lines(lines) {
 		if tree, found := strings.CutPrefix(strings.TrimSpace(line), "worktree "+directory+"/"); found {
 			inside = append(inside, tree)
 		}
 	}
-	return inside
+	return inside, nil
 }
 
 // candidate is a commit that the server may lack.
@@ -502,16 +520,21 @@ func (r *repositories) unpushed(ctx context.Context, directory string) ([]revisi
 			switch {
 			case list.name == "":
 				candidates = append(candidates, candidate{strings.TrimPrefix(line, branchPrefix), line})
-			case isCommit:
+			case isCommit && strings.Trim(commit, "0") != "": // a working tree without commits
 				candidates = append(candidates, candidate{list.name, commit})
 			}
 		}
 	}
 	var revisions []revision
+	problems := newProblems()
 	not := []string{"--not", "--glob=" + basePrefix + "*"}
 	for _, c := range candidates {
-		commit, err := r.git(ctx, directory, "rev-parse", "--verify", "--quiet", c.commit+"^{commit}")
-		if err != nil || strings.Trim(commit, "0") == "" {
+		commit, err := r.resolve(ctx, directory, c.commit)
+		if err != nil {
+			problems.add(err)
+			continue
+		}
+		if commit == "" {
 			continue // without commits, as in an empty repository
 		}
 		ahead, err := r.git(ctx, directory, append([]string{"rev-list", "--count", commit}, not...)...)
@@ -536,7 +559,29 @@ func (r *repositories) unpushed(ctx context.Context, directory string) ([]revisi
 		}
 		revisions, not = append(revisions, v), append(not, commit)
 	}
-	return revisions, nil
+	return revisions, problems.join()
+}
+
+// resolve returns the commit of a revision; empty if there is none. A git that fails for another reason, as one that was killed, says
+// nothing about it.
+func (r *repositories) resolve(ctx context.Context, directory, revision string) (string, error) {
+	return noneIfExit1(r.git(ctx, directory, "rev-parse", "--verify", "--quiet", revision+"^{commit}"))
+}
+
+// noneIfExit1 returns nothing instead of the error of a git command that found nothing.
+func noneIfExit1(output string, err error) (string, error) {
+	if err != nil && exitCode(err) == 1 {
+		return "", nil
+	}
+	return output, err
+}
+
+// exitCode returns the code with which a command ended by itself, negative if it did not.
+func exitCode(err error) int {
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		return failed.ExitCode()
+	}
+	return -1
 }
 
 // ref returns the reference of a revision.
@@ -656,7 +701,7 @@ func (r *repositories) sendBundle(ctx context.Context, directory, repository str
 
 // archiveBundle sends what was not pushed to the archive. The time for pushing may be over.
 func (r *repositories) archiveBundle(ctx context.Context, directory, repository string, failed []revision) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bundleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localTimeout)
 	defer cancel()
 	return r.bundle(ctx, directory, failed, func(from io.Reader) error { return r.archive(bundleName(repository), from) })
 }

@@ -3,9 +3,11 @@ package runner
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,8 +77,15 @@ func setHook(t *testing.T, s *gitserver.Server, script string) {
 	}
 }
 
-// cellInterval chooses one of this many combinations, other ones in each run, because maps have a random order: about 80.
-const cellInterval = 8
+// isSkipped leaves out all but one of 16 cells, other ones in each run, or of WORK_INTERVAL.
+func isSkipped() bool {
+	const interval = 16
+	configured, err := strconv.Atoi(os.Getenv("WORK_INTERVAL"))
+	if err != nil {
+		configured = interval
+	}
+	return rand.IntN(configured) != 0
+}
 
 const workText = "the work of the agent"
 
@@ -104,11 +113,7 @@ func expectedPlace(server string, hasArchive bool) place {
 // Whatever an agent does at its end, in whatever state it leaves its repository, and whatever the server does: the work is on the
 // server, in the archive or in the workspace, and the result says where.
 func TestWorkIsNeverLostSilently(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "session-runner")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/session-runner").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	number := 0
+	program, number := buildRunner(t), 0
 	for ending := range endings {
 		for state := range gitStates {
 			for server := range servers {
@@ -116,21 +121,73 @@ func TestWorkIsNeverLostSilently(t *testing.T) {
 					continue // the agent itself removed the work
 				}
 				number++
-				if os.Getenv("WORK_CELLS") != "all" && number%cellInterval != 0 {
+				if isSkipped() {
 					continue
 				}
 				hasArchive := number%3 != 0
 				t.Run(fmt.Sprintf("the agent %s with %s, the server %s, archive %v", ending, state, server, hasArchive), func(t *testing.T) {
 					t.Parallel()
-					checkWork(t, program, ending, state, server, hasArchive)
+					got, found, text := endSession(t, program, ending, state, server, hasArchive, 0)
+					want := expectedPlace(server, hasArchive)
+					if found != want {
+						t.Errorf("the work is %q, want %q: %s", found, want, text)
+					}
+					isUnfinished := state == "a merge" || state == "markers" || state == "a rebase" || state == "a file without use" && os.Geteuid() != 0
+					if arrived := want == onServer && !isUnfinished; got.Pushed != arrived || arrived != (got.Error == "") {
+						t.Errorf("all work arrived is %v: %s", arrived, text)
+					}
 				})
 			}
 		}
 	}
 }
 
+// A command of git that does not end by itself, as at a limit of memory, says nothing about the work.
+func TestWorkIsNeverLostSilentlyIfAnyCommandOfGitIsKilled(t *testing.T) {
+	const commands = 30 // more than the runner needs
+	program, number := buildRunner(t), 0
+	for _, state := range []string{"changes", "a commit", "another branch", "a stash", "a working tree", "a nested clone", "a committed link"} {
+		for killed := range commands {
+			number++
+			if isSkipped() {
+				continue
+			}
+			t.Run(fmt.Sprintf("the agent completes with %s, command %d of the runner is killed", state, killed+1), func(t *testing.T) {
+				t.Parallel()
+				got, found, text := endSession(t, program, "completes", state, "works", number%2 == 0, killed+1)
+				if found == "lost" || got.Pushed && found != onServer || !got.Pushed && got.Error == "" {
+					t.Errorf("the work is %q: %s", found, text)
+				}
+			})
+		}
+	}
+}
+
+func buildRunner(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "session-runner")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/session-runner").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+// killingGit is a git that is killed if it is the command number $KILLED of the runner after the agent's work.
+const killingGit = `#!/bin/sh
+case "$PWD" in "$AGENTIC_WORKSPACE"/*)
+	if test -e "$SIGNALS/go"; then
+		echo >> "$SIGNALS/commands"
+		test "$(wc -l < "$SIGNALS/commands")" != "$KILLED" || kill -KILL $$
+	fi ;;
+esac
+exec "$GIT" "$@"
+`
+
+// endSession runs a session to its end, and returns its result, the place of the work, and what explains them. With killed, the git
+// command of this number that the runner starts after the agent's end is killed.
+//
 //nolint:thelper // it is the test
-func checkWork(t *testing.T, program, ending, state, server string, hasArchive bool) {
+func endSession(t *testing.T, program, ending, state, server string, hasArchive bool, killed int) (v1alpha1.SessionRepositoryResult, place, string) {
 	ctx := t.Context()
 	git, err := gitserver.New(ctx, t.TempDir(), "x-access-token", gitPassword)
 	if err != nil {
@@ -145,6 +202,17 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 	s.set(map[string]string{
 		"AGENTIC_GIT": t.TempDir(), "GIT_SSL_CAINFO": git.CAFile, "PATH": os.Getenv("PATH"), "TMPDIR": t.TempDir(), "SIGNALS": signals,
 	})
+	if killed > 0 {
+		directory := t.TempDir()
+		path, err := exec.LookPath("git")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(directory, "git"), []byte(killingGit), 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.set(map[string]string{"PATH": directory + ":" + os.Getenv("PATH"), "GIT": path, "KILLED": strconv.Itoa(killed)})
+	}
 	containers := [][]string{{"git", "--directory", s.environment["AGENTIC_GIT"], "--credentials", credentials, "--repositories", git.Host + "/team/*"}}
 	if hasArchive {
 		s.set(map[string]string{"AGENTIC_ARCHIVE": t.TempDir()})
@@ -176,7 +244,7 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 	if expectedPlace(server, hasArchive) != onServer {
 		limit = "2s"
 	}
-	runner := start("--profile", "events", "--grace-period", "1s", "--push-grace-period", limit, "--push-timeout", limit, "--exit-delay", "5s", "--",
+	runner := start("--profile", "events", "--grace-period", "1s", "--push-grace-period", "1m", "--push-timeout", limit, "--exit-delay", "5s", "--",
 		"sh", "-ec", "echo '"+workText+"' > work.txt\n"+gitStates[state]+"\ntouch $SIGNALS/ready; until test -e $SIGNALS/go; do sleep 0.02; done\nset +e\n"+endings[ending])
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Wait() }() // with the code of the agent
@@ -198,21 +266,14 @@ func checkWork(t *testing.T, program, ending, state, server string, hasArchive b
 	if len(got) != 1 {
 		t.Fatalf("result %+v: %s", got, s.out)
 	}
-	want := expectedPlace(server, hasArchive)
-	if place := findWork(t, git, claim, s.environment["AGENTIC_WORKSPACE"], &got[0]); place != want {
-		t.Errorf("the work is %q, want %q: %+v: %s", place, want, got[0], s.out)
-	}
-	isUnfinished := state == "a merge" || state == "markers" || state == "a rebase" || state == "a file without use" && os.Geteuid() != 0
-	if arrived := want == onServer && !isUnfinished; got[0].Pushed != arrived || arrived != (got[0].Error == "") {
-		t.Errorf("pushed is %v and the error %q, but all work arrived: %v: %s", got[0].Pushed, got[0].Error, arrived, s.out)
-	}
 	for ref := range strings.FieldsSeq(mustGit(ctx, t, git.Repository(), "for-each-ref", "--format=%(refname)", "refs/heads")) {
 		links := mustGit(ctx, t, git.Repository(), "ls-tree", "-r", ref)
 		markers, _ := exec.CommandContext(ctx, "git", "-C", git.Repository(), "grep", "-l", "^<<<<<<< ", ref).Output()
-		if strings.Contains(links, "160000 commit") || len(markers) > 0 && !strings.Contains(ref, "unfinished") {
+		if killed == 0 && strings.Contains(links, "160000 commit") || len(markers) > 0 && !strings.Contains(ref, "unfinished") {
 			t.Errorf("%s has links %s, and markers in %s", ref, links, markers)
 		}
 	}
+	return got[0], findWork(t, git, claim, s.environment["AGENTIC_WORKSPACE"], &got[0]), fmt.Sprintf("%+v: %s", got[0], s.out)
 }
 
 // findWork returns where the work is, according to the result.
