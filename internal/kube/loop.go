@@ -2,9 +2,11 @@ package kube
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,7 +59,23 @@ type Loop[T client.Object, O, D any] struct {
 	// status that it wrote has proved that the object is current. It is nil for kinds whose requests name the versions of the
 	// objects that they change.
 	NeedsFresh func(*D) bool
+	// IsDue reports whether a decision starts a run whose time has come; nil for kinds that start no runs.
+	IsDue func(*D) bool
+	// IsNew reports whether no pass over an object has been recorded; nil for kinds that no other kind starts.
+	IsNew func(T) bool
+
+	listings listings
 }
+
+// dueRuns counts the runs that are being started because their time has come. While there are many, new runs wait, up to maxRunWait:
+// the creation of a run that is due matters more than the first steps of the runs before it.
+var dueRuns atomic.Int64
+
+const (
+	manyDueRuns     = 10
+	runWaitInterval = 500 * time.Millisecond
+	maxRunWait      = 5 * time.Second
+)
 
 // largePasses limits the passes of all kinds over objects that the cache has trimmed. Each of these objects may need several megabytes.
 var largePasses = make(chan struct{}, 4)
@@ -76,6 +94,9 @@ func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return ctrl.Result{}, l.Kind.Forget(ctx, request.NamespacedName)
 	}
 	object = l.Written.Newest(object)
+	if l.IsNew != nil && dueRuns.Load() > manyDueRuns && l.IsNew(object) && isRecentRun(object, l.Clock.Now()) {
+		return ctrl.Result{RequeueAfter: runWaitInterval}, nil
+	}
 	if isTrimmed(object) {
 		select {
 		case largePasses <- struct{}{}:
@@ -99,6 +120,15 @@ func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	return ctrl.Result{RequeueAfter: wait}, err
 }
 
+// NeverObserved reports whether no pass over an object has been recorded. The API server creates it with an observedGeneration of -1, for
+// kstatus.
+func NeverObserved(observedGeneration int64) bool { return observedGeneration < 1 }
+
+func isRecentRun(object client.Object, now time.Time) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && owner.Kind == "Schedule" && now.Sub(object.GetCreationTimestamp().Time).Abs() < maxRunWait
+}
+
 func (l *Loop[T, O, D]) pass(ctx context.Context, object T) (time.Duration, error) {
 	observation, err := l.Kind.Observe(ctx, object)
 	if err != nil || observation == nil {
@@ -109,8 +139,18 @@ func (l *Loop[T, O, D]) pass(ctx context.Context, object T) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
+	isDue := l.IsDue != nil && l.IsDue(&decision)
+	if isDue {
+		dueRuns.Add(1)
+		defer dueRuns.Add(-1)
+	}
 	if l.NeedsFresh != nil && l.NeedsFresh(&decision) && object.GetResourceVersion() == observed {
-		if err := AssertFresh(ctx, l.Live, l.Client, object); err != nil {
+		if isDue && dueRuns.Load() > manyDueRuns {
+			err = l.listings.assertFresh(ctx, l.Clock, l.Live, l.Client, object)
+		} else {
+			err = AssertFresh(ctx, l.Live, l.Client, object)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}

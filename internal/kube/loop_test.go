@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -170,6 +171,87 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 			}
 			if !slices.Equal(row.kind.calls, row.want) {
 				t.Errorf("called %q, want %q", row.kind.calls, row.want)
+			}
+		})
+	}
+}
+
+// startingKind counts how many of its passes start a run.
+type startingKind struct {
+	scriptedKind
+
+	seen *[]int64
+}
+
+func (k *startingKind) Act(context.Context, *corev1.ConfigMap, *scriptedObservation, *scriptedObservation) (bool, error) {
+	*k.seen = append(*k.seen, dueRuns.Load())
+	return false, k.failure
+}
+
+func TestNewRunsWaitOnlyWhileManyRunsAreDue(t *testing.T) {
+	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	schedule := []metav1.OwnerReference{{Kind: "Schedule", Name: "s", Controller: new(true)}}
+	for title, row := range map[string]struct {
+		due      int64
+		age      time.Duration
+		owners   []metav1.OwnerReference
+		observed int64
+		wait     bool
+	}{
+		"a new run among many that are due":                {due: manyDueRuns + 1, owners: schedule, wait: true},
+		"a new run with the default of its status":         {due: manyDueRuns + 1, owners: schedule, observed: -1, wait: true},
+		"a few runs are due":                               {due: manyDueRuns, owners: schedule},
+		"a run after its first pass":                       {due: manyDueRuns + 1, owners: schedule, observed: 1},
+		"a run that waited for long":                       {due: manyDueRuns + 1, owners: schedule, age: maxRunWait},
+		"the API server's clock is ahead by an hour":       {due: manyDueRuns + 1, owners: schedule, age: -time.Hour},
+		"an object that a user created":                    {due: manyDueRuns + 1},
+		"a run that a Schedule owns, but does not control": {due: manyDueRuns + 1, owners: []metav1.OwnerReference{{Kind: "Schedule", Name: "s"}}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			dueRuns.Store(row.due)
+			defer dueRuns.Store(0)
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "a", OwnerReferences: row.owners, CreationTimestamp: metav1.NewTime(now.Add(-row.age)),
+			}}
+			api := fake.NewClientBuilder().WithObjects(object).Build()
+			kind := &scriptedKind{}
+			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
+				Clients: Clients{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(now)}, Kind: kind,
+				Written: NewWriteCache[*corev1.ConfigMap](), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+				IsNew: func(*corev1.ConfigMap) bool { return NeverObserved(row.observed) },
+			}
+			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+			if err != nil || (len(kind.calls) == 0) != row.wait || (result.RequeueAfter == runWaitInterval) != row.wait {
+				t.Errorf("called %q, requeued after %s, error %v", kind.calls, result.RequeueAfter, err)
+			}
+		})
+	}
+}
+
+func TestARunIsDueUntilItsPassEnds(t *testing.T) {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	api := fake.NewClientBuilder().WithObjects(object).Build()
+	for title, row := range map[string]struct {
+		isDue   bool
+		failure error
+		want    int64
+	}{
+		"a run that is due":             {isDue: true, want: 1},
+		"a run that cannot be created":  {isDue: true, failure: errors.New("no"), want: 1},
+		"a decision that starts no run": {want: 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var seen []int64
+			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
+				Clients: Clients{Client: api, Live: api}, Kind: &startingKind{scriptedKind{failure: row.failure}, &seen},
+				Written: NewWriteCache[*corev1.ConfigMap](), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+				IsDue: func(*scriptedObservation) bool { return row.isDue },
+			}
+			if _, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)}); !errors.Is(err, row.failure) {
+				t.Fatal(err)
+			}
+			if !slices.Equal(seen, []int64{row.want}) || dueRuns.Load() != 0 {
+				t.Errorf("%d runs were due during the pass, and %d after it", seen, dueRuns.Load())
 			}
 		})
 	}

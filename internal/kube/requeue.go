@@ -3,13 +3,10 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -37,24 +34,6 @@ var ErrStale = errors.New("the object changed or was deleted after it was read")
 // ErrPending ends a reconciliation that has not decided yet: its object is enqueued again when the observation ends. It is
 // neither a failure nor a success.
 var ErrPending = errors.New("the observation has not ended")
-
-// AssertFresh returns ErrStale unless the API server has exactly this version of the object. A reconciliation that acts without
-// having written the status calls it first: otherwise a stale cache could make it act twice.
-func AssertFresh(ctx context.Context, live client.Reader, c client.Client, object client.Object) error {
-	kind, err := c.GroupVersionKindFor(object)
-	if err != nil {
-		return fmt.Errorf("finding the kind of %s: %w", object.GetName(), err)
-	}
-	current := &metav1.PartialObjectMetadata{}
-	current.SetGroupVersionKind(kind)
-	if err := live.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
-		return fmt.Errorf("reading the %s again: %w", kind.Kind, err)
-	}
-	if current.UID != object.GetUID() || current.ResourceVersion != object.GetResourceVersion() {
-		return ErrStale
-	}
-	return nil
-}
 
 // RequeueOnConflict retries a reconciliation that ended with ErrStale, or whose object changed or disappeared in the meantime,
 // after a short and growing wait. Such an end is expected, and so neither logged nor counted as an error.

@@ -63,7 +63,7 @@ func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operatorBin
 		fmt.Printf("round %d: runs created after p50 %.2f s, p99 %.2f s, all %.2f s; by a bare client %.2f s: %.2f times that, with %.0f requests, of which %.0f writes\n", i+1,
 			r.p50.Seconds(), r.p99.Seconds(), r.all.Seconds(), r.bare.Seconds(), r.ratio(), r.requests, r.writes)
 	}
-	first := &all[0]
+	first := all[0] // a copy, because they are sorted
 	fmt.Printf("\nresident memory: %d MB before, %d MB with the Schedules, %d MB with their runs, at most %d MB meanwhile\n",
 		first.before>>20, first.resting>>20, first.after>>20, first.peak>>20)
 	slices.SortFunc(all, func(a, b round) int { return cmp.Compare(a.ratio(), b.ratio()) })

@@ -166,7 +166,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(
 		&kube.Loop[*v1alpha1.AgenticSession, agenticsession.Observation, agenticsession.Decision]{
 			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.AgenticSession { return &v1alpha1.AgenticSession{} },
-			NeedsFresh: (*agenticsession.Decision).ChangesJobs,
+			NeedsFresh: (*agenticsession.Decision).ChangesJobs, IsNew: func(s *v1alpha1.AgenticSession) bool { return kube.NeverObserved(s.Status.ObservedGeneration) },
 		}))
 }
 

@@ -18,7 +18,7 @@ import (
 
 // createdRequeue is when a created run is counted at the latest. The watch of runs usually triggers the count sooner, but when
 // many Schedules are due at once, only after all have created their runs.
-const createdRequeue = time.Second
+const createdRequeue = 5 * time.Second
 
 // Routine events of a namespace are limited to this rate per second. Warnings are never omitted.
 const (

@@ -64,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return controller.Complete(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.Schedule, schedule.Observation, schedule.Decision]{
 		Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.Schedule { return &v1alpha1.Schedule{} },
-		NeedsFresh: (*schedule.Decision).HasActions,
+		NeedsFresh: (*schedule.Decision).HasActions, IsDue: func(d *schedule.Decision) bool { return d.CreateRun != nil },
 	}))
 }
 

@@ -64,6 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.SequentialJob, sequentialjob.Observation, sequentialjob.Decision]{
 			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.SequentialJob { return &v1alpha1.SequentialJob{} },
 			Finalizer: v1alpha1.SequentialJobFinalizer, NeedsFresh: (*sequentialjob.Decision).HasActions,
+			IsNew: func(sj *v1alpha1.SequentialJob) bool { return kube.NeverObserved(sj.Status.ObservedGeneration) },
 		}))
 }
 
