@@ -37,18 +37,18 @@ func TestNodeLoss(t *testing.T) {
 	programs := map[string]struct {
 		script string
 		lasts  time.Duration // until it ends by itself
-		runs   string        // how often it runs
+		again  bool          // it runs again
 	}{
-		"it ends with 0 before the request":  {lasts: endsBeforeRequest, runs: "1"},
-		"it ends with 0 after the request":   {lasts: endsAfterRequest, runs: "2"},
-		"SIGTERM ends it, with the code 0":   {script: "trap 'exit 0' TERM", lasts: time.Hour, runs: "2"},
-		"SIGTERM ends it, with the code 143": {script: "trap 'exit 143' TERM", lasts: time.Hour, runs: "2"},
-		"it ignores SIGTERM":                 {script: "trap '' TERM", lasts: time.Hour, runs: "2"},
+		"it ends with 0 before the request":  {lasts: endsBeforeRequest},
+		"it ends with 0 after the request":   {lasts: endsAfterRequest, again: true},
+		"SIGTERM ends it, with the code 0":   {script: "trap 'exit 0' TERM", lasts: time.Hour, again: true},
+		"SIGTERM ends it, with the code 143": {script: "trap 'exit 143' TERM", lasts: time.Hour, again: true},
+		"it ignores SIGTERM":                 {script: "trap '' TERM", lasts: time.Hour, again: true},
 	}
 	type cell struct {
-		name string
-		s    *sequenceTest
-		runs string
+		name  string
+		s     *sequenceTest
+		again bool
 	}
 	var cells []cell
 	for name, program := range programs {
@@ -65,7 +65,7 @@ func TestNodeLoss(t *testing.T) {
 while [ "$(date +%%s)" -lt %d ]; do sleep 1 & wait $! || true; done`, program.script, lost.Add(program.lasts).Unix())
 			s := createSequence(t, testbuilder.SequentialJob("lost", "").Workspace(v1alpha1.WorkspaceDelete).Template(template).
 				Step("work", shellScript(script)).Step("count", shellScript(`printf %s "$(wc -l < /workspace/runs)" > /dev/termination-log`), testbuilder.RecordOutput()).Obj())
-			cells = append(cells, cell{name + ", with the restart policy " + string(policy), s, program.runs})
+			cells = append(cells, cell{name + ", with the restart policy " + string(policy), s, program.again})
 		}
 	}
 	for _, c := range cells {
@@ -115,8 +115,9 @@ kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
 		t.Run(c.name, func(t *testing.T) {
 			c.s.t = t
 			c.s.waitForPhase(v1alpha1.PhaseCompleted)
-			if runs := c.s.stepStatus("count").Output; runs != c.runs {
-				t.Errorf("the program ran %s times, want %s: %s", runs, c.runs, describeSequence(c.s.sj))
+			// The second Pod can start while the node still has its taint, and is then interrupted too.
+			if runs := c.s.stepStatus("count").Output; (runs != "1") != c.again {
+				t.Errorf("the program ran %s times, want more than one: %v: %s", runs, c.again, describeSequence(c.s.sj))
 			}
 		})
 	}
