@@ -70,7 +70,11 @@ func newTriggerCommand(env *environment) *cobra.Command {
 			if err := requestRuns(ctx, env, cluster, s, request); err != nil {
 				return err
 			}
-			fmt.Fprintf(env.out, "%s triggered: request %s\n", scheduleKind.qualifiedName(s), s.Spec.Rerun.ID)
+			waits := ""
+			if request.From != nil && request.From.After(env.now()) {
+				waits = ", which waits until " + request.From.UTC().Format(time.RFC3339)
+			}
+			fmt.Fprintf(env.out, "%s triggered: request %s%s\n", scheduleKind.qualifiedName(s), s.Spec.Rerun.ID, waits)
 			return nil
 		})
 	command.Flags().StringVar(&at, "at", "", "Scheduled time of the run, its SCHEDULED_TIME: "+timeFormats+". The default is now. A time that has not come waits until then.")

@@ -97,6 +97,7 @@ func TestRunsAreRequestedInTheSchedule(t *testing.T) {
 		"now":                            {"trigger nightly --id 7", ended, nil, nil, "schedule.yardmaster.dev/nightly triggered: request 7"},
 		"a time":                         {"trigger nightly --id 7 --at 2026-02-28T01:30:00Z", ended, at("2026-02-28T01:30:00Z"), nil, "triggered"},
 		"a time of the zone":             {"trigger nightly --id 7 --at 2026-02-28T02:30", ended, at("2026-02-28T01:30:00Z"), nil, "triggered"},
+		"a time that has not come":       {"trigger nightly --id 7 --at 2031-02-28T01:30:00Z", ended, at("2031-02-28T01:30:00Z"), nil, "triggered: request 7, which waits until 2031-02-28T01:30:00Z"},
 		"no time":                        {"trigger nightly --id 7 --at yesterday", ended, nil, nil, `invalid --at "yesterday": must be a time as`},
 		"an id that was used":            {"trigger nightly --id 6", ended, nil, nil, `the last request had the id "6"; choose another with --id`},
 		"beside a backfill":              {"trigger nightly --id 7", inProgress, nil, nil, "3 times of request 6 have not started; wait, or withdraw it with `schedule cancel nightly`"},
