@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -114,7 +115,7 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 }
 
 // endWorkers deletes the Pods of finished workers with a short grace period. A kubelet does not shorten the grace period of a Pod that is
-// terminating, so the operator deletes the Pods before the workload controller does, all at the same time. A refusal, or a missing permission,
+// terminating, so the operator deletes the Pods before the workload controller can, all at the same time. A refusal, or a missing permission,
 // is only logged: the workload controller deletes the Pods, which end later.
 func (r *Reconciler) endWorkers(ctx context.Context, observed *Observed, names []string) error {
 	var group errgroup.Group
@@ -142,37 +143,61 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 		return r.createRevision(ctx, wp, size)
 	}
 	before := observed.workloads[size.Name]
-	after := before.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
-	replicas := replicasField(after)
-	if size.Replicas < ptr.Deref(*replicas, 1) {
-		// The cache may be stale, so the workers come from the API server.
-		selector := workerpool.WorkerSelector(wp.Name)
-		selector[workerpool.LabelRevision] = revisionHash(before)
-		var pods corev1.PodList
-		if err := r.Live.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(selector)); err != nil {
-			return nil, fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
-		}
-		current := &Observed{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
-		if size.WouldInterrupt(current.addPods(pods.Items)) {
-			return nil, kube.ErrStale
-		}
-	}
-	// A StatefulSet deletes Pods at once, and creates none before the Pod of its name is gone. A ReplicaSet creates Pods at once, and
-	// deletes none before its Deployment has reduced it.
-	_, isStatefulSet := after.(*appsv1.StatefulSet)
-	if isStatefulSet {
-		if err := r.endWorkers(ctx, observed, size.Finished); err != nil {
+	if size.Replicas < ptr.Deref(*replicasField(before), 1) {
+		if err := r.assertRemovable(ctx, wp, observed, before, size); err != nil {
 			return nil, err
 		}
 	}
-	*replicas = &size.Replicas
-	annotateHistory(after, size.History)
-	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: after.GetObjectKind().GroupVersionKind().Kind, Name: size.Name})
-	if refusal != nil || err != nil || isStatefulSet {
+	resize := func(workload client.Object, options ...client.PatchOption) (*decision.Refusal, error) {
+		after := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+		*replicasField(after) = &size.Replicas
+		annotateHistory(after, size.History)
+		err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(workload, client.MergeFromWithOptimisticLock{}), options...)
+		return kube.AsRefusal(err, decision.Refusal{Kind: after.GetObjectKind().GroupVersionKind().Kind, Name: size.Name})
+	}
+	if len(size.Finished) == 0 {
+		refusal, err := resize(before)
 		return refusal, ignoreTerminating(err)
 	}
-	return nil, r.endWorkers(ctx, observed, size.Finished)
+	// Pods end before the replicas are reduced: the workload controller would delete them first, with their whole grace period. Until then,
+	// a ReplicaSet replaces them. So the reduction is tried before, and repeated at once if the workload changed meanwhile.
+	if refusal, err := resize(before, client.DryRunAll); refusal != nil || err != nil {
+		return refusal, ignoreTerminating(err)
+	}
+	if err := r.endWorkers(ctx, observed, size.Finished); err != nil {
+		return nil, err
+	}
+	refusal, err := resize(before)
+	for attempt := 1; apierrors.IsConflict(err) && attempt < maxResizeAttempts; attempt++ {
+		current := before.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(before), current); err != nil {
+			return nil, ignoreTerminating(err)
+		}
+		if current.GetUID() != before.GetUID() || !ptr.Equal(*replicasField(current), *replicasField(before)) {
+			return nil, kube.ErrStale
+		}
+		refusal, err = resize(current)
+	}
+	return refusal, ignoreTerminating(err)
+}
+
+// maxResizeAttempts is how often the reduction of a workload is tried whose Pods are deleted: its status changes with each of them.
+const maxResizeAttempts = 10
+
+// assertRemovable returns kube.ErrStale if the reduction of a workload would stop a worker that is not removable. The cache may be stale, so
+// the workers come from the API server.
+func (r *Reconciler) assertRemovable(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, workload client.Object, size *workerpool.RevisionSize) error {
+	selector := workerpool.WorkerSelector(wp.Name)
+	selector[workerpool.LabelRevision] = revisionHash(workload)
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(selector)); err != nil {
+		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
+	}
+	current := &Observed{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
+	if size.WouldInterrupt(current.addPods(pods.Items)) {
+		return kube.ErrStale
+	}
+	return nil
 }
 
 func replicasField(workload client.Object) **int32 {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,48 +88,78 @@ func TestAFinishedWorkerGetsAShortTimeToEnd(t *testing.T) {
 	}
 }
 
-// While a Deployment still wants a deleted Pod, its ReplicaSet replaces the Pod at once.
-func TestPodsOfADeploymentEndOnceItsReplicasAreReduced(t *testing.T) {
+// The workload controller would delete Pods first, with their whole grace period; and while a Deployment still wants a deleted Pod, its ReplicaSet
+// replaces the Pod.
+func TestPodsEndRightBeforeTheirReplicasAreReducedAndOnlyIfTheyCanBe(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{workerpool.LabelRevision: "r"}}
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: "pool-r", ResourceVersion: "1"}
-	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selector}}
-	statefulSet := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selector}}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "pool-r", UID: "u"}
+	workloads := map[string]client.Object{
+		"Deployment":  &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selector}},
+		"StatefulSet": &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selector}},
+	}
 	conflict := apierrors.NewConflict(appsv1.Resource("deployments"), "pool-r", errors.New("changed"))
+	unavailable := errors.New("connection refused")
+	invalid := apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("Deployment").GroupKind(), "pool-r", nil)
 	for title, row := range map[string]struct {
-		workload client.Object
-		answer   error
-		want     []string
+		answers   []error // to the patches
+		scaled    bool    // by somebody else, meanwhile
+		want      string
+		isRefused bool
+		err       error
 	}{
-		"a Deployment":                   {deployment, nil, []string{"patch", "delete"}},
-		"a Deployment that has changed":  {deployment, conflict, []string{"patch"}},
-		"a StatefulSet":                  {statefulSet, nil, []string{"delete", "patch"}},
-		"a StatefulSet that has changed": {statefulSet, conflict, []string{"delete", "patch"}},
+		"accepted":                            {want: "try delete patch"},
+		"changed before":                      {answers: []error{conflict}, want: "try", err: conflict},
+		"refused":                             {answers: []error{invalid}, want: "try", isRefused: true},
+		"the API server is away":              {answers: []error{unavailable}, want: "try", err: unavailable},
+		"changed twice meanwhile":             {answers: []error{nil, conflict, conflict}, want: "try delete patch get patch get patch"},
+		"scaled meanwhile":                    {answers: []error{nil, conflict}, scaled: true, want: "try delete patch get", err: kube.ErrStale},
+		"the API server is away meanwhile":    {answers: []error{nil, unavailable}, want: "try delete patch", err: unavailable},
+		"a policy refuses since the deletion": {answers: []error{nil, invalid}, want: "try delete patch", isRefused: true},
 	} {
-		t.Run(title, func(t *testing.T) {
-			var calls []string
-			api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-					calls = append(calls, "delete")
-					return nil
-				},
-				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-					calls = append(calls, "patch")
-					return row.answer
-				},
-			}).Build()
-			r := &Reconciler{Clients: kube.Clients{Client: api, Live: api}}
-			wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool"}}
-			observed := &Observed{
-				workloads: map[string]client.Object{"pool-r": row.workload},
-				pods:      map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", UID: "u"}}},
-			}
-			size := &workerpool.RevisionSize{Name: "pool-r", Finished: []string{"worker-0"}, Removable: []string{"worker-0"}}
-			if refusal, err := r.resizeRevision(t.Context(), wp, observed, size); refusal != nil || (err != nil) != (row.answer != nil) {
-				t.Errorf("refusal %v, error %v", refusal, err)
-			}
-			if !slices.Equal(calls, row.want) {
-				t.Errorf("calls %q, want %q", calls, row.want)
-			}
-		})
+		for kind, workload := range workloads {
+			t.Run(kind+", "+title, func(t *testing.T) {
+				var calls []string
+				patches := 0
+				stored := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+				if row.scaled {
+					*replicasField(stored) = new(int32(3))
+				}
+				api := fake.NewClientBuilder().WithObjects(stored).WithInterceptorFuncs(interceptor.Funcs{
+					Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+						calls = append(calls, "delete")
+						return nil
+					},
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+						calls = append(calls, "get")
+						return c.Get(ctx, key, object, options...)
+					},
+					Patch: func(_ context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, options ...client.PatchOption) error {
+						call := "patch"
+						if len((&client.PatchOptions{}).ApplyOptions(options).DryRun) > 0 {
+							call = "try"
+						}
+						calls, patches = append(calls, call), patches+1
+						if patches > len(row.answers) {
+							return nil
+						}
+						return row.answers[patches-1]
+					},
+				}).Build()
+				r := &Reconciler{Clients: kube.Clients{Client: api, Live: api}}
+				wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool"}}
+				observed := &Observed{
+					workloads: map[string]client.Object{"pool-r": workload},
+					pods:      map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", UID: "u"}}},
+				}
+				size := &workerpool.RevisionSize{Name: "pool-r", Finished: []string{"worker-0"}, Removable: []string{"worker-0"}}
+				refusal, err := r.resizeRevision(t.Context(), wp, observed, size)
+				if (refusal != nil) != row.isRefused || !errors.Is(err, row.err) {
+					t.Errorf("refusal %v, error %v", refusal, err)
+				}
+				if got := strings.Join(calls, " "); got != row.want {
+					t.Errorf("called %q, want %q", got, row.want)
+				}
+			})
+		}
 	}
 }
