@@ -120,7 +120,7 @@ func TestPodsEndRightBeforeTheirReplicasAreReducedAndOnlyIfTheyCanBe(t *testing.
 			t.Run(kind+", "+title, func(t *testing.T) {
 				var calls []string
 				patches := 0
-				stored := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+				stored := workload.DeepCopyObject().(client.Object)
 				if row.scaled {
 					*replicasField(stored) = new(int32(3))
 				}
