@@ -562,8 +562,8 @@ func (r *repositories) unpushed(ctx context.Context, directory string) ([]revisi
 	return revisions, problems.join()
 }
 
-// resolve returns the commit of a revision; empty for a revision that does not exist. A git that fails for another reason, as one that was killed, says
-// nothing about it.
+// resolve returns the commit of a revision; empty for a revision that does not exist. A git that fails for another reason, as one that
+// was killed, says nothing about it.
 func (r *repositories) resolve(ctx context.Context, directory, revision string) (string, error) {
 	return noneIfExit1(r.git(ctx, directory, "rev-parse", "--verify", "--quiet", revision+"^{commit}"))
 }
