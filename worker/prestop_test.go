@@ -114,6 +114,12 @@ func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
 		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
 	}
+	// The worker has no jobs now, because it interrupted them.
+	admin := httptest.NewServer(w.AdminHandler())
+	defer admin.Close()
+	if r := <-callPreStop(t.Context(), admin.URL); r.err != nil || r.status != http.StatusServiceUnavailable || r.stats.InFlight != 0 {
+		t.Errorf("preStop after the interruption returned %+v", r)
+	}
 	if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > testTimeout {
 		t.Errorf("shutdown took %s, want 200 ms", elapsed)
 	}

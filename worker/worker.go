@@ -66,8 +66,10 @@ type Worker struct {
 	// handlerContext is passed to handlers. settleContext, for requests that settle messages, outlives it.
 	handlerContext, settleContext context.Context
 	cancelHandlers                context.CancelCauseFunc
-	background                    sync.WaitGroup
-	executors                     sync.WaitGroup
+	// interrupted: the drain timeout ended while jobs were running.
+	interrupted atomic.Bool
+	background  sync.WaitGroup
+	executors   sync.WaitGroup
 }
 
 // attachedQueue is a queue from which the worker takes messages, or is about to take messages.
@@ -236,6 +238,7 @@ func (w *Worker) drainAndStop(ctx context.Context, stopSettling func()) error {
 	drained := w.waitUntilDrained(ctx, w.beginShutdown())
 	if !drained {
 		// Handlers that observe their context can still return their job to the queue.
+		w.interrupted.Store(true)
 		w.cancelHandlers(errShutdown)
 		w.waitUntilDrained(ctx, time.Now().Add(handlerGracePeriod))
 	}

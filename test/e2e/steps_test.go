@@ -177,7 +177,7 @@ func testStartDeadlineBesideASidecar(t *testing.T) {
 		},
 	}
 	s := createSequence(t, testbuilder.SequentialJob("stuck-beside", "").Template(template).
-		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(20)).Obj())
+		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(60)).Obj())
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	if step := s.stepStatus("a"); step.Reason != v1alpha1.ReasonStartDeadlineExceeded || !strings.Contains(step.Message, "registry.invalid/nothing:1") {
 		t.Errorf("%s: %s", step.Reason, step.Message)

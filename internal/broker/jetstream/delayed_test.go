@@ -527,7 +527,10 @@ func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
 		t.Fatal(err)
 	}
-	ensureQueue(t, e, ordersQueue())
+	poll.Until(t, "the queue to be created again", func() bool { // not while the server removes the directory of its last stream
+		_, err = e.EnsureQueue(t.Context(), ordersQueue())
+		return err == nil
+	})
 	sendDelayed(t, e, "again", 1, time.Now().Add(time.Second))
 	poll.Until(t, "the job to be ready", func() bool { return readyPayloads(t, e)["again0"] == 1 })
 }
