@@ -88,6 +88,7 @@ func readAs(ctx context.Context, kind string, o *Options, cluster client.Reader,
 }
 
 func TestNothingIsRevealedBeforeAServerAnswers(t *testing.T) {
+	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer web.Close()
 	kubernetes := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -145,6 +146,7 @@ func TestNothingIsRevealedBeforeAServerAnswers(t *testing.T) {
 }
 
 func TestTheCauseIsShownOnceTheServerHasAnswered(t *testing.T) {
+	t.Parallel()
 	nats := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "p" })
 	redis := redistest.Start(t, "--requirepass", "p")
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,6 +180,7 @@ func TestTheCauseIsShownOnceTheServerHasAnswered(t *testing.T) {
 }
 
 func TestADeniedAddressIsNamedOnlyIfTheUserWroteIt(t *testing.T) {
+	t.Parallel()
 	o := &Options{Dialer: bounded.NewDialer(bounded.Options{})}
 	o.setDefaults()
 	for kind, scheme := range kinds {
@@ -248,6 +251,7 @@ func randomSecrets(r *rand.Rand, servers []string) []client.Object {
 }
 
 func TestNoErrorContainsAPartOfASecret(t *testing.T) {
+	t.Parallel()
 	locked := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "p" })
 	password := redistest.Start(t, "--requirepass", "p")
 	servers := append(echoServers(t), locked.ClientURL(), password.URL())
@@ -280,6 +284,7 @@ func TestNoErrorContainsAPartOfASecret(t *testing.T) {
 }
 
 func TestASecretNameThatIsInvalidIsReported(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"a/b", "../..", "UPPER", "a_b", strings.Repeat("a", 254)} {
 		_, err := brokeraccess.ReadCredentials(t.Context(), fake.NewClientBuilder().Build(), brokeraccess.KeyOf(ns, natsBroker(name)))
 		if problem, is := err.(*brokeraccess.ConnectionError); !is || problem.Reason != v1alpha1.ReasonSecretInvalid { //nolint:errorlint // it is returned unwrapped

@@ -88,6 +88,7 @@ func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 }
 
 func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	if _, err := m.Conn(ns, natsBroker("broker")).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
@@ -102,6 +103,7 @@ func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 
 // A server ends the connection of a client for good when it sends a message beyond a limit that was lowered meanwhile.
 func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	m.waitForReason(natsBroker("broker"), "")
@@ -125,6 +127,7 @@ func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
 }
 
 func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t)
 	if err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound); !strings.Contains(err.Error(), `Secret "broker" not found`) {
@@ -137,6 +140,7 @@ func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
 }
 
 func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	secret := newSecret("broker", "url", s.ClientURL())
 	m := startManager(t, secret)
@@ -155,6 +159,7 @@ func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
 }
 
 func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
+	t.Parallel()
 	old := &server.User{Username: "me", Password: "old"}
 	s := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{old} })
 	b := natsBroker("broker")
@@ -175,6 +180,7 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 }
 
 func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
+	t.Parallel()
 	seed, public := natstest.NewNKey(t)
 	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
 		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
@@ -209,6 +215,7 @@ func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
 }
 
 func TestAnInvalidBrokerIsReported(t *testing.T) {
+	t.Parallel()
 	tls := natsBroker("broker")
 	tls.TLSSecretRef = &v1alpha1.LocalReference{Name: "empty"}
 	login := natsBroker("broker")
@@ -251,6 +258,7 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 }
 
 func TestStatsAreReadOnceForAllCallers(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	m.waitForReason(natsBroker("broker"), "")
@@ -314,6 +322,7 @@ func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
 }
 
 func TestAnUnusedConnectionIsClosed(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	m.waitForReason(natsBroker("broker"), "")
@@ -328,6 +337,7 @@ func TestAnUnusedConnectionIsClosed(t *testing.T) {
 }
 
 func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t, newSecret("default", "url", s.ClientURL()))
 	m.options.DefaultBroker, m.options.DefaultNamespace = natsBroker("default"), ns
@@ -342,6 +352,7 @@ func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
 }
 
 func TestABrokerOfTheAsynqEngine(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	b := natsBroker("redis")
 	b.Engine = v1alpha1.EngineAsynq

@@ -32,6 +32,7 @@ func accessWithURL(secret string) v1alpha1.BrokerAccess {
 }
 
 func TestEachTypeOfSourceIsRead(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.RunCLI("LPUSH", "jobs", "a", "b", "c")
 	redis.RunCLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
@@ -123,6 +124,7 @@ func (constantScaler) GetMetrics(context.Context, *externalscaler.GetMetricsRequ
 }
 
 func TestTheTargetOfAnExternalScalerIsRead(t *testing.T) {
+	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +142,7 @@ func TestTheTargetOfAnExternalScalerIsRead(t *testing.T) {
 }
 
 func TestASourceFollowsItsSecret(t *testing.T) {
+	t.Parallel()
 	one, other := redistest.Start(t), redistest.Start(t)
 	other.RunCLI("LPUSH", "jobs", "x")
 	cluster := fake.NewClientBuilder().Build()

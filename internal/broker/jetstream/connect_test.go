@@ -156,6 +156,7 @@ func selfSignedCertificate(t *testing.T) tls.Certificate {
 }
 
 func TestPermissionViolationIsReported(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
@@ -182,6 +183,7 @@ func TestPermissionViolationIsReported(t *testing.T) {
 }
 
 func TestStoppedServerIsUnreachable(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	e := connectTo(t, s)
 	ensureQueue(t, e, ordersQueue())
@@ -194,6 +196,7 @@ func TestStoppedServerIsUnreachable(t *testing.T) {
 }
 
 func TestServerIsVerifiedByItsConfiguredName(t *testing.T) {
+	t.Parallel()
 	d := newServerDialer(t.Context(), &broker.Credentials{URL: "tls://10.0.0.1:4222,tls://nats.queues"}, nil)
 	for address, want := range map[string]string{
 		"nats.queues:4222": "nats.queues", "10.0.0.1:4222": "10.0.0.1", "10.0.0.2:4222": "nats.queues", "other.queues:4222": "other.queues",
@@ -205,6 +208,7 @@ func TestServerIsVerifiedByItsConfiguredName(t *testing.T) {
 }
 
 func TestWebSocketsAreRefusedOnBoundedConnections(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{"ws://x", "wss://x"} {
 		if _, err := Connect(t.Context(), broker.Credentials{URL: url, Dial: boundedDial}); broker.ClassOf(err) != broker.ClassInvalid {
 			t.Errorf("%s: %v", url, err)

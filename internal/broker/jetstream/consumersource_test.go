@@ -103,6 +103,7 @@ func readWithin(t *testing.T, limit time.Duration, credentials broker.Credential
 }
 
 func TestBacklogOfAConsumer(t *testing.T) {
+	t.Parallel()
 	for title, row := range map[string]struct {
 		config jetstream.ConsumerConfig
 		// act receives and acknowledges messages of a pull consumer.
@@ -176,6 +177,7 @@ func assertReading(t *testing.T, s *natstest.Server, waiting, inFlight int64, ar
 }
 
 func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	a := connectApplication(t, s.ClientURL())
 	stream := a.createStream(1)
@@ -196,6 +198,7 @@ func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
 }
 
 func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
+	t.Parallel()
 	permitted := func(publish ...string) *server.Permissions {
 		return &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
@@ -240,6 +243,7 @@ func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 }
 
 func TestAReadingChangesNothingOnTheServer(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	a := connectApplication(t, s.ClientURL())
 	stream := a.createStream(1)
@@ -351,6 +355,7 @@ func answerAll(document string) hostile.Attack {
 
 // A real server reports no such numbers.
 func TestImpossibleNumbersAreErrors(t *testing.T) {
+	t.Parallel()
 	for title, row := range map[string]struct{ counts, want string }{
 		"a negative number": {`"num_pending":1,"num_ack_pending":-1`, "num_ack_pending"},
 		"too many messages": {`"num_pending":18446744073709551615`, "num_pending"},
@@ -366,6 +371,7 @@ func TestImpossibleNumbersAreErrors(t *testing.T) {
 }
 
 func TestTheVersionOfTheServerDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	address := serve(t, answerAll(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},"num_pending":7}`))
 	if got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing); err != nil || got.Backlog != 7 {
 		t.Errorf("%+v: %v", got, err)
@@ -373,6 +379,7 @@ func TestTheVersionOfTheServerDoesNotMatter(t *testing.T) {
 }
 
 func TestTheConsumerIsReadAgainAfterItsServerWasStopped(t *testing.T) {
+	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	a := connectApplication(t, c.URL())
 	stream := a.createStream(3)

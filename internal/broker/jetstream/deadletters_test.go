@@ -52,6 +52,7 @@ func publishWithHeaders(t *testing.T, e *Engine, subject, payload string, header
 }
 
 func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	poison := "\x00\xff poison"
@@ -95,6 +96,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 
 // Other producers than the client can send a message that is as large as the server accepts.
 func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("low")))
 	archive := ordersQueue(withPriorities("low"))
@@ -167,6 +169,7 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 }
 
 func TestBuryingTwiceKeepsOneDeadLetter(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -200,6 +203,7 @@ func payloadsOf(letters []broker.DeadLetter) string {
 }
 
 func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	other := ordersQueue(func(q *broker.QueueConfig) { q.Name = "other" })
@@ -239,6 +243,7 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 }
 
 func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withMaxBacklog(1)))
 	buryNext(t, e, "a")
@@ -249,6 +254,7 @@ func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
 }
 
 func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "default")))
 	buryNext(t, e, "a")

@@ -232,6 +232,7 @@ func connectAs(t *testing.T, s *natstest.Server, user, password string) *Engine 
 }
 
 func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withMaxBacklog(5)))
 	sendDelayed(t, e, "a", 20, time.Now().Add(2*time.Second))
@@ -537,6 +538,7 @@ func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 
 // The test runs itself as the server, which it kills.
 func TestAKillOfTheServerLosesNoDelayedJobAndRepeatsAtMostOne(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv("YARDMASTER_TEST_SERVER"); dir != "" {
 		port, _ := strconv.Atoi(os.Getenv("YARDMASTER_TEST_PORT"))
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})

@@ -23,6 +23,7 @@ func attemptNumber(t *testing.T, d broker.Delivery) int {
 }
 
 func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
+	t.Parallel()
 	defer func() {
 		if failure := recover(); failure != nil {
 			t.Errorf("the worker crashes: %v", failure)
@@ -35,6 +36,7 @@ func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
 }
 
 func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -58,6 +60,7 @@ func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
 
 // Each row is how deliveries of one message ended. The entry is deleted when the message is settled.
 func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -104,6 +107,7 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 }
 
 func TestRetryIsDeliveredAfterDelay(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -121,6 +125,7 @@ func TestRetryIsDeliveredAfterDelay(t *testing.T) {
 }
 
 func TestExtendedLeaseHolds(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -147,6 +152,7 @@ func TestExtendedLeaseHolds(t *testing.T) {
 }
 
 func TestWasRemoved(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -163,6 +169,7 @@ func TestWasRemoved(t *testing.T) {
 }
 
 func TestUnconfirmedLeaseExtensionFails(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	e := connectTo(t, s)
 	ensureQueue(t, e, ordersQueue())

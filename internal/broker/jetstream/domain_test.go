@@ -14,6 +14,7 @@ import (
 
 // These are the permissions that docs/queue.md lists for a domain and an inbox prefix.
 func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing.T) {
+	t.Parallel()
 	seed, public := natstest.NewNKey(t)
 	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
 		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
@@ -73,6 +74,7 @@ func streamNames(t *testing.T, js jetstream.JetStream) (names []string) {
 
 // These are the permissions that docs/engines.md lists for a source.
 func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing.T) {
+	t.Parallel()
 	seed, public := natstest.NewNKey(t)
 	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
 		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
@@ -106,6 +108,7 @@ func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing
 
 // A leaf node may connect to its hub later.
 func TestADomainThatDoesNotRespondIsUnreachable(t *testing.T) {
+	t.Parallel()
 	for name, dial := range map[string]broker.DialFunc{"worker": nil, "operator": boundedDial} {
 		_, err := Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL(), JetStreamDomain: "nowhere", Dial: dial})
 		if broker.ClassOf(err) != broker.ClassUnreachable || !strings.Contains(err.Error(), "the JetStream domain nowhere does not respond") {
@@ -115,6 +118,7 @@ func TestADomainThatDoesNotRespondIsUnreachable(t *testing.T) {
 }
 
 func TestInvalidConnectionSettingsAreNamed(t *testing.T) {
+	t.Parallel()
 	url := natstest.Start(t).ClientURL()
 	for want, credentials := range map[string]broker.Credentials{
 		"jetStreamDomain must consist of": {JetStreamDomain: "a.>"},

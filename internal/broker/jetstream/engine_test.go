@@ -106,6 +106,7 @@ func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 }
 
 func TestEnsureQueueCreatesOnceAndThenChangesNothing(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue(withPriorities("high", "low"), func(q *broker.QueueConfig) {
 		q.MaxInFlight, q.RateLimit, q.Paused = 7, &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 1}, true
@@ -129,6 +130,7 @@ func TestEnsureQueueCreatesOnceAndThenChangesNothing(t *testing.T) {
 }
 
 func TestEnsureQueueAppliesEachChange(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		change    func(*broker.QueueConfig)
 		isApplied func(*testing.T, *Engine) bool
@@ -205,6 +207,7 @@ func consumerInfo(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo 
 }
 
 func TestDriftIsReportedAndCorrected(t *testing.T) {
+	t.Parallel()
 	changeManually := func(t *testing.T, e *Engine) {
 		t.Helper()
 		c := streamConfigOf(t, e, "yardmaster_orders")
@@ -259,6 +262,7 @@ func notifies(o broker.EnsureResult) []string {
 }
 
 func TestMissingObjectIsCreatedAgain(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(context.Context, *Engine) error{
 		"stream yardmaster_orders_dead": func(ctx context.Context, e *Engine) error {
 			return e.js.DeleteStream(ctx, "yardmaster_orders_dead")
@@ -288,6 +292,7 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 }
 
 func TestQueueHasOneOwner(t *testing.T) {
+	t.Parallel()
 	bob := broker.QueueOwner{UID: "2", Name: "ns/bob", Cluster: "c"}
 	mallory := broker.QueueOwner{UID: "3", Name: "other/mallory", Cluster: "c"}
 	by := func(owner broker.QueueOwner) broker.QueueConfig {
@@ -339,6 +344,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 }
 
 func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	config := jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"yardmaster.orders.ready.default"}, Retention: jetstream.WorkQueuePolicy}
 	if _, err := e.js.CreateStream(t.Context(), config); err != nil {
@@ -359,6 +365,7 @@ func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 
 // Under drift policy Warn, the record of an owner would otherwise be drift, and stay as it is.
 func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
 	before := q
@@ -376,6 +383,7 @@ func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
 }
 
 func TestStreamWithAnotherRetentionIsRefused(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	if _, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}}); err != nil {
 		t.Fatal(err)
@@ -387,6 +395,7 @@ func TestStreamWithAnotherRetentionIsRefused(t *testing.T) {
 }
 
 func TestInvalidQueueIsRefused(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.Name, q.Lease = "a.>", 0 }))
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), `name is "a.>"`) || !strings.Contains(err.Error(), "lease is 0s") {
@@ -395,6 +404,7 @@ func TestInvalidQueueIsRefused(t *testing.T) {
 }
 
 func TestMaxBacklogRejectsMessages(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	outcome := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
 	if outcome.Enforcement[broker.FieldMaxBacklog].By != broker.EnforcedByBroker ||
@@ -415,6 +425,7 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 }
 
 func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	due := time.Now().Add(2 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
@@ -513,6 +524,7 @@ func purgeStream(t *testing.T, e *Engine) {
 }
 
 func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	publish(t, e, "yardmaster.orders.ready.low", "x")
@@ -543,6 +555,7 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue(withPriorities("high", "low"))
 	for _, paused := range []bool{false, true, true, false} {
@@ -555,6 +568,7 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 func TestQueueThatRejectsMessagesDrains(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -588,6 +602,7 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 }
 
 func TestQueueSurvivesServerRestart(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	e := connectTo(t, s)
 	ensureQueue(t, e, ordersQueue())
@@ -603,6 +618,7 @@ func TestQueueSurvivesServerRestart(t *testing.T) {
 }
 
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue()
 	q.MustExist = true
@@ -620,6 +636,7 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 
 // DeleteQueue can be killed after each of its requests. What is left must still be a queue with an owner and messages.
 func TestAnInterruptedDeletionCanBeContinued(t *testing.T) {
+	t.Parallel()
 	parts := []string{"KV_yardmaster_orders", "yardmaster_orders_dead"}
 	for deleted := range len(parts) + 1 {
 		t.Run(fmt.Sprintf("%d parts deleted", deleted), func(t *testing.T) {

@@ -34,6 +34,7 @@ func openRateLimiter(t *testing.T, e *Engine) broker.RateLimiter {
 }
 
 func TestWithoutRateLimitJobsStartImmediately(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	l := openRateLimiter(t, e)
@@ -46,6 +47,7 @@ func TestWithoutRateLimitJobsStartImmediately(t *testing.T) {
 // Ten workers with separate connections reserve as many slots as they can. A worker that has to wait for a processor
 // while it measures its clock takes slots of a wrong time, so the test measures until the machine is not busy.
 func TestWorkersShareOneRateLimit(t *testing.T) {
+	t.Parallel()
 	err := poll.UntilNil(t.Context(), func() error {
 		const window = 2 * time.Second
 		slots := reserveSlotsOfTenWorkers(t, 3*time.Second)
@@ -100,6 +102,7 @@ func reserveSlotsOfTenWorkers(t *testing.T, duration time.Duration) (slots []tim
 }
 
 func TestChangedRateLimitAppliesImmediately(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Hour, Burst: 1} }))
 	l := openRateLimiter(t, e)
@@ -117,6 +120,7 @@ func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 }
 
 func TestInvalidBucketContentIsIgnored(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withRateLimit(100, 1)))
 	bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))

@@ -124,6 +124,7 @@ func assertStranded(t *testing.T, e *Engine, want int64) {
 
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
 func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) {
 		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second
@@ -146,6 +147,7 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 }
 
 func TestAStrandedMessageIsRescuedWithoutAnAdvisory(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn), func(q *broker.QueueConfig) {
 		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, time.Hour
@@ -169,6 +171,7 @@ func TestAStrandedMessageIsRescuedWithoutAnAdvisory(t *testing.T) {
 }
 
 func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
 	if _, err := jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now()); err != nil {
@@ -199,6 +202,7 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 }
 
 func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	storeAdvisories(t, e)
@@ -243,6 +247,7 @@ func strandOneWithAdvisory(t *testing.T, e *Engine) {
 
 // The server does not say which messages a consumer holds, so the sweep takes only those that it cannot hold.
 func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "held")
@@ -281,6 +286,7 @@ func (s *lateStream) DeleteMsg(ctx context.Context, sequence uint64) error {
 }
 
 func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -298,6 +304,7 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 }
 
 func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	due := time.Now().Add(3 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
@@ -318,6 +325,7 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 
 // A new consumer of a work queue begins with its first message.
 func TestMessagesOfADeletedConsumerAreDeliveredAgain(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	strandOne(t, e, "stranded")
@@ -336,6 +344,7 @@ func TestMessagesOfADeletedConsumerAreDeliveredAgain(t *testing.T) {
 }
 
 func TestARescueIsBoundedAndContinues(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	limitDeliveries(t, e, "default", 1)
@@ -510,6 +519,7 @@ func (s *scenario) fates() (delivered, dead map[string]bool) {
 }
 
 func TestEachMessageIsSettledDeliverableDelayedOrDead(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newScenario(t, seed)
@@ -535,6 +545,7 @@ func TestEachMessageIsSettledDeliverableDelayedOrDead(t *testing.T) {
 // After the loss of its leader, a consumer holds its messages, and its floor may be lower than before. So the
 // stranded message waits until the other one is done.
 func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
+	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	e := connectToCluster(t, c)
 	q := ordersQueue()

@@ -18,6 +18,7 @@ func withResults(retention time.Duration) func(*broker.QueueConfig) {
 }
 
 func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensure := func(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
 		t.Helper()
@@ -70,6 +71,7 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 }
 
 func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
+	t.Parallel()
 	q := ordersQueue()
 	with := ordersQueue(withResults(time.Hour))
 	if raw := broker.HashConfig(q.WithoutOwner()); raw == broker.HashConfig(with.WithoutOwner()) {
@@ -81,6 +83,7 @@ func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
 }
 
 func TestKeysOfJobsAreTokens(t *testing.T) {
+	t.Parallel()
 	for id, want := range map[string]string{"17": "17", "a-B_9": "a-B_9", "a.b": "=YS5i", "": "=", "ö": "=w7Y", "=": "=PQ"} {
 		token := keyToken(id)
 		if token != want {

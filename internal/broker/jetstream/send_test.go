@@ -14,6 +14,7 @@ import (
 )
 
 func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
+	t.Parallel()
 	token := regexp.MustCompile(`^yardmaster\.orders\.delayed\.[^. *>]+$`)
 	seen := map[string]string{}
 	for _, id := range []string{"order-7", "ORDER_7", "a.b", "a.*", ">", "a/b", "a:b", "~YS5i", "-", "{}"} {
@@ -32,6 +33,7 @@ func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
 }
 
 func TestARefusalOfTheServerIsClassified(t *testing.T) {
+	t.Parallel()
 	for title, row := range map[string]struct {
 		err  jetstream.APIError
 		want error
@@ -78,6 +80,7 @@ func TestAClientWhoseConnectionTheServerEndedReportsWhy(t *testing.T) {
 }
 
 func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(0, 0)
 	job := func(change func(*broker.OutgoingJob)) *broker.OutgoingJob {
 		j := &broker.OutgoingJob{Queue: "orders"}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	publish(t, e, "yardmaster.orders.ready.low", "x")
@@ -29,6 +30,7 @@ func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
 
 // No worker fetches messages here, as in a pool without workers.
 func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	publish(t, e, "yardmaster.orders.ready.low", "x")
@@ -61,6 +63,7 @@ func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 }
 
 func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -74,6 +77,7 @@ func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
 }
 
 func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue()
 	ensureQueue(t, e, q)
@@ -96,6 +100,7 @@ func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
 
 // The requests for retries that are due must not keep messages from workers that wait for some.
 func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
@@ -118,6 +123,7 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 
 // Someone deletes the consumer of a priority while messages wait, run, are delayed and wait for a retry.
 func TestMessagesOfADeletedConsumerWait(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	queue := ordersQueue(withPriorities("high", "low"))
 	ensureQueue(t, e, queue)

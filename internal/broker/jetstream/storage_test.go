@@ -103,6 +103,7 @@ func waitUntilCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) {
 }
 
 func TestAQueueOnAClusterHasThreeReplicasOfAllItsStreams(t *testing.T) {
+	t.Parallel()
 	e := connectToCluster(t, natstest.StartCluster(t, 3))
 	q := ordersQueue()
 	if result := ensureQueue(t, e, q); !result.Created || result.Storage.Refusal != "" {
@@ -147,6 +148,7 @@ func receiveAll(t *testing.T, e *Engine, queue string, want int) []string {
 }
 
 func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.T) {
+	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	e := connectToCluster(t, c)
 	q := ordersQueue()
@@ -187,6 +189,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 }
 
 func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue()
 	for call := range 2 {
@@ -206,6 +209,7 @@ func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
 }
 
 func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
+	t.Parallel()
 	c := startTwoOfThree(t)
 	e := connectToCluster(t, c)
 	q := ordersQueue()
@@ -223,6 +227,7 @@ func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
 }
 
 func TestRequiredReplicasAreNeverLowered(t *testing.T) {
+	t.Parallel()
 	c := startTwoOfThree(t)
 	e := connectToCluster(t, c)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(withReplicas(3)))
@@ -255,6 +260,7 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 }
 
 func TestReplicasFollowTheDriftPolicy(t *testing.T) {
+	t.Parallel()
 	raised := func(want, found int) []string {
 		var all []string
 		for _, stream := range slices.Backward(ordersStreams) {
@@ -295,6 +301,7 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 }
 
 func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
+	t.Parallel()
 	for drift, want := range map[broker.DriftPolicy]int{broker.DriftCorrect: 3, broker.DriftWarn: 1} {
 		t.Run(string(drift), func(t *testing.T) {
 			e := connectToCluster(t, natstest.StartCluster(t, 3))
@@ -315,6 +322,7 @@ func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 }
 
 func TestPlacementAppliesToAllStreams(t *testing.T) {
+	t.Parallel()
 	c := natstest.NewCluster(t, 3)
 	for i, s := range c.Servers {
 		s.Options().Tags.Add(fmt.Sprintf("rack:%d", i))
@@ -357,6 +365,7 @@ func TestPlacementAppliesToAllStreams(t *testing.T) {
 
 // The server refuses to change the replicas of a stream that it still moves.
 func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	c := natstest.NewCluster(t, 4)
 	for _, s := range c.Servers[1:] {
 		s.Options().Tags.Add("disk:fast")
@@ -384,6 +393,7 @@ func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
 }
 
 func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	inMemory := func(q *broker.QueueConfig) { q.Storage.Type = broker.StorageMemory }
 	ensureQueue(t, e, ordersQueue(inMemory))
@@ -399,6 +409,7 @@ func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
 }
 
 func TestReplicasThatAServerReportsAreBounded(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		replicas int
 		cluster  *jetstream.ClusterInfo

@@ -25,6 +25,13 @@ type process struct {
 	started string
 }
 
+// descendant is a process below this one.
+type descendant struct {
+	process
+
+	isChild bool // of this process, which also becomes the parent of those whose parents end
+}
+
 // guardProcess makes this process the parent of all processes below it whose parents end, so that the runner finds them whatever
 // process group or session they are in. It also closes this process to others of its user, such as the agent: they cannot read its
 // environment and memory, or take over its connections.
@@ -40,7 +47,7 @@ func guardProcess() error {
 
 // processesBelow returns the processes below this one that have not ended, except the known ones, parents before their children. With
 // reap, it also reaps those that have ended; no other part of this process may then wait for one.
-func processesBelow(known []process, reap bool) []process {
+func processesBelow(known []descendant, reap bool) []descendant {
 	type entry struct {
 		process
 
@@ -66,14 +73,17 @@ func processesBelow(known []process, reap bool) []process {
 		e.started = fields[started]
 		children[e.parent] = append(children[e.parent], e)
 	}
-	var below []process
+	isKnown := func(p process) bool {
+		return slices.ContainsFunc(known, func(k descendant) bool { return k.process == p })
+	}
+	var below []descendant
 	for next := children[self]; len(next) > 0; {
 		e := next[0]
 		next = append(next[1:], children[e.id]...)
 		switch {
-		case slices.Contains(known, e.process):
+		case isKnown(e.process):
 		case !e.ended:
-			below = append(below, e.process)
+			below = append(below, descendant{e.process, e.parent == self})
 		case reap && e.parent == self:
 			_, _ = unix.Wait4(e.id, nil, unix.WNOHANG, nil)
 		}
@@ -83,26 +93,28 @@ func processesBelow(known []process, reap bool) []process {
 
 // endProcesses ends all processes below this one, except the known ones: it sends SIGTERM, and SIGKILL after a delay. It reports how
 // many remain.
-func endProcesses(known []process, delay time.Duration, reap bool) int {
+func endProcesses(known []descendant, delay time.Duration, reap bool) int {
 	ticker := time.NewTicker(stopInterval)
 	defer ticker.Stop()
 	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
-	// Only the first round asks: what a process starts later belongs to its end, such as a command that saves its work. Parents come
-	// first: an agent that waits for a child would see the child end, and exit as if its work were done, before its own SIGTERM.
-	for signal := unix.SIGTERM; ; {
+	// A process that starts after the first round is not asked to end: it belongs to the end of its parent, such as a command that saves
+	// its work. If its parent has ended, nothing waits for it. Parents come first: an agent that waits for a child would see the child
+	// end, and exit as if its work were done, before its own SIGTERM.
+	asked := map[process]bool{}
+	for isFirst := true; ; isFirst = false {
 		remaining := processesBelow(known, reap)
 		if len(remaining) == 0 || time.Now().After(giveUp) {
 			return len(remaining)
 		}
-		if time.Now().After(kill) {
-			signal = unix.SIGKILL
-		}
 		for _, p := range remaining {
-			if signal != 0 {
-				_ = unix.Kill(p.id, signal)
+			switch {
+			case time.Now().After(kill):
+				_ = unix.Kill(p.id, unix.SIGKILL)
+			case !asked[p.process] && (isFirst || p.isChild):
+				asked[p.process] = true
+				_ = unix.Kill(p.id, unix.SIGTERM)
 			}
 		}
-		signal = 0
 		<-ticker.C
 	}
 }

@@ -245,19 +245,24 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 		"an agent that saves its work":        {`trap 'touch saved; exit 1' TERM; echo '{"type":"text","text":"ready"}'; sleep 100 & wait`, exitTerminated, true},
 		"an agent that finishes its work":     {`trap 'touch saved; ` + strings.ReplaceAll(strings.TrimSpace(finished), "'", `'"'"'`) + `; exit 0' TERM; echo '{"type":"text","text":"ready"}'; sleep 100 & wait`, exitSuccess, true},
 		"an agent that ignores it is killed":  {`trap '' TERM; echo '{"type":"text","text":"ready"}'; sleep 100`, exitTerminated, false},
+		"a process of its end is terminated":  {`trap 'sleep 10000 & touch saved; exit 1' TERM; echo '{"type":"text","text":"ready"}'; while :; do sleep 0.1; done`, exitTerminated, true},
 		"child processes are terminated, too": {`sleep 100 & echo $! > child; trap 'touch saved; exit 0' TERM; echo '{"type":"text","text":"ready"}'; wait`, exitTerminated, true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestSession(t, "p")
 			if row.saved {
-				s.grace = "1m"
+				s.grace = "10m"
 			}
+			started := time.Now()
 			code, err := s.runUntil("events", row.script, "ready")
 			if code != row.code || err != nil {
 				t.Errorf("code %d, error %v: %s", code, err, s.out)
 			}
 			if _, err := os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved")); (err == nil) != row.saved {
 				t.Errorf("saved: %v; output %s", err, s.out)
+			}
+			if took := time.Since(started); took > 5*time.Minute {
+				t.Errorf("it took %v", took)
 			}
 			s.result()
 		})
@@ -275,7 +280,7 @@ func TestParentsAreTerminatedBeforeTheirChildren(t *testing.T) {
 		endProcesses(nil, 0, false)
 		_ = command.Wait() // it was killed
 	}()
-	var below []process
+	var below []descendant
 	poll.Until(t, "all processes to run", func() bool {
 		below = processesBelow(nil, false)
 		return len(below) == 4

@@ -77,9 +77,9 @@ func setHook(t *testing.T, s *gitserver.Server, script string) {
 	}
 }
 
-// isSkipped leaves out all but one of 16 cells, other ones in each run, or of WORK_INTERVAL.
+// isSkipped leaves out all but one of 32 cells, other ones in each run, or of WORK_INTERVAL.
 func isSkipped() bool {
-	const interval = 16
+	const interval = 32
 	configured, err := strconv.Atoi(os.Getenv("WORK_INTERVAL"))
 	if err != nil {
 		configured = interval
