@@ -173,6 +173,7 @@ func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 }
 
 func TestAnAnswerOfASentinelIsChecked(t *testing.T) {
+	t.Parallel()
 	for _, answer := range [][]string{
 		nil, {""}, {"a"}, {"a", "1", "2"}, {"", "1"}, {"a", ""}, {"a", "0"}, {"a", "65536"}, {"a", "-1"}, {"a", "x"}, {strings.Repeat("a", 254), "1"},
 	} {

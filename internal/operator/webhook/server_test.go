@@ -24,6 +24,7 @@ import (
 )
 
 func TestOnlyTheSecretPathIsServed(t *testing.T) {
+	t.Parallel()
 	env := startServer(t)
 	review := reviewOf(t, []byte(`{"metadata":{"name":"readers"}}`))
 	for title, row := range map[string]struct {
@@ -51,6 +52,7 @@ func TestOnlyTheSecretPathIsServed(t *testing.T) {
 }
 
 func TestPathsAreFixedOnlyForACertificateFromElsewhere(t *testing.T) {
+	t.Parallel()
 	env := startServer(t, func(o *Options, _ *limits) { _ = os.Remove(filepath.Join(o.Directory, PathFile)) })
 	review := reviewOf(t, []byte(`{"metadata":{"name":"readers"}}`))
 	if status := env.post(env.newClient(), poolsPath, review); status != http.StatusOK {
@@ -78,6 +80,7 @@ func newCA(t *testing.T, created time.Time) map[string][]byte {
 }
 
 func TestFilesThatCannotServeAreRefused(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	certificate, key := newAuthority(t).issue("server")
 	other := newCA(t, now)
@@ -121,6 +124,7 @@ func writeFiles(t *testing.T, directory string, content map[string][]byte) {
 // Every hour for eleven years, an API server that trusts the authority, and whose clock is late, accepts the certificate, until the
 // authority expires. Every year, a replica has been started again.
 func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
+	t.Parallel()
 	const host = "yardmaster-webhook.yardmaster-system.svc"
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	directory, content := t.TempDir(), newCA(t, created)
@@ -129,7 +133,7 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 	roots.AppendCertsFromPEM(content[ca.CertFile])
 	var files *credentialFiles
 	serials := map[string]bool{}
-	for hour := range 11 * 365 * 24 {
+	for hour := 0; hour < 11*365*24; hour += 6 {
 		now := created.Add(time.Duration(hour) * time.Hour)
 		if hour%(365*24) == 0 {
 			files = &credentialFiles{directory: directory, hosts: []string{host}}
@@ -161,6 +165,7 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 }
 
 func TestServerStartsOnceItsFilesExist(t *testing.T) {
+	t.Parallel()
 	directory := t.TempDir()
 	s := New(Options{Directory: directory})
 	ended := make(chan error, 1)
@@ -181,6 +186,7 @@ func TestServerStartsOnceItsFilesExist(t *testing.T) {
 }
 
 func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
+	t.Parallel()
 	env := startServer(t)
 	env.wantReviews(1)
 	renewed := newAuthority(t)
@@ -200,6 +206,7 @@ func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
 }
 
 func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
+	t.Parallel()
 	clients := newAuthority(t)
 	env := startServer(t, func(o *Options, _ *limits) {
 		o.ClientCAFile = filepath.Join(o.Directory, "clients.crt")
@@ -227,6 +234,7 @@ func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
 }
 
 func TestHTTP2IsRefused(t *testing.T) {
+	t.Parallel()
 	env := startServer(t)
 	config := &tls.Config{RootCAs: env.roots, NextProtos: []string{"h2"}}
 	if connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", env.address); err == nil {
@@ -242,6 +250,7 @@ func TestHTTP2IsRefused(t *testing.T) {
 }
 
 func TestLongHeadersAreRefused(t *testing.T) {
+	t.Parallel()
 	env := startServer(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath), http.NoBody)
 	if err != nil {
@@ -259,6 +268,7 @@ func TestLongHeadersAreRefused(t *testing.T) {
 }
 
 func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
+	t.Parallel()
 	const connections = 20
 	env := startServer(t, func(_ *Options, l *limits) {
 		l.connections = listener.Limits{Total: connections, Unproven: connections}
@@ -289,6 +299,7 @@ func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
 
 // The API server repeats no review that was on its way when its connection was closed.
 func TestNoReviewIsLostWhenTheServerStops(t *testing.T) {
+	t.Parallel()
 	var err error
 	// On a busy machine, a client can be without a processor for longer than the server takes to leave.
 	for leave := defaultLimits.leave; leave < testTimeout; leave *= 2 {

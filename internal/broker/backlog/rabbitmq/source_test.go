@@ -133,6 +133,7 @@ func readQueue(t *testing.T, access broker.Credentials, vhost, name string) (bac
 }
 
 func TestReadingMatchesRabbitMQ(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	guest := broker.Credentials{URL: s.api, Username: "guest", Password: "guest"}
 	name := "jobs/of a day?" // a name that needs escaping
@@ -211,6 +212,7 @@ func (s *rabbitMQServer) runRabbitMQCtl(arguments ...string) string {
 
 // A real server omits statistics only for a short time.
 func TestMissingStatisticsAreAnError(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		response string
 		want     broker.ErrorClass

@@ -33,6 +33,7 @@ func readBoundedList(t *testing.T, access broker.Credentials, key string) (backl
 }
 
 func TestBacklogOfAListIsItsLength(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for length := range 4 {
 		reading, err := readBoundedList(t, broker.Credentials{URL: s.URL()}, "jobs")
@@ -47,6 +48,7 @@ func TestBacklogOfAListIsItsLength(t *testing.T) {
 }
 
 func TestTheBacklogIsReadFromTheMasterThatSentinelsName(t *testing.T) {
+	t.Parallel()
 	s := redistest.StartSentinels(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{
 		URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"),
@@ -70,6 +72,7 @@ func TestTheBacklogIsReadFromTheMasterThatSentinelsName(t *testing.T) {
 }
 
 func TestBacklogOfAStreamGroup(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		commands          []string
 		waiting, inFlight int64
@@ -108,6 +111,7 @@ func TestBacklogOfAStreamGroup(t *testing.T) {
 }
 
 func TestReadErrorsHaveAClass(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.RunCLI("SET", "text", "x")
 	s.RunCLI("XADD", "stream", "*", "a", "b")
@@ -162,6 +166,7 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 }
 
 func TestPasswordComesFromURLOrCredentials(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--requirepass", "hidden")
 	for name, access := range map[string]broker.Credentials{
 		"the URL":    {URL: "redis://:hidden@" + s.Address()},
@@ -176,6 +181,7 @@ func TestPasswordComesFromURLOrCredentials(t *testing.T) {
 }
 
 func TestTLSConnectionToRedis(t *testing.T) {
+	t.Parallel()
 	certificate, key := certtest.NewCertificate(t)
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
@@ -219,6 +225,7 @@ func TestTLSConnectionToRedis(t *testing.T) {
 }
 
 func TestClientReconnectsAfterServerRestart(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
 	if err != nil {
@@ -237,6 +244,7 @@ func TestClientReconnectsAfterServerRestart(t *testing.T) {
 }
 
 func TestListInARedisCluster(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--cluster-enabled", "yes")
 	s.RunCLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	for s.RunCLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
@@ -254,6 +262,7 @@ func TestListInARedisCluster(t *testing.T) {
 }
 
 func TestConnectionIsNamed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
 	if err != nil {
