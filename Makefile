@@ -124,7 +124,7 @@ test-unit: test-tools ## Run the tests that need no cluster.
 
 # Tests with a broker or a process mostly wait, so run more of them in parallel than there are cores.
 test-packages: gotestsum
-	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(or $(RACE_FLAG),-parallel 6) $$(hack/packages unit)
+	$(if $(RACE_FLAG),CGO_ENABLED=1) $(GOTEST) -p 3 $(RACE_FLAG) -parallel 6 $$(hack/packages unit)
 
 test-modules: gotestsum
 	for module in $(TESTED_MODULES); do (cd $$module && $(GOTEST_VET) ./...); done

@@ -90,7 +90,7 @@ func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	m := startImpatientManager(t, newSecret("broker", "url", s.ClientURL())) // a request waits for a connection
 	if _, err := m.Conn(ns, natsBroker("broker")).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
 		t.Errorf("the first error is %v", err)
 	}
