@@ -123,6 +123,7 @@ func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
 		}
 		close(proceed)
 		env.requireState("import-7", StateDone)
+		env.waitForBatch("import-7", BatchDone) // the state of the job is recorded before its message is acknowledged
 		env.requireBatch("import-7", BatchInfo{State: BatchDone, Total: 2, Ended: 2})
 		if ran := log.payloads(); ran[len(ran)-1] != "final" {
 			t.Errorf("%v ran", ran)
