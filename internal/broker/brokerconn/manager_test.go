@@ -90,7 +90,8 @@ func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	m := startImpatientManager(t, newSecret("broker", "url", s.ClientURL())) // a request waits for a connection
+	// A request waits for a connection, so it must be short.
+	m := startImpatientManager(t, newSecret("broker", "url", s.ClientURL()))
 	if _, err := m.Conn(ns, natsBroker("broker")).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
 		t.Errorf("the first error is %v", err)
 	}

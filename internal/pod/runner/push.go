@@ -182,10 +182,12 @@ func (r *repositories) repair(ctx context.Context, directory string, repo *sessi
 		// The files are the work. The history is that of the server.
 		r.logf("The metadata of %s cannot be used, and is replaced by that of the server: %s", repo.Directory, cmp.Or(err, errors.New("it has none")))
 		aside, err := r.replaceMetadata(ctx, metadata, repo, clone)
-		if err != nil {
+		switch {
+		case err != nil && aside != "":
+			return fmt.Errorf("replacing the metadata, which the agent destroyed, and which is kept in the workspace as %s: %w", aside, err)
+		case err != nil:
 			return fmt.Errorf("replacing the metadata, which the agent destroyed: %w", err)
-		}
-		if aside != "" {
+		case aside != "":
 			problems.add(fmt.Errorf("the agent destroyed the history, which is kept in the workspace as %s: its files are pushed, and its other commits are not", aside))
 		}
 	}
@@ -220,7 +222,8 @@ func (r *repositories) removeLocks(metadata string) {
 	})
 }
 
-// replaceMetadata replaces the directory .git, and keeps the old one in the workspace: aside is its path there, empty for none.
+// replaceMetadata replaces the directory .git, and keeps the old one in the workspace: aside is its path there, also after an
+// error, empty for none.
 func (r *repositories) replaceMetadata(ctx context.Context, metadata string, repo *sessiongit.Repository, clone *sessiongit.Clone) (aside string, _ error) {
 	parent := filepath.Join(r.inputs.workspace, stateDirectory)
 	if _, err := os.Lstat(metadata); err == nil {
