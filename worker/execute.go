@@ -290,7 +290,8 @@ func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string
 	}
 }
 
-// releaseMessage gives back a message that the handler has not seen, without counting an attempt.
+// releaseMessage gives back a message that no handler has seen, or whose handler the end of the worker interrupted, without counting an
+// attempt.
 func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration) {
 	w.returned.add(w.now(), after)
 	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })

@@ -52,7 +52,7 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 		registry: prometheus.NewRegistry(), omitQueue: w.options.OmitObjectNames,
 		messages: newCounterVec("yardmaster_worker_jobs_total",
 			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), canceled, snoozed (given back by the "+
-				"handler without an attempt), released (given back before a handler saw it), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
+				"handler without an attempt), released (given back before a handler saw it, or because the end of the drain timeout interrupted the handler), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
 				"stale (the job ended after its lease was lost).", queueLabel, "result"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "yardmaster_worker_job_duration_seconds",

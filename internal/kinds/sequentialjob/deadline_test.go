@@ -78,6 +78,12 @@ func withInitContainer(pod corev1.Pod, initContainer string, state corev1.Contai
 	return pod
 }
 
+// withSidecar makes the init container a native sidecar.
+func withSidecar(pod corev1.Pod) corev1.Pod {
+	pod.Spec.InitContainers = []corev1.Container{{Name: pod.Status.InitContainerStatuses[0].Name, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+	return pod
+}
+
 func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 	tests := map[string]struct {
 		pod  corev1.Pod
@@ -101,7 +107,11 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 		},
 		"an init container that does not end": {
 			pod:  withInitContainer(testbuilder.Pod("build").Waiting("PodInitializing", "").Obj(), "prepare", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
-			want: "container build did not start within 30 s",
+			want: "container build did not start within 30 s: init container prepare has not ended",
+		},
+		"a native sidecar that does not start": {
+			pod:  withSidecar(withInitContainer(testbuilder.Pod("build").Waiting("PodInitializing", "").Obj(), "proxy", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})),
+			want: "container build did not start within 30 s: sidecar proxy has not started",
 		},
 		"a Pod that failed before its container started": {
 			pod:  withInitContainer(testbuilder.Pod("build").Evicted("the node was low on memory").Obj(), "prepare", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),

@@ -222,7 +222,11 @@ func stopProblem(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.
 	case slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return hasStarted(&pod, step.Name) }):
 		return nil, n
 	}
-	message := decision.FormatReason(fmt.Sprintf("container %s did not start within %d s", step.Name, *limit), waitingMessage(pods))
+	cause := waitingMessage(pods)
+	if cause == "" && step.Phase == v1alpha1.StepStarting {
+		cause = step.Message // only events name some causes, such as a quota
+	}
+	message := decision.FormatReason(fmt.Sprintf("container %s did not start within %d s", step.Name, *limit), cause)
 	return &decision.Problem{Reason: v1alpha1.ReasonStartDeadlineExceeded, Message: message}, n
 }
 

@@ -226,6 +226,20 @@ func TestReasonFromAnEventIsKeptWithoutTheEvent(t *testing.T) {
 	}
 }
 
+func TestTheStartDeadlineKeepsTheCauseThatOnlyAnEventNamed(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
+	job := s.newestJob("build")
+	testbuilder.Job(job).PodPending(s.now)
+	job.Status.Active = 0
+	s.warnings[job.UID] = "exceeded quota"
+	s.reconcileAfter(eventsDelay)
+	s.reconcileAfter(30 * time.Second)
+	s.wantSteps("build: Stopping, StartDeadlineExceeded")
+	if got := s.stepStatus("build").Message; !strings.Contains(got, "did not start within 30 s: Job "+job.Name+" cannot create its Pod: exceeded quota") {
+		t.Errorf("message %q", got)
+	}
+}
+
 func TestSequenceWithAJobThatAnotherClientSuspendedKeepsItsFinalizer(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
 	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
