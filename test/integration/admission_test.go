@@ -57,11 +57,7 @@ func newClientOf(t *testing.T, account string) client.Client {
 	t.Helper()
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: permissions.Groups(account)}
-	c, err := client.New(as, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return newClient(t, as)
 }
 
 // admissionPolicies are those of the installation, which the first test that needs them creates for all. They restrict
@@ -132,9 +128,7 @@ func (o *restrictedOperator) restrict() {
 	o.t.Helper()
 	waitForAdmissionPolicies(o.t)
 	watched := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}}
-	if err := cluster.Patch(o.t.Context(), watched, client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"`+isolationLabel+`":"on"}}}`))); err != nil {
-		o.t.Fatal(err)
-	}
+	mustPatch(o.t, watched, client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"`+isolationLabel+`":"on"}}}`)))
 	for _, ns := range []string{"kube-system", o.watched} {
 		poll.Until(o.t, "the admission policies to apply in "+ns, func() bool {
 			return isDeniedByPolicy(o.client.Create(o.t.Context(), o.newObject("configmaps", ns, "canary"), client.DryRunAll))

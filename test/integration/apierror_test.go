@@ -124,21 +124,6 @@ func createDryRun(t *testing.T, object client.Object) error {
 	return cluster.Create(t.Context(), object, client.DryRunAll)
 }
 
-// mustCreate creates an object, and deletes it at the end of the test if it has no namespace.
-func mustCreate(t *testing.T, object client.Object) {
-	t.Helper()
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	if object.GetNamespace() == "" {
-		t.Cleanup(func() {
-			if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func provokePod(change func(*corev1.Pod)) func(*testing.T) func() error {
 	return func(t *testing.T) func() error {
 		ns := namespace(t)

@@ -75,9 +75,7 @@ func TestBadInput(t *testing.T) {
 	good := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: ns}}
 	good.Spec.Containers = []v1alpha1.Step{{Name: "build"}}
 	good.Spec.Containers[0].Image = "registry.example/tool:1"
-	if err := cluster.Create(t.Context(), good); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, good)
 	waitForPhase(t, client.ObjectKeyFromObject(good), string(v1alpha1.PhaseCompleted))
 }
 
@@ -227,11 +225,7 @@ func strictClient(t *testing.T, warnings *warningList) client.Client {
 	t.Helper()
 	own := rest.CopyConfig(config)
 	own.WarningHandler = warnings
-	c, err := client.New(own, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.WithFieldValidation(c, client.FieldValidation(metav1.FieldValidationStrict))
+	return client.WithFieldValidation(newClient(t, own), client.FieldValidation(metav1.FieldValidationStrict))
 }
 
 // ruleMessages returns the messages of the CRD's CEL rules.

@@ -18,13 +18,9 @@ func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	job := newSuspendedJob(namespace(t))
 	job.Name = "changed"
-	if err := cluster.Create(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, job)
 	read := job.DeepCopy()
-	if err := cluster.Patch(t.Context(), job, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustPatch(t, job, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)))
 	if err := kube.DeleteVersion(t.Context(), cluster, read, metav1.DeletePropagationForeground); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}

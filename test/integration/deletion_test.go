@@ -13,9 +13,7 @@ import (
 
 func (s *sequenceTest) deleteSequence(options ...client.DeleteOption) {
 	s.t.Helper()
-	if err := cluster.Delete(s.t.Context(), s.sj, options...); err != nil {
-		s.t.Fatal(err)
-	}
+	mustDelete(s.t, s.sj, options...)
 }
 
 // Jobs are identified by their controller, not by labels.
@@ -29,9 +27,7 @@ func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 		Containers:    []corev1.Container{{Name: "a", Image: "registry.example/a:1"}},
 	}}
 	unrelated.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
-	if err := cluster.Create(t.Context(), unrelated); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, unrelated)
 	s.deleteSequence()
 	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {

@@ -76,9 +76,7 @@ func newGatewayEnv(t *testing.T) *gatewayEnv {
 
 func (e *gatewayEnv) createAccount(ns, name string) {
 	e.t.Helper()
-	if err := cluster.Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}); err != nil {
-		e.t.Fatal(err)
-	}
+	mustCreate(e.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
 }
 
 // token returns a token of a ServiceAccount for audiences; none is the API server.
@@ -178,13 +176,9 @@ func (e *gatewayEnv) applyExample() {
 	if err := cluster.Create(e.t.Context(), role); err != nil && !apierrors.IsAlreadyExists(err) {
 		e.t.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
 	var warnings warningList
 	strict := strictClient(e.t, &warnings)
-	for _, object := range decodeManifest(e.t, string(raw)) {
+	for _, object := range readManifests(e.t, filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml")) {
 		object.SetNamespace(e.ns)
 		if err := apply(e.t.Context(), strict, object, false); err != nil {
 			e.t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
@@ -197,12 +191,8 @@ func TestPodsOfTheGatewayAndOfItsExampleAreRestricted(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	for _, path := range []string{"config/components/gateway/deployment.yaml", "examples/gateway/producer.yaml"} {
-		raw, err := os.ReadFile(filepath.Join(repositoryRoot, filepath.FromSlash(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
 		found := false
-		for _, object := range decodeManifest(t, string(raw)) {
+		for _, object := range readManifests(t, filepath.Join(repositoryRoot, path)) {
 			spec, isWorkload, err := unstructured.NestedMap(object.Object, "spec", "template", "spec")
 			if err != nil || !isWorkload {
 				continue
@@ -249,9 +239,7 @@ func TestTheGatewaySendsJobsOfServiceAccountsThatMay(t *testing.T) {
 
 	// The permission ends within the time for which reviews are kept.
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: "shop-producer"}}
-	if err := cluster.Delete(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, binding)
 	poll.Until(t, "the permission to end", func() bool {
 		got, sent := e.send(token, "orders", "id=order-7")
 		return !sent && got.Reason == "Forbidden"
@@ -303,9 +291,7 @@ func (e *gatewayEnv) permit(name, ns string) string {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
 	}
 	for _, object := range []client.Object{role, binding} {
-		if err := cluster.Create(e.t.Context(), object); err != nil {
-			e.t.Fatal(err)
-		}
+		mustCreate(e.t, object)
 	}
 	e.waitForAccess(ns, name)
 	return e.token(ns, name, gateway.DefaultAudience)

@@ -262,6 +262,16 @@ func bindingsAndRoles(t *testing.T, manifest string) []*unstructured.Unstructure
 	return all
 }
 
+// readManifests returns the objects of a file in the repository.
+func readManifests(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decodeManifest(t, string(raw))
+}
+
 func decodeManifest(t *testing.T, manifest string) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)

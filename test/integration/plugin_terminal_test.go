@@ -54,9 +54,7 @@ func TestPluginFitsIntoTerminals(t *testing.T) {
 	failed := createSequence(t, testbuilder.SequentialJob(common+"z", "").Step("load").Obj())
 	for i := range 40 {
 		sj := testbuilder.SequentialJob(fmt.Sprintf("%s%02d", common, i), failed.sj.Namespace).Step("load").Suspend().Obj()
-		if err := cluster.Create(t.Context(), sj); err != nil {
-			t.Fatal(err)
-		}
+		mustCreate(t, sj)
 	}
 	failed.endStep("load", 1, "disk full")
 	failed.waitForPhase(v1alpha1.PhaseFailed)

@@ -92,9 +92,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	s := newReviewSchedule(ns, "review")
-	if err := cluster.Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s)
 	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
 	if err := clientOf(t, "ann").Create(t.Context(), session); err != nil {

@@ -66,17 +66,13 @@ func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *seque
 
 func (s *sequenceTest) createSequence() {
 	s.t.Helper()
-	if err := cluster.Create(s.t.Context(), s.sj); err != nil {
-		s.t.Fatal(err)
-	}
+	mustCreate(s.t, s.sj)
 }
 
 // readSequence reads the SequentialJob.
 func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 	s.t.Helper()
-	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj); err != nil {
-		s.t.Fatal(err)
-	}
+	mustGet(s.t, client.ObjectKeyFromObject(s.sj), s.sj)
 	return s.sj
 }
 
@@ -140,9 +136,7 @@ func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) {
 	s.t.Helper()
 	before := s.readSequence().DeepCopy()
 	change(s.sj)
-	if err := cluster.Patch(s.t.Context(), s.sj, client.MergeFrom(before)); err != nil {
-		s.t.Fatal(err)
-	}
+	mustPatch(s.t, s.sj, client.MergeFrom(before))
 }
 
 // listJobs returns the Jobs of the SequentialJob, oldest first.

@@ -102,9 +102,7 @@ func testCreators(t *testing.T, ns string) {
 				t.Fatal(err)
 			}
 			stored := &v1alpha1.AgenticSession{}
-			if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, stored); err != nil {
-				t.Fatal(err)
-			}
+			mustGet(t, client.ObjectKey{Namespace: ns, Name: name}, stored)
 			if diff := cmp.Diff(row.want, stored.Spec.UserContext); diff != "" {
 				t.Errorf("user (-want, +got):\n%s", diff)
 			}
@@ -140,11 +138,7 @@ func clientOf(t *testing.T, user string) client.Client {
 	t.Helper()
 	impersonating := rest.CopyConfig(config)
 	impersonating.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-	c, err := client.New(impersonating, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return newClient(t, impersonating)
 }
 
 // installAdmissionPolicy installs the component admission-policy for the selected namespaces. It skips the test where the API server

@@ -65,10 +65,7 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 	}
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	c, err := client.New(as, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newClient(t, as)
 	probe := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
 	probe.Spec.Prompt, probe.Spec.UserContext = "none", &v1alpha1.UserContext{UserID: user}
 	poll.Until(t, user+" to have permissions", func() bool {
@@ -101,9 +98,7 @@ func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 			// Without the webhooks, nothing restores a removed owner, so removing it is refused.
 			ns := namespaceWithoutWebhook(t)
 			spec := map[string]any{"prompt": "a", "userContext": map[string]any{"userID": "ann"}}
-			if err := cluster.Create(t.Context(), sessionWithSpec(ns, "fix", spec)); err != nil {
-				t.Fatal(err)
-			}
+			mustCreate(t, sessionWithSpec(ns, "fix", spec))
 			err := cluster.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
 			wantOwnerKept(t, ns, "fix", err, "userContext is immutable")
 		})
@@ -118,9 +113,7 @@ func wantOwnerKept(t *testing.T, ns, name string, err error, message string) {
 		t.Errorf("error %v, want %q", err, message)
 	}
 	stored := &v1alpha1.AgenticSession{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, stored); err != nil {
-		t.Fatal(err)
-	}
+	mustGet(t, client.ObjectKey{Namespace: ns, Name: name}, stored)
 	if stored.Spec.UserContext == nil || stored.Spec.UserContext.UserID != "ann" {
 		t.Errorf("the owner is %+v", stored.Spec.UserContext)
 	}

@@ -68,17 +68,13 @@ func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
 	if jobs := s.listJobs(); jobs[0].CreationTimestamp.Before(&s.networkPolicy(agenticsession.DefaultDenyPolicyName).CreationTimestamp) {
 		t.Error("the Job is older than the policy")
 	}
-	if err := cluster.Delete(t.Context(), s.getSession()); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, s.getSession())
 	poll.Until(t, "the garbage collector to delete the session's own policy", func() bool { return s.networkPolicy("fix-session") == nil })
 	if !s.isDefaultDenyCurrent() {
 		t.Error("the policy of the namespace was deleted with the session")
 	}
 	// Somebody deletes it, too, where no admission policy prevents that.
-	if err := cluster.Delete(t.Context(), s.networkPolicy(agenticsession.DefaultDenyPolicyName)); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, s.networkPolicy(agenticsession.DefaultDenyPolicyName))
 	poll.Until(t, "the policy to be restored for the Pod of the deleted session", s.isDefaultDenyCurrent)
 }
 
@@ -91,17 +87,13 @@ func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
 		agenticsession.DefaultDenyPolicyName: `{"spec":{"egress":[{}]}}`,
 	} {
 		version := s.networkPolicy(name).ResourceVersion
-		if err := cluster.Patch(t.Context(), s.networkPolicy(name), client.RawPatch(mergePatch, []byte(change)), somebodyElse); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(t, s.networkPolicy(name), client.RawPatch(mergePatch, []byte(change)), somebodyElse)
 		poll.Until(t, name+" to be restored", func() bool {
 			policy := s.networkPolicy(name)
 			return policy.ResourceVersion != version && len(policy.Spec.Ingress)+len(policy.Spec.Egress) == map[string]int{"fix-session": 1}[name]
 		})
 	}
-	if err := cluster.Delete(t.Context(), s.networkPolicy(agenticsession.DefaultDenyPolicyName)); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, s.networkPolicy(agenticsession.DefaultDenyPolicyName))
 	poll.Until(t, "the deleted policy to be restored", s.isDefaultDenyCurrent)
 }
 
@@ -110,24 +102,18 @@ func TestSessionDoesNotStartWhileAnotherNetworkPolicyAllowsMore(t *testing.T) {
 	ns := newNamespace(t, nil)
 	open := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "open"}}
 	open.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
-	if err := cluster.Create(t.Context(), open); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, open)
 	s := createSessionIn(t, ns, "fix")
 	s.waitForCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
 	if jobs := s.listJobs(); len(jobs) > 0 {
 		t.Errorf("the session has a Job: %s", jobs[0].Name)
 	}
-	if err := cluster.Delete(t.Context(), open); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, open)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	s.waitForCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
 
 	open.ResourceVersion = ""
-	if err := cluster.Create(t.Context(), open); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, open)
 	s.waitForCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
 }
 
@@ -173,9 +159,7 @@ func TestOnlyTheOperatorChangesThePolicyThatIsolatesSessions(t *testing.T) {
 		t.Errorf("it applies to %v", types)
 	}
 	// The namespace controller can delete it, or no namespace with sessions could be deleted.
-	if err := cluster.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}}); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}})
 	poll.Until(t, "the policy to be deleted with its namespace", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
 	})

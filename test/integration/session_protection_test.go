@@ -113,9 +113,7 @@ func TestSessionsWaitWhileAnAdmissionPolicyThatProtectsUsersIsMissing(t *testing
 	_, binding := newAdmissionPolicy(sessionPolicy)
 	running := createSession(t)
 	running.waitForPod()
-	if err := cluster.Delete(t.Context(), binding.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, binding.DeepCopy())
 	t.Cleanup(func() { // also after a failure
 		if err := client.IgnoreAlreadyExists(cluster.Create(context.Background(), binding.DeepCopy())); err != nil {
 			t.Error(err)
@@ -137,9 +135,7 @@ func TestSessionsWaitWhileAnAdmissionPolicyThatProtectsUsersIsMissing(t *testing
 	}
 	poll.Until(t, "the SessionRunner to say why sessions do not start", func() bool {
 		var runner v1alpha1.SessionRunner
-		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "default"}, &runner); err != nil {
-			t.Fatal(err)
-		}
+		mustGet(t, client.ObjectKey{Namespace: ns, Name: "default"}, &runner)
 		ready := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonUnprotected &&
 			strings.Contains(ready.Message, sessionPolicy+" does not exist")

@@ -223,3 +223,39 @@ func newNamespace(t *testing.T, labels map[string]string) string {
 	t.Helper()
 	return cluster.NewNamespace(t, "test-", labels)
 }
+
+// mustCreate creates an object, and deletes it at the end of the test if it has no namespace.
+func mustCreate(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := cluster.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if object.GetNamespace() == "" {
+		t.Cleanup(func() {
+			if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func mustDelete(t *testing.T, object client.Object, options ...client.DeleteOption) {
+	t.Helper()
+	if err := cluster.Delete(t.Context(), object, options...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustGet(t *testing.T, key client.ObjectKey, object client.Object) {
+	t.Helper()
+	if err := cluster.Get(t.Context(), key, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustPatch(t *testing.T, object client.Object, patch client.Patch, options ...client.PatchOption) {
+	t.Helper()
+	if err := cluster.Patch(t.Context(), object, patch, options...); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -48,9 +48,7 @@ func TestDeletionTimestampInARequestDoesNotBypassTheWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := &v1alpha1.AgenticSession{}
-			if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: verb}, stored); err != nil {
-				t.Fatal(err)
-			}
+			mustGet(t, client.ObjectKey{Namespace: ns, Name: verb}, stored)
 			if user := stored.Spec.UserContext; user == nil || user.UserID == "" || user.UserID == "forged" {
 				t.Errorf("the session belongs to %+v", user)
 			}
@@ -296,9 +294,7 @@ func TestWebhooksCanBeCalledOnceTheirCertificateAuthorityExists(t *testing.T) {
 	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: env.ns}}
 	patch := `[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guessable"},
 		{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`
-	if err := cluster.Patch(t.Context(), validates, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	mustPatch(t, validates, client.RawPatch(types.JSONPatchType, []byte(patch)))
 	if env.callable(replica) {
 		t.Error("the change has no effect")
 	}

@@ -62,9 +62,7 @@ func newPoolWithTwoWorkers(t *testing.T) *poolTestEnv {
 
 func (c *poolTestEnv) patchObject(object client.Object, patch string) {
 	c.t.Helper()
-	if err := cluster.Patch(c.t.Context(), object, client.RawPatch(mergePatch, []byte(patch))); err != nil {
-		c.t.Fatal(err)
-	}
+	mustPatch(c.t, object, client.RawPatch(mergePatch, []byte(patch)))
 }
 
 // waitForObject waits until the object exists and the condition is true.
@@ -91,9 +89,7 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 			assertWithin(t, "the "+kind+" is restored", 5*time.Second, began)
 
 			old := p.object.GetUID()
-			if err := cluster.Delete(t.Context(), p.object); err != nil {
-				t.Fatal(err)
-			}
+			mustDelete(t, p.object)
 			c.waitForObject("the "+kind+" to be recreated", p.object, func() bool { return p.object.GetUID() != old && p.isRestored() })
 			if !metav1.IsControlledBy(p.object, c.getPool("mailers")) {
 				t.Error("it is not controlled by the pool")
@@ -116,9 +112,7 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 		"removed revision label": `{"metadata":{"labels":{"yardmaster.dev/revision":null}}}`,
 	} {
 		t.Run(what, func(t *testing.T) {
-			if err := cluster.Patch(t.Context(), d, client.RawPatch("application/strategic-merge-patch+json", []byte(edit))); err != nil {
-				t.Fatal(err)
-			}
+			mustPatch(t, d, client.RawPatch("application/strategic-merge-patch+json", []byte(edit)))
 			c.waitForObject("the revision to be restored", d, right)
 			c.waitForPool("mailers", "back at two workers", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
 		})
