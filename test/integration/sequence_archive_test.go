@@ -1,26 +1,22 @@
 package integration
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // createLogClaim creates the claim of an archive.
 func createLogClaim(t *testing.T, ns string) {
 	t.Helper()
-	createAll(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}, Spec: corev1.PersistentVolumeClaimSpec{
+	mustCreate(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}})
@@ -31,15 +27,6 @@ func archivedInClaim(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 	return sj
 }
 
-// waitForArchive waits until the logs of a run are being archived, or are archived.
-func (s *sequenceTest) waitForArchive(run int32, isArchived bool) {
-	s.t.Helper()
-	s.waitUntil(fmt.Sprintf("the archive of run %d", run), func(sj *v1alpha1.SequentialJob) bool {
-		archive := sj.Status.Archive
-		return archive != nil && archive.Run == run && (archive.CompletionTime != nil) == isArchived && archive.Error == ""
-	})
-}
-
 func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
@@ -47,7 +34,7 @@ func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
 		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("1Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
 	}
 	quota := newQuota(ns, corev1.ResourceList{"requests.cpu": resource.MustParse("1"), "limits.memory": resource.MustParse("1Gi"), "limits.ephemeral-storage": resource.MustParse("1Gi")})
-	createAll(t, quota)
+	mustCreate(t, quota)
 	createLogClaim(t, ns)
 	sj := archivedInClaim(testbuilder.SequentialJob("archived", "").Step("a").TTLAfterFinished(0).Obj())
 	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}
@@ -62,37 +49,8 @@ func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
 	if c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue || !s.sj.DeletionTimestamp.IsZero() {
 		t.Errorf("the sequence is\n%s", describe(s.sj))
 	}
-	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})
+	mustCreate(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})
 	s.waitUntilDeleted(s.sj)
-}
-
-func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	createLogClaim(t, ns)
-	s := createSequenceIn(t, ns, archivedInClaim(testbuilder.SequentialJob("archived", "").Step("a").Obj()))
-	s.succeedStep("a")
-	s.waitForArchive(1, false) // its ServiceAccount does not exist
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
-		sj.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
-	})
-	s.waitUntil("the second run", func(sj *v1alpha1.SequentialJob) bool {
-		return sj.Status.Run == 2 && sj.Status.Steps[0].Phase == v1alpha1.StepRunning // so that its Job exists
-	})
-	s.succeedStep("a")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.waitForArchive(1, false)
-	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})
-	s.waitForArchive(2, true)
-	s.wantEvent(v1alpha1.EventLogsArchived)
-	if want := ns + "/archived/" + string(s.sj.UID) + "/run-2"; s.sj.Status.Archive.Location != want {
-		t.Errorf("location %s, want %s", s.sj.Status.Archive.Location, want)
-	}
-	poll.Until(t, "only the Job of the last archive to exist", func() bool {
-		var jobs batchv1.JobList
-		err := cluster.List(t.Context(), &jobs, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelArchive: "true"})
-		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Annotations[v1alpha1.AnnotationRun] == "2"
-	})
 }
 
 func TestArchiveThatIsInvalidIsRefused(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -76,7 +75,7 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 		"quota": {
 			prepare: func(t *testing.T, ns string, _ *v1alpha1.SequentialJob) {
 				quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
-				createAll(t, quota)
+				mustCreate(t, quota)
 				poll.Until(t, "the quota to take effect", func() bool {
 					return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 				})
@@ -85,7 +84,7 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 		},
 		"limits": {
 			prepare: func(t *testing.T, ns string, sj *v1alpha1.SequentialJob) {
-				createAll(t, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}, Spec: corev1.LimitRangeSpec{
+				mustCreate(t, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}, Spec: corev1.LimitRangeSpec{
 					Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}},
 				}})
 				sj.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
@@ -119,7 +118,28 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 				t.Errorf("the Job %s was created", jobs[0].Name)
 			}
 			s.wantBlocked(test.wantReason)
+			if !test.wantRefused {
+				s.correct()
+			}
 		})
+	}
+}
+
+// correct removes what keeps step a from starting, and changes its image, by a patch of the spec.
+func (s *sequenceTest) correct() {
+	s.t.Helper()
+	const corrected = "registry.example/a:2"
+	first := s.waitForJob("a")
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
+		delete(sj.Spec.Template.Annotations, simStuck)
+		sj.Spec.Template.Spec, sj.Spec.Containers[0].Image = corev1.PodSpec{}, corrected
+	})
+	s.waitUntil("the next attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Attempt == 2 })
+	s.wantEvent(v1alpha1.EventJobReplaced)
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if job := s.waitForJob("a"); job.UID == first.UID || job.Spec.Template.Spec.Containers[0].Image != corrected {
+		s.t.Errorf("a ran %s in Job %s", job.Spec.Template.Spec.Containers[0].Image, job.Name)
 	}
 }
 
@@ -129,7 +149,7 @@ func TestPodThatIsRefusedAfterTheDryRunIsReported(t *testing.T) {
 	first := createSequenceIn(t, ns, testbuilder.SequentialJob("first", "").Step("a").Obj())
 	first.succeedStep("a")
 	quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
-	createAll(t, quota)
+	mustCreate(t, quota)
 	poll.Until(t, "the quota to take effect", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
@@ -140,57 +160,6 @@ func TestPodThatIsRefusedAfterTheDryRunIsReported(t *testing.T) {
 		t.Errorf("message %q", message)
 	}
 	s.wantBlocked(v1alpha1.ReasonPodNotCreated)
-}
-
-func TestSequenceStartsNothingIfThePodOfItsLastStepIsRefused(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "baseline"})
-	privileged := testbuilder.ChangeContainer(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)} })
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("privileged", "").Step("a").Step("b", privileged).Obj())
-	s.waitUntil("the reason", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonPodNotCreated })
-	if message := s.stepStatus("b").Message; !strings.Contains(message, `violates PodSecurity "baseline:latest"`) {
-		t.Errorf("message %q", message)
-	}
-	if jobs := s.listJobs(); len(jobs) > 0 {
-		t.Errorf("the Job %s was created", jobs[0].Name)
-	}
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].SecurityContext = nil })
-	s.succeedStep("a")
-	s.succeedStep("b")
-}
-
-func TestEarlierStepCanCreateTheServiceAccountOfALaterOne(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, nil)
-	account := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"spec": {"serviceAccountName": "later"}}`)}
-	})
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("account", "").Step("a").Step("b", account).Obj())
-	s.waitForJob("a")
-	s.waitUntil("the refusal", func(sj *v1alpha1.SequentialJob) bool {
-		accepted := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
-		return accepted != nil && accepted.Status == metav1.ConditionTrue && strings.Contains(accepted.Message, `serviceaccount "later" not found`)
-	})
-	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: ns}})
-	s.succeedStep("a")
-	s.succeedStep("b")
-}
-
-func TestFailedStepIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}}
-	})
-	s := createSequence(t, testbuilder.SequentialJob("retried", "").Step("a", retried).Obj())
-	s.endStep("a", 1, "")
-	s.waitUntil("the end of the first attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").FailedAttempts == 1 })
-	s.wantEvent(v1alpha1.EventJobFailed)
-	s.waitUntil("the second attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Attempt == 2 && len(s.listJobs()) == 2 })
-	s.succeedStep("a")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if step := s.stepStatus("a"); step.Attempt != 2 || step.FailedAttempts != 1 {
-		t.Errorf("the step is %+v", step)
-	}
 }
 
 // wantBlocked checks that the condition, the reason of the status and one event say what blocks the run.
@@ -220,27 +189,6 @@ func (s *sequenceTest) wantBlocked(reason string) {
 	}
 }
 
-func createAll(t *testing.T, objects ...client.Object) {
-	t.Helper()
-	for _, object := range objects {
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestStepIsRunningWhenItsPodRuns(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("running", "").Step("a").Obj())
-	pod := s.waitForPod("a")
-	step := s.waitForStep("a", v1alpha1.StepRunning)
-	started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
-	assertWithin(t, "the step of the started container is Running", 10*time.Second, started.Time)
-	if step.Reason != "" || step.Message != "" {
-		t.Errorf("reason %q and message %q of a running step", step.Reason, step.Message)
-	}
-}
-
 func TestStepOfASuspendedJobIsQueuedOrSuspended(t *testing.T) {
 	t.Parallel()
 	queued := createSequence(t, testbuilder.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj())
@@ -249,9 +197,7 @@ func TestStepOfASuspendedJobIsQueuedOrSuspended(t *testing.T) {
 		job := s.waitForJob("a")
 		before := job.DeepCopy()
 		job.Spec.Suspend = new(true)
-		if err := cluster.Patch(t.Context(), job, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(t, job, client.MergeFrom(before))
 	}
 	queued.waitForStep("a", v1alpha1.StepQueued)
 	queued.wantBlocked(v1alpha1.ReasonQueued)
@@ -262,9 +208,7 @@ func TestStepOfASuspendedJobIsQueuedOrSuspended(t *testing.T) {
 		job := s.waitForJob("a")
 		before := job.DeepCopy()
 		job.Spec.Suspend = new(false)
-		if err := cluster.Patch(t.Context(), job, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(t, job, client.MergeFrom(before))
 		s.waitForStep("a", v1alpha1.StepRunning)
 		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 	}
