@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,16 +24,7 @@ func ofJobs(spec *v1alpha1.ScheduleSpec) {
 // messagesOf returns the messages of a queue on the server.
 func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
 	e.t.Helper()
-	conn, err := nats.Connect("nats://" + e.Address())
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	stream, err := js.Stream(e.t.Context(), e.streamName(name))
+	stream, err := e.connectJetStream().Stream(e.t.Context(), e.streamName(name))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -77,21 +67,6 @@ func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
 	}
 	if string(messages[0].Data) != `{"all":true}` {
 		t.Errorf("payload %s", messages[0].Data)
-	}
-}
-
-func TestAJobThatItsQueueRejectsIsMissed(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("billing", "")
-	e.waitUntilReady("billing")
-	s := createSchedule(t, e.ns, ofJobs, func(spec *v1alpha1.ScheduleSpec) { spec.Message.Priority = "urgent" })
-	s.makeDue(1)
-	if message := s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "urgent") {
-		t.Errorf("message %q", message)
-	}
-	if messages := e.messagesOf("billing"); len(messages) > 0 {
-		t.Errorf("%d messages", len(messages))
 	}
 }
 

@@ -36,45 +36,24 @@ func (s *scheduleTest) waitForRunOf(due *metav1.Time) *sequenceTest {
 	return &sequenceTest{s.t, &runs[i]}
 }
 
-func TestRequestedRunsOfAForbidScheduleRunOneAfterAnother(t *testing.T) {
+func TestARequestedRunHasItsTimeAndItsFailureStopsTheSchedule(t *testing.T) {
 	t.Parallel()
 	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
-		spec.Schedule, spec.ConcurrencyPolicy = "0 3,4,5 29 2 *", v1alpha1.ConcurrencyForbid
-		spec.SuccessfulRunsHistoryLimit = new(int32(10))
+		spec.Schedule, spec.SuspendAfterFailures = "0 3 29 2 *", new(int32(1)) // not due during the test
 	})
 	s.change(func(spec *v1alpha1.ScheduleSpec) {
 		spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "first"}, From: yesterday(9)}
 	})
-	first := s.waitForRunOf(yesterday(9))
+	run := s.waitForRunOf(yesterday(9))
 	want := corev1.EnvVar{Name: "SCHEDULED_TIME", Value: yesterday(9).UTC().Format(time.RFC3339)}
-	if env := first.waitForPod("load").Spec.Containers[0].Env; !slices.Contains(env, want) {
+	if env := run.waitForPod("load").Spec.Containers[0].Env; !slices.Contains(env, want) {
 		t.Errorf("environment of the step: %v", env)
 	}
-	if got := first.sj.Annotations; got[v1alpha1.AnnotationRerunID] != "first" || got[v1alpha1.AnnotationScheduledTime] != want.Value {
+	if got := run.sj.Annotations; got[v1alpha1.AnnotationRerunID] != "first" || got[v1alpha1.AnnotationScheduledTime] != want.Value {
 		t.Errorf("annotations %v", got)
 	}
-	leapDay := time.Date(2024, time.February, 29, 0, 0, 0, 0, time.UTC)
-	s.change(func(spec *v1alpha1.ScheduleSpec) {
-		spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "backfill"}, From: new(metav1.NewTime(leapDay)), To: new(metav1.NewTime(leapDay.AddDate(0, 0, 1)))}
-	})
-	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun)
-	first.succeedStep("load")
-	for hour := 3; hour <= 4; hour++ {
-		s.waitForRunOf(new(metav1.NewTime(leapDay.Add(time.Duration(hour) * time.Hour)))).succeedStep("load")
-	}
-	s.waitForRunOf(new(metav1.NewTime(leapDay.Add(5 * time.Hour))))
-	status := s.waitUntil("all times to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Rerun.Runs == 3 }).Status
-	if status.Rerun.Left != 0 || status.Rerun.Missed != 0 || status.Runs != 4 || len(s.runs()) != 4 {
-		t.Errorf("%d runs, status %+v", len(s.runs()), status.Rerun)
-	}
-	s.change(func(spec *v1alpha1.ScheduleSpec) {
-		spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "blocked"}}
-	})
-	s.waitUntil("the request to be accepted", func(s *v1alpha1.Schedule) bool { return s.Status.Rerun.ID == "blocked" })
-	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.Rerun = nil })
-	s.waitUntil("the request to be withdrawn", func(s *v1alpha1.Schedule) bool {
-		return s.Status.Rerun.Missed == 1 && s.Status.LastMissed.Reason == v1alpha1.MissedCanceled
-	})
+	run.endStep("load", 1, "")
+	s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures)
 }
 
 func TestInvalidRequestsAreRefused(t *testing.T) {

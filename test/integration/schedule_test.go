@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,9 +47,7 @@ func newScheduleOf(ns, name string, changes ...func(*v1alpha1.ScheduleSpec)) *v1
 func createSchedule(t *testing.T, ns string, changes ...func(*v1alpha1.ScheduleSpec)) *scheduleTest {
 	t.Helper()
 	s := newScheduleOf(ns, "nightly", changes...)
-	if err := cluster.Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s)
 	test := &scheduleTest{t, s}
 	test.waitUntil("the first observation", func(s *v1alpha1.Schedule) bool { return s.Status.Timetable != nil })
 	return test
@@ -58,9 +55,7 @@ func createSchedule(t *testing.T, ns string, changes ...func(*v1alpha1.ScheduleS
 
 func (s *scheduleTest) read() *v1alpha1.Schedule {
 	s.t.Helper()
-	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s); err != nil {
-		s.t.Fatal(err)
-	}
+	mustGet(s.t, client.ObjectKeyFromObject(s.s), s.s)
 	return s.s
 }
 
@@ -74,9 +69,7 @@ func (s *scheduleTest) change(change func(*v1alpha1.ScheduleSpec)) {
 	s.t.Helper()
 	before := s.read().DeepCopy()
 	change(&s.s.Spec)
-	if err := cluster.Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
-		s.t.Fatal(err)
-	}
+	mustPatch(s.t, s.s, client.MergeFrom(before))
 }
 
 // makeDue makes all times of the last hours due, as if the operator had been away.
@@ -163,9 +156,7 @@ func TestAForeignObjectWithTheNameOfARunIsNotTouched(t *testing.T) {
 	due := time.Now().Truncate(time.Hour)
 	s := newScheduleOf(ns, "nightly")
 	foreign := testbuilder.SequentialJob(schedule.RunName(s, due), ns).Step("mine").Suspend().Obj()
-	if err := cluster.Create(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, foreign)
 	test := createSchedule(t, ns)
 	test.makeDue(1)
 	if message := test.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "already exists and does not belong to this Schedule") {
@@ -267,14 +258,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			manifest, err := decode(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			manifest := readManifests(t, file)[0]
 			manifest.SetNamespace(namespace(t))
 			var warnings warningList
 			if err := apply(t.Context(), strictClient(t, &warnings), manifest, false); err != nil {
@@ -309,9 +293,7 @@ func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
 	ns := namespaceWithoutWebhook(t)
 	s := createSchedule(t, ns, func(spec *v1alpha1.ScheduleSpec) { spec.SequentialJob.Spec.Raw = []byte(`{"containers": []}`) })
 	withWebhook := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	if err := cluster.Patch(t.Context(), withWebhook, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"`+webhookLabel+`": null}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustPatch(t, withWebhook, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"`+webhookLabel+`": null}}}`)))
 	poll.Until(t, "the webhook to be called", func() bool {
 		return cluster.Create(t.Context(), newScheduleOf(ns, "invalid", func(spec *v1alpha1.ScheduleSpec) { spec.Schedule = "never" }), client.DryRunAll) != nil
 	})
