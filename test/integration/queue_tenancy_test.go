@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -129,7 +130,10 @@ func TestAQueueKeepsTheNameThatItsStatusRecords(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: missing}}", "mail", "")
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
-	q := e.getQueue("mail")
+	q, named := e.getQueue("mail"), client.RawPatch(mergePatch, []byte(`{"spec":{"name":"mail"}}`))
+	if err := cluster.Patch(t.Context(), q.DeepCopy(), named); !apierrors.IsInvalid(err) {
+		t.Errorf("a name that is not in the status: %v", err)
+	}
 	if err := cluster.Status().Patch(t.Context(), q, client.RawPatch(mergePatch, []byte(`{"status":{"name":"mail"}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -153,9 +157,7 @@ func TestAWorkerPoolDoesNotUseTheQueueOfAnotherNamespace(t *testing.T) {
 	attacker.waitForConflict("spy")
 	readers := newManifest(t, "WorkerPool", "readers", "{image: 'worker:1', queues: [{name: spy}], replicas: 1}")
 	readers.SetNamespace(attacker.ns)
-	if err := cluster.Create(t.Context(), readers); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, readers)
 	attacker.waitForCondition("readers", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
 	if s := attacker.getPool("readers").Status; s.Backlog != nil || s.Replicas != 0 {
 		t.Errorf("the status shows the backlog of another namespace: %+v", s)
@@ -189,9 +191,7 @@ func TestOnlySecretsWithTheLabelAreUsed(t *testing.T) {
 	setLabel := func(value string) {
 		t.Helper()
 		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelBroker, value))
-		if err := cluster.Patch(t.Context(), private, patch); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(t, private, patch)
 	}
 	setLabel("null")
 	broker := "broker: {engine: NATS, urlSecretRef: {name: private}}"

@@ -1,12 +1,9 @@
 package integration
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -63,9 +59,7 @@ func (e *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
 	for i := 0; i < len(data); i += 2 {
 		s.StringData[data[i]] = data[i+1]
 	}
-	if err := cluster.Create(e.t.Context(), s); err != nil {
-		e.t.Fatal(err)
-	}
+	mustCreate(e.t, s)
 	return s
 }
 
@@ -85,17 +79,13 @@ func (e *queueEnv) createQueueOn(broker, name, spec string) {
 	}
 	q := newManifest(e.t, "Queue", name, "{"+broker+spec+"}")
 	q.SetNamespace(e.ns)
-	if err := cluster.Create(e.t.Context(), q); err != nil {
-		e.t.Fatal(err)
-	}
+	mustCreate(e.t, q)
 }
 
 func (e *queueEnv) getQueue(name string) *v1alpha1.Queue {
 	e.t.Helper()
 	q := &v1alpha1.Queue{}
-	if err := cluster.Get(e.t.Context(), client.ObjectKey{Namespace: e.ns, Name: name}, q); err != nil {
-		e.t.Fatal(err)
-	}
+	mustGet(e.t, client.ObjectKey{Namespace: e.ns, Name: name}, q)
 	return q
 }
 
@@ -103,16 +93,12 @@ func (e *queueEnv) getQueue(name string) *v1alpha1.Queue {
 func (e *queueEnv) patchQueue(name, patch string) {
 	e.t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}}
-	if err := cluster.Patch(e.t.Context(), q, client.RawPatch(mergePatch, []byte(patch))); err != nil {
-		e.t.Fatal(err)
-	}
+	mustPatch(e.t, q, client.RawPatch(mergePatch, []byte(patch)))
 }
 
 func (e *queueEnv) deleteQueue(name string) {
 	e.t.Helper()
-	if err := cluster.Delete(e.t.Context(), e.getQueue(name)); err != nil {
-		e.t.Fatal(err)
-	}
+	mustDelete(e.t, e.getQueue(name))
 }
 
 // waitForCondition waits until a condition has that status and reason, and returns it.
@@ -173,9 +159,7 @@ func (e *queueEnv) brokerName(queue string) string {
 		return q.Status.Name
 	}
 	system := &corev1.Namespace{}
-	if err := cluster.Get(e.t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
-		e.t.Fatal(err)
-	}
+	mustGet(e.t, client.ObjectKey{Name: metav1.NamespaceSystem}, system)
 	return broker.ScopedQueueName(e.ns, queue, broker.ClusterID(string(system.UID)))
 }
 
@@ -223,24 +207,6 @@ func (e *queueEnv) addDeadLetters(queue string, number int) {
 	for range number {
 		if _, err := js.Publish(e.t.Context(), subject, []byte("poison")); err != nil {
 			e.t.Fatal(err)
-		}
-	}
-}
-
-// processMessages takes and acknowledges messages.
-func (e *queueEnv) processMessages(queue string, number int) {
-	e.t.Helper()
-	c, err := e.connectJetStream().Consumer(e.t.Context(), e.streamName(queue), "default")
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	messages, err := c.Fetch(number)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	for message := range messages.Messages() {
-		if err := message.DoubleAck(e.t.Context()); err != nil {
-			e.t.Error(err)
 		}
 	}
 }
@@ -297,122 +263,6 @@ func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
 	}
 }
 
-func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	e.sendMessages("mail", 3)
-	poll.Until(t, "3 ready messages", func() bool {
-		s := e.getQueue("mail").Status
-		return s.Backlog != nil && *s.Backlog == 3 && s.OldestTime != nil
-	})
-	e.processMessages("mail", 3)
-	poll.Until(t, "no ready messages, and known waits", func() bool {
-		s := e.getQueue("mail").Status
-		return *s.Backlog == 0 && s.OldestTime == nil && s.WaitP95 != nil && s.ArrivalRate.AsApproximateFloat64() > 0
-	})
-}
-
-func writesNothingForAnIdleQueue(t *testing.T) {
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	// The sweep interval of the suite is two seconds.
-	before, unchangedSince := e.getQueue("mail"), time.Now()
-	poll.Until(t, "a sweep that does not change the status", func() bool {
-		now := e.getQueue("mail")
-		if now.ResourceVersion != before.ResourceVersion || now.Status.ArrivalRate == nil {
-			before, unchangedSince = now, time.Now()
-		}
-		return time.Since(unchangedSince) > 3*time.Second
-	})
-	time.Sleep(7 * time.Second)
-	if now := e.getQueue("mail"); now.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the status was written: %+v, then %+v", before.Status, now.Status)
-	}
-}
-
-func TestDriftWithWarnIsOnlyReported(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "maxInFlight: 5, drift: Warn")
-	e.waitUntilReady("mail")
-	changeMaxAckPending(t, e)
-	is := e.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted)
-	if want := "max_ack_pending is 77, should be 5"; !strings.Contains(is.Message, want) {
-		t.Errorf("the message is %q, want %q", is.Message, want)
-	}
-	e.waitForEvent("mail", v1alpha1.EventDriftFound)
-	if got := e.consumerInfo("mail").Config.MaxAckPending; got != 77 {
-		t.Errorf("the setting was changed back to %d", got)
-	}
-	e.patchQueue("mail", `{"spec":{"drift":"Correct"}}`)
-	e.waitUntilReady("mail")
-}
-
-// changeMaxAckPending changes the consumer of the queue mail directly on the server.
-func changeMaxAckPending(t *testing.T, e *queueEnv) {
-	t.Helper()
-	config := e.consumerInfo("mail").Config
-	config.MaxAckPending = 77
-	if _, err := e.connectJetStream().UpdateConsumer(t.Context(), e.streamName("mail"), config); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestErasedDelayedMessagesAreReported(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "maxBacklog: 10")
-	e.waitUntilReady("mail")
-	js, stream, delayed := e.connectJetStream(), e.streamName("mail")+"_delayed", "yardmaster."+e.getQueue("mail").Status.Name+".delayed."
-	_, err := js.Publish(t.Context(), delayed+"a", nil, jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
-		jetstream.WithScheduleTarget(strings.Replace(delayed, ".delayed.", ".due.", 1)+"default.a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, "a delayed message", func() bool { return ptr.Deref(e.getQueue("mail").Status.Delayed, 0) == 1 })
-	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: delayed + "b", Header: nats.Header{"Nats-Rollup": {"all"}}}); err != nil {
-		t.Fatal(err)
-	}
-	e.waitForEvent("mail", v1alpha1.EventDelayedErased)
-	if err := js.DeleteStream(t.Context(), stream); err != nil {
-		t.Fatal(err)
-	}
-	e.waitForEvent("mail", v1alpha1.EventDriftCorrected)
-	if _, err := js.Stream(t.Context(), stream); err != nil {
-		t.Error(err)
-	}
-}
-
-// waitForStats waits: the server counts the messages of a consumer a moment after it stored them.
-func (e *queueEnv) waitForStats(queue string, ready, dead int64) {
-	e.t.Helper()
-	poll.Until(e.t, fmt.Sprintf("%d ready and %d dead", ready, dead), func() bool {
-		s := e.getQueue(queue).Status
-		return *s.Backlog == ready && *s.Dead == dead
-	})
-}
-
-func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "")
-	e.waitUntilReady("mail")
-	isRequested := func() bool { return e.getQueue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
-	e.addDeadLetters("mail", 3)
-	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
-	poll.Until(t, "the removal of the annotation", func() bool { return !isRequested() })
-	e.waitForStats("mail", 3, 0)
-	e.waitForEvent("mail", "DeadLettersRequeued")
-	e.addDeadLetters("mail", 3)
-	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
-	poll.Until(t, "the removal of the annotation", func() bool { return !isRequested() })
-	e.waitForStats("mail", 3, 0)
-	e.waitForEvent("mail", "DeadLettersPurged")
-}
-
 // The examples are applied with strict field validation.
 func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 	t.Parallel()
@@ -426,16 +276,8 @@ func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)), func(t *testing.T) {
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
 			ns := namespace(t)
-			for text := range bytes.SplitSeq(raw, []byte("\n---\n")) {
-				manifest, err := decode(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+			for _, manifest := range readManifests(t, path) {
 				manifest.SetNamespace(ns)
 				if err := apply(t.Context(), strictClient(t, &warningList{}), manifest, false); err != nil {
 					t.Error(err)

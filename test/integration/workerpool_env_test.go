@@ -358,28 +358,15 @@ func (c *poolTestEnv) createPool(name, spec string) {
 	c.t.Helper()
 	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
 	object.SetNamespace(c.ns)
-	if err := cluster.Create(c.t.Context(), object); err != nil {
-		c.t.Fatal(err)
-	}
+	mustCreate(c.t, object)
 }
 
 // getPool reads a WorkerPool.
 func (c *poolTestEnv) getPool(name string) *v1alpha1.WorkerPool {
 	c.t.Helper()
 	wp := &v1alpha1.WorkerPool{}
-	if err := cluster.Get(c.t.Context(), client.ObjectKey{Namespace: c.ns, Name: name}, wp); err != nil {
-		c.t.Fatal(err)
-	}
+	mustGet(c.t, client.ObjectKey{Namespace: c.ns, Name: name}, wp)
 	return wp
-}
-
-// patchPool patches a WorkerPool as a user would.
-func (c *poolTestEnv) patchPool(name, patch string) {
-	c.t.Helper()
-	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: name}}
-	if err := cluster.Patch(c.t.Context(), wp, client.RawPatch(mergePatch, []byte(patch))); err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 // waitForPool waits until a WorkerPool satisfies the condition.

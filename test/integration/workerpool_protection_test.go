@@ -56,23 +56,3 @@ func protectsOnlyBusyPods(t *testing.T) {
 		t.Errorf("written at %v, want twice", writes)
 	}
 }
-
-func TestTheAnnotationsOfAUserAreKeptOnBusyPods(t *testing.T) {
-	t.Parallel()
-	c := newPoolTestEnv(t, 0)
-	release := c.holdJobs()
-	c.createPool("mailers", `autoscaling: {minReplicas: 1, maxReplicas: 1}, template: {metadata: {annotations: {
-		cluster-autoscaler.kubernetes.io/safe-to-evict: "true"}}, spec: {containers: [{name: worker}]}}`)
-	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 })
-	c.sendMessages("mail", 1)
-	c.waitForPool("mailers", "busy", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Busy != nil && *wp.Status.Busy == 1 })
-	c.waitForReadings(2)
-	release()
-	c.waitForHandledJobs(1)
-	for _, pod := range c.podsOf("mailers") {
-		_, karpenter := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
-		if pod.Annotations[workerpool.AnnotationSafeToEvict] != "true" || karpenter {
-			t.Errorf("annotations of a busy Pod: %v", pod.Annotations)
-		}
-	}
-}

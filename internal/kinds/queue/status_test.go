@@ -281,6 +281,23 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+func TestTheStatusHasStatsOnlyOfAReachableQueueThatItOwns(t *testing.T) {
+	known := Decide(observed(func(o *Observation) { o.Stats = statsAt(60, 3, 2, 1, time.Minute) }))
+	before := &known.Status
+	if before.Backlog == nil || *before.Backlog != 2 || *before.InFlight != 1 || before.OldestTime == nil || before.MeasuredTime == nil {
+		t.Errorf("%+v", *before)
+	}
+	for title, change := range map[string]func(*Observation){
+		"the broker does not answer":   withoutConnection(v1alpha1.ReasonConnectionFailed),
+		"another Queue owns the queue": ownedBy(broker.QueueOwner{UID: "0"}),
+	} {
+		after := Decide(observed(change, func(o *Observation) { o.Queue.Status, o.History = *before, known.History })).Status
+		if after.Backlog != nil || after.InFlight != nil || after.OldestTime != nil || after.MeasuredTime != nil {
+			t.Errorf("%s: %+v", title, after)
+		}
+	}
+}
+
 func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
 	q := newQueue()
 	history := History{}

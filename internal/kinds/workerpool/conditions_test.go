@@ -32,6 +32,9 @@ func TestConditionsSayWhatHoldsNow(t *testing.T) {
 			starting,
 			v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonWorkersStarting, "1 of 2 workers of revision " + starting.revisionName() + " are ready",
 		},
+		"a pool whose metrics cannot be read is not autoscaled": {
+			withoutStats(autoscaledPool(2)), v1alpha1.ConditionScalingActive, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale, "the broker does not answer",
+		},
 		"a pool at its minimum is not limited": {
 			atMinimum, v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "",
 		},

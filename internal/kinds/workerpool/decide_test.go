@@ -208,6 +208,9 @@ func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
 	if !lost(withoutStats(s)) {
 		t.Error("no event MetricsLost")
 	}
+	if status := Decide(s.Observation).Status; status.Desired != 1 || status.Backlog != nil {
+		t.Errorf("without metrics, %d workers are wanted, and the backlog is %v", status.Desired, status.Backlog)
+	}
 }
 
 func TestStatusThatDiffersInStatsOnlyIsDeferrable(t *testing.T) {

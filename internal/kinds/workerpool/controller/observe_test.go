@@ -55,6 +55,25 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 	}
 }
 
+func TestAnnotationsThatTheOperatorDidNotWriteAreForeign(t *testing.T) {
+	written := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for title, row := range map[string]struct {
+		annotations map[string]string
+		want        workerpool.Protection
+	}{
+		"none":                    {nil, workerpool.Protection{}},
+		"one of a user":           {map[string]string{workerpool.AnnotationSafeToEvict: "true"}, workerpool.Protection{Active: true, Foreign: true}},
+		"another one of a user":   {map[string]string{workerpool.AnnotationDoNotDisrupt: "true"}, workerpool.Protection{Active: true, Foreign: true}},
+		"the operator's":          {map[string]string{workerpool.AnnotationSafeToEvict: "false", workerpool.AnnotationProtection: written.Format(time.RFC3339Nano)}, workerpool.Protection{Active: true, Written: written}},
+		"removed by the operator": {map[string]string{workerpool.AnnotationProtection: written.Format(time.RFC3339Nano)}, workerpool.Protection{Written: written}},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}
+		if diff := cmp.Diff(row.want, workerOfPod(pod).Protection); diff != "" {
+			t.Errorf("%s (-want, +got):\n%s", title, diff)
+		}
+	}
+}
+
 // indexedClientBuilder returns a builder of a client with the indexes of the manager's cache.
 func indexedClientBuilder() *fake.ClientBuilder {
 	b := fake.NewClientBuilder()
