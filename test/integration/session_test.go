@@ -3,12 +3,9 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,7 +14,6 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,9 +50,7 @@ func createSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.A
 		c(s, r)
 	}
 	createIfMissing(t, r)
-	if err := cluster.Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s)
 	return &sessionTest{t, client.ObjectKeyFromObject(s)}
 }
 
@@ -82,9 +76,7 @@ func createIfMissing(t *testing.T, object client.Object) {
 func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
 	object := &v1alpha1.AgenticSession{}
-	if err := cluster.Get(s.t.Context(), s.key, object); err != nil {
-		s.t.Fatal(err)
-	}
+	mustGet(s.t, s.key, object)
 	return object
 }
 
@@ -96,9 +88,7 @@ func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) *v1alpha1.Agenti
 
 func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
-	if err := cluster.Patch(s.t.Context(), s.getSession(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`))); err != nil {
-		s.t.Fatal(err)
-	}
+	mustPatch(s.t, s.getSession(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`)))
 }
 
 // listJobs lists the session's Jobs.
@@ -154,9 +144,7 @@ func (s *sessionTest) exitRunner(code int32, message string) {
 func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.Pod)) {
 	s.t.Helper()
 	poll.Until(s.t, "the Pod's status to be written", func() bool {
-		if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			s.t.Fatal(err)
-		}
+		mustGet(s.t, client.ObjectKeyFromObject(pod), pod)
 		change(pod)
 		return cluster.Status().Update(s.t.Context(), pod) == nil
 	})
@@ -170,9 +158,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	})
 	s.waitForPhase(v1alpha1.SessionCreating)
 	policy := &networkingv1.NetworkPolicy{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: "fix-session"}, policy); err != nil {
-		t.Fatal(err)
-	}
+	mustGet(t, client.ObjectKey{Namespace: s.key.Namespace, Name: "fix-session"}, policy)
 	if jobs := s.listJobs(); len(jobs) != 1 || jobs[0].CreationTimestamp.Before(&policy.CreationTimestamp) {
 		t.Errorf("%d Jobs, the first created before the NetworkPolicy", len(jobs))
 	}
@@ -201,321 +187,21 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	}
 }
 
-func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true}}
-		r.Spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Repositories: []string{"git.example/*"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
-	})
-	s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the credentials
-	s.startRunner()
-	s.exitRunner(0, `{"repositories": [{"name": "shop", "branch": "session/fix", "commit": "abc", "pushed": true, "pullRequestURL": "https://git.example/shop/pull/1"}]}`)
-	done := s.waitForPhase(v1alpha1.SessionCompleted)
-	want := v1alpha1.SessionRepositoryResult{Name: "shop", Branch: "session/fix", Commit: "abc", Pushed: true, PullRequestURL: "https://git.example/shop/pull/1"}
-	if result := done.Status.Result; result == nil || len(result.Repositories) != 1 || result.Repositories[0] != want {
-		t.Errorf("%+v", done.Status.Result)
-	}
-}
-
-// The claim with the only copy of work is not deleted with its session; the claim of another session is.
+// The claim with the only copy of work is not deleted with its session.
 func TestAWorkspaceWithWorkThatWasNotPushedIsKept(t *testing.T) {
 	t.Parallel()
-	for report, phase := range map[string]v1alpha1.SessionPhase{
-		`{"name": "shop", "branch": "session/fix", "error": "rejected"}`: v1alpha1.SessionFailed,
-		`{"name": "shop", "branch": "session/fix", "pushed": true}`:      v1alpha1.SessionCompleted,
-	} {
-		s := createSession(t, setPersistentWorkspace, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-			s.Spec.Repos = []v1alpha1.SessionRepo{{
-				GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true, Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
-			}}
-			r.Spec.Git = &v1alpha1.SessionGit{}
-		})
-		s.waitForPhase(v1alpha1.SessionCreating)
-		s.startRunner()
-		s.exitRunner(0, `{"repositories": [`+report+`]}`)
-		done := s.waitForPhase(phase)
-		arrived := phase == v1alpha1.SessionCompleted
-		if got := meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ConditionPushed); got != arrived {
-			t.Errorf("conditions %+v", done.Status.Conditions)
-		}
-		claim := corev1.PersistentVolumeClaim{}
-		key := client.ObjectKey{Namespace: done.Namespace, Name: done.Status.Workspace.ClaimRef.Name}
-		poll.Until(t, "the owners of the claim to be those of a claim that is kept, or not", func() bool {
-			err := cluster.Get(t.Context(), key, &claim)
-			return err == nil && (len(claim.OwnerReferences) == 0) == !arrived
-		})
-	}
-}
-
-func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
-	t.Parallel()
-	for location, archive := range map[string]*v1alpha1.SessionArchive{
-		"s3://transcripts/a.ndjson": {Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretRef: v1alpha1.LocalReference{Name: "archive"}}}},
-		"a.ndjson":                  {Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "transcripts"}}},
-	} {
-		s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-			s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, Depth: new(int32(1))}}
-			r.Spec.Archive = archive
-		})
-		s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the archive
-		s.startRunner()
-		s.exitRunner(0, `{"transcript": {"location": "`+location+`"}}`)
-		done := s.waitForPhase(v1alpha1.SessionCompleted)
-		if result := done.Status.Result; result == nil || result.Transcript == nil || result.Transcript.Location != location {
-			t.Errorf("%+v", done.Status.Result)
-		}
-	}
-}
-
-func TestSessionStopsAndResumes(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
+	s := createSession(t, setPersistentWorkspace, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true}}
+		r.Spec.Git = &v1alpha1.SessionGit{}
 	})
-	s.waitForPod()
 	s.waitForPhase(v1alpha1.SessionCreating)
-	s.patchSpec(`{"suspend": true}`)
-	s.waitForPhase(v1alpha1.SessionStopped)
-	if jobs := s.listJobs(); len(jobs) != 0 {
-		t.Errorf("%d Jobs are left", len(jobs))
-	}
-	s.patchSpec(`{"suspend": false}`)
-	s.waitForPhase(v1alpha1.SessionCreating)
-	if job := s.getSession().Status.Attempt.JobName; job != "fix-r1-a2" {
-		t.Errorf("Job %s, want fix-r1-a2", job)
-	}
-}
-
-func TestSessionWaitsForItsSessionRunner(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
-	poll.Until(t, "the condition DependenciesReady", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
-		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
-	})
-	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
-	r.Spec.Image, testbuilder.RunnerPod(&r.Spec).RuntimeClassName = "runner:1", new(unschedulableClass)
-	if err := cluster.Create(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	s.waitForPhase(v1alpha1.SessionCreating)
-}
-
-func TestRejectedPodFailsTheSession(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		testbuilder.RunnerPod(&r.Spec).RuntimeClassName = new("does-not-exist")
-	})
-	failed := s.waitForPhase(v1alpha1.SessionFailed)
-	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.listJobs()) != 0 {
-		t.Errorf("%+v, %d Jobs", run, len(s.listJobs()))
-	}
-}
-
-// Without waiting, each attempt would be an error in the log, and nothing in the status.
-func TestSessionWaitsForItsServiceAccount(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		testbuilder.RunnerPod(&r.Spec).ServiceAccountName = "later"
-	})
-	poll.Until(t, "the condition DependenciesReady", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
-		return c != nil && c.Reason == v1alpha1.ReasonServiceAccountNotFound
-	})
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
-	if err := cluster.Create(t.Context(), account); err != nil {
-		t.Fatal(err)
-	}
-	s.waitForPhase(v1alpha1.SessionCreating)
-}
-
-func TestSessionWaitsForQuota(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: ns}}
-	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
-	if err := cluster.Create(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, "the quota to be counted", func() bool {
-		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && quota.Status.Hard != nil
-	})
-	s := createSessionIn(t, ns, "fix")
-	poll.Until(t, "the condition JobCreated to report the quota", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
-		return c != nil && c.Reason == v1alpha1.ReasonQuotaExceeded
-	})
-	if err := cluster.Delete(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	s.waitForPhase(v1alpha1.SessionCreating)
-}
-
-func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fix-session", Namespace: ns}}
-	if err := cluster.Create(t.Context(), account); err != nil {
-		t.Fatal(err)
-	}
-	s := createSessionIn(t, ns, "fix")
-	poll.Until(t, "the condition DependenciesReady to report the name", func() bool {
-		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
-		return c != nil && c.Reason == v1alpha1.ReasonNameTaken
-	})
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil || len(account.OwnerReferences) > 0 {
-		t.Errorf("the ServiceAccount was changed: %v, %+v", err, account.OwnerReferences)
-	}
-	if err := cluster.Delete(t.Context(), account); err != nil {
-		t.Fatal(err)
-	}
-	s.waitForPhase(v1alpha1.SessionCreating)
-}
-
-func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
-	})
-	second := createSessionIn(t, ns, "second", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: "first"}
-	})
-	first.waitForPod()
-	poll.Until(t, "the second session to wait", func() bool {
-		c := meta.FindStatusCondition(second.getSession().Status.Conditions, v1alpha1.ConditionBlocked)
-		return c != nil && c.Reason == v1alpha1.ReasonParentNotFinished
-	})
-	first.exitRunner(0, "")
-	first.waitForPhase(v1alpha1.SessionCompleted)
-	second.waitForPhase(v1alpha1.SessionCreating)
-	if err := cluster.Delete(t.Context(), first.getSession()); err != nil {
-		t.Fatal(err)
-	}
-	claim := &corev1.PersistentVolumeClaim{}
-	poll.Until(t, "the second session to be the claim's only owner", func() bool {
-		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "first-workspace"}, claim); err != nil {
-			t.Fatal(err)
-		}
-		return len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].Name == "second" && claim.DeletionTimestamp == nil
-	})
-}
-
-func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Workspace = &v1alpha1.WorkspaceClaim{}
-	})
-	const children = 8
-	for i := range children { // all wait for the end of the first session
-		createSessionIn(t, ns, fmt.Sprintf("child-%d", i), func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-			s.Spec.ContinueFrom = &v1alpha1.LocalReference{Name: "first"}
-		})
-	}
-	first.exitRunner(0, "")
-	for range children {
-		running := &sessionTest{t, client.ObjectKey{Namespace: ns}}
-		poll.Until(t, "the next session to start", func() bool {
-			var jobs batchv1.JobList
-			if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
-				t.Fatal(err)
-			}
-			var live []string
-			for i := range jobs.Items {
-				if jobs.Items[i].Labels[agenticsession.LabelSession] != "first" && len(jobs.Items[i].Status.Conditions) == 0 {
-					live = append(live, jobs.Items[i].Labels[agenticsession.LabelSession])
-				}
-			}
-			if len(live) > 1 {
-				t.Fatalf("%v run in one workspace", live)
-			}
-			if len(live) == 1 {
-				running.key.Name = live[0]
-			}
-			return len(live) == 1
-		})
-		running.exitRunner(0, "")
-		running.waitForPhase(v1alpha1.SessionCompleted)
-	}
-}
-
-func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Interactive, s.Spec.Workspace, r.Spec.ActivityLease = true, &v1alpha1.WorkspaceClaim{}, true
-	})
-	s.waitForPod()
-	object := s.waitForPhase(v1alpha1.SessionCreating)
-	if len(object.Finalizers) > 0 {
-		t.Errorf("the session has finalizers: %v", object.Finalizers)
-	}
-	if err := cluster.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	for _, list := range []client.ObjectList{
-		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{},
-	} {
-		poll.Until(t, "all objects to be deleted", func() bool {
-			err := cluster.List(t.Context(), list, client.InNamespace(s.key.Namespace), client.HasLabels{agenticsession.LabelSessionUID})
-			return err == nil && meta.LenList(list) == 0
-		})
-	}
-}
-
-func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.TTLSecondsAfterFinished = new(int32(1))
-	})
-	s.exitRunner(0, "")
-	poll.Until(t, "the session to be deleted", func() bool {
-		return apierrors.IsNotFound(cluster.Get(t.Context(), s.key, &v1alpha1.AgenticSession{}))
-	})
-}
-
-// The time in which a Pod waits does not count, and more time is given to a session that runs.
-func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Limits.Timeout = v1alpha1.NewDuration(10 * time.Minute)
-	})
-	waitForDeadline := func(seconds int64) {
-		t.Helper()
-		poll.Until(t, fmt.Sprintf("a deadline %d seconds after the start of the runner", seconds), func() bool {
-			jobs, since := s.listJobs(), s.getSession().Status.Attempt.ActiveSince
-			if len(jobs) != 1 || jobs[0].Status.StartTime == nil || jobs[0].Spec.ActiveDeadlineSeconds == nil || since == nil {
-				return false
-			}
-			return *jobs[0].Spec.ActiveDeadlineSeconds == seconds+int64(since.Sub(jobs[0].Status.StartTime.Time).Seconds())
-		})
+	if owners := s.claim("fix-workspace").OwnerReferences; len(owners) != 1 {
+		t.Errorf("owners %+v", owners)
 	}
 	s.startRunner()
-	waitForDeadline(600)
-	s.patchSpec(`{"limits": {"timeout": "15m"}}`)
-	waitForDeadline(900)
-	s.patchSpec(`{"limits": {"timeout": "1s"}}`)
-	if failed := s.waitForPhase(v1alpha1.SessionFailed); failed.Status.Attempts[0].Reason != v1alpha1.ReasonDeadlineExceeded {
-		t.Errorf("failed with %s", failed.Status.Attempts[0].Reason)
-	}
-}
-
-func TestIdleSessionIsStopped(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		r.Spec.Limits.InactivityTimeout, r.Spec.ActivityLease = v1alpha1.NewDuration(10*time.Second), true
-	})
-	s.startRunner()
-	s.waitForPhase(v1alpha1.SessionRunning)
-	renewal := []byte(`{"spec": {"renewTime": "2099-01-01T00:00:00.000000Z"}}`)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: agenticsession.LeaseName(s.key.Name)}}
-	if err := cluster.Patch(t.Context(), lease, client.RawPatch(types.MergePatchType, renewal)); err != nil {
-		t.Fatal(err)
-	}
-	stopped := s.waitForPhase(v1alpha1.SessionStopped)
-	if stopped.Status.StoppedReason != v1alpha1.StopInactivity {
-		t.Errorf("stopped for %s", stopped.Status.StoppedReason)
-	}
+	s.exitRunner(0, `{"repositories": [{"name": "shop", "branch": "session/fix", "error": "rejected"}]}`)
+	s.waitForPhase(v1alpha1.SessionFailed)
+	poll.Until(t, "the claim to have no owner", func() bool { return len(s.claim("fix-workspace").OwnerReferences) == 0 })
 }
 
 // reportCost writes this annotation into the Lease, as a runner does.
@@ -526,22 +212,17 @@ func (s *sessionTest) reportCost(annotation string) {
 		s.t.Fatal(err)
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: agenticsession.LeaseName(s.key.Name)}}
-	if err := cluster.Patch(s.t.Context(), lease, client.RawPatch(types.MergePatchType, raw)); err != nil {
-		s.t.Fatal(err)
-	}
+	mustPatch(s.t, lease, client.RawPatch(types.MergePatchType, raw))
 }
 
 func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Limits.MaxCostUSD, s.Spec.Retry = new(v1alpha1.Number("1.5")), &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(5))}, OnDisruption: true}
-		r.Spec.Limits.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("2")), true
+		s.Spec.Limits.MaxCostUSD, r.Spec.Limits.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("1.5")), new(v1alpha1.Number("2")), true
 	})
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)
-	for _, hostile := range []string{"fix-r1-a1=-1", "fix-r1-a1=NaN", "fix-r1-a1=1e9", "fix-r2-a1=100", strings.Repeat("9", 1000), "fix-r1-a1=1.25"} {
-		s.reportCost(hostile)
-	}
+	s.reportCost("fix-r1-a1=NaN")
 	s.reportCost("fix-r1-a1=0.25")
 	if running := s.getSession(); running.Status.Phase != v1alpha1.SessionRunning {
 		t.Errorf("the session is %s below its limit", running.Status.Phase)
@@ -551,13 +232,6 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonBudgetExceeded || *run.CostUSD != "1.75" || *failed.Status.TotalCostUSD != "1.75" {
 		t.Errorf("%+v", run)
 	}
-	s.patchSpec(`{"rerun": {"id": "2"}}`)
-	poll.Until(t, "the second run to fail", func() bool { return len(s.getSession().Status.Attempts) == 2 })
-	if run := s.getSession().Status.Attempts[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
-		t.Errorf("%+v", run)
-	}
-	s.patchSpec(`{"rerun": {"id": "3"}, "limits": {"maxCostUSD": 2}}`)
-	s.waitForPhase(v1alpha1.SessionCreating)
 }
 
 // The API server accepts all examples except refused.yaml.
@@ -575,17 +249,9 @@ func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 		t.Run(strings.TrimPrefix(file, repositoryRoot), func(t *testing.T) {
 			ns := namespace(t)
 			strict := strictClient(t, &warningList{})
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for document := range strings.SplitSeq(string(raw), "\n---\n") {
-				object, err := decode([]byte(document))
-				if err != nil {
-					t.Fatal(err)
-				}
+			for _, object := range readManifests(t, file) {
 				object.SetNamespace(ns)
-				err = strict.Create(t.Context(), object)
+				err := strict.Create(t.Context(), object)
 				if refused := filepath.Base(file) == "refused.yaml"; (err != nil) != refused {
 					t.Errorf("%s: %v", object.GetName(), err)
 				}
@@ -625,12 +291,8 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 			stopped := s.waitForPhase(v1alpha1.SessionStopped)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Attempts[0].InputsRef.Name}}
 			if isReplaced {
-				if err := cluster.Delete(t.Context(), secret.DeepCopy()); err != nil {
-					t.Fatal(err)
-				}
-				if err := cluster.Create(t.Context(), secret); err != nil {
-					t.Fatal(err)
-				}
+				mustDelete(t, secret.DeepCopy())
+				mustCreate(t, secret)
 			}
 			s.patchSpec(`{"suspend": false, "displayName": "another name"}`)
 			// The operator records the Job after it has deleted the old inputs.

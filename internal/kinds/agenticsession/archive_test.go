@@ -39,6 +39,11 @@ func TestOnlyTheArchiveContainerMountsTheArchive(t *testing.T) {
 			t.Fatalf("%+v", decision.Status.Conditions)
 		}
 		pod := decision.CreateJob.Spec.Template.Spec
+		for _, result := range restrictedEvaluator(t)(&decision.CreateJob.Spec.Template.ObjectMeta, &pod) {
+			if !result.Allowed {
+				t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+			}
+		}
 		found := false
 		for i := range pod.InitContainers {
 			container := &pod.InitContainers[i]
