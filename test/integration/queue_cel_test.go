@@ -1,14 +1,13 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,7 +62,7 @@ func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec)
 			if _, about, invalid := strings.Cut(says, "is invalid: "); invalid {
 				says = about
 			}
-			if diff := cmp.Diff(comparableMessage(t, bad.want), comparableMessage(t, says)); diff != "" {
+			if diff := gocmp.Diff(comparableMessage(t, bad.want), comparableMessage(t, says)); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}
 		})
@@ -413,30 +412,6 @@ func TestPolicyRules(t *testing.T) {
 	})
 }
 
-func TestDefaultsOfQueues(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	object := newManifest(t, "Queue", "mail", `{}`)
-	object.SetNamespace(ns)
-	unstructured.RemoveNestedField(object.Object, "spec")
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	queue := &v1alpha1.Queue{}
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), queue); err != nil {
-		t.Fatal(err)
-	}
-	want := v1alpha1.QueueSpec{
-		Priorities:     []v1alpha1.QueuePriority{{Name: "default", Share: v1alpha1.Share{Weight: 1}}},
-		Lease:          &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
-		DeletionPolicy: v1alpha1.DeletionRetain,
-		Drift:          v1alpha1.DriftCorrect,
-	}
-	if diff := cmp.Diff(want, queue.Spec); diff != "" {
-		t.Errorf("the defaults differ (-want, +got):\n%s", diff)
-	}
-}
-
 func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -452,56 +427,45 @@ func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfWorkerPools(t *testing.T) {
+func TestDefaultsOfFields(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	object := newManifest(t, "WorkerPool", "mail", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`)
-	object.SetNamespace(ns)
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	spec, _, err := unstructured.NestedMap(object.Object, "spec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{
-		"queues":      []any{map[string]any{"name": "mail", "weight": int64(1)}},
-		"image":       "a",
-		"concurrency": int64(10), "replicas": int64(1),
-		"autoscaling": map[string]any{
-			"minReplicas": int64(0), "maxReplicas": int64(3), "idleAfter": "60s",
-			"waitP95":  "30s",
-			"fallback": map[string]any{"replicas": int64(1), "after": "60s"},
-		},
-		"rollout": map[string]any{
-			"strategy": "Rolling", "maxSurge": "25%", "maxUnavailable": int64(0), "progressDeadline": "30m", "revisionHistory": int64(3),
-		},
-		"disruption": map[string]any{"maxUnavailable": int64(1)},
-		"priority":   int64(0), "preemption": "Never", "workload": "Deployment", "networkPolicy": "Managed",
-	}
-	if diff := cmp.Diff(want, spec); diff != "" {
-		t.Errorf("the defaults differ (-want, +got):\n%s", diff)
-	}
-}
-
-// Earlier versions named a queue on the broker like its Queue. A manifest may contain that name.
-func TestQueueNameCanBeSetToTheNameInTheStatusOnly(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: ns}}
-	if err := cluster.Create(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
-	// Patches, because the operator writes the status at the same time.
-	named := client.RawPatch(mergePatch, []byte(`{"spec":{"name":"mail"}}`))
-	if err := cluster.Patch(t.Context(), queue, named); !apierrors.IsInvalid(err) {
-		t.Errorf("a name that is not in the status: %v", err)
-	}
-	if err := cluster.Status().Patch(t.Context(), queue, client.RawPatch(mergePatch, []byte(`{"status":{"name":"mail"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.Patch(t.Context(), queue, named); err != nil {
-		t.Error(err)
+	ns := namespaceWithoutWebhook(t)
+	for kind, row := range map[string]struct {
+		spec string // empty if the object has none
+		want map[string]any
+	}{
+		"Queue": {"", map[string]any{
+			"priorities": []any{map[string]any{"name": "default", "weight": int64(1)}}, "lease": "30s", "deletionPolicy": "Retain", "drift": "Correct",
+		}},
+		"WorkerPool": {`{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`, map[string]any{
+			"queues":      []any{map[string]any{"name": "mail", "weight": int64(1)}},
+			"image":       "a",
+			"concurrency": int64(10), "replicas": int64(1),
+			"autoscaling": map[string]any{
+				"minReplicas": int64(0), "maxReplicas": int64(3), "idleAfter": "60s",
+				"waitP95":  "30s",
+				"fallback": map[string]any{"replicas": int64(1), "after": "60s"},
+			},
+			"rollout": map[string]any{
+				"strategy": "Rolling", "maxSurge": "25%", "maxUnavailable": int64(0), "progressDeadline": "30m", "revisionHistory": int64(3),
+			},
+			"disruption": map[string]any{"maxUnavailable": int64(1)},
+			"priority":   int64(0), "preemption": "Never", "workload": "Deployment", "networkPolicy": "Managed",
+		}},
+		"AgenticSession": {`{prompt: a, repos: [{url: "https://a/b"}], workspace: {}, retry: {}}`, map[string]any{
+			"prompt": "a", "interactive": false, "runner": "default", "repos": []any{map[string]any{"url": "https://a/b"}},
+			"workspace": map[string]any{"retention": "Delete", "onLost": "Fail"}, "retry": map[string]any{},
+		}},
+	} {
+		object := newManifest(t, kind, "demo", cmp.Or(row.spec, "{}"))
+		object.SetNamespace(ns)
+		if row.spec == "" {
+			unstructured.RemoveNestedField(object.Object, "spec")
+		}
+		mustCreate(t, object)
+		if diff := gocmp.Diff(row.want, object.Object["spec"]); diff != "" {
+			t.Errorf("the defaults of %s differ (-want, +got):\n%s", kind, diff)
+		}
 	}
 }
 
@@ -511,9 +475,7 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	scaleTo := func(name, spec string) error {
 		object := newManifest(t, "WorkerPool", name, spec)
 		object.SetNamespace(ns)
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		mustCreate(t, object)
 		scale := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": map[string]any{"replicas": int64(5)},
 		}}
@@ -523,9 +485,7 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 		t.Errorf("a pool with replicas cannot be scaled: %v", err)
 	}
 	pool := &v1alpha1.WorkerPool{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "manual"}, pool); err != nil {
-		t.Fatal(err)
-	}
+	mustGet(t, client.ObjectKey{Namespace: ns, Name: "manual"}, pool)
 	if pool.Spec.Replicas == nil || *pool.Spec.Replicas != 5 {
 		t.Errorf("the pool has %v replicas, want 5", pool.Spec.Replicas)
 	}

@@ -4,9 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -15,18 +13,9 @@ import (
 func TestAgenticSessionRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "AgenticSession", map[string]invalidSpec{
-		"a cost of 0": {
-			spec: `{prompt: a, limits: {maxCostUSD: 0}}`,
-			want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
-		},
-		"a cost of -1": {
-			spec: `{prompt: a, limits: {maxCostUSD: -1}}`,
-			want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
-		},
-		"a cost of 1000000001": {
-			spec: `{prompt: a, limits: {maxCostUSD: 1000000001}}`,
-			want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
-		},
+		"a cost of 0":          {spec: `{prompt: a, limits: {maxCostUSD: 0}}`, want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000"},
+		"a cost of -1":         {spec: `{prompt: a, limits: {maxCostUSD: -1}}`, want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000"},
+		"a cost of 1000000001": {spec: `{prompt: a, limits: {maxCostUSD: 1000000001}}`, want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000"},
 		"a cost as text": {
 			spec: `{prompt: a, limits: {maxCostUSD: "2"}}`,
 			want: `spec.limits.maxCostUSD: Invalid value: "string": spec.limits.maxCostUSD in body must be of type number: "string"`,
@@ -39,58 +28,25 @@ func TestAgenticSessionRules(t *testing.T) {
 			name: "1a", spec: `{prompt: a}`,
 			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
 		},
-		"a name with a dot": {
-			name: "a.b", spec: `{prompt: a}`,
-			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
-		},
-		"no prompt": {
-			spec: `{}`,
-			want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an agent.workflow",
-		},
-		"an empty prompt": {
-			spec: `{prompt: ""}`,
-			want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`,
-		},
+		"a name with a dot": {name: "a.b", spec: `{prompt: a}`, want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes"},
+		"no prompt":         {spec: `{}`, want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an agent.workflow"},
+		"an empty prompt":   {spec: `{prompt: ""}`, want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`},
 		"a prompt of more than 64 KiB": {
 			spec: `{prompt: "` + strings.Repeat("é", 32769) + `"}`,
 			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
 		},
-		"a changed prompt": {
-			spec: `{prompt: a}`, changedTo: `{prompt: b}`,
-			want: "spec.prompt: Invalid value: prompt is immutable",
-		},
-		"a removed prompt": {
-			spec: `{interactive: true, prompt: a}`, changedTo: `{interactive: true}`,
-			want: "spec.prompt: Invalid value: prompt is immutable",
-		},
-		"a changed userContext": {
-			spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userID: mallory}}`,
-			want: "spec.userContext: Invalid value: userContext is immutable",
-		},
-		"interactive changed to false": {
-			spec: `{prompt: a, interactive: true}`, changedTo: `{prompt: a}`,
-			want: "spec.interactive: Invalid value: false: interactive is immutable",
-		},
-		"more than 16 repos": {
-			spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(numberedURLs(17), ", "), ", ") + `]}`,
-			want: "spec.repos: Too many: 17: must have at most 16 items",
-		},
-		"a duplicate repo": {
-			spec: `{prompt: a, repos: [{url: "https://a/b"}, {url: "https://a/b", branch: c}]}`,
-			want: `spec.repos[1]: Duplicate value: {"url":"https://a/b"}`,
-		},
+		"a changed prompt":             {spec: `{prompt: a}`, changedTo: `{prompt: b}`, want: "spec.prompt: Invalid value: prompt is immutable"},
+		"a removed prompt":             {spec: `{interactive: true, prompt: a}`, changedTo: `{interactive: true}`, want: "spec.prompt: Invalid value: prompt is immutable"},
+		"a changed userContext":        {spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userID: mallory}}`, want: "spec.userContext: Invalid value: userContext is immutable"},
+		"interactive changed to false": {spec: `{prompt: a, interactive: true}`, changedTo: `{prompt: a}`, want: "spec.interactive: Invalid value: false: interactive is immutable"},
+		"more than 16 repos":           {spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(numberedURLs(17), ", "), ", ") + `]}`, want: "spec.repos: Too many: 17: must have at most 16 items"},
+		"a duplicate repo":             {spec: `{prompt: a, repos: [{url: "https://a/b"}, {url: "https://a/b", branch: c}]}`, want: `spec.repos[1]: Duplicate value: {"url":"https://a/b"}`},
 		"two repos with the same name": {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: x}, {url: "https://a/c", name: x}]}`,
 			want: "spec.repos: Invalid value: names of repos must be unique",
 		},
-		"a repo without a URL": {
-			spec: `{prompt: a, repos: [{name: x}]}`,
-			want: "spec.repos[0].url: Required value",
-		},
-		"a repo with an http URL": {
-			spec: `{prompt: a, repos: [{url: "http://a/b"}]}`,
-			want: `spec.repos[0].url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
-		},
+		"a repo without a URL":    {spec: `{prompt: a, repos: [{name: x}]}`, want: "spec.repos[0].url: Required value"},
+		"a repo with an http URL": {spec: `{prompt: a, repos: [{url: "http://a/b"}]}`, want: `spec.repos[0].url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`},
 		"a repo with a file URL": {
 			spec: `{prompt: a, repos: [{url: "file:///etc/passwd"}]}`,
 			want: `spec.repos[0].url: Invalid value: "file:///etc/passwd": the URL must be https://, ssh:// or git@host:path`,
@@ -119,10 +75,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: "../x"}]}`,
 			want: `spec.repos[0].name: Invalid value: "../x": spec.repos[0].name in body should match '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'`,
 		},
-		"maxTokens of 0": {
-			spec: `{prompt: a, agent: {maxTokens: 0}}`,
-			want: "spec.agent.maxTokens: Invalid value: 0: spec.agent.maxTokens in body should be greater than or equal to 1",
-		},
+		"maxTokens of 0": {spec: `{prompt: a, agent: {maxTokens: 0}}`, want: "spec.agent.maxTokens: Invalid value: 0: spec.agent.maxTokens in body should be greater than or equal to 1"},
 		"an environment variable with a dash": {
 			spec: `{prompt: a, environmentVariables: {A-B: c}}`,
 			want: "spec.environmentVariables: Invalid value: names of environment variables must be C identifiers of at most 128 characters",
@@ -139,10 +92,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, environmentVariables: {PATH: /workspace}}`,
 			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
 		},
-		"a Secret mounted twice": {
-			spec: `{prompt: a, secretMounts: [{name: a}, {name: a, mountPath: /secrets/b}]}`,
-			want: `spec.secretMounts[1]: Duplicate value: {"name":"a"}`,
-		},
+		"a Secret mounted twice": {spec: `{prompt: a, secretMounts: [{name: a}, {name: a, mountPath: /secrets/b}]}`, want: `spec.secretMounts[1]: Duplicate value: {"name":"a"}`},
 		"a Secret whose name is a path": {
 			spec: `{prompt: a, secretMounts: [{name: ../b, mountPath: /secrets/b}]}`,
 			want: `spec.secretMounts[0].name: Invalid value: "../b": spec.secretMounts[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
@@ -155,22 +105,10 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, secretMounts: [{name: a, mountPath: /secrets/../etc}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/secrets/../etc": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
-		"a negative timeout": {
-			spec: `{prompt: a, limits: {timeout: -1s}}`,
-			want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`,
-		},
-		"a timeout that is no duration": {
-			spec: `{prompt: a, limits: {timeout: soon}}`,
-			want: `spec.limits.timeout: Invalid value: "soon": timeout must be a duration from 0s to 8760h`,
-		},
-		"a timeout in seconds": {
-			spec: `{prompt: a, limits: {timeout: 300}}`,
-			want: `spec.limits.timeout: Invalid value: "integer": spec.limits.timeout in body must be of type string: "integer"`,
-		},
-		"a timeout above one year": {
-			spec: `{prompt: a, limits: {timeout: 8761h}}`,
-			want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`,
-		},
+		"a negative timeout":            {spec: `{prompt: a, limits: {timeout: -1s}}`, want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`},
+		"a timeout that is no duration": {spec: `{prompt: a, limits: {timeout: soon}}`, want: `spec.limits.timeout: Invalid value: "soon": timeout must be a duration from 0s to 8760h`},
+		"a timeout in seconds":          {spec: `{prompt: a, limits: {timeout: 300}}`, want: `spec.limits.timeout: Invalid value: "integer": spec.limits.timeout in body must be of type string: "integer"`},
+		"a timeout above one year":      {spec: `{prompt: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
 		"a negative inactivityTimeout": {
 			spec: `{prompt: a, limits: {inactivityTimeout: -1s}}`,
 			want: `spec.limits.inactivityTimeout: Invalid value: "-1s": inactivityTimeout must be a duration from 0s to 720h`,
@@ -191,30 +129,15 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, ttlSecondsAfterFinished: -1}`,
 			want: "spec.ttlSecondsAfterFinished: Invalid value: -1: spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
 		},
-		"a rerun without id": {
-			spec: `{prompt: a, rerun: {}}`,
-			want: "spec.rerun.id: Required value",
-		},
-		"more than 5 retries": {
-			spec: `{prompt: a, retry: {limit: 6}}`,
-			want: "spec.retry.limit: Invalid value: limit must be from 0 to 5",
-		},
-		"a workspace size of 0": {
-			spec: `{prompt: a, workspace: {size: "0"}}`,
-			want: `spec.workspace.size: Invalid value: "0": size must be greater than zero`,
-		},
+		"a rerun without id":    {spec: `{prompt: a, rerun: {}}`, want: "spec.rerun.id: Required value"},
+		"more than 5 retries":   {spec: `{prompt: a, retry: {limit: 6}}`, want: "spec.retry.limit: Invalid value: limit must be from 0 to 5"},
+		"a workspace size of 0": {spec: `{prompt: a, workspace: {size: "0"}}`, want: `spec.workspace.size: Invalid value: "0": size must be greater than zero`},
 		"a changed workspace": {
 			spec: `{prompt: a, workspace: {size: 1Gi}}`, changedTo: `{prompt: a, workspace: {size: 2Gi}}`,
 			want: "spec.workspace: Invalid value: workspace is immutable, except onLost",
 		},
-		"an added workspace": {
-			spec: `{prompt: a}`, changedTo: `{prompt: a, workspace: {}}`,
-			want: "spec.workspace: Invalid value: workspace is immutable, except onLost",
-		},
-		"an unknown onLost": {
-			spec: `{prompt: a, workspace: {onLost: Ignore}}`,
-			want: `spec.workspace.onLost: Unsupported value: "Ignore": supported values: "Fail", "Recreate"`,
-		},
+		"an added workspace": {spec: `{prompt: a}`, changedTo: `{prompt: a, workspace: {}}`, want: "spec.workspace: Invalid value: workspace is immutable, except onLost"},
+		"an unknown onLost":  {spec: `{prompt: a, workspace: {onLost: Ignore}}`, want: `spec.workspace.onLost: Unsupported value: "Ignore": supported values: "Fail", "Recreate"`},
 		"workspace and continueFrom": {
 			spec: `{prompt: a, workspace: {}, continueFrom: {name: b}}`,
 			want: "spec.workspace: Invalid value: with continueFrom the session uses the other session's workspace: do not set workspace",
@@ -223,10 +146,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, continueFrom: {name: b}}`, changedTo: `{prompt: a, continueFrom: {name: c}}`,
 			want: "spec.continueFrom: Invalid value: continueFrom is immutable",
 		},
-		"a workflow without a URL": {
-			spec: `{agent: {workflow: {branch: main}}}`,
-			want: "spec.agent.workflow.url: Required value",
-		},
+		"a workflow without a URL": {spec: `{agent: {workflow: {branch: main}}}`, want: "spec.agent.workflow.url: Required value"},
 		"a workflow with an http URL": {
 			spec: `{agent: {workflow: {url: "http://a/b"}}}`,
 			want: `spec.agent.workflow.url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
@@ -269,18 +189,9 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, limits: {maxSessions: 2, maxSessionsPerUser: 3}}`,
 			want: "spec.limits.maxSessionsPerUser: Invalid value: maxSessionsPerUser must not be greater than maxSessions",
 		},
-		"a cost of 0": {
-			spec: `{image: a, limits: {maxCostUSD: 0}}`,
-			want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
-		},
-		"a cost of -1": {
-			spec: `{image: a, limits: {maxCostUSD: -1}}`,
-			want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
-		},
-		"a cost of 1000000001": {
-			spec: `{image: a, limits: {maxCostUSD: 1000000001}}`,
-			want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
-		},
+		"a cost of 0":          {spec: `{image: a, limits: {maxCostUSD: 0}}`, want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000"},
+		"a cost of -1":         {spec: `{image: a, limits: {maxCostUSD: -1}}`, want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000"},
+		"a cost of 1000000001": {spec: `{image: a, limits: {maxCostUSD: 1000000001}}`, want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000"},
 		"an allowed Secret whose name is a path": {
 			spec: `{image: a, allowed: {secrets: [{name: a/b}]}}`,
 			want: `spec.allowed.secrets[0].name: Invalid value: "a/b": spec.allowed.secrets[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
@@ -333,10 +244,7 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, template: {spec: {initContainers: [{name: prepare, image: b}]}}}`,
 			want: "spec.template.spec.initContainers: Invalid value: each of the initContainers is a sidecar: it has an image, restartPolicy: Always, and another name than runner",
 		},
-		"no image": {
-			spec: `{}`,
-			want: "spec.image: Required value",
-		},
+		"no image": {spec: `{}`, want: "spec.image: Required value"},
 		"an environment variable with a reserved prefix": {
 			spec: `{image: a, template: {spec: {containers: [{name: runner, env: [{name: AGENTIC_RUN, value: "7"}]}]}}}`,
 			want: "spec.template.spec.containers: Invalid value: names of variables that begin with AGENTIC_ are reserved",
@@ -349,10 +257,7 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, template: {spec: {securityContext: {runAsGroup: 0}}}}`,
 			want: "spec.template.spec.securityContext: Invalid value: runAsUser and runAsGroup must be from 1 to 2147483647",
 		},
-		"a privileged port": {
-			spec: `{image: a, network: {port: 80}}`,
-			want: "spec.network.port: Invalid value: 80: spec.network.port in body should be greater than or equal to 1024",
-		},
+		"a privileged port": {spec: `{image: a, network: {port: 80}}`, want: "spec.network.port: Invalid value: 80: spec.network.port in body should be greater than or equal to 1024"},
 		"a sidecar named runner": {
 			spec: `{image: a, template: {spec: {initContainers: [{name: runner, image: b, restartPolicy: Always}]}}}`,
 			want: "spec.template.spec.initContainers: Invalid value: each of the initContainers is a sidecar: it has an image, restartPolicy: Always, and another name than runner",
@@ -393,14 +298,8 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, workspace: {accessMode: ReadOnlyMany}}`,
 			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"`,
 		},
-		"maxWorkspaceSize of 0": {
-			spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`,
-			want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
-		},
-		"a timeout above one year": {
-			spec: `{image: a, limits: {timeout: 8761h}}`,
-			want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`,
-		},
+		"maxWorkspaceSize of 0":    {spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`, want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`},
+		"a timeout above one year": {spec: `{image: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
 	})
 }
 
@@ -468,30 +367,6 @@ func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
 	}
 }
 
-func TestAgenticSessionDefaults(t *testing.T) {
-	t.Parallel()
-	ns := namespaceWithoutWebhook(t)
-	object := newManifest(t, "AgenticSession", "demo", `{prompt: a, repos: [{url: "https://a/b"}], workspace: {}, retry: {}}`)
-	object.SetNamespace(ns)
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	spec, _, err := unstructured.NestedMap(object.Object, "spec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{
-		"prompt": "a", "interactive": false,
-		"runner":    "default",
-		"repos":     []any{map[string]any{"url": "https://a/b"}},
-		"workspace": map[string]any{"retention": "Delete", "onLost": "Fail"},
-		"retry":     map[string]any{},
-	}
-	if diff := cmp.Diff(want, spec); diff != "" {
-		t.Errorf("the defaults differ (-want, +got):\n%s", diff)
-	}
-}
-
 // The operator must not convert a number to a string or a float.
 func TestAMaximumCostKeepsItsPrecision(t *testing.T) {
 	t.Parallel()
@@ -500,12 +375,8 @@ func TestAMaximumCostKeepsItsPrecision(t *testing.T) {
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: ns}}
 	session.Spec.Prompt = "a"
 	session.Spec.Limits.MaxCostUSD = &cost
-	if err := cluster.Create(t.Context(), session); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), session); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, session)
+	mustGet(t, client.ObjectKeyFromObject(session), session)
 	if got := *session.Spec.Limits.MaxCostUSD; got != cost {
 		t.Errorf("it is %s, want %s", got, cost)
 	}

@@ -37,17 +37,13 @@ func (s *sessionTest) proxyObject(into client.Object) bool {
 func (s *sessionTest) getRunner() *v1alpha1.SessionRunner {
 	s.t.Helper()
 	runner := &v1alpha1.SessionRunner{}
-	if err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: "default"}, runner); err != nil {
-		s.t.Fatal(err)
-	}
+	mustGet(s.t, client.ObjectKey{Namespace: s.key.Namespace, Name: "default"}, runner)
 	return runner
 }
 
 func (s *sessionTest) patchRunner(spec string) {
 	s.t.Helper()
-	if err := cluster.Patch(s.t.Context(), s.getRunner(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`))); err != nil {
-		s.t.Fatal(err)
-	}
+	mustPatch(s.t, s.getRunner(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`)))
 }
 
 func (s *sessionTest) waitForProxyReady() {
@@ -71,9 +67,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 		}
 	}
 	inputs := &corev1.Secret{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: s.getSession().Status.Attempt.InputsRef.Name}, inputs); err != nil {
-		t.Fatal(err)
-	}
+	mustGet(t, client.ObjectKey{Namespace: s.key.Namespace, Name: s.getSession().Status.Attempt.InputsRef.Name}, inputs)
 	if url := string(inputs.Data["egress-proxy-url"]); !strings.HasPrefix(url, "http://fix:") || !strings.HasSuffix(url, "@"+service.Spec.ClusterIP+":3128") {
 		t.Errorf("the URL of the proxy is %q", url)
 	}
@@ -82,17 +76,13 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	}
 
 	// Deleted and changed objects are restored.
-	if err := cluster.Delete(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, service)
 	poll.Until(t, "the Service to be restored", func() bool { return s.proxyObject(&corev1.Service{}) })
 	for _, change := range []struct {
 		object client.Object
 		patch  string
 	}{{config, `{"data":{"config.json":"{}"}}`}, {policy, `{"spec":{"egress":[{}]}}`}} {
-		if err := cluster.Patch(t.Context(), change.object, client.RawPatch(mergePatch, []byte(change.patch)), somebodyElse); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(t, change.object, client.RawPatch(mergePatch, []byte(change.patch)), somebodyElse)
 	}
 	poll.Until(t, "the changed objects to be restored", func() bool {
 		return s.proxyObject(config) && strings.Contains(config.Data["config.json"], "api.example.com:443") && s.proxyObject(policy) && len(policy.Spec.Egress) == 2
@@ -127,9 +117,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, nil)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload.Name}, Data: map[string]string{"a": "b"}}
-	if err := cluster.Create(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, foreign)
 	s := createSessionIn(t, ns, "fix", allowHosts("api.example.com"))
 	s.waitForCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonEgressProxyNotReady)
 	poll.Until(t, "the SessionRunner to report the ConfigMap", func() bool {
@@ -142,9 +130,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 	if jobs := s.listJobs(); len(jobs) > 0 {
 		t.Error("the session started")
 	}
-	if err := cluster.Delete(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	mustDelete(t, foreign)
 	s.patchRunner(`{"network":{"egress":[{"hosts":["api.example.com","www.example.com"]}]}}`) // or after half a minute
 	s.waitForPhase(v1alpha1.SessionCreating)
 }
@@ -164,18 +150,9 @@ func TestInvalidHostsAreRefusedByTheAPIServer(t *testing.T) {
 			spec: `{image: a, network: {egress: [{hosts: [api.example.com], ports: [{port: 443}]}]}}`,
 			want: "spec.network.egress[0].ports: Invalid value: set ports, or hosts with their ports",
 		},
-		"an address as a host": {
-			spec: `{image: a, network: {egress: [{hosts: [10.0.0.1]}]}}`,
-			want: invalidHost("10.0.0.1"),
-		},
-		"a host in upper case": {
-			spec: `{image: a, network: {egress: [{hosts: [API.example.com]}]}}`,
-			want: invalidHost("API.example.com"),
-		},
-		"a port that does not exist": {
-			spec: `{image: a, network: {egress: [{hosts: ["api.example.com:65536"]}]}}`,
-			want: invalidHost("api.example.com:65536"),
-		},
+		"an address as a host":       {spec: `{image: a, network: {egress: [{hosts: [10.0.0.1]}]}}`, want: invalidHost("10.0.0.1")},
+		"a host in upper case":       {spec: `{image: a, network: {egress: [{hosts: [API.example.com]}]}}`, want: invalidHost("API.example.com")},
+		"a port that does not exist": {spec: `{image: a, network: {egress: [{hosts: ["api.example.com:65536"]}]}}`, want: invalidHost("api.example.com:65536")},
 		"no hosts": {
 			spec: `{image: a, network: {egress: [{hosts: []}]}}`,
 			want: "spec.network.egress[0].hosts: Invalid value: 0: spec.network.egress[0].hosts in body should have at least 1 items",
