@@ -24,11 +24,26 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
-func immediateThresholds() jobreport.Thresholds {
-	thresholds := jobreport.DefaultThresholds()
-	thresholds[jobreport.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
-	return thresholds
+// absentController is a value of managedBy for which no controller exists.
+const absentController = "example.com/no-controller"
+
+// abandonedJobs creates Jobs that no controller manages, so that nothing changes them.
+func abandonedJobs(t *testing.T, ns string, count int) {
+	t.Helper()
+	var making sync.WaitGroup
+	free := make(chan struct{}, 20)
+	for i := range count {
+		free <- struct{}{}
+		making.Go(func() {
+			defer func() { <-free }()
+			job := newSuspendedJob(ns)
+			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%04d", i), new(absentController)
+			if err := cluster.Create(t.Context(), job); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	making.Wait()
 }
 
 // newSuspendedJob returns a suspended Job.
@@ -41,45 +56,6 @@ func newSuspendedJob(ns string) *batchv1.Job {
 		Containers:    []corev1.Container{{Name: "main", Image: "busybox:1.37"}},
 	}
 	return job
-}
-
-// createJobs creates suspended Jobs with this managedBy. Nil means the Job controller of Kubernetes.
-func createJobs(t *testing.T, ns string, count int, managedBy *string) {
-	t.Helper()
-	var making sync.WaitGroup
-	free := make(chan struct{}, 20)
-	for i := range count {
-		free <- struct{}{}
-		making.Go(func() {
-			defer func() { <-free }()
-			job := newSuspendedJob(ns)
-			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%04d", i), managedBy
-			if err := cluster.Create(t.Context(), job); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	making.Wait()
-}
-
-// suspendedJobs creates Jobs, and waits until they exceed immediateThresholds.
-func suspendedJobs(t *testing.T, ns string, count int) {
-	t.Helper()
-	createJobs(t, ns, count, nil)
-	poll.Until(t, "the Job controller to have observed all Jobs before this second", func() bool {
-		var list batchv1.JobList
-		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-			return false
-		}
-		for i := range list.Items {
-			conditions := list.Items[i].Status.Conditions
-			// The time of a condition has a resolution of one second.
-			if len(conditions) == 0 || time.Since(conditions[0].LastTransitionTime.Time) < time.Second {
-				return false
-			}
-		}
-		return len(list.Items) == count
-	})
 }
 
 // newReporterConfig returns the operator's service account, with the permissions of the shipped Role in these
@@ -104,9 +80,7 @@ func grantRole(t *testing.T, ns, directory string) {
 		}
 		object.SetNamespace(ns)
 		binding.RoleRef.Kind = "Role"
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		mustCreate(t, object)
 	}
 }
 
@@ -121,18 +95,15 @@ func asOperator() *rest.Config {
 	return as
 }
 
-// newScanner returns a scanner with the permissions of the configuration.
-func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreportcontroller.Reconciler {
-	t.Helper()
-	return newScannerWithOptions(t, as, events.NewFakeRecorder(100), scanOptions(namespaces...))
-}
-
-// scanOptions returns the options of a scanner of these namespaces.
+// scanOptions returns the options of a scanner of these namespaces, for which an abandoned Job is suspicious immediately.
 func scanOptions(namespaces ...string) jobreportcontroller.Options {
-	return jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
+	thresholds := jobreport.DefaultThresholds()
+	thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	return jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: thresholds}
 }
 
-func newScannerWithOptions(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreportcontroller.Options) *jobreportcontroller.Reconciler {
+// newScanner returns a scanner with the permissions of the configuration.
+func newScanner(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreportcontroller.Options) *jobreportcontroller.Reconciler {
 	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
@@ -144,20 +115,16 @@ func newScannerWithOptions(t *testing.T, as *rest.Config, recorder events.EventR
 func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
 	t.Helper()
 	report := &v1alpha1.JobReport{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
-		t.Fatal(err)
-	}
+	mustGet(t, client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report)
 	return report
 }
 
 func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 	ns := namespace(t)
-	newScanner(t, newReporterConfig(t, ns), ns).ReconcileAll(t.Context())
+	newScanner(t, newReporterConfig(t, ns), events.NewFakeRecorder(100), scanOptions(ns)).ReconcileAll(t.Context())
 	report := &unstructured.Unstructured{}
 	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
-		t.Fatal(err)
-	}
+	mustGet(t, client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report)
 	for _, column := range []string{"healthy", "suspicious", "zombie"} {
 		count, found, err := unstructured.NestedInt64(report.Object, "status", "summary", column)
 		if count != 0 || !found || err != nil {
@@ -167,11 +134,12 @@ func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 }
 
 func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
+	const jobs = 501 // two pages
 	reportedNamespace, other := namespace(t), namespace(t)
-	suspendedJobs(t, reportedNamespace, 1)
+	abandonedJobs(t, reportedNamespace, jobs)
 	options, err := operator.ParseFlags([]string{
 		"--controllers=jobreport", "--report-namespaces=" + reportedNamespace, "--report-interval=1s",
-		"--report-suspended-too-long-suspicious-after=1ns",
+		"--report-externally-managed-suspicious-after=1ns",
 		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}, nil, t.Output())
 	if err != nil {
@@ -187,7 +155,7 @@ func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
 	poll.Until(t, "the report", func() bool {
 		report := &v1alpha1.JobReport{}
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}, report)
-		return err == nil && report.Status.Summary.Suspicious == 1
+		return err == nil && report.Status.Summary.Suspicious == jobs && len(report.Status.Findings) < jobs
 	})
 	stop()
 	if err := <-done; err != nil {

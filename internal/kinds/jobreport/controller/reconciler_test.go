@@ -237,8 +237,12 @@ func TestAScanWithoutChangesWritesOnlyAHeartbeat(t *testing.T) {
 		t.Errorf("%d writes by the first scan, want 4", got)
 	}
 	cluster.clock.Step(5 * time.Minute)
+	unchanged := testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged")
 	if got := cluster.reconcileAll(); got != nil {
 		t.Errorf("unexpected writes %v", got)
+	}
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 2 {
+		t.Errorf("%v reports counted as unchanged, want 2", got)
 	}
 	cluster.clock.Step(66 * time.Minute)
 	if got := len(cluster.reconcileAll()); got != 2 {
