@@ -9,13 +9,16 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-func TestPluginManagesDeadLetters(t *testing.T) {
+func TestPluginManagesDeadLettersWithTheUsersPermissions(t *testing.T) {
 	t.Parallel()
 	y := newQueueEnv(t)
 	y.createQueue("mail", "")
 	y.waitUntilReady("mail")
 	y.addDeadLetters("mail", 5)
 	p := newAPIServerProxy(t)
+	forbidden := p.runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--as=jane")
+	forbidden.wantExitCode(2)
+	wantTexts(t, forbidden.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
 	list := p.runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
 	list.wantExitCode(0)
 	wantTexts(t, list.out.String(), "ID   DIED", "showing 2 of 5")
@@ -34,17 +37,7 @@ func TestPluginManagesDeadLetters(t *testing.T) {
 	})
 }
 
-func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
-	t.Parallel()
-	y := newQueueEnv(t)
-	y.createQueue("mail", "")
-	y.waitUntilReady("mail")
-	list := newAPIServerProxy(t).runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--as=jane")
-	list.wantExitCode(2)
-	wantTexts(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
-}
-
-func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
+func TestPluginDrainsWatchesExplainsAndRestartsAPool(t *testing.T) {
 	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("mailers", "replicas: 3")
@@ -66,6 +59,15 @@ func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
 	more := p.runPlugin(t, c.ns, "pool", "drain", "mailers", "--replicas=1")
 	more.wantExitCode(2)
 	wantTexts(t, more.errOut.String(), "cannot drain: spec.replicas is already 1")
+
+	c.waitForPool("mailers", "one", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 && wp.Status.Replicas == 1 })
+	before := c.getPool("mailers").Status.CurrentRevision
+	restart := p.runPlugin(t, c.ns, "pool", "restart", "mailers", "--watch")
+	restart.wantExitCode(0)
+	wantTexts(t, restart.out.String(), "workerpool.yardmaster.dev/mailers restarts: its workers are replaced by new ones")
+	if wp := c.getPool("mailers"); wp.Status.CurrentRevision == before || wp.Status.Ready != 1 {
+		t.Errorf("revision %s of %d workers serves, before: %s", wp.Status.CurrentRevision, wp.Status.Ready, before)
+	}
 }
 
 // drainPool drains the pool mailers. It retries if the operator changed the pool between the
@@ -81,19 +83,5 @@ func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *plu
 		if message := drain.errOut.String(); code != 2 || !strings.Contains(message, "nothing was written: check the change and try again") {
 			t.Fatalf("exit code %d: %s", code, message)
 		}
-	}
-}
-
-func TestPluginRestartsTheWorkersOfAPool(t *testing.T) {
-	t.Parallel()
-	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("mailers", "replicas: 3")
-	c.waitForPool("mailers", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
-	before := c.getPool("mailers").Status.CurrentRevision
-	restart := newAPIServerProxy(t).runPlugin(t, c.ns, "pool", "restart", "mailers", "--watch")
-	restart.wantExitCode(0)
-	wantTexts(t, restart.out.String(), "workerpool.yardmaster.dev/mailers restarts: its workers are replaced by new ones")
-	if wp := c.getPool("mailers"); wp.Status.CurrentRevision == before || wp.Status.Ready != 3 {
-		t.Errorf("revision %s of %d workers serves, before: %s", wp.Status.CurrentRevision, wp.Status.Ready, before)
 	}
 }

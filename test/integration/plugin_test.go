@@ -8,17 +8,13 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin"
@@ -28,12 +24,11 @@ import (
 )
 
 // apiServerProxy is a proxy between the plugin and the API server. It can simulate that the API
-// server is unavailable, and it serves Pod logs, because no kubelet does in these tests.
+// server is unavailable.
 type apiServerProxy struct {
 	*httptest.Server
 
 	isUnavailable atomic.Bool
-	interrupted   sync.Map // Pods whose log was interrupted once
 }
 
 func newAPIServerProxy(t *testing.T) *apiServerProxy {
@@ -57,10 +52,6 @@ func newAPIServerProxy(t *testing.T) *apiServerProxy {
 			http.Error(w, "the API server is unavailable", http.StatusServiceUnavailable)
 			return
 		}
-		if at := podLogPath.FindStringSubmatch(r.URL.Path); at != nil {
-			p.serveLog(w, r, at[1], at[2])
-			return
-		}
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
@@ -68,36 +59,6 @@ func newAPIServerProxy(t *testing.T) *apiServerProxy {
 		p.Close()
 	})
 	return p
-}
-
-var podLogPath = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)/log$`)
-
-// serveLog writes two lines for a container's start and one for its end. It interrupts a followed
-// log once, after the first line.
-func (p *apiServerProxy) serveLog(w http.ResponseWriter, r *http.Request, ns, name string) {
-	pod := &corev1.Pod{}
-	if err := cluster.Get(r.Context(), client.ObjectKey{Namespace: ns, Name: name}, pod); err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	step := pod.Labels[v1alpha1.LabelStep]
-	line := func(at int, text string) {
-		fmt.Fprintf(w, "2026-03-01T12:00:00.%09dZ %s %s\n", at, step, text)
-		w.(http.Flusher).Flush()
-	}
-	follow := r.URL.Query().Get("follow") == "true"
-	line(1, "starts")
-	if _, again := p.interrupted.LoadOrStore(name, true); follow && !again {
-		panic(http.ErrAbortHandler)
-	}
-	line(1, "starts at the same time")
-	for follow && pod.Status.Phase == corev1.PodRunning && r.Context().Err() == nil {
-		pause(r.Context())
-		if err := cluster.Get(r.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			return
-		}
-	}
-	line(2, "ends")
 }
 
 // pluginRun is a running plugin.
@@ -180,27 +141,6 @@ func wantTexts(t *testing.T, text string, wanted ...string) {
 	}
 }
 
-func TestPluginListsSequencesWithASymbolForEachStep(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Finally("tidy").Obj())
-	s.succeedStep("extract")
-	s.endStep("load", 1, "")
-	s.succeedStep("tidy")
-	s.waitForPhase(v1alpha1.PhaseFailed)
-	p := newAPIServerProxy(t)
-	list := p.runSequenceCommand(t, s.sj.Namespace, "list")
-	list.wantExitCode(0)
-	wantTexts(t, list.out.String(), "NAME   STATUS   REASON                 STEPS", "etl    Failed   BackoffLimitExceeded   ✔✘|✔")
-	everywhere := p.runSequenceCommand(t, "default", "list", "-A", "-o", "name", "-l", "no.such/label=x")
-	everywhere.wantExitCode(0)
-	if got := everywhere.out.String(); got != "" {
-		t.Errorf("the selector matched %q", got)
-	}
-	asJSON := p.runSequenceCommand(t, s.sj.Namespace, "list", "-o", "json")
-	asJSON.wantExitCode(0)
-	wantTexts(t, asJSON.out.String(), `"kind": "SequentialJobList"`, `"kind": "SequentialJob"`)
-}
-
 func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
@@ -215,18 +155,6 @@ func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	p.isUnavailable.Store(false)
 	watch.wantExitCode(0)
 	wantTexts(t, watch.out.String(), "connection restored", "Completed, 2/2 steps")
-}
-
-func TestPluginWatchEndsWhenInterrupted(t *testing.T) {
-	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
-	watch := newAPIServerProxy(t).runSequenceCommand(t, s.sj.Namespace, "watch")
-	s.waitForPod("extract")
-	watch.stop()
-	watch.wantExitCode(130)
-	if text := watch.errOut.String(); text != "" {
-		t.Errorf("stderr: %s", text)
-	}
 }
 
 func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
