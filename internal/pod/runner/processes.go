@@ -97,9 +97,9 @@ func endProcesses(known []descendant, delay time.Duration, reap bool) int {
 	ticker := time.NewTicker(stopInterval)
 	defer ticker.Stop()
 	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
-	// A process that starts after the first round is not asked to end: it belongs to the end of its parent, such as a command that saves
-	// its work. If its parent has ended, nothing waits for it. Parents come first: an agent that waits for a child would see the child
-	// end, and exit as if its work were done, before its own SIGTERM.
+	// A process that starts after the first round belongs to the end of its parent, such as a command that saves its work, and is asked
+	// to end only when its parent has ended: nothing waits for it then. Parents come first: an agent that waits for a child would see the
+	// child end, and exit as if its work were done, before its own SIGTERM.
 	asked := map[process]bool{}
 	for isFirst := true; ; isFirst = false {
 		remaining := processesBelow(known, reap)
