@@ -293,12 +293,9 @@ func waitingMessage(pods []corev1.Pod) string {
 			}
 		}
 		for _, status := range pods[i].Status.InitContainerStatuses {
-			isSidecar := slices.ContainsFunc(pods[i].Spec.InitContainers, func(c corev1.Container) bool {
-				return c.Name == status.Name && ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
-			})
 			switch {
 			case status.State.Running == nil || decision.HasPodEnded(&pods[i]):
-			case !isSidecar:
+			case !decision.IsSidecar(&pods[i], status.Name):
 				return "init container " + status.Name + " has not ended"
 			case !ptr.Deref(status.Started, false):
 				return "sidecar " + status.Name + " has not started"

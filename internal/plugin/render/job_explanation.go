@@ -221,8 +221,7 @@ func podCause(job *batchv1.Job, pod *corev1.Pod) *JobCause {
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
-		isSidecar := slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == status.Name && c.RestartPolicy != nil })
-		if status.State.Running != nil && !isSidecar {
+		if status.State.Running != nil && !decision.IsSidecar(pod, status.Name) {
 			return &JobCause{
 				Reason: "Initializing", Message: "with init container " + status.Name + " at work", Container: status.Name, Image: status.Image,
 				Since: &status.State.Running.StartedAt, command: logCommand(pod, status.Name, false), hasLog: true,
