@@ -79,7 +79,7 @@ func (w *Worker) handlePreStop(response http.ResponseWriter, request *http.Reque
 		w.log.Debug("Failed to disable the read deadline; the preStop request may end early", "error", err)
 	}
 	status := http.StatusOK
-	if !w.waitUntilDrained(request.Context(), w.beginShutdown()) || w.interrupted.Load() {
+	if !w.waitUntilDrained(request.Context(), w.beginShutdown()) {
 		status = http.StatusServiceUnavailable
 	}
 	w.writeStats(response, status)

@@ -262,11 +262,12 @@ func (w *Worker) drainAndStop(ctx context.Context, stopSettling func()) error {
 	return nil
 }
 
-// waitUntilDrained waits until no message is left, the deadline, or the end of ctx. It reports whether the worker is drained.
+// waitUntilDrained waits until no message is left, the deadline, or the end of ctx. It reports whether the worker is drained,
+// and interrupted no job for that.
 func (w *Worker) waitUntilDrained(ctx context.Context, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	return w.scheduler.WaitUntilDrained(ctx)
+	return w.scheduler.WaitUntilDrained(ctx) && !w.interrupted.Load()
 }
 
 // applySettings makes the settings take effect. The queues that it attaches end with ctx.
