@@ -29,7 +29,8 @@ type process struct {
 type descendant struct {
 	process
 
-	isChild bool // of this process, which also becomes the parent of those whose parents end
+	parent int // this process also becomes the parent of those whose parents end
+	ended  bool
 }
 
 // guardProcess makes this process the parent of all processes below it whose parents end, so that the runner finds them whatever
@@ -48,13 +49,7 @@ func guardProcess() error {
 // processesBelow returns the processes below this one that have not ended, except the known ones, parents before their children. With
 // reap, it also reaps those that have ended; no other part of this process may then wait for one.
 func processesBelow(known []descendant, reap bool) []descendant {
-	type entry struct {
-		process
-
-		parent int
-		ended  bool
-	}
-	self, children := os.Getpid(), map[int][]entry{}
+	self, children := os.Getpid(), map[int][]descendant{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
@@ -67,7 +62,7 @@ func processesBelow(known []descendant, reap bool) []descendant {
 		if len(fields) <= started {
 			continue
 		}
-		e := entry{ended: fields[state] == "Z"}
+		e := descendant{ended: fields[state] == "Z"}
 		e.id, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		e.parent, _ = strconv.Atoi(fields[parent])
 		e.started = fields[started]
@@ -83,7 +78,7 @@ func processesBelow(known []descendant, reap bool) []descendant {
 		switch {
 		case isKnown(e.process):
 		case !e.ended:
-			below = append(below, descendant{e.process, e.parent == self})
+			below = append(below, e)
 		case reap && e.parent == self:
 			_, _ = unix.Wait4(e.id, nil, unix.WNOHANG, nil)
 		}
@@ -110,7 +105,7 @@ func endProcesses(known []descendant, delay time.Duration, reap bool) int {
 			switch {
 			case time.Now().After(kill):
 				_ = unix.Kill(p.id, unix.SIGKILL)
-			case !asked[p.process] && (isFirst || p.isChild):
+			case !asked[p.process] && (isFirst || p.parent == os.Getpid()):
 				asked[p.process] = true
 				_ = unix.Kill(p.id, unix.SIGTERM)
 			}
