@@ -133,7 +133,16 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 	roots.AppendCertsFromPEM(content[ca.CertFile])
 	var files *credentialFiles
 	serials := map[string]bool{}
-	for hour := 0; hour < 11*365*24; hour += 6 {
+	var used *x509.Certificate
+	var usedAt time.Time
+	requireAccepted := func() {
+		for _, clock := range []time.Time{usedAt, usedAt.Add(-59 * time.Minute)} {
+			if _, err := used.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: clock}); err != nil {
+				t.Fatalf("%s: %v", usedAt, err)
+			}
+		}
+	}
+	for hour := range 11 * 365 * 24 {
 		now := created.Add(time.Duration(hour) * time.Hour)
 		if hour%(365*24) == 0 {
 			files = &credentialFiles{directory: directory, hosts: []string{host}}
@@ -148,17 +157,23 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", now, err)
 		}
-		leaf, err := x509.ParseCertificate(c.tls.Certificates[0].Certificate[0])
-		if err != nil {
+		// A certificate that is accepted when it is used first and last is accepted in between.
+		raw := c.tls.Certificates[0].Certificate[0]
+		if used != nil {
+			if bytes.Equal(used.Raw, raw) {
+				usedAt = now
+				continue
+			}
+			requireAccepted()
+		}
+		if used, err = x509.ParseCertificate(raw); err != nil {
 			t.Fatal(err)
 		}
-		serials[leaf.SerialNumber.String()] = true
-		for _, clock := range []time.Time{now, now.Add(-59 * time.Minute)} {
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: clock}); err != nil {
-				t.Fatalf("%s: %v", now, err)
-			}
-		}
+		usedAt = now
+		serials[used.SerialNumber.String()] = true
+		requireAccepted()
 	}
+	requireAccepted()
 	if len(serials) < 80 || len(serials) > 120 {
 		t.Errorf("%d certificates in ten years", len(serials))
 	}
