@@ -92,10 +92,10 @@ func endProcesses(known []descendant, delay time.Duration, reap bool) int {
 	ticker := time.NewTicker(stopInterval)
 	defer ticker.Stop()
 	kill, giveUp := time.Now().Add(delay), time.Now().Add(delay+stopDelay)
-	// A process that starts after the first round belongs to the end of its parent, such as a command that saves its work, and is asked
-	// to end only when its parent has ended: nothing waits for it then. Parents come first: an agent that waits for a child would see the
-	// child end, and exit as if its work were done, before its own SIGTERM.
-	asked := map[process]bool{}
+	// A process that starts after the first round belongs to the end of its parent, such as a command that saves its work. It gets SIGTERM
+	// only when its parent has ended: nothing waits for it then. Parents come first: an agent that waits for a child would see the child
+	// end, and exit as if its work were done, before its own SIGTERM.
+	signaled := map[process]bool{}
 	for isFirst := true; ; isFirst = false {
 		remaining := processesBelow(known, reap)
 		if len(remaining) == 0 || time.Now().After(giveUp) {
@@ -105,8 +105,8 @@ func endProcesses(known []descendant, delay time.Duration, reap bool) int {
 			switch {
 			case time.Now().After(kill):
 				_ = unix.Kill(p.id, unix.SIGKILL)
-			case !asked[p.process] && (isFirst || p.parent == os.Getpid()):
-				asked[p.process] = true
+			case !signaled[p.process] && (isFirst || p.parent == os.Getpid()):
+				signaled[p.process] = true
 				_ = unix.Kill(p.id, unix.SIGTERM)
 			}
 		}
