@@ -406,7 +406,7 @@ func removeFinalizers(t *testing.T, namespace string) {
 const victimChanges = 100
 
 var victimKinds = map[string]string{
-	"Policy": `{"spec":{"precedence":%d}}`, "SequentialJob": `{"spec":{"ttlSecondsAfterFinished":%d}}`, "AgenticSession": `{"spec":{"displayName":"%d"}}`,
+	"Policy": `{"spec":{"selector":{"matchLabels":{"change":"%d"}}}}`, "SequentialJob": `{"spec":{"ttlSecondsAfterFinished":%d}}`, "AgenticSession": `{"spec":{"displayName":"%d"}}`,
 }
 
 func createVictim(t *testing.T, namespace string) {
