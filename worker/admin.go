@@ -19,7 +19,7 @@ const (
 
 // AdminHandler returns the handler of the admin API. It serves:
 //
-//	GET  /livez    200, or 503 if every running job is overdue, so that only a restart helps
+//	GET  /livez    200, or 503 if each slot has an overdue job, so that only a restart helps
 //	GET  /readyz   200 while the worker takes jobs from all of its queues, else 503
 //	POST /drain    drains the worker; 202
 //	POST /resume   makes a drained worker take jobs again; 200, or 409 if it is shutting down

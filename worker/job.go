@@ -26,7 +26,7 @@ type Job struct {
 	Headers map[string][]string
 	// Attempt is the number of this attempt, counted from 1. MaxAttempts is the number of the last attempt.
 	Attempt, MaxAttempts int
-	// SentTime is when the producer sent the job.
+	// SentTime is when the job was sent or became due; on asynq, when it became pending for this attempt.
 	SentTime time.Time
 
 	// retry is the policy of the job.

@@ -36,7 +36,7 @@ type Stats struct {
 	// Prefetched is the number of messages that have not started. They are given back when the worker drains.
 	Prefetched int `json:"prefetched"`
 	// Succeeded and Failed are the numbers of attempts since the worker started, and Snoozed that of jobs that the handler gave back
-	// without an attempt. Attempts that a shutdown interrupts do not count.
+	// without an attempt. Attempts that a shutdown interrupts, and canceled jobs, do not count.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
 	Snoozed   int64 `json:"snoozed"`
