@@ -14,7 +14,7 @@ var (
 	ErrUnknownQueue = broker.ErrUnknownQueue
 	// ErrUnknownPriority: the queue has no such priority.
 	ErrUnknownPriority = broker.ErrUnknownPriority
-	// ErrDraining: the queue rejects new jobs, because its Queue is being deleted with deletionPolicy Drain.
+	// ErrDraining: the queue rejects new jobs, because its Queue is being deleted with deletionPolicy Drain or Purge.
 	ErrDraining = broker.ErrDraining
 	// ErrQueueFull: the queue has maxBacklog jobs. It is retryable.
 	ErrQueueFull = broker.ErrQueueFull
