@@ -48,7 +48,8 @@ type PolicyList struct {
 // PolicySpec contains the defaults and limits of a Policy. Durations are written as 500ms, 30s,
 // 10m or 1h30m.
 type PolicySpec struct {
-	// selector of Queues and WorkerPools by their labels. Unset means all of the namespace.
+	// selector of Queues and WorkerPools by their labels, and of SequentialJobs and AgenticSessions for allowedImages.
+	// Unset means all of the namespace.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 

@@ -213,8 +213,8 @@ type Autoscaling struct {
 	WaitP95 *Duration `json:"waitP95,omitempty"`
 
 	// backlogPerReplica is the number of messages per worker, 1 to 1000000. The larger of this recommendation and that
-	// of waitP95 applies. With a source it defaults to the target that the source names, or concurrency but at least
-	// 5.
+	// of waitP95 applies. With a source it defaults to the target that the source names, or while the service time is
+	// unknown to concurrency, but at least 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -341,8 +341,8 @@ type CircuitBreaker struct {
 	Cooldown *Duration `json:"cooldown,omitempty"`
 }
 
-// Rollout configures how workers of a new revision replace old ones. The number of workers stays
-// between desired minus maxUnavailable and desired plus maxSurge.
+// Rollout configures how workers of a new revision replace old ones. Unless strategy is Recreate, the
+// number of workers stays between desired minus maxUnavailable and desired plus maxSurge.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.strategy) && self.strategy == 'Canary') == has(self.steps)",message="steps are required with strategy Canary, and not allowed with other strategies",fieldPath=".steps"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || has(self.strategy) && self.strategy == 'Canary'",message="analysis requires strategy Canary",fieldPath=".analysis"
