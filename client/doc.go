@@ -11,7 +11,7 @@
 // Unique makes a queue accept one job with a key until it has ended, and EnqueueBatch sends jobs and a final job, which runs when all of
 // them have ended.
 //
-// Errors are of the type *Error, which names the field of the job that caused it. IsRetryable reports whether the same call may succeed
+// Errors of jobs wrap an *Error, which names the field of the job that caused it. IsRetryable reports whether the same call may succeed
 // later. If a call fails with ErrUnavailable, the job may be stored: with an ID that you choose, the queue keeps one of the jobs of all
 // attempts.
 //
