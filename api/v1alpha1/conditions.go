@@ -12,10 +12,11 @@ const (
 	// kind has it, and kstatus reads it.
 	ConditionStalled = "Stalled"
 
-	// ConditionAvailable is True when the run of a SequentialJob completed, or when minReplicas workers of a WorkerPool are ready.
+	// ConditionAvailable is True when the run of a SequentialJob completed, or when minReplicas workers of a WorkerPool are ready, or as
+	// many as it needs if these are fewer or it has no autoscaling.
 	ConditionAvailable = "Available"
-	// ConditionProgressing is True while a step of a SequentialJob is active or waits for its next attempt, and for a WorkerPool unless a
-	// rollout is paused, fails or makes no progress.
+	// ConditionProgressing is True while the phase of a SequentialJob is Running, and for a WorkerPool unless a rollout is paused, fails
+	// or makes no progress.
 	ConditionProgressing = "Progressing"
 	// ConditionFailed is True when the run of a SequentialJob failed.
 	ConditionFailed = "Failed"
@@ -24,10 +25,11 @@ const (
 	// ConditionSpecAccepted is False when the spec of a SequentialJob or a change of it is refused, or when an AgenticSession is invalid or
 	// its SessionRunner does not allow it.
 	ConditionSpecAccepted = "SpecAccepted"
-	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next Job of a SequentialJob, which waits.
+	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next Job of a SequentialJob, its workspace or its
+	// outputs. The SequentialJob waits.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession or the deletion of a Queue from continuing. Its message
-	// says what blocks it and what to do.
+	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession or the deletion of a Queue from continuing. Its
+	// message says what blocks it.
 	ConditionBlocked = "Blocked"
 
 	// ConditionLastRunSucceeded is True if the newest finished run of a Schedule succeeded. It is absent until a run has finished.
@@ -38,7 +40,8 @@ const (
 	// ConditionOpenReportsReady is True when an OpenReports Report has the findings of a JobReport too. It exists only if that is enabled.
 	ConditionOpenReportsReady = "OpenReportsReady"
 
-	// ConditionBrokerReachable is False when the broker of a Queue does not answer or refuses the login.
+	// ConditionBrokerReachable is False when a Queue has no broker, the Secret of the broker is missing or invalid, or the broker does not
+	// answer or refuses the login.
 	ConditionBrokerReachable = "BrokerReachable"
 	// ConditionConfigSynced is False when the queue on the broker does not match the spec of a Queue, nothing enforces a field of the spec, or
 	// another Queue owns the queue. It is Unknown until the broker confirms that this Queue owns the queue.
@@ -57,7 +60,8 @@ const (
 	// have not drained within drain.timeout.
 	ConditionDegraded = "Degraded"
 
-	// ConditionNetworkRestricted is True if the NetworkPolicy of an AgenticSession matches its SessionRunner and is enforced.
+	// ConditionNetworkRestricted is True if the NetworkPolicy of an AgenticSession matches its SessionRunner and is enforced, and no other
+	// NetworkPolicy allows more.
 	ConditionNetworkRestricted = "NetworkRestricted"
 	// ConditionRunnerStarted is True if the runner of an AgenticSession has started. Its reason says how far the start is: the Job, the Pod, the
 	// container.
