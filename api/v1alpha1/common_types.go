@@ -101,7 +101,7 @@ type Retry struct {
 
 // Rerun requests another run of an object whose run has ended.
 type Rerun struct {
-	// id of the request. A new one starts a run once the current run has ended.
+	// id of the request. A new id is a new request.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -81,7 +81,7 @@ type JobSummary struct {
 	// +optional
 	// +kubebuilder:default=0
 	Total int32 `json:"total"`
-	// healthy Jobs, which match no rule.
+	// healthy Jobs, which match no rule or are superseded.
 	// +optional
 	// +kubebuilder:default=0
 	Healthy int32 `json:"healthy"`

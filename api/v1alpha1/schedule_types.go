@@ -69,7 +69,8 @@ type ScheduleSpec struct {
 	// +kubebuilder:default=Allow
 	ConcurrencyPolicy ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
 
-	// startingDeadlineSeconds is how late a run may start, with jitter. Defaults to no limit, with catchUp None to 60.
+	// startingDeadlineSeconds is how late a run may start, after its jitter. Defaults to no limit. With catchUp None,
+	// it is at most 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
@@ -88,7 +89,7 @@ type ScheduleSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	SuspendAfterFailures *int32 `json:"suspendAfterFailures,omitempty"`
 
-	// suspend prevents runs. Times meanwhile are missed. Defaults to false.
+	// suspend prevents runs, except triggered ones. Times meanwhile are missed. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -360,7 +361,7 @@ type ScheduleStatus struct {
 	// +kubebuilder:default=0
 	Runs int64 `json:"runs"`
 
-	// failures is the number of runs that failed since the last success.
+	// failures is the number of runs that failed since the last success or suspension.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 

@@ -14,7 +14,7 @@ type SequentialJobStatus struct {
 	// +optional
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
-	// reason of the failure or of the blocked step.
+	// reason of the failure or of the wait.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
@@ -134,7 +134,7 @@ type StepStatus struct {
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
 
-	// firstStartTime of the first attempt, if retries have a maxDuration.
+	// firstStartTime of the first attempt that failed, if retries have a maxDuration.
 	// +optional
 	FirstStartTime *metav1.Time `json:"firstStartTime,omitempty"`
 	// failedPods of the attempt.

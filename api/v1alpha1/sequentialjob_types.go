@@ -125,7 +125,8 @@ type SequentialJobSpec struct {
 	// +optional
 	Rerun *SequenceRerun `json:"rerun,omitempty"`
 
-	// onLostJob is Fail or Rerun, for a step whose Job was deleted before it ended. Defaults to Fail.
+	// onLostJob is Fail or Rerun, for a step whose Job or Pods were deleted before its outcome was recorded. Defaults
+	// to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLostJob LostJobPolicy `json:"onLostJob,omitempty"`
@@ -157,7 +158,8 @@ type PodTemplate struct {
 	// +optional
 	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
 
-	// endWithStep ends the Pod when the step's container has ended, although other containers run. Defaults to false.
+	// endWithStep ends the Pod of a step with one Pod when the step's container has ended, although other containers
+	// run. Defaults to false.
 	// +optional
 	EndWithStep bool `json:"endWithStep,omitempty"`
 }
@@ -171,7 +173,7 @@ type Parameter struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('STEP_') && !self.startsWith('SEQUENCE_')",message="STEP_ and SEQUENCE_ are reserved for outputs and the outcome of the run"
 	Name string `json:"name"`
-	// value, taken literally. Defaults to empty.
+	// value, taken literally; of a result, an expression. Defaults to empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value,omitempty"`
@@ -232,7 +234,7 @@ type StepOptions struct {
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// activeDeadlineSeconds of the step. Unset means no limit.
+	// activeDeadlineSeconds of each Job of the step. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
@@ -267,7 +269,7 @@ type StepOptions struct {
 	// +optional
 	RequireApproval bool `json:"requireApproval,omitempty"`
 
-	// when is a CEL expression with steps, parameters and sequence. False skips the step.
+	// when is a CEL expression with steps, outputs, parameters and sequence. False skips the step.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -318,7 +320,7 @@ type StepOptions struct {
 type StepRetry struct {
 	Retry `json:",inline"`
 
-	// maxDuration from the start of the first attempt to the start of the last, 0s to 720h.
+	// maxDuration from the start of the first attempt that failed to the time at which the last is due, 0s to 720h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="maxDuration must be a duration from 0s to 720h"
 	MaxDuration *Duration `json:"maxDuration,omitempty"`
@@ -366,7 +368,8 @@ type SequenceArchive struct {
 type SequenceRerun struct {
 	Rerun `json:",inline"`
 
-	// from is Failed (the first failed step), Start, or a step. Earlier steps keep their outcome. Defaults to Failed.
+	// from is Failed (the first step that failed or was not reached), Start, or a step. Earlier steps keep their
+	// outcome. Defaults to Failed.
 	// +optional
 	// +kubebuilder:default=Failed
 	// +kubebuilder:validation:MinLength=1

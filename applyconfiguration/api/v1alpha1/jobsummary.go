@@ -9,7 +9,7 @@ package v1alpha1
 type JobSummaryApplyConfiguration struct {
 	// total number of Jobs.
 	Total *int32 `json:"total,omitempty"`
-	// healthy Jobs, which match no rule.
+	// healthy Jobs, which match no rule or are superseded.
 	Healthy *int32 `json:"healthy,omitempty"`
 	// suspicious Jobs, to be examined.
 	Suspicious *int32 `json:"suspicious,omitempty"`

@@ -9,7 +9,7 @@ package v1alpha1
 type ParameterApplyConfiguration struct {
 	// name without the prefix STEP_ or SEQUENCE_.
 	Name *string `json:"name,omitempty"`
-	// value, taken literally. Defaults to empty.
+	// value, taken literally; of a result, an expression. Defaults to empty.
 	Value *string `json:"value,omitempty"`
 }
 

@@ -19,7 +19,8 @@ type PodTemplateApplyConfiguration struct {
 	// securityProfile Restricted fills in the Pod Security Standard restricted, and user and groups 65532. Unset means
 	// nothing.
 	SecurityProfile *apiv1alpha1.SecurityProfile `json:"securityProfile,omitempty"`
-	// endWithStep ends the Pod when the step's container has ended, although other containers run. Defaults to false.
+	// endWithStep ends the Pod of a step with one Pod when the step's container has ended, although other containers
+	// run. Defaults to false.
 	EndWithStep *bool `json:"endWithStep,omitempty"`
 }
 

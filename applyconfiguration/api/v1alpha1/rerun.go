@@ -7,7 +7,7 @@ package v1alpha1
 //
 // Rerun requests another run of an object whose run has ended.
 type RerunApplyConfiguration struct {
-	// id of the request. A new one starts a run once the current run has ended.
+	// id of the request. A new id is a new request.
 	ID *string `json:"id,omitempty"`
 }
 

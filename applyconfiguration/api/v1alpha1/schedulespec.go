@@ -15,7 +15,8 @@ type ScheduleSpecApplyConfiguration struct {
 	// concurrencyPolicy while a run is active. Allow starts another, Forbid waits, Replace deletes the active runs.
 	// Defaults to Allow.
 	ConcurrencyPolicy *apiv1alpha1.ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
-	// startingDeadlineSeconds is how late a run may start, with jitter. Defaults to no limit, with catchUp None to 60.
+	// startingDeadlineSeconds is how late a run may start, after its jitter. Defaults to no limit. With catchUp None,
+	// it is at most 60.
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 	// when is a CEL expression that is evaluated when a time could start: false counts the time as missed. It can use
 	// scheduledTime, runs (the last 10 that ended) and active. Defaults to true.
@@ -23,7 +24,7 @@ type ScheduleSpecApplyConfiguration struct {
 	// suspendAfterFailures is how many runs in a row may fail. Then no time starts until a run succeeds, or the Schedule is
 	// suspended and resumed. Defaults to no limit.
 	SuspendAfterFailures *int32 `json:"suspendAfterFailures,omitempty"`
-	// suspend prevents runs. Times meanwhile are missed. Defaults to false.
+	// suspend prevents runs, except triggered ones. Times meanwhile are missed. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// catchUp is which due times run: None (at most a minute late), Latest, or All (the last 100). Defaults to Latest.
 	CatchUp *apiv1alpha1.ScheduleCatchUp `json:"catchUp,omitempty"`

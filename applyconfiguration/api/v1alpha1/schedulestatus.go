@@ -33,7 +33,7 @@ type ScheduleStatusApplyConfiguration struct {
 	ActiveRuns []ScheduledRunApplyConfiguration `json:"activeRuns,omitempty"`
 	// runs is the number of started times.
 	Runs *int64 `json:"runs,omitempty"`
-	// failures is the number of runs that failed since the last success.
+	// failures is the number of runs that failed since the last success or suspension.
 	Failures *int32 `json:"failures,omitempty"`
 	// missed is the number of missed times.
 	Missed *int64 `json:"missed,omitempty"`

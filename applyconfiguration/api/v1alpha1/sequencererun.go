@@ -8,7 +8,8 @@ package v1alpha1
 // SequenceRerun requests another run of a SequentialJob.
 type SequenceRerunApplyConfiguration struct {
 	RerunApplyConfiguration `json:""`
-	// from is Failed (the first failed step), Start, or a step. Earlier steps keep their outcome. Defaults to Failed.
+	// from is Failed (the first step that failed or was not reached), Start, or a step. Earlier steps keep their
+	// outcome. Defaults to Failed.
 	From *string `json:"from,omitempty"`
 	// parameters that replace values of the spec.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`

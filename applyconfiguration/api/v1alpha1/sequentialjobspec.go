@@ -34,7 +34,8 @@ type SequentialJobSpecApplyConfiguration struct {
 	Workspace *WorkspaceApplyConfiguration `json:"workspace,omitempty"`
 	// rerun requests another run.
 	Rerun *SequenceRerunApplyConfiguration `json:"rerun,omitempty"`
-	// onLostJob is Fail or Rerun, for a step whose Job was deleted before it ended. Defaults to Fail.
+	// onLostJob is Fail or Rerun, for a step whose Job or Pods were deleted before its outcome was recorded. Defaults
+	// to Fail.
 	OnLostJob *apiv1alpha1.LostJobPolicy `json:"onLostJob,omitempty"`
 	// jobHistoryLimit is how many ended Jobs are kept. Unset means all.
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`

@@ -17,7 +17,7 @@ type SequentialJobStatusApplyConfiguration struct {
 	ObservedStatusApplyConfiguration `json:""`
 	// phase summarizes the conditions.
 	Phase *apiv1alpha1.SequentialJobPhase `json:"phase,omitempty"`
-	// reason of the failure or of the blocked step.
+	// reason of the failure or of the wait.
 	Reason                      *string `json:"reason,omitempty"`
 	RunStatusApplyConfiguration `json:""`
 	// deadlineExceededTime of the run.

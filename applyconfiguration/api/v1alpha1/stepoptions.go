@@ -16,7 +16,7 @@ import (
 type StepOptionsApplyConfiguration struct {
 	// backoffLimit is how many failed Pods are replaced. Defaults to 0.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds of the step. Unset means no limit.
+	// activeDeadlineSeconds of each Job of the step. Unset means no limit.
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 	// startDeadlineSeconds until the step's container must have started. Unset means no limit.
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
@@ -30,7 +30,7 @@ type StepOptionsApplyConfiguration struct {
 	SuccessPolicy *v1.SuccessPolicyApplyConfiguration `json:"successPolicy,omitempty"`
 	// requireApproval waits for `kubectl yardmaster seq approve`. Defaults to false.
 	RequireApproval *bool `json:"requireApproval,omitempty"`
-	// when is a CEL expression with steps, parameters and sequence. False skips the step.
+	// when is a CEL expression with steps, outputs, parameters and sequence. False skips the step.
 	When *string `json:"when,omitempty"`
 	// podTemplate is a strategic merge patch of template.
 	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`

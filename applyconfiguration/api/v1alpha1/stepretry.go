@@ -12,7 +12,7 @@ import (
 // StepRetry is when a step that failed is tried again.
 type StepRetryApplyConfiguration struct {
 	RetryApplyConfiguration `json:""`
-	// maxDuration from the start of the first attempt to the start of the last, 0s to 720h.
+	// maxDuration from the start of the first attempt that failed to the time at which the last is due, 0s to 720h.
 	MaxDuration *DurationApplyConfiguration `json:"maxDuration,omitempty"`
 }
 

@@ -25,7 +25,7 @@ type StepStatusApplyConfiguration struct {
 	FailedAttempts *int32 `json:"failedAttempts,omitempty"`
 	// nextAttemptTime of a retry.
 	NextAttemptTime *v1.Time `json:"nextAttemptTime,omitempty"`
-	// firstStartTime of the first attempt, if retries have a maxDuration.
+	// firstStartTime of the first attempt that failed, if retries have a maxDuration.
 	FirstStartTime *v1.Time `json:"firstStartTime,omitempty"`
 	// failedPods of the attempt.
 	FailedPods *int32 `json:"failedPods,omitempty"`
