@@ -149,8 +149,8 @@ func (o outcome) observed(f *facts) outcome {
 	return o
 }
 
-// withResult adds the result of a runner that ended, with its cost unless a proxy measures that. A malformed result is reported, but does
-// not change the outcome.
+// withResult adds the result of a runner that ended, with its cost unless a proxy measures that. A malformed result is reported, but
+// changes the outcome only if work had to be pushed: see requirePush.
 func (o outcome) withResult(f *facts) outcome {
 	termination := runnerTermination(o.pod)
 	if termination == nil || strings.TrimSpace(termination.Message) == "" {

@@ -5,7 +5,7 @@ import "encoding/json"
 // EventType is the type of an Event.
 type EventType string
 
-// The types of events. docs/agents.md describes them.
+// The types of events. docs/reference/session-runner.md describes them.
 const (
 	// EventStarted has the conversation and the model.
 	EventStarted EventType = "started"

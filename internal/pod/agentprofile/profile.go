@@ -14,7 +14,7 @@ import (
 //go:embed profiles/*.yaml
 var builtIn embed.FS
 
-// Profile defines how an agent is started and how its output is read. docs/agents.md is its reference.
+// Profile defines how an agent is started and how its output is read. docs/reference/session-runner.md is its reference.
 type Profile struct {
 	// Name of the profile, and of the agent's directory for its state.
 	Name string `json:"name"`
