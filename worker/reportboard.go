@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ type reportBoard struct {
 // jobName identifies a job. After a lost lease, two deliveries may have the same name.
 type jobName struct{ queue, id string }
 
-// cancelRequest is kept as long as its entry in the store.
+// cancelRequest applies until its expiry.
 type cancelRequest struct {
 	jobstate.Cancel
 
@@ -55,7 +56,7 @@ func (b *reportBoard) add(r *attemptReport) {
 	b.running[name][r] = struct{}{}
 	request, isRequested := b.requests[name]
 	b.mu.Unlock()
-	if isRequested && request.Applies(r.job.SentTime) {
+	if isRequested && r.w.now().Before(request.expiry) && request.Applies(r.job.SentTime) {
 		r.requestCancel()
 	}
 }
@@ -79,7 +80,7 @@ func (b *reportBoard) requestCancel(queue, id string, request jobstate.Cancel, r
 	if b.requests == nil {
 		b.requests = map[jobName]cancelRequest{}
 	}
-	b.requests[name] = cancelRequest{request, now.Add(retention)}
+	b.requests[name] = cancelRequest{request, now.Add(cmp.Or(request.ValidFor, retention))}
 	if now.Sub(b.sweepTime) > sweepInterval {
 		b.sweepTime = now
 		for name, request := range b.requests {

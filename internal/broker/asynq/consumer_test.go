@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -60,6 +61,57 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 	}
 	if _, got := collectInto(t, consumer, 1); got != 0 {
 		t.Errorf("fetched %d tasks from an empty queue", got)
+	}
+}
+
+func TestARequestToCancelIsNotForALaterJob(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(broker.Delivery) error{
+		"after the job is done": func(d broker.Delivery) error { return d.Ack(t.Context(), true) },
+		"after the job is dead": func(d broker.Delivery) error { return d.Bury(t.Context(), "refused", 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTestEnv(t)
+			b.ensureQueue()
+			cancels := recordKey("orders", cancelsPart)
+			requests := make(chan jobstate.Cancel)
+			record := func() broker.JobRecorder {
+				from, err := b.Subscribe(t.Context(), "orders")
+				b.requireSuccess(err)
+				recorder, err := from.JobRecorder(t.Context(), func(_ string, request jobstate.Cancel) {
+					select {
+					case requests <- request:
+					case <-t.Context().Done():
+					}
+				})
+				b.requireSuccess(err)
+				return recorder
+			}
+			consumer := b.openConsumer(b.Engine)
+			id := b.enqueueTask("x")
+			delivery := nextTask(t, consumer, time.Minute)
+			_, err := b.CancelJob(t.Context(), "orders", id)
+			b.requireSuccess(err)
+			recorder := record()
+			if request := <-requests; request.ValidFor <= 0 || request.ValidFor > time.Minute {
+				t.Errorf("a worker that does not run the job cancels jobs with its ID for %s", request.ValidFor)
+			}
+			recorder.Stop()
+			b.requireSuccess(end(delivery))
+			recorder = record()
+			defer recorder.Stop()
+			poll.Until(t, "the end of the request", func() bool {
+				exists, err := b.Engine.client.HExists(t.Context(), cancels, id).Result()
+				b.requireSuccess(err)
+				return !exists
+			})
+			select {
+			case request := <-requests:
+				t.Errorf("a job that has ended is to be canceled: %+v", request)
+			default:
+			}
+		})
 	}
 }
 

@@ -5,12 +5,18 @@ import (
 	"errors"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-const cancelPollInterval = time.Second
+const (
+	cancelPollInterval = time.Second
+	// cancelValidity outlasts a slow reading of the requests.
+	cancelValidity = 3 * cancelPollInterval
+)
 
 // jobRecorder implements broker.JobRecorder. asynq itself stores the states.
 type jobRecorder struct {
@@ -27,17 +33,33 @@ func (o *queueSubscription) JobRecorder(ctx context.Context, onCancel func(id st
 	go func() {
 		defer close(r.done)
 		for polling.Err() == nil {
-			ids, err := r.client.HKeys(polling, recordKey(r.queue, cancelsPart)).Result()
-			if err == nil {
-				for _, id := range ids {
-					onCancel(id, jobstate.Cancel{})
-				}
-			}
+			r.readCancels(polling, onCancel)
 			_ = clock.SleepContext(polling, cancelPollInterval)
 		}
 	}()
 	return r, nil
 }
+
+// readCancels reports the requests to cancel jobs that have not ended. It deletes those of other jobs, which ended before a worker saw the
+// request: the request is not for a later job with the same ID.
+func (r *jobRecorder) readCancels(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) {
+	key := recordKey(r.queue, cancelsPart)
+	requests, err := r.client.HGetAll(ctx, key).Result()
+	if err != nil {
+		return
+	}
+	for id, requested := range requests {
+		task, err := r.inspector.GetTaskInfo(r.queue, id)
+		if isTaskGone(err) || err == nil && infoOf(task).State.IsFinal() {
+			_ = deleteCancel.Run(ctx, r.client, []string{key}, id, requested).Err()
+			continue
+		}
+		onCancel(id, jobstate.Cancel{ValidFor: cancelValidity})
+	}
+}
+
+// deleteCancel deletes a request to cancel a job, unless there is a new one.
+var deleteCancel = goredis.NewScript(`return redis.call("HGET", KEYS[1], ARGV[1]) == ARGV[2] and redis.call("HDEL", KEYS[1], ARGV[1]) or 0`)
 
 // Stop implements broker.JobRecorder.
 func (r *jobRecorder) Stop() {

@@ -158,6 +158,8 @@ func (e *Entry) Info(stored time.Time) Info {
 type Cancel struct {
 	// SentBefore excludes jobs that are sent later with the same ID, by the clock of the broker. Zero excludes no jobs.
 	SentBefore time.Time `json:"sentBefore,omitzero"`
+	// ValidFor is how long the request applies unless it is repeated. Zero: as long as the queue keeps requests.
+	ValidFor time.Duration `json:"-"`
 }
 
 // Applies reports whether the request applies to a job that the broker stored at a time.
