@@ -157,7 +157,7 @@ type DeadLetterQueue interface {
 	// List returns at most limit dead letters with an ID greater than after, oldest first.
 	List(ctx context.Context, after uint64, limit int) ([]DeadLetter, error)
 	// Requeue returns dead letters to the queue, with their attempts reset, and returns their number. After an interruption, the next call
-	// does not requeue the same dead letter twice.
+	// does not requeue the same dead letter twice. A dead letter that cannot be requeued stays: a KeptDeadLetterError names the first one.
 	Requeue(ctx context.Context, options RequeueOptions) (int, error)
 	// Move moves the oldest dead letters to another queue, and returns their number. A number of 0 means all that exist when the call starts.
 	Move(ctx context.Context, to string, number int) (int, error)

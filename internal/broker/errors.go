@@ -44,6 +44,13 @@ func Errorf(class ErrorClass, format string, values ...any) error {
 	return &ClassifiedError{Class: class, Err: fmt.Errorf(format, values...)}
 }
 
+// KeptDeadLetterError is why a dead letter stays after an operation that succeeded for the others.
+type KeptDeadLetterError struct{ Err error }
+
+func (e *KeptDeadLetterError) Error() string { return e.Err.Error() }
+
+func (e *KeptDeadLetterError) Unwrap() error { return e.Err }
+
 // ClassOf returns the class of an error, ClassUnknown if it has none.
 func ClassOf(err error) ErrorClass {
 	if errors.As(err, new(*OwnerConflictError)) {

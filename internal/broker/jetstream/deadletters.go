@@ -150,7 +150,10 @@ func (c *deadLetterStream) deleteDeadLetters(
 		}
 		return err
 	})
-	return done, cmp.Or(err, refusal)
+	if err == nil && refusal != nil {
+		err = &broker.KeptDeadLetterError{Err: refusal}
+	}
+	return done, err
 }
 
 // forEachDeadLetter calls show for the dead letters that exist at the start of the call, oldest first.

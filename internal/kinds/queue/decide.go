@@ -102,7 +102,7 @@ func Decide(o Observation) Decision {
 		return d
 	}
 	if request := DeadLetterRequest(o.Queue); o.ProcessedDeadLetters != nil {
-		d.RemoveDeadLetterRequest, d.CompletionEvent = true, new(requestEvent(request, *o.ProcessedDeadLetters))
+		d.RemoveDeadLetterRequest, d.CompletionEvent = true, new(requestEvent(request, *o.ProcessedDeadLetters, o.KeptDeadLetter))
 	}
 	switch {
 	case o.Connection.Problem != nil:

@@ -256,6 +256,21 @@ func TestAProcessedRequestIsRemovedEvenIfTheBrokerIsLost(t *testing.T) {
 	}
 }
 
+func TestADeadLetterThatStaysIsNamedAndDoesNotKeepTheRequest(t *testing.T) {
+	o := observed(requesting(RequestRequeue))
+	err := &broker.KeptDeadLetterError{Err: broker.Errorf(broker.ClassInvalid, "the dead letter 7 has only the beginning of its payload")}
+	o.Apply(ActionRequeueDeadLetters, ActionResult{Requeued: 2, Err: fmt.Errorf("requeueing: %w", err)})
+	o.Apply(ActionReadStats, ActionResult{})
+	d := Decide(o)
+	if !d.RemoveDeadLetterRequest || d.CompletionEvent.Type != "Warning" ||
+		d.CompletionEvent.Message != "Requeued 2 dead letters; not all: the dead letter 7 has only the beginning of its payload" {
+		t.Errorf("%+v", d.CompletionEvent)
+	}
+	if got := conditionStates(&d.Status)[v1alpha1.ConditionReady]; got != "True Ready" {
+		t.Errorf("Ready is %q", got)
+	}
+}
+
 func TestAPostponedStatusIsRetried(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{0: retryInterval, busyInterval: busyInterval, time.Minute: retryInterval} {
 		d := Decision{RequeueAfter: after}

@@ -102,10 +102,14 @@ func ensureEvent(kind, reason, message string) []decision.Event {
 	return []decision.Event{{Type: kind, Reason: reason, Action: "Ensure", Message: message}}
 }
 
-func requestEvent(request string, number int64) decision.Event {
+func requestEvent(request string, number int64, kept error) decision.Event {
 	verb := "Purged "
 	if request == RequestRequeue {
 		verb = "Requeued "
 	}
-	return decision.NormalEvent("DeadLetters"+request+"d", request, verb+countNoun(number, "dead letter"))
+	event := decision.NormalEvent("DeadLetters"+request+"d", request, verb+countNoun(number, "dead letter"))
+	if kept != nil {
+		event.Type, event.Message = warning, event.Message+"; not all: "+kept.Error()
+	}
+	return event
 }

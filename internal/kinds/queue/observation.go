@@ -63,8 +63,10 @@ type BrokerAnswers struct {
 	EnsureResult *broker.EnsureResult
 	// Rescued is true if the messages that the broker gave up on are now dead letters.
 	Rescued bool
-	// ProcessedDeadLetters is the number of dead letters that the requested operation processed; nil before it succeeds.
+	// ProcessedDeadLetters is the number of dead letters that the requested operation processed; nil before it succeeds. KeptDeadLetter is
+	// why one of the others stays.
 	ProcessedDeadLetters *int64
+	KeptDeadLetter       error
 	// Conflict means that the queue belongs to another owner, which may no longer exist; nil without a conflict.
 	Conflict *broker.OwnerConflictError
 	// GoneOwnerUID is the UID of an owner that no longer exists.
@@ -98,6 +100,10 @@ type ActionResult struct {
 
 // Apply adds the result of an action to the observation.
 func (o *Observation) Apply(action Action, result ActionResult) {
+	kept := (*broker.KeptDeadLetterError)(nil)
+	if action == ActionRequeueDeadLetters && errors.As(result.Err, &kept) {
+		o.KeptDeadLetter, result.Err = kept, nil
+	}
 	if result.Err != nil {
 		o.applyError(action, result.Err)
 		if action == ActionRescueMessages {
