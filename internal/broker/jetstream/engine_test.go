@@ -525,32 +525,38 @@ func purgeStream(t *testing.T, e *Engine) {
 
 func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
-	publish(t, e, "yardmaster.orders.ready.low", "x")
-	q := ordersQueue(withPriorities("high"))
-	if got := ensureQueue(t, e, q).RetiringPriorities; !cmp.Equal(got, []string{"low"}) {
-		t.Errorf("retiring %v", got)
-	}
-	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
-		t.Errorf("a retiring priority accepts messages: %v", err)
-	}
-	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
-	if err != nil {
-		t.Fatal(err)
-	}
-	message, err := consumer.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := message.DoubleAck(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := ensureQueue(t, e, q).RetiringPriorities; got != nil {
-		t.Errorf("still retiring %v", got)
-	}
-	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !isNotFound(err) {
-		t.Errorf("its consumer still exists: %v", err)
+	for _, drift := range []broker.DriftPolicy{broker.DriftCorrect, broker.DriftWarn} {
+		t.Run("drift "+string(drift), func(t *testing.T) {
+			t.Parallel()
+			e := startEngine(t)
+			withDrift := func(q *broker.QueueConfig) { q.Drift = drift }
+			ensureQueue(t, e, ordersQueue(withPriorities("high", "low"), withDrift))
+			publish(t, e, "yardmaster.orders.ready.low", "x")
+			q := ordersQueue(withPriorities("high"), withDrift)
+			if got := ensureQueue(t, e, q).RetiringPriorities; !cmp.Equal(got, []string{"low"}) {
+				t.Errorf("retiring %v", got)
+			}
+			if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+				t.Errorf("a retiring priority accepts messages: %v", err)
+			}
+			consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
+			if err != nil {
+				t.Fatal(err)
+			}
+			message, err := consumer.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := message.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := ensureQueue(t, e, q).RetiringPriorities; got != nil {
+				t.Errorf("still retiring %v", got)
+			}
+			if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !isNotFound(err) {
+				t.Errorf("its consumer still exists: %v", err)
+			}
+		})
 	}
 }
 

@@ -353,7 +353,7 @@ func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.
 		if isConfigured || info.Config.Metadata[metaWeight] == "" {
 			continue
 		}
-		if info.NumPending > 0 || info.NumAckPending > 0 || !n.applyChanges {
+		if info.NumPending > 0 || info.NumAckPending > 0 {
 			n.result.RetiringPriorities = append(n.result.RetiringPriorities, name)
 			continue
 		}
