@@ -44,7 +44,7 @@ func report(f *facts, p *progress, a *archive) Decision {
 	// Pods of the step may be running, and deleting the SequentialJob has to stop them first.
 	d.NeedsFinalizer = active != nil && !isSuspendedBySpec(active)
 
-	status.State, status.Progress = countSteps(status.Steps), runProgress(f.with(status))
+	status.State, status.Progress = summarizeSteps(f.with(status))
 	for _, row := range []struct{ condition, onlyReason, clearedReason string }{
 		{v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable},
 		{v1alpha1.ConditionBlocked, "", v1alpha1.ReasonNotBlocked},
@@ -140,32 +140,22 @@ func shortReason(status *v1alpha1.SequentialJobStatus) string {
 	return ""
 }
 
-func countSteps(steps []v1alpha1.StepStatus) v1alpha1.StepCounts {
-	var counts v1alpha1.StepCounts
-	for i := range steps {
-		switch {
-		case isActive(steps[i].Phase):
-			counts.Active++
-		case steps[i].Phase == v1alpha1.StepSucceeded:
-			counts.Succeeded++
-		case steps[i].Phase == v1alpha1.StepFailed:
-			counts.Failed++
-		}
-	}
-	return counts
-}
-
-func runProgress(sj *v1alpha1.SequentialJob) v1alpha1.Progress {
-	var progress v1alpha1.Progress
+// summarizeSteps returns how many steps are active or have ended, and which step the run is at.
+func summarizeSteps(sj *v1alpha1.SequentialJob) (counts v1alpha1.StepCounts, progress v1alpha1.Progress) {
 	status := &sj.Status
 	failed := failedStep(status.Steps)
 	for i := range status.Steps {
-		step := &status.Steps[i]
-		index := int32(i)
+		step, index := &status.Steps[i], int32(i)
 		switch {
+		case isActive(step.Phase):
+			counts.Active++
 		case step.Phase == v1alpha1.StepSucceeded:
+			counts.Succeeded++
 			progress.CompletedIndices = append(progress.CompletedIndices, index)
-		case progress.CurrentIndex == nil && (isActive(step.Phase) || canStart(step.Phase)):
+		case step.Phase == v1alpha1.StepFailed:
+			counts.Failed++
+		}
+		if progress.CurrentIndex == nil && (isActive(step.Phase) || canStart(step.Phase)) {
 			progress.CurrentIndex, progress.CurrentStep = new(index), step.Name
 		}
 		if step == failed {
@@ -178,7 +168,7 @@ func runProgress(sj *v1alpha1.SequentialJob) v1alpha1.Progress {
 	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
 		progress.FailureReason, _ = runFailure(sj)
 	}
-	return progress
+	return counts, progress
 }
 
 // FormatProgress returns "<steps that succeeded>/<steps>" of the steps with, or without, finally; empty before the run is
@@ -334,44 +324,62 @@ const (
 
 // statusEvents returns events for the changes between two statuses. JobCreatedEvent reports the creation of a Job.
 func statusEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
-	events := specEvents(before, after)
+	var events []decision.Event
+	// became returns a condition that has this value now, and had another value before; nil for others.
+	became := func(condition string, value metav1.ConditionStatus) *metav1.Condition {
+		if meta.IsStatusConditionPresentAndEqual(after.Conditions, condition, value) && !meta.IsStatusConditionPresentAndEqual(before.Conditions, condition, value) {
+			return meta.FindStatusCondition(after.Conditions, condition)
+		}
+		return nil
+	}
+	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !IsFinished(before) {
+		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
+		events = append(events, decision.WarningEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
+	}
+	if rejected := became(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse); rejected != nil {
+		events = append(events, decision.WarningEvent(v1alpha1.EventSpecRejected, actionObserveSpec, rejected.Message))
+	}
+	if after.Run > before.Run && before.Run > 0 {
+		events = append(events, decision.NormalEvent(v1alpha1.EventRerunStarted, actionRun, fmt.Sprintf("Run %d started", after.Run)))
+	}
 	for i := range after.Steps {
 		events = append(events, stepEvents(findStep(before.Steps, after.Steps[i].Name), &after.Steps[i])...)
 	}
-	events = append(events, archiveEvents(before.Archive, after.Archive)...)
-	return append(events, runEvents(before, after)...)
+	switch archive := after.Archive; {
+	case !HasArchiveEnded(before.Archive, archive):
+	case archive.Error != "":
+		message := fmt.Sprintf("The logs of run %d are not archived: %s", archive.Run, decision.FormatReason(archive.Reason, archive.Error))
+		events = append(events, decision.WarningEvent(v1alpha1.EventArchiveFailed, actionArchive, message))
+	default:
+		message := decision.FormatReason(fmt.Sprintf("The logs of run %d are archived in %s", archive.Run, archive.Location), archive.Message)
+		events = append(events, decision.RoutineEvent(v1alpha1.EventLogsArchived, actionArchive, message))
+	}
+	wasSuspended := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended)
+	if wasSuspended && became(v1alpha1.ConditionSuspended, metav1.ConditionFalse) != nil {
+		events = append(events, decision.NormalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
+	}
+	if reason := blockedEvent(after); reason != "" && reason != blockedEvent(before) {
+		blocked := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionBlocked)
+		events = append(events, decision.WarningEvent(reason, actionRun, blocked.Message))
+	}
+	for _, row := range []struct {
+		condition, reason, action string
+		newEvent                  func(reason, action, message string) decision.Event
+	}{
+		{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, decision.NormalEvent},
+		{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, decision.RoutineEvent},
+		{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, decision.WarningEvent},
+	} {
+		if condition := became(row.condition, metav1.ConditionTrue); condition != nil {
+			events = append(events, row.newEvent(row.reason, row.action, condition.Message))
+		}
+	}
+	return events
 }
 
 // HasArchiveEnded reports whether an archive of logs ended between two statuses.
 func HasArchiveEnded(before, after *v1alpha1.SequenceArchiveStatus) bool {
 	return after != nil && after.CompletionTime != nil && (before == nil || before.Run != after.Run || before.CompletionTime == nil)
-}
-
-func archiveEvents(before, after *v1alpha1.SequenceArchiveStatus) []decision.Event {
-	if !HasArchiveEnded(before, after) {
-		return nil
-	}
-	if after.Error != "" {
-		message := fmt.Sprintf("The logs of run %d are not archived: %s", after.Run, decision.FormatReason(after.Reason, after.Error))
-		return []decision.Event{decision.WarningEvent(v1alpha1.EventArchiveFailed, actionArchive, message)}
-	}
-	message := decision.FormatReason(fmt.Sprintf("The logs of run %d are archived in %s", after.Run, after.Location), after.Message)
-	return []decision.Event{decision.RoutineEvent(v1alpha1.EventLogsArchived, actionArchive, message)}
-}
-
-func specEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
-	var events []decision.Event
-	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !IsFinished(before) {
-		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
-		events = append(events, decision.WarningEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
-	}
-	if isNewlyFalse(before, after, v1alpha1.ConditionSpecAccepted) {
-		events = append(events, decision.WarningEvent(v1alpha1.EventSpecRejected, actionObserveSpec, conditionMessage(after, v1alpha1.ConditionSpecAccepted)))
-	}
-	if after.Run > before.Run && before.Run > 0 {
-		events = append(events, decision.NormalEvent(v1alpha1.EventRerunStarted, actionRun, fmt.Sprintf("Run %d started", after.Run)))
-	}
-	return events
 }
 
 // stepEvents returns events for a step, which may have passed several phases since the status was last stored.
@@ -394,39 +402,12 @@ func stepEvents(before, after *v1alpha1.StepStatus) []decision.Event {
 	}
 	switch after.Phase {
 	case v1alpha1.StepSucceeded:
-		events = append(events, routineEvent(v1alpha1.EventJobCompleted, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
+		events = append(events, decision.RoutineEvent(v1alpha1.EventJobCompleted, actionRun, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
 	case v1alpha1.StepRetrying:
 		events = append(events, decision.WarningEvent(v1alpha1.EventJobFailed, actionRun, retryMessage(after)))
 	case v1alpha1.StepFailed:
 		message := fmt.Sprintf("Step %s failed: %s", after.Name, decision.FormatReason(after.Reason, after.Message))
 		events = append(events, decision.WarningEvent(v1alpha1.EventJobFailed, actionRun, message))
-	}
-	return events
-}
-
-var conditionEvents = []struct {
-	condition, reason, action string
-	newEvent                  func(reason, action, message string) decision.Event
-}{
-	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, decision.NormalEvent},
-	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, decision.NormalEvent},
-	{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, decision.WarningEvent},
-}
-
-func runEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
-	var events []decision.Event
-	if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended) && isNewlyFalse(before, after, v1alpha1.ConditionSuspended) {
-		events = append(events, decision.NormalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
-	}
-	if reason := blockedEvent(after); reason != "" && reason != blockedEvent(before) {
-		events = append(events, decision.WarningEvent(reason, actionRun, conditionMessage(after, v1alpha1.ConditionBlocked)))
-	}
-	for _, row := range conditionEvents {
-		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
-			event := row.newEvent(row.reason, row.action, conditionMessage(after, row.condition))
-			event.Routine = row.condition == v1alpha1.ConditionAvailable
-			events = append(events, event)
-		}
 	}
 	return events
 }
@@ -449,17 +430,5 @@ func blockedEvent(status *v1alpha1.SequentialJobStatus) string {
 
 // JobCreatedEvent reports that a step's Job was created.
 func JobCreatedEvent(job *batchv1.Job) decision.Event {
-	return routineEvent(v1alpha1.EventJobStarted, fmt.Sprintf("Created Job %s for step %s", job.Name, job.Labels[v1alpha1.LabelStep]))
-}
-
-func isNewlyFalse(before, after *v1alpha1.SequentialJobStatus, condition string) bool {
-	return meta.IsStatusConditionFalse(after.Conditions, condition) && !meta.IsStatusConditionFalse(before.Conditions, condition)
-}
-
-func conditionMessage(status *v1alpha1.SequentialJobStatus, condition string) string {
-	return meta.FindStatusCondition(status.Conditions, condition).Message
-}
-
-func routineEvent(reason, message string) decision.Event {
-	return decision.RoutineEvent(reason, actionRun, message)
+	return decision.RoutineEvent(v1alpha1.EventJobStarted, actionRun, fmt.Sprintf("Created Job %s for step %s", job.Name, job.Labels[v1alpha1.LabelStep]))
 }

@@ -393,6 +393,10 @@ func (s *testEnv) wantCondition(kind, want string) {
 	}
 }
 
+func conditionMessage(status *v1alpha1.SequentialJobStatus, kind string) string {
+	return meta.FindStatusCondition(status.Conditions, kind).Message
+}
+
 // wantEvents compares the reasons of the events since the last call.
 func (s *testEnv) wantEvents(want ...string) {
 	s.t.Helper()
