@@ -330,50 +330,36 @@ func RerunWarning(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJ
 		spec.Containers[from-1].Name, strings.Join(changed, ", "))
 }
 
-// rerunStart returns the index in containers of the rerun's first step. Earlier steps keep their outcomes, so isDone
-// must be true for each.
+// rerunStart returns the index in containers of the rerun's first step. A later step may run after each step before it, so that the
+// rerun can keep the outcomes of these steps. From Failed, the first step is the first that failed the run or did not run; else the first
+// with a tolerated failure; else, if only a step with finally failed, the first with finally.
 func rerunStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
-	from, err := requestedStart(spec, status)
-	if err != nil {
-		return 0, err
+	isUnfinished := func(s v1alpha1.Step) bool {
+		step := findStep(status.Steps, s.Name)
+		return step == nil || step.Phase != v1alpha1.StepSucceeded && !step.Tolerated && !isUnwanted(step)
 	}
-	for i := range spec.Containers[:from] {
-		name := spec.Containers[i].Name
-		if !isDone(findStep(status.Steps, name)) {
-			return 0, fmt.Errorf("cannot rerun from step %q: step %q before it has not succeeded", spec.Containers[from].Name, name)
-		}
-	}
-	return from, nil
-}
-
-func requestedStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+	from, steps := 0, withoutFinally(spec)
 	switch spec.Rerun.From {
 	case v1alpha1.RerunFromStart:
-		return 0, nil
 	case v1alpha1.RerunFromFailed, "":
-		return firstFailureIndex(spec, status)
+		from = slices.IndexFunc(steps, isUnfinished)
+		if from < 0 {
+			from = slices.IndexFunc(steps, func(s v1alpha1.Step) bool { return findStep(status.Steps, s.Name).Tolerated })
+		}
+		if from < 0 {
+			from = len(steps)
+			if !slices.ContainsFunc(status.Steps, func(s v1alpha1.StepStatus) bool { return s.Phase == v1alpha1.StepFailed }) {
+				return 0, errors.New("cannot rerun from Failed: no step failed; set from to Start or to a step's name")
+			}
+		}
+	default:
+		from = slices.IndexFunc(steps, func(s v1alpha1.Step) bool { return s.Name == spec.Rerun.From })
+		if from < 0 {
+			return 0, fmt.Errorf("cannot rerun from step %q: no step without finally has this name", spec.Rerun.From)
+		}
 	}
-	at := slices.IndexFunc(withoutFinally(spec), func(s v1alpha1.Step) bool { return s.Name == spec.Rerun.From })
-	if at < 0 {
-		return 0, fmt.Errorf("cannot rerun from step %q: no step without finally has this name", spec.Rerun.From)
+	if at := slices.IndexFunc(spec.Containers[:from], isUnfinished); at >= 0 {
+		return 0, fmt.Errorf("cannot rerun from step %q: step %q before it has not succeeded", spec.Containers[from].Name, spec.Containers[at].Name)
 	}
-	return at, nil
-}
-
-// firstFailureIndex returns the index of the first step that failed the run or did not run; else of the first step with
-// a tolerated failure; else, if only a step with finally failed, the index of the first such step.
-func firstFailureIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
-	steps := withoutFinally(spec)
-	isUnfinished := func(s v1alpha1.Step) bool { return !isDone(findStep(status.Steps, s.Name)) }
-	if at := slices.IndexFunc(steps, isUnfinished); at >= 0 {
-		return at, nil
-	}
-	isTolerated := func(s v1alpha1.Step) bool { return findStep(status.Steps, s.Name).Tolerated }
-	if at := slices.IndexFunc(steps, isTolerated); at >= 0 {
-		return at, nil
-	}
-	if slices.ContainsFunc(status.Steps, func(s v1alpha1.StepStatus) bool { return s.Phase == v1alpha1.StepFailed }) {
-		return len(steps), nil
-	}
-	return 0, errors.New("cannot rerun from Failed: no step failed; set from to Start or to a step's name")
+	return from, nil
 }

@@ -138,11 +138,6 @@ func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus, now time.Ti
 	return equality.Semantic.DeepEqual(before, reverted)
 }
 
-// isDone reports whether a later step may run after this step, so that a rerun can keep its outcome.
-func isDone(step *v1alpha1.StepStatus) bool {
-	return step != nil && (step.Phase == v1alpha1.StepSucceeded || step.Tolerated || isUnwanted(step))
-}
-
 // isCompleted reports whether the run finished, every wanted step ran, and no failure failed the run.
 func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
 	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped && !isUnwanted(&step) }
