@@ -86,6 +86,7 @@ func nextArchivedRun(f *facts, status *v1alpha1.SequentialJobStatus, record *v1a
 	if !IsFinished(status) {
 		last--
 	}
+	hasCreatedJob := func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" }
 	next := int32(0)
 	for _, job := range f.Jobs {
 		if run, known := runOf(job); known && run > archived && run <= last && (next == 0 || run < next) {
@@ -93,17 +94,13 @@ func nextArchivedRun(f *facts, status *v1alpha1.SequentialJobStatus, record *v1a
 		}
 	}
 	switch {
-	case next > 0 || last <= archived || last < status.Run || !hasCreatedJob(status):
+	case next > 0 || last <= archived || last < status.Run || !slices.ContainsFunc(status.Steps, hasCreatedJob):
 		return next, nil
 	case !f.Answers.HasAllJobs: // the steps had Jobs, which the cache does not show now
 		return 0, &Question{AllJobs: true}
 	default:
 		return last, nil
 	}
-}
-
-func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
-	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
 }
 
 // withJob returns the archive with the Job to create, or with its end if no logs can be archived.
@@ -240,18 +237,9 @@ func archivePath(sj *v1alpha1.SequentialJob, run int32) string {
 	return path.Join(sj.Namespace, sj.Name, string(sj.UID), fmt.Sprintf("run-%d", run))
 }
 
-type archivedJob struct {
-	step string
-	// attempt is 0 if unknown.
-	attempt int32
-	uid     types.UID
-}
-
-func (j archivedJob) String() string { return fmt.Sprintf("%s/%d/%s", j.step, j.attempt, j.uid) }
-
-// archivedJobs returns the Jobs of a run, by creation, then Jobs that only the status has, so that the archive shows
-// that their logs are lost. It returns nil if no Job exists.
-func archivedJobs(f *facts, status *v1alpha1.SequentialJobStatus, run int32) []archivedJob {
+// archivedJobs returns the Jobs of a run as "step/attempt/UID", by creation, then Jobs that only the status has, so that the archive shows
+// that their logs are lost. An attempt is 0 if it is unknown. It returns nil if no Job exists.
+func archivedJobs(f *facts, status *v1alpha1.SequentialJobStatus, run int32) []string {
 	observed := slices.DeleteFunc(slices.Clone(f.Jobs), func(job *batchv1.Job) bool {
 		of, known := runOf(job)
 		return !known || of != run
@@ -262,42 +250,33 @@ func archivedJobs(f *facts, status *v1alpha1.SequentialJobStatus, run int32) []a
 	slices.SortStableFunc(observed, func(a, b *batchv1.Job) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	attempts := &attemptNumbers{sj: f.SequentialJob, run: run, byName: map[string]int32{}, next: map[string]int32{}}
-	jobs := make([]archivedJob, 0, len(observed))
+	jobs := make([]string, 0, len(observed))
+	add := func(step string, attempt int32, uid types.UID) {
+		jobs = append(jobs, fmt.Sprintf("%s/%d/%s", step, attempt, uid))
+	}
+	// The name of a Job is a hash, so the attempt is found by trying. last is the last attempt of each step that was tried.
+	attempts, last := map[string]int32{}, map[string]int32{}
 	for _, job := range observed {
 		step := job.Labels[v1alpha1.LabelStep]
-		jobs = append(jobs, archivedJob{step, attempts.of(step, job.Name), job.UID})
+		for attempts[job.Name] == 0 && last[step] < maxArchivedAttempts {
+			last[step]++
+			attempts[jobName(f.SequentialJob, run, step, last[step])] = last[step]
+		}
+		add(step, attempts[job.Name], job.UID)
 	}
 	for i := range status.Steps {
 		step := &status.Steps[i]
-		if isKnown := slices.ContainsFunc(jobs, func(job archivedJob) bool { return job.uid == step.JobUID }); step.Run == run && step.JobUID != "" && !isKnown {
-			jobs = append(jobs, archivedJob{step.Name, step.Attempt, step.JobUID})
+		isObserved := slices.ContainsFunc(observed, func(job *batchv1.Job) bool { return job.UID == step.JobUID })
+		if step.Run == run && step.JobUID != "" && !isObserved {
+			add(step.Name, step.Attempt, step.JobUID)
 		}
 	}
 	return jobs
 }
 
-// attemptNumbers finds the attempts of Jobs by name, which is a hash.
-type attemptNumbers struct {
-	sj     *v1alpha1.SequentialJob
-	run    int32
-	byName map[string]int32
-	// next is the last attempt of each step in byName.
-	next map[string]int32
-}
-
-// of returns the attempt whose Job has this name; 0 if it is not among the first maxArchivedAttempts.
-func (a *attemptNumbers) of(step, name string) int32 {
-	for a.byName[name] == 0 && a.next[step] < maxArchivedAttempts {
-		a.next[step]++
-		a.byName[jobName(a.sj, a.run, step, a.next[step])] = a.next[step]
-	}
-	return a.byName[name]
-}
-
 // newArchiveJob returns the Job that archives the logs of a run. It has the permissions of a user's ServiceAccount,
 // because the operator can read neither logs nor the credentials of the store.
-func newArchiveJob(sj *v1alpha1.SequentialJob, run int32, image string, jobs []archivedJob) *batchv1.Job {
+func newArchiveJob(sj *v1alpha1.SequentialJob, run int32, image string, jobs []string) *batchv1.Job {
 	labels := childLabels(sj, archivePart)
 	labels[v1alpha1.LabelArchive] = "true"
 	decision.SetScheduleLabel(labels, sj)
@@ -316,38 +295,30 @@ func newArchiveJob(sj *v1alpha1.SequentialJob, run int32, image string, jobs []a
 			PodFailurePolicy:      podFailurePolicy(&v1alpha1.StepOptions{}, corev1.RestartPolicyNever),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       newArchivePod(sj, image, archiveArguments(sj, run, jobs)),
+				Spec:       newArchivePod(sj, run, image, jobs),
 			},
 		},
 	}
 }
 
-func archiveArguments(sj *v1alpha1.SequentialJob, run int32, jobs []archivedJob) []string {
-	archive := sj.Spec.Archive
+func newArchivePod(sj *v1alpha1.SequentialJob, run int32, image string, jobs []string) corev1.PodSpec {
 	args := []string{"archive-logs", "--namespace=" + sj.Namespace, "--sequence-uid=" + string(sj.UID), "--path=" + archivePath(sj, run)}
-	if s3 := archive.S3; s3 != nil {
+	store := corev1.Volume{Name: archiveStoreVolume}
+	mount := corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveClaimPath}
+	if s3 := sj.Spec.Archive.S3; s3 != nil {
 		args = append(args, decision.BucketFlags(s3, archiveCredentialsPath)...)
-	} else {
+		store.Secret = &corev1.SecretVolumeSource{SecretName: s3.SecretRef.Name, DefaultMode: new(int32(0o440))}
+		mount = corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveCredentialsPath, ReadOnly: true}
+	} else if claim := sj.Spec.Archive.ClaimRef; claim != nil {
 		args = append(args, "--claim="+archiveClaimPath)
+		store.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}
 	}
 	if omitted := len(jobs) - maxArchivedJobs; omitted > 0 {
 		jobs = jobs[omitted:] // the oldest: Jobs of failed attempts
 		args = append(args, "--omitted-jobs="+strconv.Itoa(omitted))
 	}
 	for _, job := range jobs {
-		args = append(args, "--job="+job.String())
-	}
-	return args
-}
-
-func newArchivePod(sj *v1alpha1.SequentialJob, image string, args []string) corev1.PodSpec {
-	store := corev1.Volume{Name: archiveStoreVolume}
-	mount := corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveClaimPath}
-	if s3 := sj.Spec.Archive.S3; s3 != nil {
-		store.Secret = &corev1.SecretVolumeSource{SecretName: s3.SecretRef.Name, DefaultMode: new(int32(0o440))}
-		mount = corev1.VolumeMount{Name: archiveStoreVolume, MountPath: archiveCredentialsPath, ReadOnly: true}
-	} else if claim := sj.Spec.Archive.ClaimRef; claim != nil {
-		store.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}
+		args = append(args, "--job="+job)
 	}
 	pod := corev1.PodSpec{
 		ServiceAccountName:           sj.Spec.Archive.ServiceAccountName,

@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	podsecurity "k8s.io/pod-security-admission/api"
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
@@ -396,15 +395,15 @@ func TestNameOfTheArchiveJobIsADNSLabel(t *testing.T) {
 func TestArgumentsOfAnArchiveAreBounded(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
 	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
-	var jobs []archivedJob
+	var jobs []string
 	for i := range 3 * maxArchivedJobs {
-		jobs = append(jobs, archivedJob{strings.Repeat("s", 30), int32(i), types.UID(strings.Repeat("u", 36))})
+		jobs = append(jobs, fmt.Sprintf("%s/%d/%s", strings.Repeat("s", 30), i, strings.Repeat("u", 36)))
 	}
-	args := archiveArguments(sj, 1, jobs)
+	args := newArchivePod(sj, 1, "image", jobs).Containers[0].Args
 	if size := len(strings.Join(args, " ")); size > 100_000 {
 		t.Errorf("%d bytes", size)
 	}
-	if !slices.Contains(args, "--omitted-jobs=2000") || slices.Contains(args, "--job="+jobs[1999].String()) {
+	if !slices.Contains(args, "--omitted-jobs=2000") || slices.Contains(args, "--job="+jobs[1999]) {
 		t.Error("the newest Jobs are not archived")
 	}
 }

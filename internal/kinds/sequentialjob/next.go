@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -351,7 +350,7 @@ func (n next) useWorkspace(f *facts, status *v1alpha1.SequentialJobStatus, refus
 		// It exists as long as any Pod that uses it, even if the Pod has ended. If the spec allows a restart, the Jobs of earlier runs
 		// are deleted, with their Pods.
 		for _, job := range f.Jobs {
-			if recreates && job.Annotations[v1alpha1.AnnotationRun] != strconv.Itoa(int(n.step.Run)) && !keepsForArchive(f, status.Archive, job) {
+			if run, known := runOf(job); recreates && (!known || run != n.step.Run) && !keepsForArchive(f, status.Archive, job) {
 				n.DeleteJobs = append(n.DeleteJobs, job)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -116,8 +115,8 @@ func isOutcomeRecorded(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
 			}
 		}
 	}
-	run, err := strconv.Atoi(job.Annotations[v1alpha1.AnnotationRun])
-	return err == nil && run < int(status.Run)
+	run, known := runOf(job)
+	return known && run < status.Run
 }
 
 // shortReason returns why the run failed or does not continue; empty if the phase is enough.
