@@ -32,6 +32,23 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 	template := podTemplate(sj, step)
 	container := &template.Spec.Containers[0]
 	container.Env = withAttempt(container.Env, run, attempt)
+	labels, annotations := map[string]string{}, map[string]string{}
+	if metadata := sj.Spec.JobMetadata; metadata != nil {
+		maps.Copy(labels, metadata.Labels)
+		maps.Copy(annotations, metadata.Annotations)
+	}
+	labels = addStepLabels(labels, sj, step.Name)
+	decision.SetScheduleLabel(labels, sj)
+	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue // the operator may manage only Jobs with this label
+	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
+	annotations[v1alpha1.AnnotationSpecHash] = stepHash(step)
+	if step.Step != nil {
+		withoutTemplate := step.Step.DeepCopy()
+		withoutTemplate.PodTemplate = nil                          // the Job's template has it
+		if raw, err := json.Marshal(withoutTemplate); err == nil { // API types always marshal
+			annotations[v1alpha1.AnnotationStepOptions] = string(raw)
+		}
+	}
 	backoffLimit := options.BackoffLimit
 	if backoffLimit == nil && options.BackoffLimitPerIndex == nil {
 		backoffLimit = new(int32(0)) // by default, failed Pods are not replaced
@@ -40,8 +57,8 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            jobName(sj, run, step.Name, attempt),
 			Namespace:       sj.Namespace,
-			Labels:          jobLabels(sj, step.Name),
-			Annotations:     jobAnnotations(sj, step, run),
+			Labels:          labels,
+			Annotations:     annotations,
 			OwnerReferences: decision.ControllerReferences("SequentialJob", sj),
 		},
 		Spec: batchv1.JobSpec{
@@ -59,8 +76,8 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Template:             template,
 		},
 	}
-	job.Annotations[v1alpha1.AnnotationContentHash] = contentHash(job)
-	job.Annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
+	annotations[v1alpha1.AnnotationContentHash] = decision.ContentHash(job, contentHashLength)
+	annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
 	return job
 }
 
@@ -130,34 +147,6 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	return append(fields, variables...) // of equal names, the last counts
 }
 
-func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
-	var labels map[string]string
-	if sj.Spec.JobMetadata != nil {
-		labels = maps.Clone(sj.Spec.JobMetadata.Labels)
-	}
-	labels = addStepLabels(labels, sj, step)
-	decision.SetScheduleLabel(labels, sj)
-	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue // the operator may manage only Jobs with this label
-	return labels
-}
-
-func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32) map[string]string {
-	annotations := map[string]string{}
-	if sj.Spec.JobMetadata != nil {
-		maps.Copy(annotations, sj.Spec.JobMetadata.Annotations)
-	}
-	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
-	annotations[v1alpha1.AnnotationSpecHash] = stepHash(step)
-	if step.Step != nil {
-		options := step.Step.DeepCopy()
-		options.PodTemplate = nil                          // the Job's template has it
-		if raw, err := json.Marshal(options); err == nil { // API types always marshal
-			annotations[v1alpha1.AnnotationStepOptions] = string(raw)
-		}
-	}
-	return annotations
-}
-
 func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	options := &v1alpha1.StepOptions{}
 	if raw := job.Annotations[v1alpha1.AnnotationStepOptions]; raw != "" {
@@ -174,33 +163,31 @@ func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step st
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	for key, value := range applicationLabels(sj, step) {
-		if _, isSet := labels[key]; !isSet {
+	for key, value := range childLabels(sj, step) {
+		if _, isSet := labels[key]; !isSet || strings.HasPrefix(key, v1alpha1.Prefix) {
 			labels[key] = value
 		}
 	}
 	labels[v1alpha1.LabelStep] = step
-	labels[v1alpha1.LabelSequentialJob] = labelValue(sj.Name)
-	labels[v1alpha1.LabelSequentialJobUID] = string(sj.UID)
 	return labels
 }
 
+// childLabels returns the labels that identify the SequentialJob of an object, and those that Kubernetes recommends, with values from
+// the labels of the SequentialJob.
 func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
-	labels := applicationLabels(sj, component)
-	labels[v1alpha1.LabelSequentialJob] = labelValue(sj.Name)
-	labels[v1alpha1.LabelSequentialJobUID] = string(sj.UID)
-	return labels
-}
-
-// applicationLabels returns the labels that Kubernetes recommends, with values from the labels of the SequentialJob.
-func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
-	name := labelValue(sj.Name)
+	const maxLabelValue = 63
+	name := sj.Name
+	if len(name) > maxLabelValue {
+		name = strings.TrimRight(name[:maxLabelValue], "-.")
+	}
 	return map[string]string{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,
-		labelAppName:            cmp.Or(sj.Labels[labelAppName], "sequentialjob"),
-		labelAppInstance:        cmp.Or(sj.Labels[labelAppInstance], name),
-		labelAppPartOf:          cmp.Or(sj.Labels[labelAppPartOf], name),
-		labelAppComponent:       component,
+		v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
+		labelAppName:                   cmp.Or(sj.Labels[labelAppName], "sequentialjob"),
+		labelAppInstance:               cmp.Or(sj.Labels[labelAppInstance], name),
+		labelAppPartOf:                 cmp.Or(sj.Labels[labelAppPartOf], name),
+		labelAppComponent:              component,
+		v1alpha1.LabelSequentialJob:    name,
+		v1alpha1.LabelSequentialJobUID: string(sj.UID),
 	}
 }
 
@@ -280,9 +267,8 @@ func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	)
 }
 
-// literalEnvVar returns a variable with this value, escaped because Kubernetes replaces $(NAME).
 func literalEnvVar(name, value string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, Value: strings.ReplaceAll(value, "$", "$$")}
+	return corev1.EnvVar{Name: name, Value: decision.LiteralValue(value)}
 }
 
 // runParameters returns the parameters of the spec, with the values that a rerun replaces.
@@ -336,16 +322,6 @@ func childName(owner, part, identity string) string {
 	return prefix + suffix
 }
 
-func labelValue(name string) string {
-	const maxLabelValue = 63
-	if len(name) > maxLabelValue {
-		name = strings.TrimRight(name[:maxLabelValue], "-.")
-	}
-	return name
-}
-
-func contentHash(value any) string { return decision.ContentHash(value, contentHashLength) }
-
 func outputEnvName(step string) string {
 	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
 }
@@ -370,7 +346,12 @@ func stepHash(step *v1alpha1.Step) string {
 			options.BackoffLimit = nil
 		}
 	}
-	return specHashVersion + contentHash(withoutEmptyFields(canonical))
+	// Whether Go writes empty fields depends on declarations, which change between releases of Kubernetes.
+	var fields any
+	if raw, err := json.Marshal(canonical); err != nil || json.Unmarshal(raw, &fields) != nil { // API types always marshal
+		fields = canonical
+	}
+	return specHashVersion + decision.ContentHash(pruned(fields), contentHashLength)
 }
 
 // hasStepChanged reports whether a change makes a step differ from the spec that it was started with. before is the step before the
@@ -383,21 +364,7 @@ func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) b
 	return stepHash(after) != record.SpecHash && (isChange || before == nil)
 }
 
-// withoutEmptyFields returns the JSON form of a value without fields that are null, "", {} or []: whether Go writes
-// them depends on declarations, which change between releases of Kubernetes.
-func withoutEmptyFields(value any) any {
-	raw, err := json.Marshal(value)
-	if err != nil { // API types always marshal
-		return value
-	}
-	var parsed any
-	if err := json.Unmarshal(raw, &parsed); err != nil {
-		return value
-	}
-	return pruned(parsed)
-}
-
-// pruned removes empty fields, innermost first.
+// pruned removes the fields of a value in JSON that are null, "", {} or [], innermost first.
 func pruned(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -426,5 +393,86 @@ func isEmpty(value any) bool {
 		return len(value) == 0
 	default:
 		return false
+	}
+}
+
+// waitingJobs returns the next Jobs of the steps that wait to start, or that may be corrected.
+func waitingJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
+	var jobs []*batchv1.Job
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		if stepSpec := findStepSpec(&sj.Spec, step.Name); stepSpec != nil && (canStart(step.Phase) || isCorrectable(step)) {
+			jobs = append(jobs, stepJob(sj, stepSpec, sj.Status.Run, step.Attempt+1))
+		}
+	}
+	return jobs
+}
+
+// FirstJobs returns the Jobs that a new SequentialJob creates, unless a step fails.
+func FirstJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
+	first := sj.DeepCopy()
+	first.Status = v1alpha1.SequentialJobStatus{
+		RunStatus: v1alpha1.RunStatus{Run: 1}, Steps: mergeSteps(&first.Spec, nil), Parameters: runParameters(&first.Spec, nil),
+	}
+	return waitingJobs(first)
+}
+
+// PodOf returns the Pod that the Job controller would create for a Job that the API server returned, with the label and
+// the owner without which the operator may not create it: see the policy yardmaster-own-objects.
+func PodOf(job *batchv1.Job) *corev1.Pod {
+	template := job.Spec.Template.DeepCopy()
+	metav1.SetMetaDataLabel(&template.ObjectMeta, v1alpha1.LabelManagedBy, v1alpha1.ManagedByValue)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: job.Name + "-", Namespace: job.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: job.OwnerReferences,
+		},
+		Spec: template.Spec,
+	}
+}
+
+// IsHeldByQueue reports whether a Job was suspended when it was created, as queues such as Kueue do, or a queue manages
+// it.
+func IsHeldByQueue(job *batchv1.Job) bool { return isSuspended(job) || isQueueManaged(job) }
+
+// Fingerprint identifies a Job without its name and owner: if the API server accepts a Job, it accepts others with the
+// same fingerprint. Content and Metadata are separate, because the metadata of all steps of a SequentialJob is usually
+// the same.
+type Fingerprint struct {
+	// Content of the Job and of its Pods.
+	Content string
+	// Metadata of the Job and of its Pods: labels and annotations.
+	Metadata string
+}
+
+// FingerprintOf returns the fingerprint of the Job of a step.
+func FingerprintOf(job *batchv1.Job) Fingerprint {
+	spec := job.Spec.DeepCopy()
+	spec.Template.ObjectMeta = metav1.ObjectMeta{}
+	metadata := []any{job.Spec.Template.Finalizers}
+	for _, object := range []*metav1.ObjectMeta{&job.ObjectMeta, &job.Spec.Template.ObjectMeta} {
+		labels, annotations := maps.Clone(object.Labels), maps.Clone(object.Annotations)
+		// The operator derives labels from the names of the SequentialJob, its Schedule and the step.
+		for key, derivedFrom := range map[string]string{
+			labelAppInstance: v1alpha1.LabelSequentialJob, labelAppPartOf: v1alpha1.LabelSequentialJob, labelAppComponent: v1alpha1.LabelStep,
+		} {
+			if labels[key] == labels[derivedFrom] {
+				delete(labels, key)
+			}
+		}
+		for _, key := range []string{v1alpha1.LabelSequentialJob, v1alpha1.LabelSequentialJobUID, v1alpha1.LabelSchedule, v1alpha1.LabelStep} {
+			delete(labels, key)
+		}
+		for _, key := range []string{
+			v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationSpecHash, v1alpha1.AnnotationContentHash, v1alpha1.AnnotationStepOptions,
+		} {
+			delete(annotations, key)
+		}
+		metadata = append(metadata, labels, annotations)
+	}
+	content := []any{spec, job.Annotations[v1alpha1.AnnotationStepOptions]}
+	return Fingerprint{
+		Content:  "content/" + job.Namespace + "/" + decision.ContentHash(content, contentHashLength),
+		Metadata: "metadata/" + job.Namespace + "/" + decision.ContentHash(metadata, contentHashLength),
 	}
 }
