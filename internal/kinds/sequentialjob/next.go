@@ -263,14 +263,16 @@ func createJob(f *facts, status *v1alpha1.SequentialJobStatus, o *outcome, isNew
 		n.verdict = newFailure(f, status, step.Name, reason, message)
 		return n
 	}
-	switch {
-	case stepSpec == nil:
+	if stepSpec == nil {
 		return reject(v1alpha1.ReasonJobRejected, removedMessage)
+	}
+	_, err := overlaidTemplate(f.SequentialJob, stepSpec)
+	switch {
 	case f.spec.Suspend, !isApproved(f, status, step, stepSpec):
 		n.verdict = verdict{phase: v1alpha1.StepPending}
 		return n
-	case overlayError(f.SequentialJob, stepSpec) != nil:
-		return reject(v1alpha1.ReasonJobRejected, "podTemplate: "+overlayError(f.SequentialJob, stepSpec).Error())
+	case err != nil:
+		return reject(v1alpha1.ReasonJobRejected, "podTemplate: "+err.Error())
 	case refusal != nil && !canRetry(refusal):
 		return reject(v1alpha1.ReasonJobRejected, refusal.Message)
 	case !stepSpec.Options().Finally && !isNew && exceedsDeadline(f, status):

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	podsecurity "k8s.io/pod-security-admission/api"
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
@@ -51,7 +50,10 @@ func mergeContainer(defaults, step *corev1.Container) corev1.Container {
 		Requests: mergeResourceList(defaults.Resources.Requests, step.Resources.Requests),
 		Claims:   mergeByKey(defaults.Resources.Claims, step.Resources.Claims, func(c corev1.ResourceClaim) string { return c.Name }),
 	}
-	merged.SecurityContext = mergeSecurityContext(defaults.SecurityContext, step.SecurityContext)
+	if defaults.SecurityContext != nil && overlay.SecurityContext != nil {
+		merged.SecurityContext = defaults.SecurityContext.DeepCopy()
+		overlayFields(merged.SecurityContext, overlay.SecurityContext)
+	}
 	return merged
 }
 
@@ -95,18 +97,6 @@ func mergeResourceList(base, overlay corev1.ResourceList) corev1.ResourceList {
 	return merged
 }
 
-func mergeSecurityContext(base, overlay *corev1.SecurityContext) *corev1.SecurityContext {
-	switch {
-	case base == nil:
-		return overlay.DeepCopy()
-	case overlay == nil:
-		return base.DeepCopy()
-	}
-	merged := base.DeepCopy()
-	overlayFields(merged, overlay.DeepCopy())
-	return merged
-}
-
 // containerDefaults returns the templateContainer of spec.template, or an empty container.
 func containerDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
 	if sj.Spec.Template != nil {
@@ -119,6 +109,7 @@ func containerDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
 	return &corev1.Container{}
 }
 
+// overlaidTemplate returns spec.template with the step's podTemplate merged into it, or why that is not possible.
 func overlaidTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (corev1.PodTemplateSpec, error) {
 	template := corev1.PodTemplateSpec{}
 	if sj.Spec.Template != nil {
@@ -141,12 +132,6 @@ func overlaidTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (corev1.P
 	}
 	merged := corev1.PodTemplateSpec{}
 	return merged, json.Unmarshal(patched, &merged)
-}
-
-// overlayError returns why the step's podTemplate cannot be merged into spec.template; nil if it can.
-func overlayError(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) error {
-	_, err := overlaidTemplate(sj, step)
-	return err
 }
 
 // checkOverlay returns an error if the patch has fields that a Pod template does not have, or containers: the CRD's
@@ -188,21 +173,6 @@ func withoutDirectives(value any) any {
 		}
 	}
 	return value
-}
-
-// validateOverlay checks a step's podTemplate as validateTemplate checks spec.template.
-func validateOverlay(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, merged *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	if step.Options().PodTemplate == nil {
-		return nil
-	}
-	overlay := corev1.PodTemplateSpec{}
-	if err := json.Unmarshal(step.Options().PodTemplate.Raw, &overlay); err != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
-	}
-	errs := validateLabels(overlay.Labels, path.Child("metadata", "labels"))
-	errs = append(errs, validateAnnotations(overlay.Annotations, path.Child("metadata", "annotations"))...)
-	pod := path.Child("spec")
-	return append(errs, validatePod(sj, &overlay.Spec, merged.Spec.RestartPolicy, pod)...)
 }
 
 // podSecurityChecks are the checks of the Pod Security Standards in all their versions.

@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -28,7 +29,9 @@ var reportAnnotations = []string{v1alpha1.AnnotationReportIgnore, v1alpha1.Annot
 func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
-	errs = append(errs, validateTemplate(sj, spec.Child("template"))...)
+	if template := sj.Spec.Template; template != nil {
+		errs = append(errs, validateTemplate(sj, &template.PodTemplateSpec, template.Spec.RestartPolicy, spec.Child("template"))...)
+	}
 	errs = append(errs, validateExpressions(&sj.Spec)...)
 	for path, step := range StepFields(sj) {
 		errs = append(errs, validateStep(sj, step, path)...)
@@ -53,7 +56,7 @@ func validateJobMetadata(metadata *v1alpha1.ObjectMetadata, path *field.Path) fi
 	}
 	others := maps.Clone(metadata.Annotations)
 	maps.DeleteFunc(others, func(key, _ string) bool { return slices.Contains(reportAnnotations, key) })
-	errs := append(validateLabels(metadata.Labels, path.Child("labels")), validateAnnotations(others, path.Child("annotations"))...)
+	errs := validateKeys(metadata.Labels, others, path)
 	if manager, isSet := metadata.Labels[v1alpha1.LabelManagedBy]; isSet && manager != v1alpha1.ManagedByValue {
 		errs = append(errs, field.Forbidden(path.Child("labels").Key(v1alpha1.LabelManagedBy),
 			"the operator manages the Jobs; set this label in spec.template.metadata.labels for their Pods"))
@@ -61,67 +64,64 @@ func validateJobMetadata(metadata *v1alpha1.ObjectMetadata, path *field.Path) fi
 	return errs
 }
 
-func validateLabels(labels map[string]string, path *field.Path) field.ErrorList {
-	return append(metav1validation.ValidateLabels(labels, path), validateKeys(labels, path)...)
-}
-
-func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
-	return append(apivalidation.ValidateAnnotations(annotations, path), validateKeys(annotations, path)...)
-}
-
-func validateKeys(set map[string]string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for key := range set {
-		reserved := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
-		if slices.ContainsFunc(reservedPrefixes, reserved) || slices.Contains(reservedLabels, key) {
-			errs = append(errs, field.Forbidden(path.Key(key), "this key is reserved for controllers"))
+// validateKeys checks the labels and annotations in the metadata of a Job or Pod.
+func validateKeys(labels, annotations map[string]string, path *field.Path) field.ErrorList {
+	reserved := func(set map[string]string, path *field.Path) field.ErrorList {
+		var errs field.ErrorList
+		for key := range set {
+			hasPrefix := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+			if slices.ContainsFunc(reservedPrefixes, hasPrefix) || slices.Contains(reservedLabels, key) {
+				errs = append(errs, field.Forbidden(path.Key(key), "this key is reserved for controllers"))
+			}
 		}
+		slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+		return errs
 	}
-	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
-	return errs
+	ofLabels, ofAnnotations := path.Child("labels"), path.Child("annotations")
+	return slices.Concat(
+		metav1validation.ValidateLabels(labels, ofLabels), reserved(labels, ofLabels),
+		apivalidation.ValidateAnnotations(annotations, ofAnnotations), reserved(annotations, ofAnnotations),
+	)
 }
 
-func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorList {
-	template := sj.Spec.Template
-	if template == nil {
-		return nil
-	}
-	errs := validateLabels(template.Labels, path.Child("metadata", "labels"))
-	errs = append(errs, validateAnnotations(template.Annotations, path.Child("metadata", "annotations"))...)
-	pod := path.Child("spec")
+// validateTemplate checks spec.template or the overlay of a step, with the effective restartPolicy.
+func validateTemplate(sj *v1alpha1.SequentialJob, template *corev1.PodTemplateSpec, policy corev1.RestartPolicy, path *field.Path) field.ErrorList {
+	errs, pod := validateKeys(template.Labels, template.Annotations, path.Child("metadata")), path.Child("spec")
 	for i, container := range template.Spec.Containers {
 		if container.Name != templateContainer || i > 0 {
 			errs = append(errs, field.Invalid(pod.Child("containers").Index(i).Child("name"), container.Name,
 				"a template can have at most one container, named step; define sidecars as initContainers with restartPolicy: Always"))
 		}
 	}
-	return append(errs, validatePod(sj, &template.Spec, template.Spec.RestartPolicy, pod)...)
-}
-
-// validatePod checks the Pod of spec.template or of a step's overlay, with the effective restartPolicy.
-func validatePod(sj *v1alpha1.SequentialJob, pod *corev1.PodSpec, policy corev1.RestartPolicy, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range pod.InitContainers {
-		if name := pod.InitContainers[i].Name; findStepSpec(&sj.Spec, name) != nil {
-			errs = append(errs, field.Duplicate(path.Child("initContainers").Index(i).Child("name"), name))
+	for i := range template.Spec.InitContainers {
+		if name := template.Spec.InitContainers[i].Name; findStepSpec(&sj.Spec, name) != nil {
+			errs = append(errs, field.Duplicate(pod.Child("initContainers").Index(i).Child("name"), name))
 		}
 	}
 	if policy != "" && policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure {
-		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
+		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
 	}
-	if sj.Spec.Workspace != nil && hasVolume(pod, workspaceVolume) {
-		errs = append(errs, field.Forbidden(path.Child("volumes"), `the volume name "`+workspaceVolume+`" is reserved for spec.workspace`))
+	if sj.Spec.Workspace != nil && hasVolume(&template.Spec, workspaceVolume) {
+		errs = append(errs, field.Forbidden(pod.Child("volumes"), `the volume name "`+workspaceVolume+`" is reserved for spec.workspace`))
 	}
 	return errs
 }
 
 func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.Path) field.ErrorList {
-	if err := overlayError(sj, step); err != nil {
+	if _, err := overlaidTemplate(sj, step); err != nil {
 		return field.ErrorList{field.Invalid(path.Child("step", "podTemplate"), field.OmitValueType{}, err.Error())}
 	}
+	var errs field.ErrorList
 	template := podTemplate(sj, step)
 	container := &template.Spec.Containers[0]
-	errs := validateOverlay(sj, step, &template, path.Child("step", "podTemplate"))
+	if patch := step.Options().PodTemplate; patch != nil {
+		overlay := corev1.PodTemplateSpec{}
+		if err := json.Unmarshal(patch.Raw, &overlay); err != nil {
+			errs = append(errs, field.Invalid(path.Child("step", "podTemplate"), field.OmitValueType{}, err.Error()))
+		} else {
+			errs = append(errs, validateTemplate(sj, &overlay, template.Spec.RestartPolicy, path.Child("step", "podTemplate"))...)
+		}
+	}
 	if container.Image == "" {
 		errs = append(errs, field.Required(path.Child("image"), "set an image in the step or in the template's container named step"))
 	}
