@@ -165,7 +165,7 @@ func continueArchive(f *facts, status *v1alpha1.SequentialJobStatus) archive {
 		}
 		return a.withEnd(f, v1alpha1.ReasonDeadlineExceeded, decision.FormatReason(fmt.Sprintf("not archived within %s", archiveDeadline), a.record.Message))
 	case job != nil && !job.DeletionTimestamp.IsZero():
-	case job != nil && runningSince(withoutDeleted(podsOf(f.Pods, job.UID))) != nil:
+	case job != nil && runningSince(withoutDeleted(podsOf(f, job))) != nil:
 		a.record.Reason, a.record.Message = "", ""
 	case job != nil:
 		problem, notes := findStartProblem(f, &a.record.Explanation, job)
@@ -196,7 +196,7 @@ func archiveSummary(pods []corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
-	if terminated := terminatedState(pod, archiveContainer); terminated != nil {
+	if terminated := containerStatus(pod, archiveContainer).State.Terminated; terminated != nil {
 		return strings.TrimSpace(terminated.Message)
 	}
 	return ""

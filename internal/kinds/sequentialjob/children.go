@@ -73,7 +73,7 @@ func readOutput(job *batchv1.Job, pod *corev1.Pod, step string) (output string, 
 	if pod == nil {
 		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: "the step's Pod was deleted before its output was recorded" + explainTTL(job)}
 	}
-	terminated := terminatedState(pod, step)
+	terminated := containerStatus(pod, step).State.Terminated
 	if terminated == nil {
 		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: fmt.Sprintf("Pod %s does not report how container %s ended", pod.Name, step)}
 	}

@@ -66,7 +66,7 @@ func continueStep(f *facts, status *v1alpha1.SequentialJobStatus, o *outcome) ne
 		n.DeleteJobs = []*batchv1.Job{job}
 		return n
 	}
-	left, endsWithStep := findLeftover(podsOf(f.Pods, job.UID), job), f.spec.Template != nil && f.spec.Template.EndWithStep
+	left, endsWithStep := findLeftover(podsOf(f, job), job), f.spec.Template != nil && f.spec.Template.EndWithStep
 	problem, others := stopProblem(f, status, step, job)
 	n.notes, n.exceedsDeadline = n.and(others), problem != nil && problem.Reason == v1alpha1.ReasonDeadlineExceeded
 	switch {
@@ -93,7 +93,7 @@ func continueStep(f *facts, status *v1alpha1.SequentialJobStatus, o *outcome) ne
 	case !f.spec.Suspend && isSuspendedBySpec(step):
 		step.Phase = v1alpha1.StepStarting
 	}
-	return n.observeStart(f, job)
+	return n.observeStart(f, job, left)
 }
 
 // stop deletes the step's Job. The step remains active until the Job no longer exists.
@@ -154,14 +154,13 @@ func (n next) resume(f *facts, status *v1alpha1.SequentialJobStatus, job *batchv
 	return n
 }
 
-// observeStart records whether the Pods of an unfinished Job run, and the problem if they do not.
-func (n next) observeStart(f *facts, job *batchv1.Job) next {
+// observeStart records whether the Pods of an unfinished Job run, and the problem if they do not. left is a Pod that only containers of
+// others keep from ending; nil for none.
+func (n next) observeStart(f *facts, job *batchv1.Job, left *leftover) next {
 	if !n.timer.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
 		return n
 	}
-	pods := podsOf(f.Pods, job.UID)
-	left := findLeftover(pods, job)
-	switch since := runningSince(withoutDeleted(pods)); {
+	switch since := runningSince(withoutDeleted(podsOf(f, job))); {
 	case isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "": // this operator resumes it
 	case isSuspended(job):
 		phase, problem := suspensionProblem(job)
@@ -213,7 +212,7 @@ func stopProblem(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.
 	}
 	pods, known := f.Answers.PodsByJob[job.UID]
 	switch {
-	case slices.ContainsFunc(podsOf(f.Pods, job.UID), func(pod *corev1.Pod) bool { return hasStarted(pod, step.Name) }):
+	case slices.ContainsFunc(podsOf(f, job), func(pod *corev1.Pod) bool { return hasStarted(pod, step.Name) }):
 		return nil, n
 	case !known:
 		n.question = &Question{PodsOf: job}

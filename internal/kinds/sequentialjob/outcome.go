@@ -351,13 +351,14 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 // endedByItself reports whether a container ended before its Pod was requested to stop. wasRunning is true if it seemed to run after
 // the request.
 func endedByItself(pod *corev1.Pod, end *corev1.ContainerStateTerminated, wasRunning bool) bool {
-	requested := stopTime(pod)
+	requested, disrupted := stopTime(pod), disruption(pod)
+	isOfLostNode := disrupted != nil && disrupted.Reason == decision.DeletionByTaintManager // its kubelet does not report
 	isClockLate := !end.StartedAt.IsZero() && end.StartedAt.Before(&pod.CreationTimestamp)
 	switch {
 	case requested.IsZero():
 		return true
 	case wasRunning:
-		return !isClockLate && isOfLostNode(pod) && end.FinishedAt.Add(maxClockLag).Before(requested)
+		return !isClockLate && isOfLostNode && end.FinishedAt.Add(maxClockLag).Before(requested)
 	default:
 		return !isClockLate && end.FinishedAt.Time.Before(requested)
 	}
@@ -419,12 +420,6 @@ func stopTime(pod *corev1.Pod) time.Time {
 		requested = c.LastTransitionTime.Time
 	}
 	return requested
-}
-
-// isOfLostNode reports whether a Pod is deleted because of a taint, as that of a node whose kubelet does not report.
-func isOfLostNode(pod *corev1.Pod) bool {
-	c := disruption(pod)
-	return c != nil && c.Reason == decision.DeletionByTaintManager
 }
 
 // disruption returns the condition of a Pod that is evicted, preempted or lost with its node; nil for other Pods.

@@ -10,7 +10,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -83,7 +82,7 @@ func (p *startProblem) explanation(earlier *v1alpha1.Explanation) v1alpha1.Expla
 // findStartProblem returns the problem that keeps the Pods of a Job from running; nil if none is known. reported is the last known
 // problem. Problems that only an event names are looked for after eventsDelay, then less and less often.
 func findStartProblem(f *facts, reported *v1alpha1.Explanation, job *batchv1.Job) (*startProblem, notes) {
-	n, pods := f.newNotes(), podsOf(f.Pods, job.UID)
+	n, pods := f.newNotes(), podsOf(f, job)
 	for _, pod := range pods {
 		if problem := podProblem(pod); problem != nil {
 			return problem, n
@@ -171,14 +170,9 @@ func withoutDeleted(pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-func podsOf(pods []*corev1.Pod, uid types.UID) []*corev1.Pod {
-	var owned []*corev1.Pod
-	for _, pod := range pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.UID == uid {
-			owned = append(owned, pod)
-		}
-	}
-	return owned
+// podsOf returns the Pods of a Job that have not ended.
+func podsOf(f *facts, job *batchv1.Job) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, job) })
 }
 
 // IsRelevantPodUpdate reports whether a change of a Pod can affect the phase or the message of its step. before is nil
@@ -218,7 +212,7 @@ type leftover struct {
 // kubelet stops native sidecars.
 func leftoverContainers(pod *corev1.Pod) string {
 	step := pod.Labels[v1alpha1.LabelStep]
-	if terminatedState(pod, step) == nil || IsStopping(pod) {
+	if containerStatus(pod, step).State.Terminated == nil || IsStopping(pod) {
 		return ""
 	}
 	var running []string
@@ -235,7 +229,7 @@ func leftoverContainers(pod *corev1.Pod) string {
 func findLeftover(pods []*corev1.Pod, job *batchv1.Job) *leftover {
 	var found *leftover
 	for _, pod := range pods {
-		end := terminatedState(pod, job.Labels[v1alpha1.LabelStep])
+		end := containerStatus(pod, job.Labels[v1alpha1.LabelStep]).State.Terminated
 		if leftoverContainers(pod) == "" || end.ExitCode != 0 && restartsContainers(job) {
 			return nil
 		}
@@ -338,10 +332,6 @@ func containerStatus(pod *corev1.Pod, name string) corev1.ContainerStatus {
 		}
 	}
 	return corev1.ContainerStatus{}
-}
-
-func terminatedState(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
-	return containerStatus(pod, container).State.Terminated
 }
 
 func newestPod(pods []corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
