@@ -121,32 +121,6 @@ func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemp
 	return template
 }
 
-func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
-	var variables, fields []corev1.EnvVar
-	for i := range sj.Spec.Containers {
-		earlier := &sj.Spec.Containers[i]
-		if earlier.Name == step {
-			break
-		}
-		if !earlier.Options().Outputs {
-			continue
-		}
-		record := findStep(sj.Status.Steps, earlier.Name)
-		if record != nil && record.Phase == v1alpha1.StepSucceeded && earlier.Options().OutputFormat == v1alpha1.OutputJSON {
-			fields = append(fields, fieldEnvVars(earlier.Name, record.Output)...)
-		}
-		variables = append(variables, corev1.EnvVar{
-			Name: outputEnvName(earlier.Name),
-			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: OutputsName(sj)},
-				Key:                  earlier.Name,
-				Optional:             new(true), // a failed step has no output
-			}},
-		})
-	}
-	return append(fields, variables...) // of equal names, the last counts
-}
-
 func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	options := &v1alpha1.StepOptions{}
 	if raw := job.Annotations[v1alpha1.AnnotationStepOptions]; raw != "" {
@@ -320,10 +294,6 @@ func childName(owner, part, identity string) string {
 		prefix = strings.TrimRight(prefix[:room], "-")
 	}
 	return prefix + suffix
-}
-
-func outputEnvName(step string) string {
-	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
 }
 
 // specHashVersion is the prefix of each hash of a step. It must change whenever the same step would get another hash:

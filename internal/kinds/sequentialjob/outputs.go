@@ -10,61 +10,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
-
-// workspaceLoss returns why the workspace of earlier steps is lost; empty if it is not. An older operator did not
-// record the UID of the claim.
-func workspaceLoss(sj *v1alpha1.SequentialJob, recorded types.UID, claim *metav1.PartialObjectMetadata) string {
-	loss := ""
-	switch {
-	case claim == nil:
-		loss = "no longer exists"
-	case recorded != "" && claim.UID != recorded,
-		recorded == "" && !decision.WasCreatedFor(sj, claim, v1alpha1.LabelSequentialJobUID):
-		loss = "was replaced by another one"
-	case !claim.DeletionTimestamp.IsZero():
-		loss = "is being deleted"
-	default:
-		return ""
-	}
-	return fmt.Sprintf("PersistentVolumeClaim %s with the workspace %s", WorkspaceName(sj), loss)
-}
-
-// workspaceClaim returns the claim for spec.workspace, or nil.
-//
-// A retained claim has no owner reference, so that the garbage collector keeps it; a label
-// identifies its SequentialJob.
-func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
-	workspace := sj.Spec.Workspace
-	if workspace == nil {
-		return nil
-	}
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      WorkspaceName(sj),
-			Namespace: sj.Namespace,
-			Labels:    childLabels(sj, "workspace"),
-		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{workspace.AccessMode},
-			StorageClassName: workspace.StorageClassName,
-			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: ptr.Deref(workspace.Size, resource.Quantity{})},
-			},
-		},
-	}
-	if workspace.Retention != v1alpha1.WorkspaceRetain {
-		claim.OwnerReferences = decision.ControllerReferences("SequentialJob", sj)
-	}
-	return claim
-}
 
 // readOutput returns the output of a step that succeeded: the termination message of its Pod, without trailing newlines, as in a
 // shell's $(command). The Pod is nil if it is not known. It returns a problem if the output is not known exactly, or cannot be
@@ -77,8 +27,19 @@ func readOutput(job *batchv1.Job, pod *corev1.Pod, step string) (output string, 
 	if terminated == nil {
 		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: fmt.Sprintf("Pod %s does not report how container %s ended", pod.Name, step)}
 	}
-	if problem := checkOutput(terminated.Message, &pod.Spec); problem != nil {
-		return "", problem
+	limit := decision.TerminationMessageLimit(max(1, decision.CountContainers(&pod.Spec)))
+	text, mayBeCut := terminated.Message, len(terminated.Message) >= limit
+	if mayBeCut { // perhaps within a character
+		text = strings.Trim(text, string(utf8.RuneError))
+	}
+	switch {
+	case strings.ContainsRune(text, 0):
+		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output contains a NUL byte; write text, for example in Base64"}
+	case strings.ContainsRune(text, utf8.RuneError): // the API server and its clients replace invalid UTF-8, so the original bytes are lost
+		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output is not valid UTF-8; write text, for example in Base64"}
+	case mayBeCut:
+		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputTooLong, Message: fmt.Sprintf(
+			"the output has %d bytes or more, and the rest is lost; write at most %d, or a file in a workspace", limit, limit-1)}
 	}
 	output = strings.TrimRight(terminated.Message, "\n")
 	if jobOptions(job).OutputFormat == v1alpha1.OutputJSON {
@@ -149,20 +110,7 @@ func fieldEnvVars(step, output string) []corev1.EnvVar {
 	if json.Unmarshal([]byte(output), &fields) != nil { // no object, or the step had another format when it ran
 		return nil
 	}
-	var variables []corev1.EnvVar
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		text := ""
-		if json.Unmarshal(fields[field], &text) != nil {
-			text = string(fields[field])
-		}
-		variables = append(variables, literalEnvVar(fieldEnvName(step, field), text))
-	}
-	return variables
-}
-
-// fieldEnvName returns the name of the variable of a field of a step's output.
-func fieldEnvName(step, field string) string {
-	name := strings.Map(func(r rune) rune {
+	toName := func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z':
 			return r - 'a' + 'A'
@@ -170,8 +118,46 @@ func fieldEnvName(step, field string) string {
 			return r
 		}
 		return '_'
-	}, field)
-	return outputEnvName(step) + "_" + name
+	}
+	var variables []corev1.EnvVar
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		text := ""
+		if json.Unmarshal(fields[field], &text) != nil {
+			text = string(fields[field])
+		}
+		variables = append(variables, literalEnvVar(outputEnvName(step)+"_"+strings.Map(toName, field), text))
+	}
+	return variables
+}
+
+func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
+	var variables, fields []corev1.EnvVar
+	for i := range sj.Spec.Containers {
+		earlier := &sj.Spec.Containers[i]
+		if earlier.Name == step {
+			break
+		}
+		if !earlier.Options().Outputs {
+			continue
+		}
+		record := findStep(sj.Status.Steps, earlier.Name)
+		if record != nil && record.Phase == v1alpha1.StepSucceeded && earlier.Options().OutputFormat == v1alpha1.OutputJSON {
+			fields = append(fields, fieldEnvVars(earlier.Name, record.Output)...)
+		}
+		variables = append(variables, corev1.EnvVar{
+			Name: outputEnvName(earlier.Name),
+			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: OutputsName(sj)},
+				Key:                  earlier.Name,
+				Optional:             new(true), // a failed step has no output
+			}},
+		})
+	}
+	return append(fields, variables...) // of equal names, the last counts
+}
+
+func outputEnvName(step string) string {
+	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
 }
 
 // explainTTL says that Kubernetes deletes the Job with its Pods, if someone set its time to live; the operator does not set it.
@@ -180,27 +166,6 @@ func explainTTL(job *batchv1.Job) string {
 		return fmt.Sprintf("; a policy of the cluster set ttlSecondsAfterFinished: %d of the Job", *ttl)
 	}
 	return ""
-}
-
-// checkOutput returns why an output cannot be passed on; nil if it can. The API server and its clients replace invalid
-// UTF-8, so the original bytes are lost.
-func checkOutput(message string, pod *corev1.PodSpec) *decision.Problem {
-	limit := decision.TerminationMessageLimit(max(1, decision.CountContainers(pod)))
-	mayBeCut := len(message) >= limit
-	text := message
-	if mayBeCut { // perhaps within a character
-		text = strings.Trim(text, string(utf8.RuneError))
-	}
-	switch {
-	case strings.ContainsRune(text, 0):
-		return &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output contains a NUL byte; write text, for example in Base64"}
-	case strings.ContainsRune(text, utf8.RuneError):
-		return &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output is not valid UTF-8; write text, for example in Base64"}
-	case mayBeCut:
-		return &decision.Problem{Reason: v1alpha1.ReasonOutputTooLong, Message: fmt.Sprintf(
-			"the output has %d bytes or more, and the rest is lost; write at most %d, or a file in a workspace", limit, limit-1)}
-	}
-	return nil
 }
 
 // outputsConfigMap returns the ConfigMap with the outputs recorded in the status; nil if no step of the spec has
