@@ -16,21 +16,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// Act implements kube.Kind.
+// Act implements kube.Kind. A refusal is not an error: the core decides about it.
 func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, d *sequentialjob.Decision) (bool, error) {
-	refusal, err := r.act(ctx, sj, d)
-	if refusal == nil || err != nil {
-		return false, err
-	}
-	observation.SequentialJob, observation.Refusal = sj.DeepCopy(), refusal
-	return true, nil
-}
-
-// act executes a decision. A refusal is not an error: the core decides about it.
-func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision) (*decision.Refusal, error) {
 	if d.NeedsFinalizer {
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 	// Jobs are deleted first, because they may exhaust the quota of the Job to create; in the foreground, so that each
@@ -41,25 +31,36 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *seq
 			r.watchedJobs.Set(sj, job.UID) // the decision is about all of its Pods
 		}
 		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 	refusal, err := r.createObjects(ctx, sj, d)
-	if refusal != nil || err != nil {
-		return refusal, err
+	if err != nil {
+		return false, err
 	}
-	if err := r.suspendOrResume(ctx, d); err != nil {
-		return nil, err
+	if refusal != nil {
+		observation.SequentialJob, observation.Refusal = sj.DeepCopy(), refusal
+		return true, nil
+	}
+	if job := d.SuspendJob; job != nil {
+		if err := r.setSuspend(ctx, job, true); err != nil {
+			return false, fmt.Errorf("suspending Job %s: %w", job.Name, err)
+		}
+	}
+	if job := d.ResumeJob; job != nil {
+		if err := r.setSuspend(ctx, job, false); err != nil {
+			return false, fmt.Errorf("resuming Job %s: %w", job.Name, err)
+		}
 	}
 	if !d.NeedsFinalizer {
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, false); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 	if d.DeleteExpired {
-		return nil, kube.DeleteVersion(ctx, r.Client, sj, metav1.DeletePropagationBackground)
+		return false, kube.DeleteVersion(ctx, r.Client, sj, metav1.DeletePropagationBackground)
 	}
-	return nil, nil
+	return false, nil
 }
 
 // createObjects creates the workspace, the outputs, the step's Job and the Job that archives logs, in this order.
@@ -130,21 +131,7 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 	return nil, nil
 }
 
-// suspendOrResume suspends or resumes Jobs, and marks Jobs that the operator suspended.
-func (r *Reconciler) suspendOrResume(ctx context.Context, decision *sequentialjob.Decision) error {
-	if job := decision.SuspendJob; job != nil {
-		if err := r.setSuspend(ctx, job, true); err != nil {
-			return fmt.Errorf("suspending Job %s: %w", job.Name, err)
-		}
-	}
-	if job := decision.ResumeJob; job != nil {
-		if err := r.setSuspend(ctx, job, false); err != nil {
-			return fmt.Errorf("resuming Job %s: %w", job.Name, err)
-		}
-	}
-	return nil
-}
-
+// setSuspend suspends or resumes a Job, and marks a Job that the operator suspended.
 func (r *Reconciler) setSuspend(ctx context.Context, job *batchv1.Job, suspend bool) error {
 	changed := job.DeepCopy()
 	changed.Spec.Suspend = new(suspend)

@@ -42,7 +42,7 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	fail(0, forbidden)
 	fail(time.Second, forbidden)
 	fail(time.Hour, context.Canceled)
-	if len(recorder.Events) != 0 || r.reportedFailure(sj) != "" {
+	if failing, _ := r.failures.Get(sj); len(recorder.Events) != 0 || failing.reported != "" {
 		t.Fatal("a failure is reported at once")
 	}
 	fail(time.Second, forbidden)

@@ -21,29 +21,6 @@ var (
 		"Number of SequentialJobs with an active step.")
 )
 
-var stepResults = map[v1alpha1.StepPhase]string{
-	v1alpha1.StepSucceeded: "succeeded",
-	v1alpha1.StepFailed:    "failed",
-	v1alpha1.StepSkipped:   "skipped",
-	v1alpha1.StepRetrying:  "retried",
-}
-
-func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
-	ended := make(map[string]v1alpha1.StepPhase, len(before.Steps))
-	for i := range before.Steps {
-		if before.Run == after.Run {
-			ended[before.Steps[i].Name] = before.Steps[i].Phase
-		}
-	}
-	for i := range after.Steps {
-		step := &after.Steps[i]
-		isKept := step.Run != 0 && step.Run != after.Run
-		if result, hasEnded := stepResults[step.Phase]; hasEnded && !isKept && ended[step.Name] != step.Phase {
-			stepsTotal.WithLabelValues(result).Inc()
-		}
-	}
-}
-
 func countActive(sums metric.Sums, list *v1alpha1.SequentialJobList) {
 	sums.Add(activeGauge, 0)
 	for i := range list.Items {

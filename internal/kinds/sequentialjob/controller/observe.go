@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
-	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 // Observe implements kube.Kind.
@@ -47,6 +46,7 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 	if err != nil {
 		return nil, err
 	}
+	failing, _ := r.failures.Get(sj)
 	return &sequentialjob.Observation{
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
@@ -56,7 +56,7 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),
 		ArchiveImage:  r.options.ArchiveImage,
-		Failure:       r.reportedFailure(sj),
+		Failure:       failing.reported,
 		Answers: sequentialjob.Answers{
 			JobsByName: map[string]*batchv1.Job{},
 			PodsByJob:  map[types.UID][]corev1.Pod{},
@@ -66,87 +66,41 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 	}, nil
 }
 
-// Answer implements kube.Kind.
-func (r *Reconciler) Answer(ctx context.Context, observation *sequentialjob.Observation, decision *sequentialjob.Decision) (bool, error) {
-	question := decision.Question
-	if question == nil {
-		return false, nil
+// observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of Jobs whose outcome is not recorded. The
+// Pods belong to the cache.
+func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob, jobs []*batchv1.Job) ([]*corev1.Pod, map[types.UID]sequentialjob.Evidence, error) {
+	var observed []*corev1.Pod
+	evidenceOf := map[types.UID]sequentialjob.Evidence{}
+	watched, _ := r.watchedJobs.Get(sj)
+	if step := sequentialjob.EvidenceWithoutJob(sj); step != nil {
+		evidence := r.evidence.of(step.JobUID)
+		evidence.Watched = watched == step.JobUID
+		evidenceOf[step.JobUID] = evidence
 	}
-	return true, r.answer(ctx, observation, question)
-}
-
-func (r *Reconciler) answer(ctx context.Context, observation *sequentialjob.Observation, question *sequentialjob.Question) error {
-	switch {
-	case question.JobNamed != "":
-		return r.readJob(ctx, observation, question.JobNamed)
-	case question.PodsOf != nil:
-		return r.listPods(ctx, observation, question.PodsOf)
-	case question.WarningsOf != "":
-		message, err := r.warnings.newest(ctx, observation.SequentialJob.Namespace, question.WarningsOf)
-		observation.Answers.Warnings[question.WarningsOf] = message
-		return err
-	case question.AllJobs:
-		return r.listJobs(ctx, observation)
-	case question.Claim != "":
-		return r.readClaim(ctx, observation, question.Claim)
-	case question.ApprovalPolicies:
-		problem, err := r.options.ApprovalPolicies.Problem(ctx)
-		observation.Answers.UnprotectedApprovals = &problem
-		return err
-	default:
-		return r.dryRun(ctx, observation, question)
+	for _, job := range jobs {
+		needsEvidence := sequentialjob.NeedsEvidence(sj, job)
+		if sequentialjob.IsTerminal(job) && !needsEvidence {
+			continue
+		}
+		var pods corev1.PodList
+		if err := r.options.Pods.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{controllerIndex: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
+		}
+		evidence := r.evidence.of(job.UID)
+		evidence.Watched = watched == job.UID
+		if needsEvidence {
+			for i := range pods.Items {
+				evidence.Observe(&pods.Items[i])
+			}
+		}
+		evidenceOf[job.UID] = evidence
+		for i := range pods.Items {
+			if !needsEvidence && !decision.HasPodEnded(&pods.Items[i]) {
+				observed = append(observed, &pods.Items[i])
+			}
+		}
 	}
-}
-
-// readJob reads a Job from the API server. A Job of another owner counts as absent: creating our Job then reports the
-// conflict.
-func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Observation, name string) error {
-	job, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
-	if err != nil {
-		return err
-	}
-	if job != nil && !metav1.IsControlledBy(job, observation.SequentialJob) {
-		job = nil
-	}
-	observation.Answers.JobsByName[name] = job
-	// A Job that archives logs is created again under the same name if it was lost, so its UID is not remembered.
-	if archive := observation.SequentialJob.Status.Archive; job != nil && (archive == nil || archive.JobName != name) {
-		r.createdJobs.add(observation.SequentialJob, job, r.Clock.Now())
-	}
-	return nil
-}
-
-func (r *Reconciler) readClaim(ctx context.Context, observation *sequentialjob.Observation, name string) error {
-	claim, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), observation.SequentialJob.Namespace, name)
-	if err != nil {
-		return err
-	}
-	observation.Answers.Claims[name] = claim
-	return nil
-}
-
-func (r *Reconciler) listPods(ctx context.Context, observation *sequentialjob.Observation, job *batchv1.Job) error {
-	var pods corev1.PodList
-	selector := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
-	if err := r.Live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
-		return fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
-	}
-	observed := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) })
-	r.evidence.observeUnended(observed)
-	observation.Answers.PodsByJob[job.UID] = observed
-	return nil
-}
-
-func (r *Reconciler) listJobs(ctx context.Context, observation *sequentialjob.Observation) error {
-	var jobs batchv1.JobList
-	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(observation.SequentialJob.UID)}
-	if err := r.Live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
-		return fmt.Errorf("listing owned Jobs: %w", err)
-	}
-	observation.AnswerAllJobs(slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
-		return !metav1.IsControlledBy(job, observation.SequentialJob)
-	}))
-	return nil
+	return observed, evidenceOf, nil
 }
 
 func jobPointers(items []batchv1.Job) []*batchv1.Job {

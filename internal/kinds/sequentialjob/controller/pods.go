@@ -127,43 +127,6 @@ func trimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTermi
 	return &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: message, StartedAt: ended.StartedAt, FinishedAt: ended.FinishedAt}
 }
 
-// observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of Jobs whose outcome is not recorded. The
-// Pods belong to the cache.
-func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob, jobs []*batchv1.Job) ([]*corev1.Pod, map[types.UID]sequentialjob.Evidence, error) {
-	var observed []*corev1.Pod
-	evidenceOf := map[types.UID]sequentialjob.Evidence{}
-	watched, _ := r.watchedJobs.Get(sj)
-	if step := sequentialjob.EvidenceWithoutJob(sj); step != nil {
-		evidence := r.evidence.of(step.JobUID)
-		evidence.Watched = watched == step.JobUID
-		evidenceOf[step.JobUID] = evidence
-	}
-	for _, job := range jobs {
-		needsEvidence := sequentialjob.NeedsEvidence(sj, job)
-		if sequentialjob.IsTerminal(job) && !needsEvidence {
-			continue
-		}
-		var pods corev1.PodList
-		if err := r.options.Pods.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{controllerIndex: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
-		}
-		evidence := r.evidence.of(job.UID)
-		evidence.Watched = watched == job.UID
-		if needsEvidence {
-			for i := range pods.Items {
-				evidence.Observe(&pods.Items[i])
-			}
-		}
-		evidenceOf[job.UID] = evidence
-		for i := range pods.Items {
-			if !needsEvidence && !decision.HasPodEnded(&pods.Items[i]) {
-				observed = append(observed, &pods.Items[i])
-			}
-		}
-	}
-	return observed, evidenceOf, nil
-}
-
 // maxEvidence is the maximum number of Jobs whose Pods were requested to stop that are remembered.
 const maxEvidence = 10_000
 

@@ -111,10 +111,10 @@ func (*Reconciler) Decide(observation *sequentialjob.Observation) sequentialjob.
 
 // Finish implements kube.Kind.
 func (r *Reconciler) Finish(sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, decision *sequentialjob.Decision) time.Duration {
-	isReported := r.reportedFailure(sj) != ""
+	failed, _ := r.failures.Get(sj)
 	r.failures.Delete(sj)
 	switch {
-	case isReported:
+	case failed.reported != "":
 		return time.Millisecond // clears the condition
 	case observation.Refusal != nil && decision.CreateJob == nil && decision.RequeueAfter == 0:
 		return time.Millisecond // the step failed; start the next step

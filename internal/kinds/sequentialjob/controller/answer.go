@@ -2,12 +2,16 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -24,6 +28,77 @@ const (
 	acceptedFor = time.Minute
 	maxAccepted = 4096
 )
+
+// Answer implements kube.Kind.
+func (r *Reconciler) Answer(ctx context.Context, observation *sequentialjob.Observation, decision *sequentialjob.Decision) (bool, error) {
+	answers, namespace := &observation.Answers, observation.SequentialJob.Namespace
+	switch question := decision.Question; {
+	case question == nil:
+		return false, nil
+	case question.JobNamed != "":
+		return true, r.readJob(ctx, observation, question.JobNamed)
+	case question.PodsOf != nil:
+		return true, r.listPods(ctx, observation, question.PodsOf)
+	case question.WarningsOf != "":
+		message, err := r.warnings.newest(ctx, namespace, question.WarningsOf)
+		answers.Warnings[question.WarningsOf] = message
+		return true, err
+	case question.AllJobs:
+		return true, r.listJobs(ctx, observation)
+	case question.Claim != "":
+		claim, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), namespace, question.Claim)
+		answers.Claims[question.Claim] = claim
+		return true, err
+	case question.ApprovalPolicies:
+		problem, err := r.options.ApprovalPolicies.Problem(ctx)
+		answers.UnprotectedApprovals = &problem
+		return true, err
+	default:
+		return true, r.dryRun(ctx, observation, question)
+	}
+}
+
+// readJob reads a Job from the API server. A Job of another owner counts as absent: creating our Job then reports the
+// conflict.
+func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Observation, name string) error {
+	job, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
+	if err != nil {
+		return err
+	}
+	if job != nil && !metav1.IsControlledBy(job, observation.SequentialJob) {
+		job = nil
+	}
+	observation.Answers.JobsByName[name] = job
+	// A Job that archives logs is created again under the same name if it was lost, so its UID is not remembered.
+	if archive := observation.SequentialJob.Status.Archive; job != nil && (archive == nil || archive.JobName != name) {
+		r.createdJobs.add(observation.SequentialJob, job, r.Clock.Now())
+	}
+	return nil
+}
+
+func (r *Reconciler) listPods(ctx context.Context, observation *sequentialjob.Observation, job *batchv1.Job) error {
+	var pods corev1.PodList
+	selector := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
+	if err := r.Live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
+		return fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
+	}
+	observed := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) })
+	r.evidence.observeUnended(observed)
+	observation.Answers.PodsByJob[job.UID] = observed
+	return nil
+}
+
+func (r *Reconciler) listJobs(ctx context.Context, observation *sequentialjob.Observation) error {
+	var jobs batchv1.JobList
+	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(observation.SequentialJob.UID)}
+	if err := r.Live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
+		return fmt.Errorf("listing owned Jobs: %w", err)
+	}
+	observation.AnswerAllJobs(slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
+		return !metav1.IsControlledBy(job, observation.SequentialJob)
+	}))
+	return nil
+}
 
 // dryRun creates the Jobs and their Pods in a dry run, which includes admission and quotas. The first Job is tried
 // before the others: once its metadata is accepted, other Jobs of which only the same metadata is new are not tried.
