@@ -424,10 +424,8 @@ func stopTime(pod *corev1.Pod) time.Time {
 
 // disruption returns the condition of a Pod that is evicted, preempted or lost with its node; nil for other Pods.
 func disruption(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return c
-		}
+	if c := podCondition(pod, corev1.DisruptionTarget); c.Status == corev1.ConditionTrue {
+		return &c
 	}
 	return nil
 }

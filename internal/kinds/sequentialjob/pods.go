@@ -128,11 +128,9 @@ func podProblem(pod *corev1.Pod) *startProblem {
 			return &startProblem{decision.Problem{Reason: known.reason, Message: message}, known.advice}
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			message := fmt.Sprintf("Pod %s: %s", pod.Name, decision.FormatReason(c.Reason, c.Message))
-			return &startProblem{decision.Problem{Reason: c.Reason, Message: message}, "add or free nodes and volumes, or correct the step"}
-		}
+	if c := podCondition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse {
+		message := fmt.Sprintf("Pod %s: %s", pod.Name, decision.FormatReason(c.Reason, c.Message))
+		return &startProblem{decision.Problem{Reason: c.Reason, Message: message}, "add or free nodes and volumes, or correct the step"}
 	}
 	return nil
 }
@@ -140,12 +138,7 @@ func podProblem(pod *corev1.Pod) *startProblem {
 // isBeingPrepared reports whether a node prepares the Pod's volumes and network, which takes a moment for every Pod.
 // Images are pulled later.
 func isBeingPrepared(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReadyToStartContainers {
-			return c.Status == corev1.ConditionFalse && pod.DeletionTimestamp.IsZero()
-		}
-	}
-	return false
+	return podCondition(pod, corev1.PodReadyToStartContainers).Status == corev1.ConditionFalse && pod.DeletionTimestamp.IsZero()
 }
 
 // runningSince returns when the first container of a running Pod started; nil if no Pod runs. A Pod with a container
@@ -281,10 +274,8 @@ func waitingMessage(pods []corev1.Pod) string {
 				return decision.FormatReason(waiting.Reason, waiting.Message)
 			}
 		}
-		for _, condition := range pods[i].Status.Conditions {
-			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				return decision.FormatReason(condition.Reason, condition.Message)
-			}
+		if scheduled := podCondition(&pods[i], corev1.PodScheduled); scheduled.Status == corev1.ConditionFalse {
+			return decision.FormatReason(scheduled.Reason, scheduled.Message)
 		}
 		for _, status := range pods[i].Status.InitContainerStatuses {
 			switch {
@@ -324,7 +315,7 @@ func exitMessage(container string, terminated *corev1.ContainerStateTerminated) 
 	return message
 }
 
-// containerStatus returns the status of a container; the zero value without one.
+// containerStatus returns the status of a container; the zero value without a status.
 func containerStatus(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == name {
@@ -332,6 +323,16 @@ func containerStatus(pod *corev1.Pod, name string) corev1.ContainerStatus {
 		}
 	}
 	return corev1.ContainerStatus{}
+}
+
+// podCondition returns a condition of a Pod; the zero value if the Pod has no such condition.
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return pod.Status.Conditions[i]
+		}
+	}
+	return corev1.PodCondition{}
 }
 
 func newestPod(pods []corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
