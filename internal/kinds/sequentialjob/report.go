@@ -58,14 +58,14 @@ func report(f *facts, p *progress, a *archive) Decision {
 		}
 	}
 	f.setCondition(status, v1alpha1.ConditionSuspended, suspendedState(f.with(status)))
+	stored := &f.SequentialJob.Status
+	wasFinished := IsFinished(stored) && stored.Run == status.Run
 	phase, reason, message := phaseOf(f.with(status))
-	if stored := &f.SequentialJob.Status; IsFinished(stored) && stored.Run == status.Run {
+	if recorded := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing); wasFinished && recorded != nil {
 		// The spec, which says which steps are finally, may have changed since the run finished.
-		if recorded := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing); recorded != nil {
-			phase, reason, message = stored.Phase, recorded.Reason, recorded.Message
-		}
+		phase, reason, message = stored.Phase, recorded.Reason, recorded.Message
 	}
-	if stored := &f.SequentialJob.Status; isCompleted(status) && !(IsFinished(stored) && stored.Run == status.Run) {
+	if isCompleted(status) && !wasFinished {
 		results, problems := runResults(f.with(status))
 		status.Results = results
 		for _, problem := range problems {
@@ -92,7 +92,7 @@ func surplusJobs(f *facts, status *v1alpha1.SequentialJobStatus) []*batchv1.Job 
 		return nil
 	}
 	ended := slices.DeleteFunc(slices.Clone(f.Jobs), func(job *batchv1.Job) bool {
-		return !job.DeletionTimestamp.IsZero() || !IsTerminal(job) || !isOutcomeRecorded(f.with(status), job) || keepsForArchive(f, status.Archive, job)
+		return !job.DeletionTimestamp.IsZero() || !IsTerminal(job) || !isOutcomeRecorded(f, status, job) || keepsForArchive(f, status.Archive, job)
 	})
 	slices.SortFunc(ended, func(a, b *batchv1.Job) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
@@ -102,15 +102,14 @@ func surplusJobs(f *facts, status *v1alpha1.SequentialJobStatus) []*batchv1.Job 
 
 // isOutcomeRecorded reports whether an ended Job is no longer read: the status has its outcome, or it belongs to an
 // earlier run or an earlier attempt.
-func isOutcomeRecorded(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
-	status := &sj.Status
+func isOutcomeRecorded(f *facts, status *v1alpha1.SequentialJobStatus, job *batchv1.Job) bool {
 	for i := range status.Steps {
 		step := &status.Steps[i]
 		if step.JobUID == job.UID {
 			return !isActive(step.Phase) && (!canStart(step.Phase) || step.Phase == v1alpha1.StepRetrying)
 		}
 		for attempt := int32(1); attempt < step.Attempt && step.Run == status.Run; attempt++ {
-			if job.Name == jobName(sj, step.Run, step.Name, attempt) {
+			if job.Name == jobName(f.SequentialJob, step.Run, step.Name, attempt) {
 				return true
 			}
 		}

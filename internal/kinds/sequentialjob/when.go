@@ -128,8 +128,8 @@ func isWanted(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (bool, error) {
 		earlier = earlier[:at]
 	}
 	result, err := evaluate(sj, earlier, step.Options().When, condition.Compile)
-	wanted, isBool := result.(bool)
-	return isBool && wanted, err
+	wanted, _ := result.(bool)
+	return wanted, err
 }
 
 // evaluate returns the value of an expression about steps that have ended.
