@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -62,20 +61,4 @@ func (c *Clients) CreateOwned(
 	}
 	refusal, err := AsRefusal(err, refused)
 	return isNew, refusal, err
-}
-
-// ReadMetadata reads the metadata of an object; nil if the object does not exist.
-func ReadMetadata(
-	ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, namespace, name string,
-) (*metav1.PartialObjectMetadata, error) {
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(kind)
-	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
-	}
-	return found, nil
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,22 @@ func GetIfExists[T client.Object](ctx context.Context, reader client.Reader, nam
 		return *new(T), fmt.Errorf("reading %T %s: %w", into, name, err)
 	}
 	return into, nil
+}
+
+// ReadMetadata reads the metadata of an object; nil if the object does not exist.
+func ReadMetadata(
+	ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, namespace, name string,
+) (*metav1.PartialObjectMetadata, error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(kind)
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+	}
+	return found, nil
 }
 
 // DeleteVersion deletes exactly this version of an object; another version is a conflict. It is not an error if the object no
