@@ -327,11 +327,12 @@ func stepHash(step *v1alpha1.Step) string {
 // hasStepChanged reports whether a change makes a step differ from the spec that it was started with. before is the step before the
 // change; nil if unknown, which counts as unchanged if the hash of the started step has another version.
 func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) bool {
-	isChange := before != nil && stepHash(before) != stepHash(after)
+	hash := stepHash(after)
+	isChange := before != nil && stepHash(before) != hash
 	if !strings.HasPrefix(record.SpecHash, specHashVersion) {
 		return isChange
 	}
-	return stepHash(after) != record.SpecHash && (isChange || before == nil)
+	return hash != record.SpecHash && (isChange || before == nil)
 }
 
 // pruned removes the fields of a value in JSON that are null, "", {} or [], innermost first.

@@ -82,9 +82,20 @@ func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJ
 			}
 		}
 	}
-	if d.CreateJob != nil {
-		if refusal, err := r.createJob(ctx, sj, d.CreateJob); refusal != nil || err != nil {
+	if job := d.CreateJob; job != nil {
+		refused := decision.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
+		isNew, refusal, err := r.CreateOwned(ctx, job, sj, "SequentialJob", refused)
+		if refusal != nil || err != nil {
 			return refusal, err
+		}
+		if isNew {
+			r.watchedJobs.Set(sj, job.UID)
+			r.emit(sj, sequentialjob.JobCreatedEvent(job))
+		}
+		r.createdJobs.add(sj, job, r.Clock.Now())
+		if ended, found := r.stepEnds.Get(sj); found { // when the previous step's Job was observed to end
+			transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
+			r.stepEnds.Delete(sj)
 		}
 	}
 	if d.CreateArchive != nil {
@@ -109,24 +120,6 @@ func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob
 		return kube.AsRefusal(r.Client.Create(ctx, child), refused)
 	case !decision.WasCreatedFor(sj, found, v1alpha1.LabelSequentialJobUID):
 		return decision.NameTaken(refused, "SequentialJob"), nil
-	}
-	return nil, nil
-}
-
-func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*decision.Refusal, error) {
-	refused := decision.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
-	isNew, refusal, err := r.CreateOwned(ctx, job, sj, "SequentialJob", refused)
-	if refusal != nil || err != nil {
-		return refusal, err
-	}
-	if isNew {
-		r.watchedJobs.Set(sj, job.UID)
-		r.emit(sj, sequentialjob.JobCreatedEvent(job))
-	}
-	r.createdJobs.add(sj, job, r.Clock.Now())
-	if ended, found := r.stepEnds.Get(sj); found { // when the previous step's Job was observed to end
-		transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
-		r.stepEnds.Delete(sj)
 	}
 	return nil, nil
 }

@@ -68,6 +68,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}))
 }
 
+// TrimSequentialJob is a cache transform.
+var TrimSequentialJob = kube.TrimLarge(func(sj *v1alpha1.SequentialJob) {
+	sj.Spec = v1alpha1.SequentialJobSpec{ManagedBy: sj.Spec.ManagedBy}
+	sj.Status.Steps = nil
+})
+
 // approvalChanged matches updates that approve a step. Annotations do not change the generation.
 var approvalChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },
