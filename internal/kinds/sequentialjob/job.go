@@ -321,7 +321,13 @@ func stepHash(step *v1alpha1.Step) string {
 	if raw, err := json.Marshal(canonical); err != nil || json.Unmarshal(raw, &fields) != nil { // API types always marshal
 		fields = canonical
 	}
-	return specHashVersion + decision.ContentHash(pruned(fields), contentHashLength)
+	pruned := rewriteJSON(fields, func(value any) any {
+		if object, isObject := value.(map[string]any); isObject {
+			maps.DeleteFunc(object, func(_ string, field any) bool { return isEmpty(field) })
+		}
+		return value
+	})
+	return specHashVersion + decision.ContentHash(pruned, contentHashLength)
 }
 
 // hasStepChanged reports whether a change makes a step differ from the spec that it was started with. before is the step before the
@@ -335,23 +341,22 @@ func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) b
 	return hash != record.SpecHash && (isChange || before == nil)
 }
 
-// pruned removes the fields of a value in JSON that are null, "", {} or [], innermost first.
-func pruned(value any) any {
+// rewriteJSON replaces each value inside a value in JSON, innermost first, and then the value itself.
+func rewriteJSON(value any, rewrite func(any) any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key := range value {
-			if value[key] = pruned(value[key]); isEmpty(value[key]) {
-				delete(value, key)
-			}
+			value[key] = rewriteJSON(value[key], rewrite)
 		}
 	case []any:
 		for i := range value {
-			value[i] = pruned(value[i])
+			value[i] = rewriteJSON(value[i], rewrite)
 		}
 	}
-	return value
+	return rewrite(value)
 }
 
+// isEmpty reports whether a value in JSON is null, "", {} or [].
 func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case nil:

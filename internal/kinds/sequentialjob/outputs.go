@@ -61,28 +61,17 @@ func parseOutput(output string) (any, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return nil, err
 	}
-	return withNumbers(value), nil
-}
-
-// withNumbers replaces the numbers of a value in JSON. They are in the range of float64, because the value was parsed before.
-func withNumbers(value any) any {
-	switch value := value.(type) {
-	case json.Number:
-		if whole, err := value.Int64(); err == nil {
+	return rewriteJSON(value, func(value any) any {
+		number, isNumber := value.(json.Number)
+		if !isNumber {
+			return value
+		}
+		if whole, err := number.Int64(); err == nil {
 			return whole
 		}
-		number, _ := value.Float64()
-		return number
-	case map[string]any:
-		for key := range value {
-			value[key] = withNumbers(value[key])
-		}
-	case []any:
-		for i := range value {
-			value[i] = withNumbers(value[i])
-		}
-	}
-	return value
+		float, _ := number.Float64() // in the range of float64, because the value was parsed before
+		return float
+	}), nil
 }
 
 // checkJSON returns an error for an output that cannot be parsed, or with fields that cannot be variables.

@@ -141,7 +141,12 @@ func checkOverlay(raw []byte) error {
 	if err := json.Unmarshal(raw, &parsed); err != nil {
 		return errors.New("must be an object")
 	}
-	plain, err := json.Marshal(withoutDirectives(parsed))
+	plain, err := json.Marshal(rewriteJSON(parsed, func(value any) any {
+		if object, isObject := value.(map[string]any); isObject { // a directive of a patch, such as $patch, is no field
+			maps.DeleteFunc(object, func(key string, _ any) bool { return strings.HasPrefix(key, "$") })
+		}
+		return value
+	}))
 	if err != nil {
 		return err
 	}
@@ -154,25 +159,6 @@ func checkOverlay(raw []byte) error {
 		return errors.New("cannot have containers: set the fields of the step itself, and define sidecars as initContainers with restartPolicy: Always")
 	}
 	return nil
-}
-
-// withoutDirectives returns a patch without its directives, such as $patch, and their values.
-func withoutDirectives(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for key := range value {
-			if strings.HasPrefix(key, "$") {
-				delete(value, key)
-				continue
-			}
-			value[key] = withoutDirectives(value[key])
-		}
-	case []any:
-		for i := range value {
-			value[i] = withoutDirectives(value[i])
-		}
-	}
-	return value
 }
 
 // podSecurityChecks are the checks of the Pod Security Standards in all their versions.
