@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,13 +36,20 @@ func (r *Reconciler) Act(
 	return true, nil
 }
 
-// act executes a decision. It returns the object that the API server refused, if any.
+// act executes a decision in the order of its fields. It returns the object that the API server refused, if any.
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
 	if err := r.changeJobs(ctx, d); err != nil {
 		return nil, err
 	}
-	if refusal, err := r.applyObjects(ctx, s, d); refusal != nil || err != nil {
-		return refusal, err
+	for _, object := range d.ApplyObjects {
+		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if d.ShareClaim != nil {
+		if err := r.addClaimOwner(ctx, s, d.ShareClaim); err != nil {
+			return nil, err
+		}
 	}
 	if d.KeepClaim != nil {
 		if err := r.keepClaim(ctx, d.KeepClaim); err != nil {
@@ -58,7 +66,19 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *age
 			return refusal, err
 		}
 	}
-	return nil, r.cleanup(ctx, s, d)
+	if d.DeleteSecret != "" { // another user may have deleted the inputs and reused their name
+		secret, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), s.Namespace, d.DeleteSecret)
+		if err == nil && secret != nil && decision.WasCreatedFor(s, secret, agenticsession.LabelSessionUID) {
+			err = kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("deleting unused inputs: %w", err)
+		}
+	}
+	if d.DeleteSession {
+		return nil, kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
+	}
+	return nil, nil
 }
 
 // changeJobs deletes Jobs, and changes the deadline of the open attempt's Job, unless it was deleted or replaced.
@@ -83,24 +103,6 @@ func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.De
 	return nil
 }
 
-// cleanup deletes the old inputs, and the session at the end of its time to live. It keeps a Secret that was not
-// created for the session: another user may have deleted the inputs and reused their name.
-func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) error {
-	if d.DeleteSecret != "" {
-		secret, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), s.Namespace, d.DeleteSecret)
-		if err == nil && secret != nil && decision.WasCreatedFor(s, secret, agenticsession.LabelSessionUID) {
-			err = kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
-		}
-		if err != nil {
-			return fmt.Errorf("deleting unused inputs: %w", err)
-		}
-	}
-	if d.DeleteSession {
-		return kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
-	}
-	return nil
-}
-
 // createJob creates the Job after a dry run of its Pod. The Job already exists if an earlier request succeeded without
 // a response, or if the cache is stale.
 func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
@@ -121,18 +123,6 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 // another's owner reference.
 const fieldOwner = client.FieldOwner("yardmaster-session")
 
-func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
-	for _, object := range d.ApplyObjects {
-		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
-			return refusal, err
-		}
-	}
-	if d.ShareClaim == nil {
-		return nil, nil
-	}
-	return nil, r.addClaimOwner(ctx, s, d.ShareClaim)
-}
-
 func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object decision.Object) (*decision.Refusal, error) {
 	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, policy) {
 		return nil, nil
@@ -141,8 +131,12 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	if err != nil {
 		return nil, err
 	}
+	// The creation without a read before saves a request. If it fails, the object is read: it may exist, or exceed a quota
+	// that does not matter if it exists. Objects from which a later apply may remove fields must be applied from the start,
+	// because apply removes only fields that an earlier apply set.
+	canShrink := slices.Contains([]string{"NetworkPolicy", "Service"}, u.GetKind())
 	var createError error
-	if canCreateFirst(object) && s.Status.Attempt.Attempt == 1 {
+	if !canShrink && s.Status.Attempt.Attempt == 1 {
 		if createError = r.Client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
 			return nil, nil
 		}
@@ -160,19 +154,6 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 		return nil, nil
 	}
 	return r.ApplyOwned(ctx, u, existing, isOwn, "AgenticSession", fieldOwner)
-}
-
-// canCreateFirst reports whether an object can be created without a read before, which saves a request. If the creation
-// fails, the object is read: it may exist, or exceed a quota that does not matter if it exists. Objects from which a
-// later apply may remove fields must be applied from the start, because apply removes only fields that an earlier apply
-// set.
-func canCreateFirst(object decision.Object) bool {
-	switch object.(type) {
-	case *networkingv1.NetworkPolicy, *corev1.Service:
-		return false
-	default:
-		return true
-	}
 }
 
 // isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy unchanged.
