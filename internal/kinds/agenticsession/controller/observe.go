@@ -71,10 +71,7 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.AgenticSession) (*
 	if err := r.observeWorkspace(ctx, observation); err != nil {
 		return nil, err
 	}
-	if err := r.observeChildren(ctx, observation); err != nil {
-		return nil, err
-	}
-	return observation, r.observeActivity(ctx, observation)
+	return observation, r.observeChildren(ctx, observation)
 }
 
 // observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They belong to the cache.
@@ -125,9 +122,16 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agentics
 	if claim == "" {
 		return nil
 	}
-	user, err := r.reservingSession(ctx, s, claim)
-	if observation.WorkspaceUser = user; user != "" || err != nil {
-		return err
+	if name, uid := r.workspaces.otherUser(s, claim); name != "" {
+		// The reservation of a deleted session does not count: it may be released after the last event that requeues this session.
+		other, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.AgenticSession{})
+		if err != nil {
+			return err
+		}
+		if other != nil && other.UID == uid {
+			observation.WorkspaceUser = name
+			return nil
+		}
 	}
 	var sharers v1alpha1.AgenticSessionList
 	if err := r.Client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
@@ -141,32 +145,26 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agentics
 	return nil
 }
 
-// reservingSession returns the name of another session that reserved a claim; empty if none did. The reservation of a
-// deleted session does not count: it may be released after the last event that requeues this session.
-func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSession, claim string) (string, error) {
-	name, uid := r.workspaces.otherUser(s, claim)
-	if name == "" {
-		return "", nil
-	}
-	other, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.AgenticSession{})
-	if err != nil || other == nil || other.UID != uid {
-		return "", err
-	}
-	return name, nil
-}
-
+// observeChildren reads the activity that the Lease of the session shows and, if an attempt is open, which of its objects exist.
 func (r *Reconciler) observeChildren(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
-	if s.Status.Attempt.JobName == "" {
-		return nil
-	}
 	lease, err := kube.GetIfExists(ctx, r.options.Children, s.Namespace, agenticsession.LeaseName(s.Name), &coordinationv1.Lease{})
 	if err != nil {
 		return err
 	}
-	observation.Children = map[agenticsession.ChildKey]bool{
-		{Kind: "Lease", Name: agenticsession.LeaseName(s.Name)}: lease != nil && metav1.IsControlledBy(lease, s),
+	hasLease := lease != nil && metav1.IsControlledBy(lease, s)
+	if hasLease {
+		r.renewals.setRemainingCost(observation)
+		last := r.renewals.newest(lease)
+		observation.Activity = &agenticsession.Activity{
+			RenewTime: last.renewTime, ObservedTime: last.observedTime, CreationTime: lease.CreationTimestamp.Time,
+			FinishedJob: lease.Annotations[agenticsession.AnnotationRunFinished], Cost: last.cost,
+		}
 	}
+	if s.Status.Attempt.JobName == "" {
+		return nil
+	}
+	observation.Children = map[agenticsession.ChildKey]bool{{Kind: "Lease", Name: agenticsession.LeaseName(s.Name)}: hasLease}
 	for _, kind := range restoredKinds {
 		var list metav1.PartialObjectMetadataList
 		list.SetGroupVersionKind(kind)
@@ -182,60 +180,32 @@ func (r *Reconciler) observeChildren(ctx context.Context, observation *agenticse
 	return nil
 }
 
-func (r *Reconciler) observeActivity(ctx context.Context, observation *agenticsession.Observation) error {
-	name := agenticsession.LeaseName(observation.Session.Name)
-	lease, err := kube.GetIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
-	if err != nil || lease == nil || !metav1.IsControlledBy(lease, observation.Session) {
-		return err
-	}
-	r.renewals.setRemainingCost(observation)
-	last := r.renewals.newest(lease)
-	observation.Activity = &agenticsession.Activity{
-		RenewTime: last.renewTime, ObservedTime: last.observedTime, CreationTime: lease.CreationTimestamp.Time,
-		FinishedJob: lease.Annotations[agenticsession.AnnotationRunFinished], Cost: last.cost,
-	}
-	return nil
-}
-
 // Answer implements kube.Kind.
 func (r *Reconciler) Answer(ctx context.Context, observation *agenticsession.Observation, decision *agenticsession.Decision) (bool, error) {
-	if decision.Question == nil {
+	question, answers, namespace := decision.Question, &observation.Answers, observation.Session.Namespace
+	if question == nil {
 		return false, nil
 	}
-	return true, r.answer(ctx, observation, decision.Question)
-}
-
-func (r *Reconciler) answer(ctx context.Context, observation *agenticsession.Observation, question *agenticsession.Question) error {
+	var err error
 	switch {
 	case question.OpenSessions:
-		return r.verifyCapacity(ctx, observation)
+		err = r.verifyCapacity(ctx, observation)
 	case question.Claim != "":
-		claim, err := kube.ReadMetadata(ctx, r.Live, claimKind, observation.Session.Namespace, question.Claim)
-		observation.Answers.Claims[question.Claim] = claim
-		return err
+		answers.Claims[question.Claim], err = kube.ReadMetadata(ctx, r.Live, claimKind, namespace, question.Claim)
 	case question.Mounts != "":
-		pods, err := r.listMountingPods(ctx, observation.Session.Namespace, question.Mounts)
-		observation.Answers.Mounts[question.Mounts] = pods
-		return err
+		answers.Mounts[question.Mounts], err = r.listMountingPods(ctx, namespace, question.Mounts)
 	case question.Secret != "":
-		secret, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), observation.Session.Namespace, question.Secret)
-		observation.Answers.Secrets[question.Secret] = secret != nil
-		return err
+		secret, readError := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), namespace, question.Secret)
+		answers.Secrets[question.Secret], err = secret != nil, readError
 	case question.AllJobs:
-		which := client.MatchingLabels{agenticsession.LabelSessionUID: string(observation.Session.UID)}
-		if err := r.observeJobs(ctx, r.Live, observation, which); err != nil {
-			return err
+		err = r.observeJobs(ctx, r.Live, observation, client.MatchingLabels{agenticsession.LabelSessionUID: string(observation.Session.UID)})
+		answers.Listed = err == nil
+	default:
+		job, readError := kube.GetIfExists(ctx, r.Live, namespace, question.JobName, &batchv1.Job{})
+		if job != nil && !metav1.IsControlledBy(job, observation.Session) {
+			job = nil // creating the session's Job reports a name conflict
 		}
-		observation.Answers.Listed = true
-		return nil
+		answers.Jobs[question.JobName], err = job, readError
 	}
-	job, err := kube.GetIfExists(ctx, r.Live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
-	if err != nil {
-		return err
-	}
-	if job != nil && !metav1.IsControlledBy(job, observation.Session) {
-		job = nil // creating the session's Job reports a name conflict
-	}
-	observation.Answers.Jobs[question.JobName] = job
-	return nil
+	return true, err
 }
