@@ -52,7 +52,11 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	if before.Phase != after.Phase {
 		transitionsTotal.WithLabelValues(string(after.Phase)).Inc()
 	}
-	countCost(s, before)
+	// The counter exists before the first cost, because a rate does not include the initial value of a counter.
+	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Attempt.Runner, agenticsession.RunnerOf(s))}}
+	if added := agenticsession.AddedCost(before, after); added > 0 || before.Attempt.JobUID == "" && after.Attempt.JobUID != "" {
+		costTotal.Of(runner).Add(added)
+	}
 	if before.StartTime == nil && after.StartTime != nil {
 		startupSeconds.Observe(now.Sub(s.CreationTimestamp.Time).Seconds())
 	}
@@ -66,15 +70,6 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	outcomeTotal.WithLabelValues(run.Reason).Inc()
 	if run.StartTime != nil && run.CompletionTime != nil {
 		attemptSeconds.Observe(run.CompletionTime.Sub(run.StartTime.Time).Seconds())
-	}
-}
-
-// countCost counts the increase of the cost of a session. The counter exists before the first cost, because a rate does
-// not include the initial value of a counter.
-func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus) {
-	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Attempt.Runner, agenticsession.RunnerOf(s))}}
-	if added := agenticsession.AddedCost(before, &s.Status); added > 0 || before.Attempt.JobUID == "" && s.Status.Attempt.JobUID != "" {
-		costTotal.Of(runner).Add(added)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestAddedCostIsCountedOnce(t *testing.T) {
 	before := &v1alpha1.AgenticSessionStatus{}
 	for _, after := range []*v1alpha1.AgenticSessionStatus{status("0.5"), status("0.5"), status("2"), status("2.25")} {
 		s.Status = *after
-		countCost(s, before)
+		countTransition(s, before, time.Time{})
 		before = after
 	}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "counted", Name: "default"}}

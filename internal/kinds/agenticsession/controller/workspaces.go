@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,6 +71,12 @@ func (r *Reconciler) reserveWorkspace(ctx context.Context, reservation *agentics
 		return fmt.Errorf("removing the gate of Pod %s: %w", pod.Name, err)
 	}
 	return nil
+}
+
+func newMetadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(kind)
+	return metadata
 }
 
 func (r *Reconciler) patchObject(ctx context.Context, object *metav1.PartialObjectMetadata, kind types.PatchType, patch map[string]any) error {
