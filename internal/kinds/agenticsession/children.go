@@ -118,7 +118,7 @@ func (b *objectBuilder) newService() decision.Object {
 			Type:     corev1.ServiceTypeClusterIP,
 			Selector: map[string]string{LabelSessionUID: string(s.UID)},
 			Ports: []corev1.ServicePort{{
-				Name: sessionPortName, Port: b.sessionPort(), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
+				Name: sessionPortName, Port: sessionPort(b.settings.runner), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
 			}},
 		},
 	}

@@ -9,21 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
-)
-
-const (
-	// ModelContainer is the proxy between the agent and its model.
-	ModelContainer = "model"
-
-	modelVolume       = "model"
-	modelPath         = "/model"
-	modelKeyVolume    = "model-key"
-	modelKeyPath      = "/etc/agentic-model"
-	modelPricesVolume = "model-prices"
-	modelPricesPath   = "/etc/agentic-prices"
-	modelPricesFile   = "prices.yaml"
 )
 
 var (
@@ -38,68 +24,6 @@ var (
 	// modelURLs are variables with the address of a model, which the runner sets to the proxy's.
 	modelURLs = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"}
 )
-
-// newModelContainers returns the proxy between the agent and its model: a native sidecar, which starts before the runner. Only this
-// container mounts the key of the provider. What it spent is in its own temporary directory, so that its restart does not forget it,
-// and in the message with which it ends, which nothing else in the Pod can write.
-func (b *objectBuilder) newModelContainers(inputs string) []corev1.Container {
-	spec := &b.settings.runner.Spec
-	model := spec.Model
-	if model == nil {
-		return nil
-	}
-	before := len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
-	args := []string{"model", "--provider=" + model.Provider, "--directory=" + modelPath, "--keys=" + modelKeyPath, "--ledger=" + tempPath, "--message=" + resultPath}
-	mounts := []corev1.VolumeMount{
-		{Name: modelVolume, MountPath: modelPath},
-		{Name: modelKeyVolume, MountPath: modelKeyPath, ReadOnly: true},
-		{Name: sidecarTempVolume(before), MountPath: tempPath},
-	}
-	if model.BaseURL != "" {
-		args = append(args, "--base-url="+decision.LiteralValue(model.BaseURL))
-	}
-	if model.Prices != nil {
-		args = append(args, "--prices="+modelPricesPath+"/"+modelPricesFile)
-		mounts = append(mounts, corev1.VolumeMount{Name: modelPricesVolume, MountPath: modelPricesPath, ReadOnly: true})
-	}
-	if b.budget != nil {
-		args = append(args, "--limit-usd="+string(formatDollars(*b.budget)))
-	}
-	return []corev1.Container{{
-		Name: ModelContainer, Image: spec.Image, ImagePullPolicy: b.settings.container().ImagePullPolicy,
-		Command: []string{"session-runner"}, Args: args, Env: b.newProxyVariables(inputs),
-		Resources:                fillResources(corev1.ResourceRequirements{}, sidecarDefaults),
-		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
-		TerminationMessagePath:   resultPath,
-		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-		VolumeMounts:             mounts,
-	}}
-}
-
-// newModelVolumes returns the volumes with the token of the Pod, the key of the provider, and the prices.
-func (b *objectBuilder) newModelVolumes() []corev1.Volume {
-	model := b.settings.runner.Spec.Model
-	if model == nil {
-		return nil
-	}
-	key := modelproxy.KeyOf(model.Provider)
-	volumes := []corev1.Volume{
-		emptyDirVolume(modelVolume, sidecarDefaults.Limits),
-		{Name: modelKeyVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: model.SecretRef.Name, DefaultMode: new(int32(0o440)), Items: []corev1.KeyToPath{{Key: key, Path: key}},
-		}}},
-	}
-	if prices := model.Prices; prices != nil {
-		from := prices.Key
-		if from == "" {
-			from = modelPricesFile
-		}
-		volumes = append(volumes, corev1.Volume{Name: modelPricesVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: prices.Name}, Items: []corev1.KeyToPath{{Key: from, Path: modelPricesFile}},
-		}}})
-	}
-	return volumes
-}
 
 // validateModel refuses a SessionRunner whose agent could call its model beside the proxy, and a limit of the cost that nothing holds.
 func validateModel(runner *v1alpha1.SessionRunner) field.ErrorList {

@@ -334,7 +334,7 @@ func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.Sessio
 // applies to the session.
 func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	runner := b.settings.runner
-	if b.check == nil || !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {
+	if !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {
 		return nil
 	}
 	timeout := startupTimeoutOf(&b.session.Spec)

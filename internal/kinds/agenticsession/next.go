@@ -562,9 +562,12 @@ func checkWorkspaceUser(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, 
 	return &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: "AgenticSession " + f.WorkspaceUser + " runs in the workspace"}}, nil
 }
 
-// checkImages returns whether a Policy does not allow an image of an accepted session's Pod. The operator's own image needs no permission.
-func checkImages(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
-	if err := policy.CheckImages(f.settings.images(f.Session), &f.Policies); err != nil {
+// checkImages returns whether a Policy does not allow an image of an accepted session's Pod. The operator's own image, of the network
+// check, needs no permission.
+func checkImages(f *facts, status *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
+	sidecars, _ := newObjectBuilder(f, status).newSidecars("", 0)
+	pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainer, Image: f.settings.image}}, InitContainers: sidecars}
+	if err := policy.CheckImages(pod, &f.Policies); err != nil {
 		return missing(v1alpha1.ReasonImageNotAllowed, err.Error())
 	}
 	return nil, nil

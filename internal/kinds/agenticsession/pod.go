@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -56,66 +57,89 @@ var operatorVariables = []string{homeVariable, tempVariable}
 // newPodTemplate returns the template of the attempt's Pod. Every part is built here: users cannot supply a part as a
 // whole.
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
-	s, from := b.session, b.settings.template.Spec.DeepCopy()
+	spec, template := &b.settings.runner.Spec, b.settings.template.DeepCopy()
+	from := &template.Spec
+	checks := b.newCheckContainers()
+	sidecars, sidecarVolumes := b.newSidecars(inputs, len(checks))
 	pod := corev1.PodSpec{
-		ServiceAccountName:            cmp.Or(from.ServiceAccountName, sharedName(s.Name)),
+		ServiceAccountName:            cmp.Or(from.ServiceAccountName, sharedName(b.session.Name)),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
 		RuntimeClassName:              from.RuntimeClassName,
-		SecurityContext:               newPodSecurityContext(from.SecurityContext),
+		HostUsers:                     from.HostUsers,
+		NodeSelector:                  from.NodeSelector,
+		PriorityClassName:             from.PriorityClassName,
+		Tolerations:                   from.Tolerations,
 		ImagePullSecrets:              from.ImagePullSecrets,
-		Volumes:                       b.newVolumes(inputs),
-		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
-		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs), b.newArchiveContainers(inputs), b.newModelContainers(inputs)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:   new(true),
+			RunAsUser:      from.SecurityContext.RunAsUser,
+			RunAsGroup:     from.SecurityContext.RunAsGroup,
+			FSGroup:        new(ptr.Deref(from.SecurityContext.RunAsGroup, defaultFSGroup)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			// Changing the owner of every file at each start takes long on large volumes.
+			FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		},
+		Volumes:        b.newVolumes(inputs, sidecarVolumes),
+		InitContainers: slices.Concat(checks, sidecars),
 	}
-	for i := range pod.InitContainers {
-		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
-	}
+	pod.Containers = []corev1.Container{b.newRunnerContainer(inputs, len(pod.InitContainers)+1)}
 	if b.status.Workspace.ClaimRef.Name != "" {
 		pod.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
 	}
-	hardenContainers(pod.InitContainers)
-	hardenContainers(pod.Containers)
-	template := corev1.PodTemplateSpec{Spec: pod}
-	b.applyPodOptions(&template)
-	return template
-}
-
-func newPodSecurityContext(from *corev1.PodSecurityContext) *corev1.PodSecurityContext {
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot:   new(true),
-		RunAsUser:      from.RunAsUser,
-		RunAsGroup:     from.RunAsGroup,
-		FSGroup:        new(ptr.Deref(from.RunAsGroup, defaultFSGroup)),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		// Changing the owner of every file at each start takes long on large volumes.
-		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+	for i := range pod.InitContainers {
+		c := &pod.InitContainers[i]
+		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), c.Resources.Limits))
+		completeContainer(c, spec)
+	}
+	completeContainer(&pod.Containers[0], spec)
+	if spec.CABundle != nil {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: spec.CABundle.Name},
+			Items:                []corev1.KeyToPath{{Key: cmp.Or(spec.CABundle.Key, caBundleFile), Path: caBundleFile}},
+		}}})
+	}
+	for _, volume := range from.Volumes {
+		volume.Name = runnerVolumePrefix + volume.Name
+		pod.Volumes = append(pod.Volumes, volume)
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: podLabels(b.session, b.settings.runner), Annotations: template.Annotations}, Spec: pod,
 	}
 }
 
-// hardenContainers replaces the security context of each container with a restricted security context.
-func hardenContainers(containers []corev1.Container) {
-	for i := range containers {
-		containers[i].SecurityContext = &corev1.SecurityContext{
-			RunAsNonRoot:             new(true),
-			Privileged:               new(false),
-			AllowPrivilegeEscalation: new(false),
-			ReadOnlyRootFilesystem:   new(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+// completeContainer replaces the security context of a container with a restricted security context, and makes the container trust the
+// certificate authorities of the SessionRunner. Variables that the SessionRunner sets take precedence.
+func completeContainer(c *corev1.Container, spec *v1alpha1.SessionRunnerSpec) {
+	c.SecurityContext = &corev1.SecurityContext{
+		RunAsNonRoot:             new(true),
+		Privileged:               new(false),
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if spec.CABundle == nil {
+		return
+	}
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: caBundleVolume, MountPath: caBundlePath, ReadOnly: true})
+	for _, name := range caBundleVariables {
+		if !slices.ContainsFunc(c.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: caBundlePath + "/" + caBundleFile})
 		}
 	}
 }
 
-func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
+// newRunnerContainer returns the container of the runner in a Pod with this number of containers of all types.
+func (b *objectBuilder) newRunnerContainer(inputs string, containers int) corev1.Container {
 	spec := &b.settings.runner.Spec
 	from := b.settings.container().DeepCopy()
 	c := corev1.Container{
 		Name: v1alpha1.RunnerContainer, Image: b.settings.image, ImagePullPolicy: from.ImagePullPolicy,
 		Command: from.Command, Args: from.Args,
-		Env:                      b.newEnvironment(inputs),
+		Env:                      b.newEnvironment(inputs, containers),
 		Resources:                b.settings.resources,
 		TerminationMessagePath:   resultPath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -130,7 +154,7 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 		mount := &b.session.Spec.SecretMounts[i]
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: secretMountPath(mount), ReadOnly: true})
 	}
-	if b.usesGit() {
+	if b.settings.usesGit(b.session) {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: gitVolume, MountPath: gitPath, ReadOnly: true})
 	}
 	if spec.Archive != nil {
@@ -144,16 +168,15 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	}
 	c.VolumeMounts = append(c.VolumeMounts, templateMounts(from)...)
 	if b.session.Spec.Interactive {
-		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: b.sessionPort(), Protocol: corev1.ProtocolTCP}}
+		port := sessionPort(b.settings.runner)
+		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
 		c.ReadinessProbe = &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(b.sessionPort())}},
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}},
 			PeriodSeconds: 2,
 		}
 	}
 	return c
 }
-
-func (b *objectBuilder) sessionPort() int32 { return sessionPort(b.settings.runner) }
 
 func sessionPort(runner *v1alpha1.SessionRunner) int32 {
 	return cmp.Or(runner.Spec.Network.Port, defaultSessionPort)
@@ -162,7 +185,7 @@ func sessionPort(runner *v1alpha1.SessionRunner) int32 {
 // newEnvironment returns the runner's variables: of the operator, the SessionRunner, the session, then its envFrom. A
 // variable can refer only to earlier variables, so a session cannot change the value of another variable. Of variables
 // with the same name, the first counts.
-func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
+func (b *objectBuilder) newEnvironment(inputs string, containers int) []corev1.EnvVar {
 	s := b.session
 	env := []corev1.EnvVar{
 		{Name: homeVariable, Value: homePath},
@@ -180,14 +203,12 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	others := len(b.newCheckContainers()) + len(b.settings.template.Spec.InitContainers) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs)) + len(b.newModelContainers(inputs))
-	// The kubelet divides the length of a Pod's results equally among all its containers.
-	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
+	set("RESULT_MAX_BYTES", strconv.Itoa(decision.TerminationMessageLimit(containers)))
 	set("SDK_SESSION_ID", ptr.Deref(b.status.Result, v1alpha1.SessionResult{}).SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
 	}
-	if b.usesGit() {
+	if b.settings.usesGit(b.session) {
 		set("GIT", gitPath)
 	}
 	if b.settings.runner.Spec.Archive != nil {
@@ -198,7 +219,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 		set("MODEL_PROVIDER", model.Provider)
 	}
 	if s.Spec.Interactive {
-		set("PORT", strconv.Itoa(int(b.sessionPort())))
+		set("PORT", strconv.Itoa(int(sessionPort(b.settings.runner))))
 	}
 	env = append(env, b.newProxyVariables(inputs)...)
 	setNames := map[string]bool{}
@@ -227,51 +248,53 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	return env
 }
 
-func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
-	s := b.session
+// newVolumes returns the volumes of the inputs, the workspace, the runner and the operator's sidecars.
+func (b *objectBuilder) newVolumes(inputs string, ofSidecars []corev1.Volume) []corev1.Volume {
+	workspace := corev1.Volume{Name: workspaceVolume}
+	if claim := b.status.Workspace.ClaimRef.Name; claim != "" {
+		workspace.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
+	} else {
+		workspace.EmptyDir = &corev1.EmptyDirVolumeSource{SizeLimit: new(b.settings.workspaceSize)}
+	}
 	limits := b.settings.resources.Limits
 	volumes := []corev1.Volume{
 		{Name: inputsVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: inputs, DefaultMode: new(int32(0o440)),
 			Items: []corev1.KeyToPath{{Key: promptKey, Path: promptKey}, {Key: sessionFileKey, Path: sessionFileKey}},
 		}}},
-		b.newWorkspaceVolume(),
+		workspace,
 		emptyDirVolume(homeVolume, limits),
 		emptyDirVolume(tempVolume, limits),
 	}
-	for i := range s.Spec.SecretMounts {
-		mount := &s.Spec.SecretMounts[i]
-		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: mount.Name, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.Name),
-		}}})
-	}
-	volumes = slices.Concat(volumes, b.newGitVolumes(), b.newArchiveVolumes(), b.newModelVolumes())
-	if b.settings.runner.Spec.ActivityLease {
-		volumes = append(volumes, leaseTokenVolume())
-	}
-	return volumes
-}
-
-// allowedItems returns the files of a Secret that the SessionRunner allows; nil for all.
-func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
-	var items []corev1.KeyToPath
-	if allowed := findSource(b.settings.runner.Spec.Allowed.Secrets, secret); allowed != nil {
-		for _, key := range allowed.Keys {
+	for i := range b.session.Spec.SecretMounts {
+		mount := &b.session.Spec.SecretMounts[i]
+		var items []corev1.KeyToPath // nil: all files
+		// checkSecretMounts has found the Secret in the list.
+		for _, key := range findSource(b.settings.runner.Spec.Allowed.Secrets, mount.Name).Keys {
 			items = append(items, corev1.KeyToPath{Key: key, Path: key})
 		}
+		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: mount.Name, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: items,
+		}}})
 	}
-	return items
-}
-
-func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {
-	volume := corev1.Volume{Name: workspaceVolume}
-	if claim := b.status.Workspace.ClaimRef.Name; claim != "" {
-		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
-		return volume
+	volumes = append(volumes, ofSidecars...)
+	if b.settings.runner.Spec.ActivityLease {
+		// The token renews the Lease, in the layout that client libraries expect. Only the runner's container mounts it.
+		volumes = append(volumes, corev1.Volume{Name: tokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			DefaultMode: new(int32(0o440)),
+			Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenExpirationSeconds))}},
+				{ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+					Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+				}},
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+					Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+				}}}},
+			},
+		}}})
 	}
-	size := b.settings.workspaceSize
-	volume.EmptyDir = &corev1.EmptyDirVolumeSource{SizeLimit: &size}
-	return volume
+	return volumes
 }
 
 // emptyDirVolume returns a volume with the limit of the container's ephemeral storage.
@@ -283,62 +306,7 @@ func emptyDirVolume(name string, limits corev1.ResourceList) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: source}}
 }
 
-// leaseTokenVolume returns the volume with the token that renews the Lease, in the layout that
-// client libraries expect. Only the runner's container mounts it, and only with activityLease.
-func leaseTokenVolume() corev1.Volume {
-	return corev1.Volume{Name: tokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		DefaultMode: new(int32(0o440)),
-		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenExpirationSeconds))}},
-			{ConfigMap: &corev1.ConfigMapProjection{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
-				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
-			}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
-			}}}},
-		},
-	}}}
-}
-
-// newSidecars returns the SessionRunner's sidecars as native sidecars, which start before the runner and end after it.
-func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
-	var containers []corev1.Container
-	for i, c := range b.settings.template.Spec.DeepCopy().InitContainers {
-		c.Resources = fillResources(c.Resources, sidecarDefaults)
-		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-		c.StartupProbe = restrictProbe(c.StartupProbe)
-		c.TerminationMessagePath, c.TerminationMessagePolicy = resultPath, corev1.TerminationMessageReadFile
-		c.VolumeMounts = append([]corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}}, templateMounts(&c)...)
-		for _, variable := range b.newProxyVariables(inputs) {
-			if !slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
-				c.Env = append(c.Env, variable)
-			}
-		}
-		containers = append(containers, c)
-	}
-	return containers
-}
-
-// restrictProbe lets a probe connect only to the Pod itself: the kubelet sends probes, so no NetworkPolicy stops a
-// probe of another host.
-func restrictProbe(probe *corev1.Probe) *corev1.Probe {
-	if probe == nil {
-		return nil
-	}
-	if probe.HTTPGet != nil {
-		probe.HTTPGet.Host = ""
-	}
-	if probe.TCPSocket != nil {
-		probe.TCPSocket.Host = ""
-	}
-	probe.TerminationGracePeriodSeconds = nil
-	return probe
-}
-
 func secretVolumeName(index int) string { return fmt.Sprintf("secret-%d", index) }
-
-func sidecarTempVolume(index int) string { return fmt.Sprintf("sidecar-%d-tmp", index) }
 
 func secretMountPath(mount *v1alpha1.SecretMount) string {
 	if mount.MountPath != "" {
@@ -453,29 +421,6 @@ func podLabels(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) map[s
 	return labels
 }
 
-// applyPodOptions sets what a SessionRunner's template says about the Pod and all its containers.
-func (b *objectBuilder) applyPodOptions(template *corev1.PodTemplateSpec) {
-	spec, from, pod := &b.settings.runner.Spec, b.settings.template.DeepCopy(), &template.Spec
-	template.Labels, template.Annotations = podLabels(b.session, b.settings.runner), from.Annotations
-	pod.HostUsers, pod.NodeSelector, pod.PriorityClassName, pod.Tolerations = from.Spec.HostUsers, from.Spec.NodeSelector, from.Spec.PriorityClassName, from.Spec.Tolerations
-	for i := range pod.InitContainers {
-		applyCABundle(&pod.InitContainers[i], spec)
-	}
-	for i := range pod.Containers {
-		applyCABundle(&pod.Containers[i], spec)
-	}
-	if spec.CABundle != nil {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: spec.CABundle.Name},
-			Items:                []corev1.KeyToPath{{Key: cmp.Or(spec.CABundle.Key, caBundleFile), Path: caBundleFile}},
-		}}})
-	}
-	for _, volume := range from.Spec.Volumes {
-		volume.Name = runnerVolumePrefix + volume.Name
-		pod.Volumes = append(pod.Volumes, volume)
-	}
-}
-
 // templateMounts returns the mounts of a container of the template: of the template's volumes, read-only, and of the workspace.
 func templateMounts(c *corev1.Container) []corev1.VolumeMount {
 	var mounts []corev1.VolumeMount
@@ -486,17 +431,4 @@ func templateMounts(c *corev1.Container) []corev1.VolumeMount {
 		mounts = append(mounts, mount)
 	}
 	return mounts
-}
-
-// applyCABundle makes a container trust the certificate authorities. Variables that the SessionRunner sets take precedence.
-func applyCABundle(c *corev1.Container, spec *v1alpha1.SessionRunnerSpec) {
-	if spec.CABundle == nil {
-		return
-	}
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: caBundleVolume, MountPath: caBundlePath, ReadOnly: true})
-	for _, name := range caBundleVariables {
-		if !slices.ContainsFunc(c.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
-			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: caBundlePath + "/" + caBundleFile})
-		}
-	}
 }

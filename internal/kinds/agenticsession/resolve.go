@@ -112,26 +112,6 @@ func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorLis
 	return field.ErrorList{field.NotSupported(field.NewPath("spec", "image"), r.image, append([]string{spec.Image}, spec.Allowed.Images...))}
 }
 
-// images returns the containers of a session's Pod, except for the network check, with their names and images only.
-func (r *runnerSettings) images(s *v1alpha1.AgenticSession) *corev1.PodSpec {
-	spec := &r.runner.Spec
-	pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainer, Image: r.image}}}
-	for i := range r.template.Spec.InitContainers {
-		sidecar := &r.template.Spec.InitContainers[i]
-		pod.InitContainers = append(pod.InitContainers, corev1.Container{Name: sidecar.Name, Image: sidecar.Image})
-	}
-	if r.usesGit(s) {
-		pod.InitContainers = append(pod.InitContainers, corev1.Container{Name: GitContainer, Image: cmp.Or(spec.Git.Image, spec.Image)})
-	}
-	if spec.Archive != nil {
-		pod.InitContainers = append(pod.InitContainers, corev1.Container{Name: ArchiveContainer, Image: cmp.Or(spec.Archive.Image, spec.Image)})
-	}
-	if spec.Model != nil {
-		pod.InitContainers = append(pod.InitContainers, corev1.Container{Name: ModelContainer, Image: spec.Image})
-	}
-	return pod
-}
-
 func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList {
 	maxSize := defaultWorkspaceSize
 	if r.runner.Spec.Limits.MaxWorkspaceSize != nil {

@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// maxResultBytes is the length to which the kubelet truncates a termination message, and maxPodResultBytes the
-	// total length for all containers of a Pod: see MaxPodTerminationMessageLogLength in the kubelet.
+	// maxResultBytes is the length to which the kubelet truncates a termination message.
 	maxResultBytes        = 4096
-	maxPodResultBytes     = 12288
 	maxSDKSessionIDLength = 256
 	maxLocation           = 1024
 	// maxCostDollars is small enough to sum costs without loss of precision.
