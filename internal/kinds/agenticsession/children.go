@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,18 +45,40 @@ func newObjectBuilder(f *facts, status *v1alpha1.AgenticSessionStatus) *objectBu
 // restricted before any container of a session runs. A claim that exists is not among them: an empty claim must not
 // replace it.
 func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object {
-	s, runner := b.session, b.settings.runner
+	s, settings := b.session, b.settings
 	account := &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta:                   childMetadata(s, sharedName(s.Name)),
 		AutomountServiceAccountToken: new(false),
 	}
-	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), account, newSessionNetworkPolicy(s, runner, b.network, b.check), inputs}
-	if b.settings.persistent && s.Spec.ContinueFrom == nil && b.status.Workspace.UID == "" {
-		objects = append(objects, b.newClaim())
+	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), account, newSessionNetworkPolicy(s, settings.runner, b.network, b.check), inputs}
+	if settings.persistent && s.Spec.ContinueFrom == nil && b.status.Workspace.UID == "" {
+		claim := &corev1.PersistentVolumeClaim{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+			ObjectMeta: childMetadata(s, ClaimName(s.Name)),
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes:      []corev1.PersistentVolumeAccessMode{settings.accessMode},
+				StorageClassName: settings.storageClass,
+				Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: settings.workspaceSize}},
+			},
+		}
+		if s.Spec.Workspace != nil && s.Spec.Workspace.Retention == v1alpha1.WorkspaceRetain {
+			claim.OwnerReferences = nil // the garbage collector must not delete it
+		}
+		objects = append(objects, claim)
 	}
 	if s.Spec.Interactive {
-		objects = append(objects, b.newService())
+		objects = append(objects, &corev1.Service{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: childMetadata(s, ServiceName(s.Name)),
+			Spec: corev1.ServiceSpec{
+				Type:     corev1.ServiceTypeClusterIP,
+				Selector: map[string]string{LabelSessionUID: string(s.UID)},
+				Ports: []corev1.ServicePort{{
+					Name: sessionPortName, Port: sessionPort(settings.runner), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
+				}},
+			},
+		})
 	}
 	return append(objects, b.newLeaseObjects()...)
 }
@@ -88,40 +109,6 @@ func (b *objectBuilder) newLeaseObjects() []decision.Object {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: s.Namespace}},
 	}
 	return []decision.Object{lease, role, binding}
-}
-
-// newClaim returns the claim of the session's workspace. A retained claim has no owner, so that the garbage collector
-// does not delete it.
-func (b *objectBuilder) newClaim() decision.Object {
-	s := b.session
-	claim := &corev1.PersistentVolumeClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: childMetadata(s, ClaimName(s.Name)),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{b.settings.accessMode},
-			StorageClassName: b.settings.storageClass,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: b.settings.workspaceSize}},
-		},
-	}
-	if s.Spec.Workspace != nil && s.Spec.Workspace.Retention == v1alpha1.WorkspaceRetain {
-		claim.OwnerReferences = nil
-	}
-	return claim
-}
-
-func (b *objectBuilder) newService() decision.Object {
-	s := b.session
-	return &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: childMetadata(s, ServiceName(s.Name)),
-		Spec: corev1.ServiceSpec{
-			Type:     corev1.ServiceTypeClusterIP,
-			Selector: map[string]string{LabelSessionUID: string(s.UID)},
-			Ports: []corev1.ServicePort{{
-				Name: sessionPortName, Port: sessionPort(b.settings.runner), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
-			}},
-		},
-	}
 }
 
 // newJob returns the attempt's Job, without a deadline. The operator's metadata takes precedence over the
@@ -197,42 +184,44 @@ type RunnerRepo struct {
 // newInputsSecret returns the Secret with the runner's inputs. It is immutable, and its name contains a hash of its
 // content, so changed inputs are another Secret.
 func (b *objectBuilder) newInputsSecret() *corev1.Secret {
-	spec := &b.session.Spec
-	data := map[string][]byte{promptKey: []byte(spec.Prompt), sessionFileKey: b.marshalSessionFile()}
-	for name, value := range spec.EnvironmentVariables {
-		data[variableKeyPrefix+name] = []byte(value)
-	}
-	if b.usesProxy() {
-		data[proxyURLKey] = []byte(b.proxyURL())
-	}
-	return &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: childMetadata(b.session, childObjectName(b.session.Name, inputsNamePart+decision.ContentHash(data, inputsHashLength))),
-		Immutable:  new(true),
-		Type:       corev1.SecretTypeOpaque,
-		Data:       data,
-	}
-}
-
-func (b *objectBuilder) marshalSessionFile() []byte {
-	spec := &b.session.Spec
-	in := RunnerInputs{
-		Name: b.session.Name, Namespace: b.session.Namespace,
+	s, spec := b.session, &b.session.Spec
+	file := RunnerInputs{
+		Name: s.Name, Namespace: s.Namespace,
 		DisplayName: spec.DisplayName, UserContext: spec.UserContext, Interactive: spec.Interactive,
 		Agent: spec.Agent, StopOnRunFinished: spec.StopOnRunFinished,
 	}
 	for i := range spec.Repos {
 		repo := RunnerRepo{spec.Repos[i], repoDirectory(&spec.Repos[i])}
-		if repo.AutoPush {
-			repo.Push.Branch = cmp.Or(repo.Push.Branch, pushBranch(b.session))
+		if repo.AutoPush && repo.Push.Branch == "" {
+			// Sessions of several namespaces and clusters can have one repository, and a deleted session can have left its branch, so
+			// the name has a part of the UID.
+			repo.Push.Branch = v1alpha1.GitBranch("session/" + s.Name + "-" + string(s.UID[:min(len(s.UID), branchUIDLength)]))
 		}
-		in.Repos = append(in.Repos, repo)
+		file.Repos = append(file.Repos, repo)
 	}
-	raw, err := json.Marshal(in)
+	raw, err := json.Marshal(file)
 	if err != nil { // API types always marshal
 		raw = fmt.Appendf(nil, "%q", err.Error())
 	}
-	return raw
+	data := map[string][]byte{promptKey: []byte(spec.Prompt), sessionFileKey: raw}
+	for name, value := range spec.EnvironmentVariables {
+		data[variableKeyPrefix+name] = []byte(value)
+	}
+	if b.usesProxy() {
+		// The URL depends only on the status, so that the inputs do not change with each call.
+		runner := b.settings.runner
+		token, err := b.keys.SignSession(adminauth.Session{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Runner: runner.Name}, b.status.Attempt.EgressTokenExpires.Time)
+		if err == nil { // strings always marshal
+			data[proxyURLKey] = fmt.Appendf(nil, "http://%s:%s@%s", s.Name, token, runner.Status.EgressProxyAddress)
+		}
+	}
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: childMetadata(s, childObjectName(s.Name, inputsNamePart+decision.ContentHash(data, inputsHashLength))),
+		Immutable:  new(true),
+		Type:       corev1.SecretTypeOpaque,
+		Data:       data,
+	}
 }
 
 // Labels and annotations of a session's objects.
@@ -255,6 +244,7 @@ const (
 	maxNameLength    = 63
 	inputsHashLength = 10
 	nameHashLength   = 6
+	branchUIDLength  = 8
 )
 
 // childObjectName returns "<owner>-<part>". If the result is too long, the owner's name is truncated and followed by
@@ -293,13 +283,6 @@ func LeaseName(owner string) string { return owner }
 
 // NetworkPolicyName returns the name of a session's NetworkPolicy.
 func NetworkPolicyName(owner string) string { return sharedName(owner) }
-
-// pushBranch returns the branch to which a session pushes by default. Sessions of several namespaces and clusters can have one
-// repository, and a deleted session can have left its branch, so the name has a part of the UID.
-func pushBranch(s *v1alpha1.AgenticSession) v1alpha1.GitBranch {
-	const uidLength = 8
-	return v1alpha1.GitBranch("session/" + s.Name + "-" + string(s.UID[:min(len(s.UID), uidLength)]))
-}
 
 func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	return map[string]string{

@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
-	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
 const (
@@ -56,19 +54,6 @@ func egressTokenExpires(f *facts, status *v1alpha1.AgenticSessionStatus) *metav1
 func (b *objectBuilder) usesProxy() bool {
 	runner := b.settings.runner
 	return sessionrunner.UsesProxy(runner) && runner.Status.EgressProxyAddress != "" && b.keys != nil && b.status.Attempt.EgressTokenExpires != nil
-}
-
-// proxyURL returns the URL of the egress proxy with the name and the token of the session. It depends only on the
-// status, so that the inputs do not change with each call.
-func (b *objectBuilder) proxyURL() string {
-	s := b.session
-	token, err := b.keys.SignSession(adminauth.Session{
-		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Runner: b.settings.runner.Name,
-	}, b.status.Attempt.EgressTokenExpires.Time)
-	if err != nil { // strings always marshal
-		return ""
-	}
-	return fmt.Sprintf("http://%s:%s@%s", s.Name, token, b.settings.runner.Status.EgressProxyAddress)
 }
 
 // newProxyVariables returns the variables that make programs use the egress proxy. They refer to the token in the

@@ -121,8 +121,8 @@ func TestTheBranchOfASessionHasItsIdentity(t *testing.T) {
 			s.Session.UID = uid
 			s.Session.Spec.Repos[0].Push.Branch = push
 			in := RunnerInputs{}
-			builder := objectBuilder{session: s.Session}
-			if err := json.Unmarshal(builder.marshalSessionFile(), &in); err != nil {
+			inputs := newObjectBuilder(newFacts(s.Observation), &s.Session.Status).newInputsSecret()
+			if err := json.Unmarshal(inputs.Data[sessionFileKey], &in); err != nil {
 				t.Fatal(err)
 			}
 			branches[in.Repos[0].Push.Branch] = true
