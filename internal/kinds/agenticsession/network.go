@@ -45,10 +45,10 @@ func NewDefaultDenyPolicy(namespace string) *networkingv1.NetworkPolicy {
 	}
 }
 
-// buildNetworkPolicy returns the NetworkPolicy of the session's Pods. It allows the connections that the SessionRunner
-// names; the cluster's DNS, unless the SessionRunner names only hosts, which the egress proxy resolves; and the API
-// server if the runner has a Lease.
-func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings) *networkingv1.NetworkPolicy {
+// newSessionNetworkPolicy returns the NetworkPolicy of the session's Pods. It allows the connections that the SessionRunner
+// names; the cluster's DNS, unless the SessionRunner names only hosts, which the egress proxy resolves; the API server if
+// the runner of the open attempt or of the next attempt has a Lease to renew; and the network check, if there is one.
+func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings, check *NetworkCheck) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
 		ObjectMeta: childMetadata(s, NetworkPolicyName(s.Name)),
@@ -60,7 +60,7 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	if !sessionrunner.UsesOnlyProxy(runner) {
 		policy.Spec.Egress = append(policy.Spec.Egress, settings.AllowDNS())
 	}
-	if hasLease(s, runner) {
+	if runner.Spec.ActivityLease || s.Status.Attempt.Limits.ActivityLease {
 		policy.Spec.Egress = append(policy.Spec.Egress, settings.APIServer...)
 	}
 	for i := range runner.Spec.Network.Egress {
@@ -74,12 +74,16 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(sessionPort(runner), nil, corev1.ProtocolTCP)},
 		}}
 	}
+	if check.appliesTo(runner) { // the connection that must succeed
+		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{
+			To: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: check.Namespace}},
+				PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
+			}},
+			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
+		})
+	}
 	return policy
-}
-
-// hasLease reports whether the runner of the open attempt or of the next attempt has a Lease to renew.
-func hasLease(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) bool {
-	return runner.Spec.ActivityLease || s.Status.Attempt.Limits.ActivityLease
 }
 
 // egressRule returns the rule of a NetworkPolicy; false for an invalid rule. A rule without peers or ports would allow all of
@@ -278,24 +282,17 @@ type NetworkCheck struct {
 // appliesTo reports whether the Pods of a SessionRunner check their network. They do not if the SessionRunner itself
 // may allow the connection that must fail.
 func (c *NetworkCheck) appliesTo(runner *v1alpha1.SessionRunner) bool {
-	if c.Image == "" || runner == nil {
-		return false
-	}
-	for i := range runner.Spec.Network.Egress {
-		if mayAllowDenied(&runner.Spec.Network.Egress[i]) {
-			return false
-		}
-	}
-	return true
+	return c.Image != "" && runner != nil && !slices.ContainsFunc(runner.Spec.Network.Egress, mayAllowDenied)
 }
 
 // mayAllowDenied reports whether a rule may allow connections to the denied port of the operator's Pods. Their
 // addresses are not known, but are not public IPv4 addresses.
-func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
-	if !allowsPort(rule.Ports, networkcheck.DeniedPort) {
-		return false
-	}
+func mayAllowDenied(rule v1alpha1.SessionEgress) bool {
+	denied := sessionrunner.PolicyPort(networkcheck.DeniedPort, nil, corev1.ProtocolTCP)
+	allowsPort := func(port networkingv1.NetworkPolicyPort) bool { return containsPort(&port, &denied) }
 	switch {
+	case len(rule.Ports) > 0 && !slices.ContainsFunc(rule.Ports, allowsPort):
+		return false
 	case rule.To != nil && rule.To.NamespaceSelector != nil:
 		if rule.To.PodSelector == nil { // all Pods of the namespaces
 			return true
@@ -308,26 +305,6 @@ func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 		return !sessionrunner.IsPublicIPv4(rule.To.IPBlock.CIDR)
 	}
 	return false // hosts, or public addresses
-}
-
-func allowsPort(ports []networkingv1.NetworkPolicyPort, port int32) bool {
-	wanted := sessionrunner.PolicyPort(port, nil, corev1.ProtocolTCP)
-	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool { return containsPort(&p, &wanted) })
-}
-
-// newSessionNetworkPolicy returns the NetworkPolicy of the session's Pods, with the rule of their network check.
-func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings, check *NetworkCheck) *networkingv1.NetworkPolicy {
-	policy := buildNetworkPolicy(s, runner, settings)
-	if check.appliesTo(runner) { // the connection that must succeed
-		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{
-			To: []networkingv1.NetworkPolicyPeer{{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: check.Namespace}},
-				PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
-			}},
-			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
-		})
-	}
-	return policy
 }
 
 // newCheckContainers returns the init container with the network check, which runs before all others, if the check

@@ -80,7 +80,7 @@ func TestSessionThatMayOnlyReachHostsReachesOnlyTheProxyAndNoDNS(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newProxyScenario(t)
 			s.Runner.Spec.Network.Egress = test.egress
-			policy := buildNetworkPolicy(s.Session, s.Runner, &s.Network)
+			policy := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
 			hasDNS := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return rule.Ports[0].Port.IntVal == 53 })
 			if hasDNS != test.dns || len(policy.Spec.Egress) != test.ruleCount {
 				t.Errorf("DNS %t, %+v", hasDNS, policy.Spec.Egress)
@@ -115,7 +115,7 @@ func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			policy := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: test.spec}
-			wanted := buildNetworkPolicy(s.Session, s.Runner, &s.Network)
+			wanted := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
 			if got := findWideningPolicy([]networkingv1.NetworkPolicy{policy}, podLabels(s.Session, s.Runner), wanted) != nil; got != test.want {
 				t.Errorf("found: %t", got)
 			}
