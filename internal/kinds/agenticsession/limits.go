@@ -8,7 +8,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -280,11 +279,6 @@ func deadlineOf(f *facts, status *v1alpha1.AgenticSessionStatus, job *batchv1.Jo
 	}
 	timer.RequeueWithin(startupAllowance / 2)
 	return new(waited + left + allowance)
-}
-
-func hasRun(pod *corev1.Pod) bool {
-	c := runnerStatus(pod)
-	return c != nil && (c.State.Running != nil || c.State.Terminated != nil)
 }
 
 // secondsBetween is rounded up, so that no attempt gets time that another attempt used.

@@ -96,7 +96,7 @@ func modelVariableErrors(name string, at *field.Path, isMetered, isLimited bool,
 // isMetered reports whether the open attempt's agent calls its model through the proxy.
 func isMetered(f *facts, pod *corev1.Pod) bool {
 	if pod != nil && len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0 {
-		return findContainer(pod.Status.InitContainerStatuses, ModelContainer) != nil
+		return findContainer(pod, ModelContainer) != nil
 	}
 	return f.Runner != nil && f.Runner.Spec.Model != nil
 }
@@ -105,14 +105,12 @@ func isMetered(f *facts, pod *corev1.Pod) bool {
 // cost what it could: the rest of the budget. The cost is empty if the runner did not run, or the cost has neither a report nor a limit.
 func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost v1alpha1.Number, problem string) {
 	var message string
-	if left.pod != nil {
-		if c := findContainer(left.pod.Status.InitContainerStatuses, ModelContainer); c != nil {
-			switch {
-			case c.State.Terminated != nil:
-				message = c.State.Terminated.Message
-			case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
-				message = c.LastTerminationState.Terminated.Message
-			}
+	if c := findContainer(left.pod, ModelContainer); c != nil {
+		switch {
+		case c.State.Terminated != nil:
+			message = c.State.Terminated.Message
+		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
+			message = c.LastTerminationState.Terminated.Message
 		}
 	}
 	report, err := modelproxy.ParseReport(message)

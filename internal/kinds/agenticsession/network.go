@@ -329,36 +329,6 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	}}
 }
 
-func checkStatus(pod *corev1.Pod) *corev1.ContainerStatus {
-	if pod == nil {
-		return nil
-	}
-	return findContainer(pod.Status.InitContainerStatuses, checkContainer)
-}
-
-// networkEnforced reports whether the network enforces NetworkPolicies, according to the check in the session's Pod.
-// After the Pod was deleted, the session keeps the last result.
-func networkEnforced(pod *corev1.Pod, previous *metav1.Condition) decision.State {
-	c := checkStatus(pod)
-	switch {
-	case pod == nil && previous != nil &&
-		(previous.Reason == v1alpha1.ReasonNetworkPolicyEnforced || previous.Reason == v1alpha1.ReasonNetworkNotEnforced):
-		return unchanged
-	case c == nil:
-		return decision.True(v1alpha1.ReasonNetworkPolicyApplied, "The session does not check whether NetworkPolicies are enforced")
-	case c.State.Terminated == nil:
-		return decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNetworkCheckPending, Message: "The network check of the Pod has not ended"}
-	}
-	if networkcheck.ParseResult(c.State.Terminated.Message) == networkcheck.Enforced {
-		return decision.True(v1alpha1.ReasonNetworkPolicyEnforced, "A connection that is not allowed failed, and one that is allowed succeeded")
-	}
-	problem := enforcementProblem(c.State.Terminated)
-	if problem.Reason == v1alpha1.ReasonNetworkNotEnforced {
-		return decision.False(problem.Reason, problem.Message)
-	}
-	return decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
-}
-
 // enforcementProblem returns the problem of a network check without the result Enforced.
 func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
 	problem := decision.Problem{Reason: v1alpha1.ReasonNetworkEnforcementUnknown}
@@ -376,7 +346,7 @@ func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
 
 // checkProblem returns why a Pod's network check keeps its runner from starting; nil if it does not.
 func checkProblem(pod *corev1.Pod) *decision.Problem {
-	c := checkStatus(pod)
+	c := findContainer(pod, checkContainer)
 	if c == nil || c.State.Terminated == nil || c.State.Terminated.ExitCode == 0 {
 		return nil
 	}

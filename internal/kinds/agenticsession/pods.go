@@ -28,21 +28,28 @@ func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
 	return newest
 }
 
-// runnerStatus returns the status of the runner's container, or nil. The Pod may be nil, here and below.
-func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+// findContainer returns the status of a container of any type, or nil. The Pod may be nil, here and below.
+func findContainer(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil
 	}
-	return findContainer(pod.Status.ContainerStatuses, v1alpha1.RunnerContainer)
-}
-
-func findContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
-	for i := range statuses {
-		if statuses[i].Name == name {
-			return &statuses[i]
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i]
+			}
 		}
 	}
 	return nil
+}
+
+func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	return findContainer(pod, v1alpha1.RunnerContainer)
+}
+
+func hasRun(pod *corev1.Pod) bool {
+	c := runnerStatus(pod)
+	return c != nil && (c.State.Running != nil || c.State.Terminated != nil)
 }
 
 func runnerTermination(pod *corev1.Pod) *corev1.ContainerStateTerminated {
@@ -71,34 +78,24 @@ func findPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status core
 	return nil
 }
 
-// podDisruption returns why the Pod was terminated before its runner ended; nil if it was not.
+// podDisruption returns why the Pod was terminated before its runner ended; nil if it was not. Callers have excluded that the operator
+// stopped the session by deleting its Job, and that the Job exceeded its deadline.
 func podDisruption(pod *corev1.Pod) *decision.Problem {
 	if pod == nil {
 		return nil
 	}
-	if pod.Status.Reason == v1alpha1.ReasonEvicted {
+	target, termination := findPodCondition(pod, corev1.DisruptionTarget, corev1.ConditionTrue), runnerTermination(pod)
+	switch {
+	case pod.Status.Reason == v1alpha1.ReasonEvicted:
 		return &decision.Problem{Reason: v1alpha1.ReasonEvicted, Message: pod.Status.Message}
-	}
-	c := findPodCondition(pod, corev1.DisruptionTarget, corev1.ConditionTrue)
-	if c == nil {
-		return podDeletion(pod)
-	}
-	reason := v1alpha1.ReasonEvicted
-	if c.Reason == decision.DeletionByTaintManager || c.Reason == "DeletionByPodGC" {
-		reason = v1alpha1.ReasonPodLost
-	}
-	return &decision.Problem{Reason: reason, Message: decision.FormatReason(c.Reason, c.Message)}
-}
-
-// podDeletion returns a problem if the Pod was deleted before its runner ended. Callers have excluded that the operator
-// stopped the session by deleting its Job, and that the Job exceeded its deadline. A runner that ends in the second of
-// the deletion may have been terminated by it.
-func podDeletion(pod *corev1.Pod) *decision.Problem {
-	if pod.DeletionTimestamp == nil {
+	case target != nil && (target.Reason == decision.DeletionByTaintManager || target.Reason == "DeletionByPodGC"):
+		return &decision.Problem{Reason: v1alpha1.ReasonPodLost, Message: decision.FormatReason(target.Reason, target.Message)}
+	case target != nil:
+		return &decision.Problem{Reason: v1alpha1.ReasonEvicted, Message: decision.FormatReason(target.Reason, target.Message)}
+	case pod.DeletionTimestamp == nil:
 		return nil
-	}
-	if termination := runnerTermination(pod); termination != nil && termination.FinishedAt.Time.Before(decision.DeletionRequestTime(pod)) {
-		return nil
+	case termination != nil && termination.FinishedAt.Time.Before(decision.DeletionRequestTime(pod)):
+		return nil // a runner that ends in the second of the deletion may have been terminated by it
 	}
 	return &decision.Problem{Reason: v1alpha1.ReasonPodDeleted, Message: "Pod " + pod.Name + " was deleted before its runner ended"}
 }

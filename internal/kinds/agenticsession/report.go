@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
 )
 
 // maxConditionMessageBytes keeps the status small.
@@ -85,10 +86,16 @@ func runnerReporting(reports []decision.State) decision.State {
 
 // phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
 func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
-	last := lastRun(status)
+	last, attempt := lastRun(status), &status.Attempt
 	switch {
-	case status.Attempt.JobName != "":
-		return phaseOfAttempt(status)
+	case attempt.JobName != "" && attempt.StopTime != nil:
+		return v1alpha1.SessionStopping
+	case attempt.JobName != "" && status.QueuedSince == nil && attempt.RunnerStartTime != nil:
+		return v1alpha1.SessionRunning
+	case attempt.JobName != "" && status.QueuedSince == nil && attempt.JobUID != "":
+		return v1alpha1.SessionCreating
+	case attempt.JobName != "": // its Job is suspended or does not exist yet
+		return v1alpha1.SessionPending
 	case last != nil && last.Outcome == v1alpha1.RunCompleted:
 		return v1alpha1.SessionCompleted
 	case last != nil && last.Outcome == v1alpha1.RunFailed:
@@ -98,20 +105,6 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	default:
 		return v1alpha1.SessionPending
 	}
-}
-
-func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
-	switch {
-	case status.Attempt.StopTime != nil:
-		return v1alpha1.SessionStopping
-	case status.QueuedSince != nil: // its Job is suspended
-		return v1alpha1.SessionPending
-	case status.Attempt.RunnerStartTime != nil:
-		return v1alpha1.SessionRunning
-	case status.Attempt.JobUID != "":
-		return v1alpha1.SessionCreating
-	}
-	return v1alpha1.SessionPending
 }
 
 // blockingReasons are reasons for which a session may wait without a time limit, but not for its turn.
@@ -134,7 +127,8 @@ func blocked(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle
 }
 
 // networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods no more than the
-// SessionRunner does, and whether they are enforced.
+// SessionRunner does, and whether the network enforces them, according to the check in the session's Pod. After the Pod was
+// deleted, the session keeps the last result of the check.
 func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Condition) decision.State {
 	s, policies, name := o.Session, o.NetworkPolicies, NetworkPolicyName(o.Session.Name)
 	own := findNetworkPolicy(policies, name)
@@ -155,7 +149,23 @@ func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Conditi
 	if widening := findWideningPolicy(policies, podLabels(s, o.Runner), wanted); widening != nil {
 		return decision.False(v1alpha1.ReasonNetworkWidened, wideningMessage(widening, s.Spec.Runner))
 	}
-	return networkEnforced(pod, previous)
+	check := findContainer(pod, checkContainer)
+	switch {
+	case pod == nil && previous != nil &&
+		(previous.Reason == v1alpha1.ReasonNetworkPolicyEnforced || previous.Reason == v1alpha1.ReasonNetworkNotEnforced):
+		return unchanged
+	case check == nil:
+		return decision.True(v1alpha1.ReasonNetworkPolicyApplied, "The session does not check whether NetworkPolicies are enforced")
+	case check.State.Terminated == nil:
+		return decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNetworkCheckPending, Message: "The network check of the Pod has not ended"}
+	case networkcheck.ParseResult(check.State.Terminated.Message) == networkcheck.Enforced:
+		return decision.True(v1alpha1.ReasonNetworkPolicyEnforced, "A connection that is not allowed failed, and one that is allowed succeeded")
+	}
+	problem := enforcementProblem(check.State.Terminated)
+	if problem.Reason == v1alpha1.ReasonNetworkNotEnforced {
+		return decision.False(problem.Reason, problem.Message)
+	}
+	return decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
 }
 
 func wideningMessage(policy *networkingv1.NetworkPolicy, runner string) string {
@@ -243,11 +253,19 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 	add := func(kind, reason, action, format string, values ...any) {
 		events = append(events, decision.Event{Type: kind, Reason: reason, Action: action, Message: fmt.Sprintf(format, values...)})
 	}
-	if isNameTaken(after) && !isNameTaken(before) {
-		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
-			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionBlocked).Message)
+	nameTaken := decision.FindReason(after.Conditions, v1alpha1.ConditionBlocked, v1alpha1.ReasonNameTaken)
+	if nameTaken != nil && decision.FindReason(before.Conditions, v1alpha1.ConditionBlocked, v1alpha1.ReasonNameTaken) == nil {
+		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s", nameTaken.Message)
 	}
-	addJobEvents(before, after, add)
+	if after.Attempt.JobUID != "" && before.Attempt.JobUID != after.Attempt.JobUID {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Attempt.JobName)
+	}
+	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
+		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt.Attempt, after.Run)
+	}
+	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Attempt.JobName != "" && after.Attempt.JobName == before.Attempt.JobName {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Attempt.JobName)
+	}
 	if after.Attempt.StopTime != nil && before.Attempt.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
 			since := "it started"
@@ -261,10 +279,8 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 	if after.Phase == v1alpha1.SessionStopped && before.Phase != v1alpha1.SessionStopped {
 		add(corev1.EventTypeNormal, v1alpha1.EventStopped, actionStop, "Stopped, requested by: %s", after.StoppedReason)
 	}
-	if run := addedRun(before, after); run != nil {
-		if event, found := eventOfRun(run); found {
-			events = append(events, event)
-		}
+	if event := endEvent(before, after); event != nil {
+		events = append(events, *event)
 	}
 	if c := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionPushed); isWorkMissing(after) {
 		old := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionPushed)
@@ -279,47 +295,26 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 	return events
 }
 
-func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, reason, action, format string, values ...any)) {
-	if after.Attempt.JobUID != "" && before.Attempt.JobUID != after.Attempt.JobUID {
-		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Attempt.JobName)
-	}
-	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
-		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt.Attempt, after.Run)
-	}
-	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Attempt.JobName != "" && after.Attempt.JobName == before.Attempt.JobName {
-		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Attempt.JobName)
-	}
-}
-
-func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
-	return decision.FindReason(status.Conditions, v1alpha1.ConditionBlocked, v1alpha1.ReasonNameTaken) != nil
-}
-
-// addedRun returns the added record, or nil. A decision adds at most one record.
-func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionAttempt {
+// endEvent returns the event for the attempt whose record the decision adds, at most one; nil if it adds none. A stopped attempt has no
+// event, because EventStopped reports the new phase.
+func endEvent(before, after *v1alpha1.AgenticSessionStatus) *decision.Event {
 	if len(after.Attempts) == 0 {
 		return nil
 	}
-	last := &after.Attempts[len(after.Attempts)-1]
+	run := &after.Attempts[len(after.Attempts)-1]
 	if len(before.Attempts) > 0 {
 		old := &before.Attempts[len(before.Attempts)-1]
-		if old.Run == last.Run && old.Attempt == last.Attempt && old.Outcome == last.Outcome && old.JobName == last.JobName {
+		if old.Run == run.Run && old.Attempt == run.Attempt && old.Outcome == run.Outcome && old.JobName == run.JobName {
 			return nil
 		}
 	}
-	return last
-}
-
-// eventOfRun returns the event for the end of an attempt. A stopped attempt has none, because EventStopped reports the
-// new phase.
-func eventOfRun(run *v1alpha1.SessionAttempt) (event decision.Event, found bool) {
-	event = decision.Event{
+	event := &decision.Event{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,
 		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, decision.FormatReason(run.Reason, run.Message)),
 	}
 	switch run.Outcome {
 	case v1alpha1.RunStopped:
-		return decision.Event{}, false
+		return nil
 	case v1alpha1.RunCompleted:
 		event.Type, event.Reason = corev1.EventTypeNormal, v1alpha1.EventCompleted
 		event.Message = fmt.Sprintf("Attempt %d of run %d completed", run.Attempt, run.Run)
@@ -330,5 +325,5 @@ func eventOfRun(run *v1alpha1.SessionAttempt) (event decision.Event, found bool)
 			event.Reason = run.Reason
 		}
 	}
-	return event, true
+	return event
 }
