@@ -88,7 +88,7 @@ func newNext(f *facts, o *outcome) next {
 		// A stale decision may have created active Jobs that do not belong to the open attempt. Ended Jobs whose attempts are no
 		// longer recorded would accumulate in a session that is restarted often.
 		isRecorded := slices.ContainsFunc(n.Status.Attempts, func(run v1alpha1.SessionAttempt) bool { return run.JobName == job.Name })
-		if job.Name != attempt.JobName && metav1.IsControlledBy(job, f.Session) && (isJobActive(job) || !isRecorded) {
+		if job.Name != attempt.JobName && metav1.IsControlledBy(job, f.Session) && (decision.FindEndCondition(job) == nil || !isRecorded) {
 			n.deleteJob(job)
 		}
 	}
@@ -256,10 +256,9 @@ func (n *next) restoreObjects(f *facts, o *outcome) {
 		return
 	}
 	// A refusal is reported until the object is restored.
-	reasons := map[decision.Class]string{decision.AlreadyExists: v1alpha1.ReasonNameTaken, decision.QuotaExceeded: v1alpha1.ReasonQuotaExceeded}
 	refused := f.blockedBy(v1alpha1.ReasonNameTaken, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonChildRefused)
-	if f.Refusal != nil {
-		refused = &decision.Problem{Reason: cmp.Or(reasons[f.Refusal.Class], v1alpha1.ReasonChildRefused), Message: f.Refusal.Message}
+	if found, _ := checkRefusal(f, &n.Status); found != nil {
+		refused = &found.Problem
 	}
 	if refused != nil {
 		n.obstacle = cmp.Or(n.obstacle, &obstacle{Problem: *refused, timeLimited: true})
@@ -267,7 +266,7 @@ func (n *next) restoreObjects(f *facts, o *outcome) {
 	}
 }
 
-// proceed decides about a session without an open attempt.
+// proceed decides about a session without an open attempt. If an attempt is due, it opens the attempt, or records the first obstacle.
 func (n *next) proceed(f *facts) {
 	status, ttl := &n.Status, f.spec.TTLSecondsAfterFinished
 	last := lastRun(status)
@@ -275,25 +274,20 @@ func (n *next) proceed(f *facts) {
 	switch {
 	case isStopped && f.spec.Suspend:
 		status.StoppedReason = v1alpha1.StopUser
+		return
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
-		n.start(f)
 	case IsRerunRequested(f.Session, status):
 		status.Run++
 		status.RerunID = f.spec.Rerun.ID
 		status.Retries, status.Disruptions = 0, 0
 		status.CompletionTime, status.WaitingSince = nil, nil
-		status.StoppedReason = ""
-		n.start(f)
 	case isStopped && isStoppedByUser(status):
-		n.start(f)
 	case !isStopped && ttl != nil && status.CompletionTime != nil:
 		n.DeleteSession = n.timer.HasReached(status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+		return
+	default:
+		return
 	}
-}
-
-// start opens an attempt, unless something prevents it. It reports the first obstacle.
-func (n *next) start(f *facts) {
-	status := &n.Status
 	if f.spec.Suspend {
 		status.StoppedReason, status.WaitingSince = v1alpha1.StopUser, nil
 		return
@@ -308,45 +302,43 @@ func (n *next) start(f *facts) {
 	}
 }
 
-// passes reports whether all checks find nothing. It records the first obstacle or question.
+// passes reports whether all checks find nothing. Otherwise it records the first question, or the first obstacle: the session waits until
+// the obstacle is gone, and its run fails if the obstacle is fatal, or has a time limit and lasts too long.
 func (n *next) passes(f *facts, checks ...check) bool {
+	var found *obstacle
+	var question *Question
 	for _, check := range checks {
-		found, question := check(f, &n.Status)
-		switch {
-		case question != nil:
-			n.Question = question
-		case found != nil:
-			n.wait(f, found)
-		default:
-			continue
+		if found, question = check(f, &n.Status); found != nil || question != nil {
+			break
 		}
+	}
+	switch {
+	case question != nil:
+		n.Question = question
+		return false
+	case found == nil:
+		return true
+	case found.isFatal:
+		n.fail(f, found.Problem)
 		return false
 	}
-	return true
-}
-
-// wait waits until an obstacle is gone, and fails the run if the obstacle is fatal, or has a time limit and lasts too long.
-func (n *next) wait(f *facts, o *obstacle) {
-	if o.isFatal {
-		n.fail(f, o.Problem)
-		return
-	}
-	n.obstacle = o
-	if o.isQueued {
+	n.obstacle = found
+	if found.isQueued {
 		n.Status.QueuedSince = f.queuedSince()
 	}
-	if !o.timeLimited {
+	if !found.timeLimited {
 		n.Status.WaitingSince = nil
 	} else {
 		n.Status.WaitingSince = cmp.Or(n.Status.WaitingSince, &f.now)
 		if limit := startupTimeoutOf(f.spec); limit > 0 && n.timer.HasReached(n.Status.WaitingSince.Add(limit)) {
-			n.fail(f, o.Problem)
-			return
+			n.fail(f, found.Problem)
+			return false
 		}
 	}
-	if o.retry != 0 {
-		n.timer.RequeueWithin(o.retry)
+	if found.retry != 0 {
+		n.timer.RequeueWithin(found.retry)
 	}
+	return false
 }
 
 // fail fails the run now, with or without an open attempt.
@@ -389,8 +381,7 @@ func openAttempt(f *facts, status *v1alpha1.AgenticSessionStatus) {
 
 // createJob creates the Job of the open attempt, and the objects that it needs.
 func (n *next) createJob(f *facts) {
-	if f.Refusal != nil {
-		n.wait(f, refusalObstacle(f))
+	if !n.passes(f, checkRefusal) {
 		return
 	}
 	// The attempt keeps these settings of its SessionRunner.
@@ -429,16 +420,17 @@ func (n *next) createJob(f *facts) {
 	}
 }
 
-// refusalObstacle returns the obstacle of an object of the attempt that the API server refused.
-func refusalObstacle(f *facts) *obstacle {
+// checkRefusal returns the obstacle of an object of the attempt that the API server refused.
+func checkRefusal(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
+	if f.Refusal == nil {
+		return nil, nil
+	}
 	o := &obstacle{Problem: decision.Problem{Message: f.Refusal.Message}, timeLimited: true, retry: f.retryInterval()}
 	switch f.Refusal.Class {
 	case decision.QuotaExceeded: // a quota has room again when other objects end
 		o.Reason, o.timeLimited = v1alpha1.ReasonQuotaExceeded, false
 	case decision.AlreadyExists:
 		o.Reason = v1alpha1.ReasonNameTaken
-	case decision.NotFound:
-		o.Reason = v1alpha1.ReasonWorkspaceNotFound
 	case decision.ServiceAccountMissing:
 		o.Reason = v1alpha1.ReasonServiceAccountNotFound
 	default:
@@ -447,7 +439,7 @@ func refusalObstacle(f *facts) *obstacle {
 			o.Reason = v1alpha1.ReasonPodRejected
 		}
 	}
-	return o
+	return o, nil
 }
 
 // FirstPod returns the Pod of the first attempt of a new session, as far as it is known without the session's children: with another
@@ -608,14 +600,14 @@ func checkPreviousJob(f *facts, status *v1alpha1.AgenticSessionStatus) (*obstacl
 	if !isFirst && !f.Answers.Listed {
 		return nil, &Question{AllJobs: true}
 	}
-	i := slices.IndexFunc(f.Jobs, func(job *batchv1.Job) bool { return metav1.IsControlledBy(job, f.Session) && isJobActive(job) })
+	i := slices.IndexFunc(f.Jobs, func(job *batchv1.Job) bool {
+		return metav1.IsControlledBy(job, f.Session) && decision.FindEndCondition(job) == nil
+	})
 	if i < 0 {
 		return nil, nil
 	}
 	return &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonPreviousJobRunning, Message: "Job " + f.Jobs[i].Name + " has not ended yet"}}, nil
 }
-
-func isJobActive(job *batchv1.Job) bool { return decision.FindEndCondition(job) == nil }
 
 // startupBegin returns since when the runner could have started. Time in which the Pod waits for a node does not count,
 // because it is not the session's fault.
