@@ -38,7 +38,26 @@ type facts struct {
 
 func newFacts(observation Observation) *facts {
 	f := &facts{Observation: observation, spec: &observation.Session.Spec, now: metav1.NewTime(observation.Now.Truncate(time.Second))}
-	f.settings, f.accepted = acceptance(observation.Session, observation.Runner)
+	errs, reason := Validate(f.Session), v1alpha1.ReasonInvalid
+	if len(errs) == 0 {
+		reason = v1alpha1.ReasonNotAllowed
+	}
+	var settings *runnerSettings
+	if f.Runner != nil {
+		resolved, refused := resolveSettings(f.Session, f.Runner)
+		settings, errs = resolved, append(errs, refused...)
+	}
+	switch {
+	case len(errs) > 0:
+		f.accepted = decision.False(reason, errs.ToAggregate().Error())
+	case f.Runner == nil:
+		f.accepted = decision.State{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonRunnerNotFound,
+			Message: "SessionRunner " + f.spec.Runner + " does not exist; create it or set spec.runner",
+		}
+	default:
+		f.settings, f.accepted = settings, decision.True(v1alpha1.ReasonAccepted, "")
+	}
 	return f
 }
 

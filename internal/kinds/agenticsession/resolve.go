@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -36,29 +35,6 @@ type runnerSettings struct {
 
 // container returns the runner's container in the template.
 func (r *runnerSettings) container() *corev1.Container { return &r.template.Spec.Containers[0] }
-
-// acceptance returns the settings of a session, nil if it is not accepted, and its condition SpecAccepted.
-func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, decision.State) {
-	errs := Validate(s)
-	reason := v1alpha1.ReasonInvalid
-	if runner == nil {
-		if len(errs) > 0 {
-			return nil, decision.False(reason, errs.ToAggregate().Error())
-		}
-		return nil, decision.State{
-			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonRunnerNotFound,
-			Message: "SessionRunner " + s.Spec.Runner + " does not exist; create it or set spec.runner",
-		}
-	}
-	if len(errs) == 0 {
-		reason = v1alpha1.ReasonNotAllowed
-	}
-	settings, refused := resolveSettings(s, runner)
-	if errs = append(errs, refused...); len(errs) > 0 {
-		return nil, decision.False(reason, errs.ToAggregate().Error())
-	}
-	return settings, decision.True(v1alpha1.ReasonAccepted, "")
-}
 
 // runnerChecks compare a session with the limits of its SessionRunner, and resolve the settings.
 var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.ErrorList{
