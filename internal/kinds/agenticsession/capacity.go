@@ -154,23 +154,16 @@ func checkPlace(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle, *Questio
 	case canStart:
 		return nil, &Question{OpenSessions: true}
 	}
-	return &obstacle{isQueued: true, retry: queueRefreshInterval, Problem: decision.Problem{
-		Reason: v1alpha1.ReasonQueued, Message: queueMessage(f.Runner, contenders, &self),
-	}}, nil
-}
-
-// queueMessage returns why a session waits, without names of other sessions, which may belong to other users.
-func queueMessage(runner *v1alpha1.SessionRunner, contenders []Contender, self *Contender) string {
-	p := countPlaces(runner, contenders)
-	before := slices.IndexFunc(inOrder(contenders), func(c Contender) bool { return c.UID == self.UID })
-	message := ""
+	// The message has no names of other sessions, which may belong to other users.
+	p, limits, message := countPlaces(f.Runner, contenders), &f.Runner.Spec.Limits, "earlier sessions of the user start first"
 	switch {
 	case p.isFullFor(self.User):
-		message = fmt.Sprintf("the user runs %d of at most %d sessions of SessionRunner %s", p.byUser[self.User], *runner.Spec.Limits.MaxSessionsPerUser, runner.Name)
-	case runner.Spec.Limits.MaxSessions != nil:
-		message = fmt.Sprintf("SessionRunner %s runs %d of at most %d sessions", runner.Name, p.open, *runner.Spec.Limits.MaxSessions)
-	default:
-		message = "earlier sessions of the user start first"
+		message = fmt.Sprintf("the user runs %d of at most %d sessions of SessionRunner %s", p.byUser[self.User], *limits.MaxSessionsPerUser, f.Runner.Name)
+	case limits.MaxSessions != nil:
+		message = fmt.Sprintf("SessionRunner %s runs %d of at most %d sessions", f.Runner.Name, p.open, *limits.MaxSessions)
 	}
-	return fmt.Sprintf("%s; position %d in the queue", message, before+1)
+	before := slices.IndexFunc(inOrder(contenders), func(c Contender) bool { return c.UID == self.UID })
+	return &obstacle{isQueued: true, retry: queueRefreshInterval, Problem: decision.Problem{
+		Reason: v1alpha1.ReasonQueued, Message: fmt.Sprintf("%s; position %d in the queue", message, before+1),
+	}}, nil
 }

@@ -34,7 +34,14 @@ func Validate(s *v1alpha1.AgenticSession) field.ErrorList {
 	errs := validateEnvironment(spec, at)
 	errs = append(errs, validateEnvFrom(spec.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateSecretMounts(spec.SecretMounts, at.Child("secretMounts"))...)
-	errs = append(errs, validateRepos(spec.Repos, at.Child("repos"))...)
+	seen := map[string]bool{}
+	for i := range spec.Repos {
+		name := repoDirectory(&spec.Repos[i])
+		if seen[name] {
+			errs = append(errs, field.Duplicate(at.Child("repos").Index(i).Child("name"), name))
+		}
+		seen[name] = true
+	}
 	if spec.Resources != nil {
 		errs = append(errs, validateResources(spec.Resources, at.Child("resources"))...)
 	}
@@ -126,19 +133,6 @@ func validateName(name string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range validation.IsDNS1123Subdomain(name) {
 		errs = append(errs, field.Invalid(at, name, message))
-	}
-	return errs
-}
-
-func validateRepos(repos []v1alpha1.SessionRepo, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	seen := map[string]bool{}
-	for i := range repos {
-		name := repoDirectory(&repos[i])
-		if seen[name] {
-			errs = append(errs, field.Duplicate(at.Index(i).Child("name"), name))
-		}
-		seen[name] = true
 	}
 	return errs
 }

@@ -193,7 +193,7 @@ func checkWorkspaceFree(f *facts, status *v1alpha1.AgenticSessionStatus) (*obsta
 	if !answered {
 		return nil, &Question{Mounts: name}
 	}
-	return podObstacle(f, findPod(pods, func(*corev1.Pod) bool { return true })), nil
+	return podObstacle(f, pods, func(*corev1.Pod) bool { return true }), nil
 }
 
 // reserveWorkspace returns the reservation with which the open attempt's Pod runs once its workspace is free. Of several gated Pods, the
@@ -212,32 +212,28 @@ func reserveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus, pod *core
 		return nil, nil, &Question{Mounts: name}
 	}
 	holder := types.UID(claim.Annotations[AnnotationWorkspacePod])
-	user := findPod(pods, func(other *corev1.Pod) bool { return other.UID != pod.UID && (!isGated(other) || other.UID == holder) })
-	if user != nil {
-		return nil, podObstacle(f, user), nil
+	isUser := func(other *corev1.Pod) bool { return other.UID != pod.UID && (!isGated(other) || other.UID == holder) }
+	if found := podObstacle(f, pods, isUser); found != nil {
+		return nil, found, nil
 	}
 	return &WorkspaceReservation{Claim: claim, Pod: pod}, nil, nil
 }
 
-func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Pod {
+// podObstacle returns the obstacle of the first of the Pods that mount the workspace which uses it and has not ended; nil without such a Pod.
+// It has no time limit: the Pod does not depend on this session. The operator watches only Pods of sessions.
+func podObstacle(f *facts, pods []corev1.Pod, isUser func(*corev1.Pod) bool) *obstacle {
 	for i := range pods {
-		if !decision.HasPodEnded(&pods[i]) && condition(&pods[i]) {
-			return &pods[i]
+		pod := &pods[i]
+		if decision.HasPodEnded(pod) || !isUser(pod) {
+			continue
 		}
+		o := &obstacle{Problem: decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: "Pod " + pod.Name + " mounts the workspace"}}
+		if name := pod.Labels[LabelSession]; name != "" {
+			o.Message = fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", pod.Name, name)
+		} else {
+			o.retry = f.retryInterval()
+		}
+		return o
 	}
 	return nil
-}
-
-// podObstacle returns the obstacle of a Pod that mounts the workspace; nil without a Pod. It has no time limit: the Pod does not depend on
-// this session. The operator watches only Pods of sessions.
-func podObstacle(f *facts, user *corev1.Pod) *obstacle {
-	if user == nil {
-		return nil
-	}
-	if name := user.Labels[LabelSession]; name != "" {
-		return &obstacle{Problem: decision.Problem{
-			Reason: v1alpha1.ReasonWorkspaceInUse, Message: fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", user.Name, name),
-		}}
-	}
-	return &obstacle{retry: f.retryInterval(), Problem: decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: "Pod " + user.Name + " mounts the workspace"}}
 }
