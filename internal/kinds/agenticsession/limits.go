@@ -3,15 +3,19 @@ package agenticsession
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
 )
 
 const (
@@ -20,6 +24,10 @@ const (
 	AnnotationCost = v1alpha1.Prefix + "cost-usd"
 	// CostRecordInterval limits how often a cost below the limit is recorded.
 	CostRecordInterval = time.Minute
+	// microsPerDollar is the precision of costs.
+	microsPerDollar = 1e6
+	// maxCostDollars is small enough to sum costs without loss of precision.
+	maxCostDollars = 1e9
 	// maxTotalMicros is 9 billion dollars: a float64 represents each millionth of it.
 	maxTotalMicros = 9e9 * microsPerDollar
 	// maxCostReportBytes is the maximum length of AnnotationCost.
@@ -74,7 +82,7 @@ func higherCost(a, b *v1alpha1.Number) v1alpha1.Number {
 	switch {
 	case a == nil || *a == "":
 		return *b
-	case b == nil || *b == "" || parseMicroDollars(*a) >= parseMicroDollars(*b):
+	case b == nil || *b == "" || microsOf(a) >= microsOf(b):
 		return *a
 	}
 	return *b
@@ -94,7 +102,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 		if cost == nil {
 			return
 		}
-		if micros := parseMicroDollars(*cost); limit == nil || micros < limit.micros {
+		if micros := microsOf(cost); limit == nil || micros < limit.micros {
 			limit = &costLimit{micros, owner}
 		}
 	}
@@ -133,11 +141,31 @@ func RemainingCost(o *Observation) (micros int64, limited bool) {
 // Micros returns the reported cost in millionths of a dollar.
 func (r CostReport) Micros() int64 { return microsOf(&r.USD) }
 
+// parseCost parses a number of dollars and rounds it to millionths.
+func parseCost(text string) (v1alpha1.Number, error) {
+	cost, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(cost) || cost < 0 || cost > maxCostDollars {
+		return "", fmt.Errorf("costUSD is %s, it must be from 0 to %.0f", text, float64(maxCostDollars))
+	}
+	return formatDollars(int64(math.Round(cost * microsPerDollar))), nil
+}
+
+// microsOf is the inverse of formatDollars. It returns 0 for a cost that is not known, and for an invalid cost, which only an edited
+// status can contain.
 func microsOf(cost *v1alpha1.Number) int64 {
-	if cost == nil || *cost == "" {
+	if cost == nil {
 		return 0
 	}
-	return parseMicroDollars(*cost)
+	dollars, err := strconv.ParseFloat(string(*cost), 64)
+	if err != nil || math.IsNaN(dollars) || math.Abs(dollars) > math.MaxInt64/microsPerDollar/2 {
+		return 0
+	}
+	return int64(math.Round(dollars * microsPerDollar))
+}
+
+func formatDollars(amount int64) v1alpha1.Number {
+	text := fmt.Sprintf("%d.%06d", amount/microsPerDollar, amount%microsPerDollar)
+	return v1alpha1.Number(strings.TrimSuffix(strings.TrimRight(text, "0"), "."))
 }
 
 // attemptCost returns the highest cost that the runner of the open attempt reported; empty if it reported none.
@@ -211,6 +239,49 @@ func costReports(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) []de
 		return []decision.State{unknown}
 	}
 	return []decision.State{decision.True(v1alpha1.ReasonReporting, "")}
+}
+
+// isMetered reports whether the open attempt's agent calls its model through the proxy.
+func isMetered(f *facts, pod *corev1.Pod) bool {
+	if pod != nil && len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0 {
+		return findContainer(pod, ModelContainer) != nil
+	}
+	return f.Runner != nil && f.Runner.Spec.Model != nil
+}
+
+// meteredCost returns the cost of the open attempt that ends, as its proxy reports it. If the report is lost with the Pod, the attempt
+// cost what it could: the rest of the budget. The cost is empty if the runner did not run, or the cost has neither a report nor a limit.
+func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost v1alpha1.Number, problem string) {
+	var message string
+	if c := findContainer(left.pod, ModelContainer); c != nil {
+		switch {
+		case c.State.Terminated != nil:
+			message = c.State.Terminated.Message
+		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
+			message = c.LastTerminationState.Terminated.Message
+		}
+	}
+	report, err := modelproxy.ParseReport(message)
+	switch {
+	case err == nil && !report.Incomplete:
+		if cost, err = parseCost(report.SpentUSD); err == nil {
+			return cost, ""
+		}
+	case err == nil:
+		return "", "the agent used models without a price, so its cost is not known; add them to spec.model.prices of its SessionRunner"
+	}
+	// If nobody saw the Job, which is gone, start, its Pod may have run while no operator did. A running operator remembers the Pod of a Job
+	// that it has just deleted.
+	isUnseen := left.job == nil && left.pod == nil && s.Attempt.JobUID != "" && (s.Attempt.StopTime == nil || f.Now.After(stuckTime(s)))
+	limit := findCostLimit(&f.Observation, s)
+	switch {
+	case !isUnseen && activeStart(&s.Attempt, left.pod) == nil:
+		return "", ""
+	case limit == nil:
+		return "", "the proxy of its model left no report, so its cost is not known"
+	}
+	rest := max(limit.micros-microsOf(s.TotalCostUSD), 0) + microsOf(s.Attempt.CostUSD)
+	return formatDollars(rest), fmt.Sprintf("the proxy of its model left no report, so it counts with the rest of the budget, %s US dollars", formatDollars(rest))
 }
 
 // AddedCost returns how many dollars a status adds to the cost in an earlier status of the same session.

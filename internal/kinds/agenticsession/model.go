@@ -1,11 +1,9 @@
 package agenticsession
 
 import (
-	"fmt"
 	"net/url"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -91,44 +89,4 @@ func modelVariableErrors(name string, at *field.Path, isMetered, isLimited bool,
 			"set spec.model of the SessionRunner, with a key of Anthropic, OpenAI or Google, or remove maxCostUSD")}
 	}
 	return nil
-}
-
-// isMetered reports whether the open attempt's agent calls its model through the proxy.
-func isMetered(f *facts, pod *corev1.Pod) bool {
-	if pod != nil && len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0 {
-		return findContainer(pod, ModelContainer) != nil
-	}
-	return f.Runner != nil && f.Runner.Spec.Model != nil
-}
-
-// meteredCost returns the cost of the open attempt that ends, as its proxy reports it. If the report is lost with the Pod, the attempt
-// cost what it could: the rest of the budget. The cost is empty if the runner did not run, or the cost has neither a report nor a limit.
-func meteredCost(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) (cost v1alpha1.Number, problem string) {
-	var message string
-	if c := findContainer(left.pod, ModelContainer); c != nil {
-		switch {
-		case c.State.Terminated != nil:
-			message = c.State.Terminated.Message
-		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
-			message = c.LastTerminationState.Terminated.Message
-		}
-	}
-	report, err := modelproxy.ParseReport(message)
-	switch {
-	case err == nil && !report.Incomplete:
-		if cost, err = parseCost(report.SpentUSD); err == nil {
-			return cost, ""
-		}
-	case err == nil:
-		return "", "the agent used models without a price, so its cost is not known; add them to spec.model.prices of its SessionRunner"
-	}
-	limit := findCostLimit(&f.Observation, s)
-	switch {
-	case !mayHaveRun(f, s, left):
-		return "", ""
-	case limit == nil:
-		return "", "the proxy of its model left no report, so its cost is not known"
-	}
-	rest := max(limit.micros-microsOf(s.TotalCostUSD), 0) + microsOf(s.Attempt.CostUSD)
-	return formatDollars(rest), fmt.Sprintf("the proxy of its model left no report, so it counts with the rest of the budget, %s US dollars", formatDollars(rest))
 }

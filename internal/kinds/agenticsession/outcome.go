@@ -319,14 +319,6 @@ func activeStart(attempt *v1alpha1.SessionAttempt, pod *corev1.Pod) *metav1.Time
 	return attempt.StartTime
 }
 
-// mayHaveRun reports whether the runner of an attempt may have run. If its Job is gone, and nobody saw it start, its Pod may have run
-// while no operator did. A running operator remembers the Pod of a Job that it has just deleted.
-func mayHaveRun(f *facts, s *v1alpha1.AgenticSessionStatus, left evidence) bool {
-	attempt := &s.Attempt
-	isUnseen := left.job == nil && left.pod == nil && attempt.JobUID != "" && (attempt.StopTime == nil || f.Now.After(stuckTime(s)))
-	return isUnseen || activeStart(attempt, left.pod) != nil
-}
-
 func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -446,7 +438,11 @@ func closeAttempt(f *facts, before *v1alpha1.AgenticSessionStatus, left evidence
 		v.endTime, end = f.now.Time, f.now
 	}
 	if repos := pushedRepos(f.spec, false); len(repos) > 0 && (s.Attempt.RunnerStartTime != nil || hasRun(left.pod)) {
-		f.setCondition(&s, v1alpha1.ConditionPushed, pushState(repos, &s))
+		state := arrivalOf(repos, attemptResult(&s))
+		if claim := s.Workspace.ClaimRef.Name; claim != "" && state.Status != metav1.ConditionTrue {
+			state.Message += fmt.Sprintf("; the workspace, PersistentVolumeClaim %s, is kept", claim)
+		}
+		f.setCondition(&s, v1alpha1.ConditionPushed, state)
 	}
 	cost, reports := finalCost(f, &s, left)
 	if cost != "" {

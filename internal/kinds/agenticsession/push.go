@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,15 +10,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
-
-// pushState returns whether the work of the open attempt, which ends, in these repositories is on their servers, according to its result.
-func pushState(repos []v1alpha1.SessionRepo, status *v1alpha1.AgenticSessionStatus) decision.State {
-	state := arrivalOf(repos, attemptResult(status))
-	if claim := status.Workspace.ClaimRef.Name; claim != "" && state.Status != metav1.ConditionTrue {
-		state.Message += fmt.Sprintf("; the workspace, PersistentVolumeClaim %s, is kept", claim)
-	}
-	return state
-}
 
 // arrivalOf returns whether the work in these repositories is on their servers. The result is nil if the attempt left none.
 func arrivalOf(repos []v1alpha1.SessionRepo, result *v1alpha1.SessionResult) decision.State {

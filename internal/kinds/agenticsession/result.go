@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -21,10 +19,6 @@ const (
 	maxResultBytes        = 4096
 	maxSDKSessionIDLength = 256
 	maxLocation           = 1024
-	// maxCostDollars is small enough to sum costs without loss of precision.
-	maxCostDollars = 1e9
-	// microsPerDollar is the precision of costs.
-	microsPerDollar = 1e6
 )
 
 // RunnerResult is the result of a runner, with the cost of its attempt.
@@ -113,28 +107,4 @@ func validateRepositories(repositories []v1alpha1.SessionRepositoryResult) error
 		names[r.Name] = true
 	}
 	return nil
-}
-
-// parseCost parses a number of dollars and rounds it to millionths.
-func parseCost(text string) (v1alpha1.Number, error) {
-	cost, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(cost) || cost < 0 || cost > maxCostDollars {
-		return "", fmt.Errorf("costUSD is %s, it must be from 0 to %.0f", text, float64(maxCostDollars))
-	}
-	return formatDollars(int64(math.Round(cost * microsPerDollar))), nil
-}
-
-// parseMicroDollars is the inverse of formatDollars. It returns 0 for an invalid cost, which only an edited status can
-// contain.
-func parseMicroDollars(n v1alpha1.Number) int64 {
-	cost, err := strconv.ParseFloat(string(n), 64)
-	if err != nil || math.IsNaN(cost) || math.Abs(cost) > math.MaxInt64/microsPerDollar/2 {
-		return 0
-	}
-	return int64(math.Round(cost * microsPerDollar))
-}
-
-func formatDollars(amount int64) v1alpha1.Number {
-	text := fmt.Sprintf("%d.%06d", amount/microsPerDollar, amount%microsPerDollar)
-	return v1alpha1.Number(strings.TrimSuffix(strings.TrimRight(text, "0"), "."))
 }

@@ -64,7 +64,7 @@ func (w *simulation) writeLease(j *simulatedJob) {
 	w.lease.reported[name] += w.rng.Int64N(300_000)
 	w.lease.cost = name + "=" + string(formatDollars(w.lease.reported[name]))
 	w.logf("%s reports %q", name, w.lease.cost)
-	if limit := w.session.Spec.Limits.MaxCostUSD; limit != nil && j.overLimitTime.IsZero() && w.closedCosts(name)+w.lease.reported[name] >= parseMicroDollars(*limit) {
+	if limit := w.session.Spec.Limits.MaxCostUSD; limit != nil && j.overLimitTime.IsZero() && w.closedCosts(name)+w.lease.reported[name] >= microsOf(limit) {
 		j.overLimitTime = w.now
 	}
 }
@@ -82,7 +82,7 @@ func (w *simulation) closedCosts(job string) (micros int64) {
 // its start was recorded gets a second Job. Its cost may not be recorded yet, but is still in the Lease.
 func (w *simulation) checkCostBeforeAttempt(in *Observation, job string) {
 	total := microsOf(in.Session.Status.TotalCostUSD)
-	if limit := in.Session.Spec.Limits.MaxCostUSD; limit != nil && total >= parseMicroDollars(*limit) {
+	if limit := in.Session.Spec.Limits.MaxCostUSD; limit != nil && total >= microsOf(limit) {
 		w.reportViolation("an attempt starts although the session cost %d millionths of a dollar", total)
 	}
 	observed := int64(0)
