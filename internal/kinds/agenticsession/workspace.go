@@ -237,3 +237,25 @@ func podObstacle(f *facts, pods []corev1.Pod, isUser func(*corev1.Pod) bool) *ob
 	}
 	return nil
 }
+
+// workspaceToKeep returns the claim of a session at rest that must outlive the session, because it may have the only copy of work. The
+// claim stays until a user deletes it, also if a later attempt pushes the work.
+func workspaceToKeep(f *facts, status *v1alpha1.AgenticSessionStatus) (*metav1.PartialObjectMetadata, *Question) {
+	name := status.Workspace.ClaimRef.Name
+	if name == "" || status.Workspace.UID == "" || status.Attempt.JobName != "" || !isWorkMissing(status) {
+		return nil, nil
+	}
+	claim, answered := f.Answers.Claims[name]
+	switch {
+	case !answered:
+		return nil, &Question{Claim: name}
+	case claim == nil, claim.UID != status.Workspace.UID, !claim.DeletionTimestamp.IsZero(), len(KeptOwners(claim)) == len(claim.OwnerReferences):
+		return nil, nil
+	}
+	return claim, nil
+}
+
+// KeptOwners returns the owners of a claim without the sessions: nothing deletes the claim with a session then.
+func KeptOwners(claim *metav1.PartialObjectMetadata) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.Kind == "AgenticSession" })
+}
