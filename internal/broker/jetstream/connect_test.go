@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/certtest"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // eachDialer runs a test with the connections of workers, and with those of the operator.
@@ -76,9 +77,7 @@ func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 	t.Run("a trusted server", func(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
 		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: authority}, Dial: dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e.Disconnect()
 	})
 }
@@ -100,9 +99,7 @@ func testLogin(t *testing.T, dial broker.DialFunc) {
 		t.Run(name, func(t *testing.T) {
 			options.Dial = dial
 			e, err := Connect(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			e.Disconnect()
 		})
 	}
@@ -127,9 +124,7 @@ func testReconnect(t *testing.T, dial broker.DialFunc) {
 	o, _ := options()
 	o.Refresh = options
 	engine, err := Connect(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e := engine.(*Engine)
 	defer e.Disconnect()
 	authority.Store(new(pemOf(second)))
@@ -141,17 +136,13 @@ func testReconnect(t *testing.T, dial broker.DialFunc) {
 		}
 		return fmt.Errorf("it did not reconnect: %w", e.nc.LastError())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func selfSignedCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(certtest.NewCertificate(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pair
 }
 
@@ -163,9 +154,7 @@ func TestPermissionViolationIsReported(t *testing.T) {
 		}}}
 	})
 	e, err := Connect(t.Context(), broker.Credentials{URL: "nats://u:p@" + s.Address()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer e.Disconnect()
 	err = poll.UntilNil(t.Context(), func() error {
 		// The server answers nothing to the denied request. Its error is to arrive before the deadline.

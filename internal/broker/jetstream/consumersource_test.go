@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // application is a client of a server, which owns streams and consumers.
@@ -34,22 +35,16 @@ type application struct {
 func connectApplication(t *testing.T, url string) *application {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &application{t, nc, js}
 }
 
 func (a *application) must(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 }
 
 func (a *application) createStream(replicas int) jetstream.Stream {
@@ -325,9 +320,7 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 func serve(t *testing.T, attack hostile.Attack) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go hostile.Serve(listener, attack)
 	return listener.Addr().String()

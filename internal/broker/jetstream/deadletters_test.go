@@ -12,24 +12,27 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
+
+// openConsumer opens a consumer like a worker. The caller stops it.
+func openConsumer(t *testing.T, e *Engine, queue, priority string) broker.Consumer {
+	t.Helper()
+	source, err := e.Subscribe(t.Context(), queue)
+	require.NoError(t, err)
+	consumer, err := source.Consumer(t.Context(), priority)
+	require.NoError(t, err)
+	return consumer
+}
 
 // fetchOne fetches one message of the queue like a worker.
 func fetchOne(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	t.Helper()
-	source, err := e.Subscribe(t.Context(), queue)
-	if err != nil {
-		t.Fatal(err)
-	}
-	consumer, err := source.Consumer(t.Context(), priority)
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := openConsumer(t, e, queue, priority)
 	defer consumer.Stop()
 	var fetched broker.Delivery
-	if _, err := consumer.Next(t.Context(), time.Minute, func(d broker.Delivery) { fetched = d }); err != nil {
-		t.Fatal(err)
-	}
+	_, err := consumer.Next(t.Context(), time.Minute, func(d broker.Delivery) { fetched = d })
+	require.NoError(t, err)
 	if fetched == nil {
 		t.Fatalf("no message of priority %s", priority)
 	}
@@ -39,17 +42,22 @@ func fetchOne(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 func listDeadLetters(t *testing.T, e *Engine, queue string) []broker.DeadLetter {
 	t.Helper()
 	all, err := e.DeadLetters(queue).List(t.Context(), 0, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return all
+}
+
+// requeueOne requeues the only dead letter of a queue.
+func requeueOne(t *testing.T, e *Engine, queue string) {
+	t.Helper()
+	if n, err := e.DeadLetters(queue).Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
+		t.Fatalf("requeued %d: %v", n, err)
+	}
 }
 
 func publishWithHeaders(t *testing.T, e *Engine, subject, payload string, header nats.Header) {
 	t.Helper()
-	if _, err := e.js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte(payload), Header: header}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte(payload), Header: header})
+	require.NoError(t, err)
 }
 
 func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
@@ -61,9 +69,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	publishWithHeaders(t, e, "yardmaster.orders.ready.low", poison, nats.Header{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}})
 
 	d := fetchOne(t, e, "orders", "low")
-	if err := d.Bury(t.Context(), "cannot be\nread\r\nNats-Rollup: all", 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Bury(t.Context(), "cannot be\nread\r\nNats-Rollup: all", 5))
 	want := []broker.DeadLetter{{
 		ID: 1, Payload: []byte(poison), Headers: map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, Priority: "low",
 		Error: "cannot be read  Nats-Rollup: all", Attempts: 5, MessageID: "yardmaster_orders/1",
@@ -79,9 +85,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		t.Errorf("stats %+v", f)
 	}
 
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-		t.Fatalf("requeued %d: %v", n, err)
-	}
+	requeueOne(t, e, "orders")
 	again := fetchOne(t, e, "orders", "low")
 	if history, err := again.History(t.Context()); err != nil || history.Attempt() != 1 {
 		t.Errorf("history %+v: %v", history, err)
@@ -120,9 +124,7 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 			payload := strings.Repeat("p", row.payload)
 			publishWithHeaders(t, e, "yardmaster.orders.ready.low", payload, row.header)
 			delivery := fetchOne(t, e, "orders", "low")
-			if err := delivery.Bury(t.Context(), reason, 3); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, delivery.Bury(t.Context(), reason, 3))
 			letters := listDeadLetters(t, e, "orders")
 			if len(letters) != 1 || len(letters[0].Payload) == 0 || !strings.HasPrefix(payload, string(letters[0].Payload)) || letters[0].Attempts != 3 {
 				t.Fatalf("%d dead letters", len(letters))
@@ -133,9 +135,7 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 			}
 			// A part of a job does not run, and does not keep other dead letters from running.
 			publishWithHeaders(t, e, "yardmaster.orders.ready.low", "small", nil)
-			if err := fetchOne(t, e, "orders", "low").Bury(t.Context(), reason, 1); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, fetchOne(t, e, "orders", "low").Bury(t.Context(), reason, 1))
 			wantRequeued := 1
 			if isWhole {
 				wantRequeued = 2
@@ -145,9 +145,7 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 				t.Errorf("%d requeued, error %v", n, err)
 			}
 			for range n {
-				if err := fetchOne(t, e, "orders", "low").Ack(t.Context(), true); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, fetchOne(t, e, "orders", "low").Ack(t.Context(), true))
 			}
 			if isWhole {
 				return
@@ -162,9 +160,7 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 			if n, err := e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{Payload: &edited}); n != 1 || err != nil {
 				t.Errorf("%d requeued with a payload, error %v", n, err)
 			}
-			if err := fetchOne(t, e, "archive", "low").Ack(t.Context(), true); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, fetchOne(t, e, "archive", "low").Ack(t.Context(), true))
 		})
 	}
 }
@@ -176,9 +172,7 @@ func TestBuryingTwiceKeepsOneDeadLetter(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	d := fetchOne(t, e, "orders", "default")
 	for range 2 {
-		if err := d.Bury(t.Context(), "bad", 1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Bury(t.Context(), "bad", 1))
 	}
 	if got := listDeadLetters(t, e, "orders"); len(got) != 1 {
 		t.Errorf("%d dead letters", len(got))
@@ -189,9 +183,7 @@ func buryNext(t *testing.T, e *Engine, payloads ...string) {
 	t.Helper()
 	for _, payload := range payloads {
 		publish(t, e, "yardmaster.orders.ready.default", payload)
-		if err := fetchOne(t, e, "orders", "default").Bury(t.Context(), "bad", 1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, fetchOne(t, e, "orders", "default").Bury(t.Context(), "bad", 1))
 	}
 }
 
@@ -260,9 +252,7 @@ func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "default")))
 	buryNext(t, e, "a")
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-		t.Fatalf("requeued %d: %v", n, err)
-	}
+	requeueOne(t, e, "orders")
 	if got := fetchOne(t, e, "orders", "high").Message().Payload; string(got) != "a" {
 		t.Errorf("requeued %s, want a", got)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // sendDelayed sends jobs with the IDs prefix0, prefix1 and so on.
@@ -46,17 +47,13 @@ func readyPayloads(t *testing.T, e *Engine) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for next := uint64(1); ; {
 		message, err := stream.GetMsg(t.Context(), next, jetstream.WithGetMsgSubject("yardmaster.orders.ready.>"))
 		if isNotFound(err) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found[string(message.Data)]++
 		next = message.Sequence + 1
 	}
@@ -185,9 +182,8 @@ func TestAForgedGuardDoesNotHideThatDelayedJobsWereErased(t *testing.T) {
 		{"Nats-Rollup": {"all"}},
 		{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"yardmaster.orders.guard"}},
 	} {
-		if _, err := attacker.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "yardmaster.orders.delayed.x", Header: headers}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := attacker.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "yardmaster.orders.delayed.x", Header: headers})
+		require.NoError(t, err)
 	}
 	poll.Until(t, "the forged guard", func() bool {
 		found, err := e.readLast(t.Context(), "yardmaster_orders_delayed", "yardmaster.orders.guard")
@@ -214,9 +210,7 @@ func startWithProducer(t *testing.T, subjects []string) (*natstest.Server, *nats
 		}}}
 	})
 	producer, err := nats.Connect(s.ClientURL(), nats.UserInfo("producer", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(producer.Close)
 	return s, producer
 }
@@ -224,9 +218,7 @@ func startWithProducer(t *testing.T, subjects []string) (*natstest.Server, *nats
 func connectAs(t *testing.T, s *natstest.Server, user, password string) *Engine {
 	t.Helper()
 	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Username: user, Password: password, Name: t.Name(), Dial: boundedDial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(e.Disconnect)
 	return e.(*Engine)
 }
@@ -236,14 +228,7 @@ func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withMaxBacklog(5)))
 	sendDelayed(t, e, "a", 20, time.Now().Add(2*time.Second))
-	subscription, err := e.Subscribe(t.Context(), "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	consumer, err := subscription.Consumer(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := openConsumer(t, e, "orders", "default")
 	defer consumer.Stop()
 	got := map[string]int{}
 	poll.Until(t, "all jobs to be delivered", func() bool {
@@ -251,14 +236,11 @@ func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 			t.Errorf("%d received, and %+v", len(got), f)
 		}
 		var received []broker.Delivery
-		if _, err := consumer.Fetch(t.Context(), 5, func(d broker.Delivery) { received = append(received, d) }); err != nil {
-			t.Fatal(err)
-		}
+		_, err := consumer.Fetch(t.Context(), 5, func(d broker.Delivery) { received = append(received, d) })
+		require.NoError(t, err)
 		for _, d := range received {
 			got[string(d.Message().Payload)]++
-			if err := d.Ack(t.Context(), true); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Ack(t.Context(), true))
 		}
 		return len(got) == 20
 	})
@@ -289,9 +271,7 @@ func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 			ensureQueue(t, e, ordersQueue())
 			sendDelayed(t, e, "before", 3, time.Now().Add(time.Second))
 			poll.Until(t, "the jobs to be ready", func() bool { return readStats(t, e, "orders").Ready == 3 })
-			if err := remove(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, remove(t.Context(), e))
 			if outcome := ensureQueue(t, e, ordersQueue()); !outcome.Corrected && !outcome.Created {
 				t.Errorf("%+v", outcome)
 			}
@@ -307,13 +287,7 @@ func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 // The server asks the stream of the queue to store the first message that is due until it does.
 func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 	limit := func(change func(*jetstream.StreamConfig)) func(*testing.T, *Engine) {
-		return func(t *testing.T, e *Engine) {
-			config := streamConfigOf(t, e, "yardmaster_orders")
-			change(&config)
-			if _, err := e.js.UpdateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
-		}
+		return func(t *testing.T, e *Engine) { changeStream(t, e, "yardmaster_orders", change) }
 	}
 	for title, row := range map[string]struct {
 		prepare       func(*testing.T, *Engine)
@@ -388,9 +362,7 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 	setStorage := func(bytes int64) {
 		t.Helper()
 		limits := map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: bytes, MaxStreams: -1, MaxConsumers: -1}}
-		if err := s.GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.GlobalAccount().UpdateJetStreamLimits(limits))
 	}
 	due := time.Now().Add(15 * time.Second) // late enough that a busy machine has stored all before
 	sendDelayed(t, e, "first", 3, due)
@@ -417,9 +389,7 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 func olderServer(t *testing.T, s *natstest.Server, version string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -454,9 +424,7 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
 	connected, err := Connect(t.Context(), broker.Credentials{URL: "nats://" + olderServer(t, s, "2.12.9"), Name: t.Name(), Dial: boundedDial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(connected.Disconnect)
 	old := connected.(*Engine)
 	outcome := ensureQueue(t, old, ordersQueue())
@@ -502,9 +470,7 @@ func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 	if err == nil {
 		_, err = e.js.UpdateStream(t.Context(), old)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	publish(t, e, "yardmaster.orders.ready.default", "now")
 	publish(t, e, "yardmaster.orders.delayed.a", "later", jetstream.WithScheduleAt(time.Now().Add(2*time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
@@ -519,15 +485,11 @@ func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 	if f := readStats(t, e, "orders"); f.Ready+f.Delayed != 2 || len(f.Missing) > 0 {
 		t.Errorf("%+v", f)
 	}
-	if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
 	if got := receiveAll(t, e, "orders", 2); !slices.Equal(got, []string{"now", "later"}) {
 		t.Errorf("received %v", got)
 	}
-	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 	poll.Until(t, "the queue to be created again", func() bool { // not while the server removes the directory of its last stream
 		_, err = e.EnsureQueue(t.Context(), ordersQueue())
 		return err == nil
@@ -542,9 +504,7 @@ func TestAKillOfTheServerLosesNoDelayedJobAndRepeatsAtMostOne(t *testing.T) {
 	if dir := os.Getenv("YARDMASTER_TEST_SERVER"); dir != "" {
 		port, _ := strconv.Atoi(os.Getenv("YARDMASTER_TEST_PORT"))
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.Start()
 		select {}
 	}
@@ -556,9 +516,7 @@ func TestAKillOfTheServerLosesNoDelayedJobAndRepeatsAtMostOne(t *testing.T) {
 	start := func() *exec.Cmd {
 		c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 		c.Env = append(os.Environ(), "YARDMASTER_TEST_SERVER="+dir, "YARDMASTER_TEST_PORT="+strconv.Itoa(port))
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Start())
 		return c
 	}
 	running := start()

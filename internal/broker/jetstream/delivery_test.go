@@ -11,14 +11,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func attemptNumber(t *testing.T, d broker.Delivery) int {
 	t.Helper()
 	history, err := d.History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return history.Attempt()
 }
 
@@ -32,29 +31,6 @@ func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
 	consumer := &pullConsumer{}
 	for _, header := range []nats.Header{nil, {"Status": {"404"}}} {
 		consumer.handleMessage(&nats.Msg{Subject: "_INBOX.1", Reply: "$JS.ACK.s.c.1.1.1.1.0", Header: header, Sub: &nats.Subscription{}})
-	}
-}
-
-func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
-	publish(t, e, "yardmaster.orders.ready.default", "x")
-	for range 3 {
-		if err := fetchOne(t, e, "orders", "default").Release(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := fetchOne(t, e, "orders", "default")
-	if got := attemptNumber(t, d); got != 1 {
-		t.Errorf("after three releases it is attempt %d", got)
-	}
-	if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
-		t.Fatal(err)
-	}
-	d = fetchOne(t, e, "orders", "default")
-	if got := attemptNumber(t, d); got != 2 {
-		t.Errorf("after one attempt it is attempt %d", got)
 	}
 }
 
@@ -88,40 +64,18 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 		if got, err := d.History(t.Context()); err != nil || got != want {
 			t.Fatalf("before end %d: %+v, %v, want %+v", i, got, err, want)
 		}
-		if err := end.end(d); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, end.end(d))
 		want = end.after(want)
 	}
 	d := fetchOne(t, e, "orders", "default")
 	if got, err := d.History(t.Context()); err != nil || got != want {
 		t.Errorf("at last: %+v, %v, want %+v", got, err, want)
 	}
-	if err := d.Ack(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Ack(t.Context(), true))
 	poll.Until(t, "the entry to be deleted", func() bool {
 		entry, err := e.readLast(t.Context(), "KV_yardmaster_orders", storedKeySubject("orders", "returned.1"))
 		return err == nil && entry != nil && entry.isDeletedKey()
 	})
-}
-
-func TestRetryIsDeliveredAfterDelay(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
-	publish(t, e, "yardmaster.orders.ready.default", "x")
-	failed := time.Now()
-	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), 500*time.Millisecond, "it failed"); err != nil {
-		t.Fatal(err)
-	}
-	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 {
-		t.Errorf("meanwhile: %+v", f)
-	}
-	fetchOne(t, e, "orders", "default")
-	if after := time.Since(failed); after < 500*time.Millisecond {
-		t.Errorf("it was delivered after %s", after)
-	}
 }
 
 func TestExtendedLeaseHolds(t *testing.T) {
@@ -138,33 +92,12 @@ func TestExtendedLeaseHolds(t *testing.T) {
 	}()
 	for range 2 {
 		time.Sleep(time.Second)
-		if err := d.ExtendLease(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.ExtendLease(t.Context()))
 	}
-	if err := d.Ack(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Ack(t.Context(), true))
 	publish(t, e, "yardmaster.orders.ready.default", "y")
 	if at := <-other; at.Sub(start) < 2*time.Second {
 		t.Errorf("another worker got it after %s", at.Sub(start))
-	}
-}
-
-func TestWasRemoved(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
-	publish(t, e, "yardmaster.orders.ready.default", "x")
-	d := fetchOne(t, e, "orders", "default")
-	if removed, err := d.WasRemoved(t.Context()); removed || err != nil {
-		t.Errorf("before: %t, %v", removed, err)
-	}
-	if err := d.Ack(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	if removed, err := d.WasRemoved(t.Context()); !removed || err != nil {
-		t.Errorf("after: %t, %v", removed, err)
 	}
 }
 

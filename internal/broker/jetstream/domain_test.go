@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // These are the permissions that docs/queue.md lists for a domain and an inbox prefix.
@@ -25,9 +26,7 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	connected, err := Connect(t.Context(), broker.Credentials{
 		URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator", Dial: boundedDial,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(connected.Disconnect)
 	e := connected.(*Engine)
 	ensureQueue(t, e, ordersQueue(withRateLimit(5, 1)))
@@ -66,9 +65,7 @@ func streamNames(t *testing.T, js jetstream.JetStream) (names []string) {
 	for name := range listed.Name() {
 		names = append(names, name)
 	}
-	if err := listed.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, listed.Err())
 	return names
 }
 
@@ -84,20 +81,15 @@ func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing
 	})
 	atHub := connectTo(t, hub)
 	stream, err := atHub.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
+	require.NoError(t, err)
 	publish(t, atHub, "orders.new", "x")
 	for domain, want := range map[string]string{natstest.HubDomain: "", "nowhere": "the JetStream domain nowhere does not respond"} {
 		source, err := NewConsumerSource(t.Context(), broker.Credentials{
 			URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: domain, InboxPrefix: "_INBOX_operator", Dial: boundedDial,
 		}, ConsumerOptions{Stream: "orders", Consumer: "billing"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(source.Disconnect)
 		reading, err := source.Read(t.Context())
 		if want == "" && (err != nil || reading.Backlog != 1) || want != "" && !strings.Contains(fmt.Sprint(err), want) {

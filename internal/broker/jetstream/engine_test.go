@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var aliceOwner = broker.QueueOwner{UID: "1", Name: "ns/alice", Cluster: "c"}
@@ -50,9 +51,7 @@ var boundedDial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team
 func connectTo(t *testing.T, s *natstest.Server) *Engine {
 	t.Helper()
 	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name(), Dial: boundedDial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(e.Disconnect)
 	return e.(*Engine)
 }
@@ -65,9 +64,7 @@ func startEngine(t *testing.T) *Engine {
 func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
 	outcome, err := e.EnsureQueue(withinAMinute(t), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return outcome
 }
 
@@ -82,26 +79,30 @@ func withinAMinute(t *testing.T) context.Context {
 
 func publish(t *testing.T, e *Engine, subject, payload string, options ...jetstream.PublishOpt) {
 	t.Helper()
-	if _, err := e.js.Publish(t.Context(), subject, []byte(payload), options...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.js.Publish(t.Context(), subject, []byte(payload), options...)
+	require.NoError(t, err)
 }
 
 func streamConfigOf(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
 	t.Helper()
 	s, err := e.js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s.CachedInfo().Config
+}
+
+// changeStream changes a stream as someone else than the engine does.
+func changeStream(t *testing.T, e *Engine, stream string, change func(*jetstream.StreamConfig)) {
+	t.Helper()
+	c := streamConfigOf(t, e, stream)
+	change(&c)
+	_, err := e.js.UpdateStream(withinAMinute(t), c)
+	require.NoError(t, err)
 }
 
 func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 	t.Helper()
 	f, err := e.Stats(t.Context(), queue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -170,9 +171,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 			func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
 			func(t *testing.T, e *Engine) bool {
 				bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				entry, err := bucket.Get(t.Context(), rateLimitKey)
 				return err == nil && string(entry.Value()) == `{"limit":7,"per":1000000000,"burst":2}`
 			},
@@ -200,9 +199,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 func consumerInfo(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo {
 	t.Helper()
 	c, err := e.js.Consumer(t.Context(), "yardmaster_orders", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c.CachedInfo()
 }
 
@@ -210,19 +207,13 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 	t.Parallel()
 	changeManually := func(t *testing.T, e *Engine) {
 		t.Helper()
-		c := streamConfigOf(t, e, "yardmaster_orders")
-		c.MaxAge = time.Hour
-		if _, err := e.js.UpdateStream(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour })
 		lease := consumerInfo(t, e, "default").Config
 		lease.AckWait = 7 * time.Second
-		if _, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", indefinitePauseTime); err != nil {
-			t.Fatal(err)
-		}
+		_, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease)
+		require.NoError(t, err)
+		_, err = e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", indefinitePauseTime)
+		require.NoError(t, err)
 	}
 	want := []string{
 		"stream yardmaster_orders: max_age is 1h0m0s, should be 0s",
@@ -278,9 +269,7 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 			e := startEngine(t)
 			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
 			ensureQueue(t, e, q)
-			if err := lose(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, lose(t.Context(), e))
 			if diff := cmp.Diff([]string{name + ": exists is false, should be true"}, notifies(ensureQueue(t, e, q))); diff != "" {
 				t.Errorf("drift (-want +got):\n%s", diff)
 			}
@@ -321,9 +310,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 	_, err = e.EnsureQueue(t.Context(), by(aliceOwner))
 	requireConflict(err, bob)
 
-	if err := e.ReleaseOwnership(t.Context(), "orders", bob); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.ReleaseOwnership(t.Context(), "orders", bob))
 	adopting := by(mallory)
 	adopting.AdoptsUnowned = true
 	_, err = e.EnsureQueue(t.Context(), adopting)
@@ -332,9 +319,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 		requireConflict(call(t.Context(), "orders", mallory), bob.Released())
 	}
 	ensureQueue(t, e, by(aliceOwner)) // in the namespace that released the queue
-	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 	if _, err := e.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("the queue still exists: %v", err)
 	}
@@ -347,9 +332,8 @@ func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)
 	config := jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"yardmaster.orders.ready.default"}, Retention: jetstream.WorkQueuePolicy}
-	if _, err := e.js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.js.CreateStream(t.Context(), config)
+	require.NoError(t, err)
 	for name, err := range map[string]error{
 		"EnsureQueue":       func() error { _, err := e.EnsureQueue(t.Context(), ordersQueue()); return err }(),
 		"RejectNewMessages": e.RejectNewMessages(t.Context(), "orders", aliceOwner),
@@ -385,10 +369,9 @@ func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
 func TestStreamWithAnotherRetentionIsRefused(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)
-	if _, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
+	_, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}})
+	require.NoError(t, err)
+	_, err = e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
 		t.Errorf("got %v", err)
 	}
@@ -436,9 +419,7 @@ func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
 	if f := readStats(t, e, "orders"); (f.Delayed != 2 || f.Ready != 0 || !f.OldestReadyTime.IsZero()) && time.Now().Before(due) {
 		t.Errorf("at first: %+v", f)
 	}
-	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
 	// The server deletes a delayed message after the queue has stored it, so for a moment both streams have it.
 	poll.Until(t, "the delayed message to be moved", func() bool { return readStats(t, e, "orders").Delayed == 1 })
 	if f := readStats(t, e, "orders"); f.Ready != 1 || f.OldestReadyTime.Before(due) {
@@ -515,12 +496,8 @@ func TestWaitForMessage(t *testing.T) {
 func purgeStream(t *testing.T, e *Engine) {
 	t.Helper()
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(t.Context()))
 }
 
 func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
@@ -540,16 +517,10 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 				t.Errorf("a retiring priority accepts messages: %v", err)
 			}
 			consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			message, err := consumer.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := message.DoubleAck(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, message.DoubleAck(t.Context()))
 			if got := ensureQueue(t, e, q).RetiringPriorities; got != nil {
 				t.Errorf("still retiring %v", got)
 			}
@@ -580,16 +551,12 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
-	if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Errorf("it accepts messages: %v", err)
 	}
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"x", "later"} {
 		message, err := consumer.Next(jetstream.FetchMaxWait(time.Minute))
 		if err != nil {
@@ -598,9 +565,7 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 		if string(message.Data()) != want {
 			t.Errorf("got %s, want %s", message.Data(), want)
 		}
-		if err := message.DoubleAck(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, message.DoubleAck(t.Context()))
 	}
 	if f := readStats(t, e, "orders"); f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("left: %+v", f)
@@ -650,19 +615,13 @@ func TestAnInterruptedDeletionCanBeContinued(t *testing.T) {
 			ensureQueue(t, e, ordersQueue())
 			publish(t, e, "yardmaster.orders.ready.default", "x")
 			for _, part := range parts[:deleted] {
-				if err := e.js.DeleteStream(t.Context(), part); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, e.js.DeleteStream(t.Context(), part))
 			}
-			if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
 			if stats := readStats(t, e, "orders"); stats.Ready != 1 || stats.DeadLetters != 0 {
 				t.Errorf("stats %+v", stats)
 			}
-			if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 			if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {
 				t.Errorf("its messages are left: %v", err)
 			}

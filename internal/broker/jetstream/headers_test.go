@@ -9,17 +9,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // buryAndRequeue makes a dead letter of a message and requeues it.
 func buryAndRequeue(t *testing.T, e *Engine, d broker.Delivery) broker.Delivery {
 	t.Helper()
-	if err := d.Bury(t.Context(), "bad", 1); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-		t.Fatalf("requeued %d: %v", n, err)
-	}
+	require.NoError(t, d.Bury(t.Context(), "bad", 1))
+	requeueOne(t, e, "orders")
 	return fetchOne(t, e, "orders", "default")
 }
 
@@ -49,9 +46,7 @@ func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testin
 			}
 			d := fetchOne(t, e, "orders", "default")
 			requireID("first delivery", d)
-			if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Retry(t.Context(), 0, "it failed"))
 			d = fetchOne(t, e, "orders", "default")
 			requireID("after a retry", d)
 			d = buryAndRequeue(t, e, d)
@@ -85,15 +80,11 @@ func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
 			ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Name = "other" }))
 			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
 			d := buryAndRequeue(t, e, fetchOne(t, e, "orders", "default"))
-			if err := d.Bury(t.Context(), "bad", 1); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Bury(t.Context(), "bad", 1))
 			if n, err := e.DeadLetters("orders").Move(t.Context(), "other", 0); err != nil || n != 1 {
 				t.Fatalf("moved %d: %v", n, err)
 			}
-			if n, err := e.DeadLetters("other").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-				t.Fatalf("requeued %d: %v", n, err)
-			}
+			requeueOne(t, e, "other")
 			if got := fetchOne(t, e, "other", "default").Message().ID; got != row.want {
 				t.Errorf("the ID is %q, want %q", got, row.want)
 			}
@@ -119,15 +110,11 @@ func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.
 	if diff := cmp.Diff(want, d.Message().Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	if err := d.Bury(t.Context(), "bad", 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Bury(t.Context(), "bad", 1))
 	if diff := cmp.Diff(want, listDeadLetters(t, e, "orders")[0].Headers); diff != "" {
 		t.Errorf("headers of the dead letter (-want +got):\n%s", diff)
 	}
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-		t.Fatalf("requeued %d: %v", n, err)
-	}
+	requeueOne(t, e, "orders")
 	message := fetchOne(t, e, "orders", "default").Message()
 	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "bill" {
 		t.Errorf("kind %q, headers after requeueing (-want +got):\n%s", message.Kind, diff)

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // limitDeliveries sets max_deliver of a consumer, as versions before v0.2 did, or someone by hand.
@@ -27,9 +28,8 @@ func limitDeliveries(t *testing.T, e *Engine, priority string, limit int, change
 	for _, change := range changes {
 		change(&config)
 	}
-	if _, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", config); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", config)
+	require.NoError(t, err)
 }
 
 // failDeliveries receives the next message that often with a client that is no worker of ours, and never
@@ -37,9 +37,7 @@ func limitDeliveries(t *testing.T, e *Engine, priority string, limit int, change
 func failDeliveries(t *testing.T, e *Engine, priority string, times int) {
 	t.Helper()
 	for range times {
-		if err := fetchOne(t, e, "orders", priority).Retry(t.Context(), 0, "it failed"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, fetchOne(t, e, "orders", priority).Retry(t.Context(), 0, "it failed"))
 	}
 }
 
@@ -56,14 +54,11 @@ func strandWithHeaders(t *testing.T, e *Engine, payload string, headers nats.Hea
 	publishWithHeaders(t, e, "yardmaster.orders.ready.default", payload, headers)
 	failDeliveries(t, e, "default", 2)
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	poll.Until(t, "the server to stop delivering the message", func() bool {
 		// The server detects the limit at the next delivery.
-		if _, err := consumer.FetchNoWait(1); err != nil {
-			t.Fatal(err)
-		}
+		_, err := consumer.FetchNoWait(1)
+		require.NoError(t, err)
 		return strandedCount(t, e) == before+1
 	})
 	deleteAdvisories(t, e)
@@ -72,22 +67,14 @@ func strandWithHeaders(t *testing.T, e *Engine, payload string, headers nats.Hea
 func deleteAdvisories(t *testing.T, e *Engine) {
 	t.Helper()
 	dead, err := e.js.Stream(t.Context(), "yardmaster_orders_dead")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dead.Purge(t.Context(), jetstream.WithPurgeSubject(maxDeliveriesSubject("orders"))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, dead.Purge(t.Context(), jetstream.WithPurgeSubject(maxDeliveriesSubject("orders"))))
 }
 
 // storeAdvisories makes the dead letter stream store advisories, as versions before v0.2 did.
 func storeAdvisories(t *testing.T, e *Engine) {
 	t.Helper()
-	config := streamConfigOf(t, e, "yardmaster_orders_dead")
-	config.Subjects = append(config.Subjects, maxDeliveriesSubject("orders"))
-	if _, err := e.js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	changeStream(t, e, "yardmaster_orders_dead", func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, maxDeliveriesSubject("orders")) })
 }
 
 func assertRescued(t *testing.T, e *Engine, want int, left int64) {
@@ -102,13 +89,9 @@ func assertRescued(t *testing.T, e *Engine, want int, left int64) {
 func strandedCount(t *testing.T, e *Engine) int64 {
 	t.Helper()
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n, err := countStranded(t.Context(), stream, "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n == nil {
 		return -1
 	}
@@ -136,9 +119,7 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 		if attempt := attemptNumber(t, d); attempt != 1 {
 			t.Fatalf("delivery %d is attempt %d", number+1, attempt)
 		}
-		if err := d.Release(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Release(t.Context(), 0))
 	}
 	if got := string(fetchOne(t, e, "orders", "default").Message().Payload); got != "x" {
 		t.Errorf("received %q", got)
@@ -174,13 +155,11 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
-	if _, err := jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now())
+	require.NoError(t, err)
 	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-	if _, err := e.WriteKey(t.Context(), "orders", key, []byte(`{"id":"a","holder":"1","confirmed":true}`), time.Hour, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = e.WriteKey(t.Context(), "orders", key, []byte(`{"id":"a","holder":"1","confirmed":true}`), time.Hour, 0)
+	require.NoError(t, err)
 	strandWithHeaders(t, e, "stranded", nats.Header{
 		broker.UniqueHeader: {"k"}, broker.HolderHeader: {"1"}, broker.BatchHeader: {"x"}, broker.MemberHeader: {"0"},
 	})
@@ -208,11 +187,7 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	storeAdvisories(t, e)
 	strandOne(t, e, "without an advisory")
 	strandOneWithAdvisory(t, e)
-	old := streamConfigOf(t, e, "yardmaster_orders")
-	old.Metadata[metaApplied] = "the hash of another version"
-	if _, err := e.js.UpdateStream(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.Metadata[metaApplied] = "the hash of another version" })
 	result := ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
 	if !result.Updated || len(result.Drift) > 0 {
 		t.Errorf("the upgrade is reported as drift: %+v", result)
@@ -234,13 +209,10 @@ func strandOneWithAdvisory(t *testing.T, e *Engine) {
 	publish(t, e, "yardmaster.orders.ready.default", "with an advisory")
 	failDeliveries(t, e, "default", 2)
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	poll.Until(t, "the server to store an advisory", func() bool {
-		if _, err := consumer.FetchNoWait(1); err != nil {
-			t.Fatal(err)
-		}
+		_, err := consumer.FetchNoWait(1)
+		require.NoError(t, err)
 		return readStats(t, e, "orders").DeadLetters > 0
 	})
 }
@@ -254,15 +226,11 @@ func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	held := fetchOne(t, e, "orders", "default")
 	strandOne(t, e, "stranded")
 	publish(t, e, "yardmaster.orders.ready.default", "retried")
-	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"))
 	publish(t, e, "yardmaster.orders.ready.default", "waiting")
 
 	assertRescued(t, e, 0, 1)
-	if err := held.Ack(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, held.Ack(t.Context(), true))
 	assertRescued(t, e, 1, 0)
 	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "stranded" {
 		t.Errorf("dead letters %s", got)
@@ -291,9 +259,7 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	late := &lateStream{stream, fetchOne(t, e, "orders", "default")}
 	if n, err := e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp); n != 0 || err != nil {
 		t.Errorf("rescued %d: %v", n, err)
@@ -330,9 +296,7 @@ func TestMessagesOfADeletedConsumerAreDeliveredAgain(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	strandOne(t, e, "stranded")
 	publish(t, e, "yardmaster.orders.ready.default", "ready")
-	if err := e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
 	if got, err := e.Rescue(t.Context(), "orders"); err != nil || got.Rescued != 0 || got.Stranded != nil {
 		t.Errorf("without a consumer: %+v, %v", got, err)
 	}
@@ -356,13 +320,10 @@ func TestARescueIsBoundedAndContinues(t *testing.T) {
 		failDeliveries(t, e, "default", 1)
 	}
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	poll.Until(t, "the server to give up on all messages", func() bool {
-		if _, err := consumer.FetchNoWait(stranded); err != nil {
-			t.Fatal(err)
-		}
+		_, err := consumer.FetchNoWait(stranded)
+		require.NoError(t, err)
 		return strandedCount(t, e) == stranded
 	})
 	assertRescued(t, e, broker.MaxRescued, 20)
@@ -406,18 +367,10 @@ func newScenario(t *testing.T, seed uint64) *scenario {
 // receive returns the next message; nil if none is due.
 func (s *scenario) receive() (received broker.Delivery) {
 	s.t.Helper()
-	subscription, err := s.engine.Subscribe(s.t.Context(), "orders")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	consumer, err := subscription.Consumer(s.t.Context(), "default")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	consumer := openConsumer(s.t, s.engine, "orders", "default")
 	defer consumer.Stop()
-	if _, err := consumer.Fetch(s.t.Context(), 1, func(d broker.Delivery) { received = d }); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := consumer.Fetch(s.t.Context(), 1, func(d broker.Delivery) { received = d })
+	require.NoError(s.t, err)
 	return received
 }
 
@@ -437,9 +390,7 @@ func (s *scenario) settle(d broker.Delivery) {
 	default:
 		err = d.Retry(ctx, time.Duration(s.random.IntN(300))*time.Millisecond, "it failed")
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 }
 
 func (s *scenario) step() {
@@ -472,9 +423,8 @@ func (s *scenario) step() {
 		},
 		"trim": func() { deleteAdvisories(s.t, s.engine) },
 		"rescue": func() {
-			if _, err := s.engine.Rescue(s.t.Context(), "orders"); err != nil {
-				s.t.Fatal(err)
-			}
+			_, err := s.engine.Rescue(s.t.Context(), "orders")
+			require.NoError(s.t, err)
 		},
 		"restart": func() {
 			s.server.Restart()
@@ -497,14 +447,11 @@ func (s *scenario) fates() (delivered, dead map[string]bool) {
 	delivered, dead = map[string]bool{}, map[string]bool{}
 	limitDeliveries(s.t, s.engine, "default", unlimitedDeliveries)
 	poll.Until(s.t, "each message to be delivered or dead", func() bool {
-		if _, err := s.engine.Rescue(s.t.Context(), "orders"); err != nil {
-			s.t.Fatal(err)
-		}
+		_, err := s.engine.Rescue(s.t.Context(), "orders")
+		require.NoError(s.t, err)
 		for d := s.receive(); d != nil; d = s.receive() {
 			delivered[string(d.Message().Payload)] = true
-			if err := d.Ack(s.t.Context(), true); err != nil {
-				s.t.Fatal(err)
-			}
+			require.NoError(s.t, d.Ack(s.t.Context(), true))
 		}
 		f := readStats(s.t, s.engine, "orders")
 		return f.Ready+f.InFlight == 0 && strandedCount(s.t, s.engine) == 0
@@ -569,9 +516,7 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 	if int64(before.Rescued)+*before.Stranded != 1 {
 		t.Errorf("while a worker holds a message: %d rescued, %d stranded", before.Rescued, *before.Stranded)
 	}
-	if err := held.Ack(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, held.Ack(t.Context(), true))
 	if after := rescue(); before.Rescued+after.Rescued != 1 || *after.Stranded != 0 {
 		t.Errorf("afterwards: %d rescued, %d stranded", after.Rescued, *after.Stranded)
 	}

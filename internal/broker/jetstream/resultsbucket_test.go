@@ -22,11 +22,7 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 	e := startEngine(t)
 	ensure := func(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
 		t.Helper()
-		result, err := e.EnsureQueue(t.Context(), ordersQueue(changes...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
+		return ensureQueue(t, e, ordersQueue(changes...))
 	}
 	bucket := func() *jetstream.StreamConfig {
 		stream, err := e.js.Stream(t.Context(), "KV_yardmaster_orders_jobs")
@@ -47,10 +43,7 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 	if _, err := e.js.KeyValue(t.Context(), "yardmaster_orders_jobs"); err != nil {
 		t.Errorf("clients of buckets cannot open it: %v", err)
 	}
-	config.MaxAge = time.Minute * 2
-	if _, err := e.js.UpdateStream(t.Context(), *config); err != nil {
-		t.Fatal(err)
-	}
+	changeStream(t, e, "KV_yardmaster_orders_jobs", func(c *jetstream.StreamConfig) { c.MaxAge = 2 * time.Minute })
 	result := ensure(withResults(time.Hour))
 	if len(result.Drift) != 1 || !result.Corrected || !strings.Contains(result.Drift[0].String(), "max_age is 2m0s, should be 1h0m0s") || bucket().MaxAge != time.Hour {
 		t.Errorf("drift %v", result.Drift)
@@ -74,7 +67,7 @@ func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
 	t.Parallel()
 	q := ordersQueue()
 	with := ordersQueue(withResults(time.Hour))
-	if raw := broker.HashConfig(q.WithoutOwner()); raw == broker.HashConfig(with.WithoutOwner()) {
+	if broker.HashConfig(q.WithoutOwner()) == broker.HashConfig(with.WithoutOwner()) {
 		t.Error("the field does not change the hash")
 	}
 	if raw := encode(t, q.WithoutOwner()); strings.Contains(raw, "Results") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
@@ -20,9 +21,7 @@ func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
 	if f := readStats(t, e, "orders"); !f.RetriesInFlight || f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
 		t.Errorf("while a worker has it: %+v", f)
 	}
-	if err := d.Retry(t.Context(), time.Hour, "it failed"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Retry(t.Context(), time.Hour, "it failed"))
 	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
 		t.Errorf("an hour before its retry: %+v", f)
 	}
@@ -36,15 +35,9 @@ func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.low", "x")
 	publish(t, e, "yardmaster.orders.ready.low", "y")
 	failed := time.Now()
-	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second, "it failed"); err != nil {
-		t.Fatal(err)
-	}
-	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second, "it failed"))
+	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"))
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
 	if elapsed := time.Since(failed); elapsed < 900*time.Millisecond || elapsed > 5*time.Minute {
 		t.Errorf("it waited %s for a retry after a second", elapsed)
 	}
@@ -68,9 +61,7 @@ func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
 	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	fetchOne(t, e, "orders", "default")
-	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
 	if f := readStats(t, e, "orders"); !f.RetryDue {
 		t.Errorf("after the lease: %+v", f)
 	}
@@ -85,9 +76,7 @@ func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
 	d := fetchOne(t, e, "orders", "default")
 	q.Paused = true
 	ensureQueue(t, e, q)
-	if err := d.Retry(t.Context(), 0, "it failed"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Retry(t.Context(), 0, "it failed"))
 	if f := readStats(t, e, "orders"); f.RetryDue || f.InFlight != 1 {
 		t.Errorf("while the queue is paused: %+v", f)
 	}
@@ -104,9 +93,7 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
-	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"))
 	waiting := make(chan error, 1)
 	go func() { waiting <- e.WaitForMessage(t.Context(), "orders") }()
 	poll.Until(t, "the server to have a waiting request", func() bool {
@@ -131,18 +118,14 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 		publish(t, e, "yardmaster.orders.ready.high", "x")
 		publish(t, e, "yardmaster.orders.ready.low", "y")
 	}
-	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"))
 	fetchOne(t, e, "orders", "high")
 	fetchOne(t, e, "orders", "low")
 	before := readStats(t, e, "orders")
 	if before.Ready != 17 || before.InFlight != 3 || len(before.Missing) != 0 {
 		t.Fatalf("before: %+v", before)
 	}
-	if err := e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "low"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "low"))
 	deleted := readStats(t, e, "orders")
 	if deleted.Ready != 19 || deleted.InFlight != 1 || deleted.Delayed != 0 || deleted.OldestReadyTime.IsZero() || !slices.Equal(deleted.Missing, []string{"low"}) {
 		t.Errorf("after the deletion: %+v", deleted)

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // ordersStreams are all streams of the queue orders.
@@ -21,9 +22,7 @@ var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_delayed", "
 func connectToCluster(t *testing.T, c *natstest.Cluster) *Engine {
 	t.Helper()
 	e, err := Connect(t.Context(), broker.Credentials{URL: c.URL(), Name: t.Name(), Dial: boundedDial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(e.Disconnect)
 	return e.(*Engine)
 }
@@ -51,11 +50,7 @@ func withDrift(drift broker.DriftPolicy) func(*broker.QueueConfig) {
 func setReplicas(t *testing.T, e *Engine, replicas int) {
 	t.Helper()
 	for _, stream := range ordersStreams {
-		c := streamConfigOf(t, e, stream)
-		c.Replicas = replicas
-		if _, err := e.js.UpdateStream(withinAMinute(t), c); err != nil {
-			t.Fatal(err)
-		}
+		changeStream(t, e, stream, func(c *jetstream.StreamConfig) { c.Replicas = replicas })
 	}
 }
 
@@ -122,14 +117,7 @@ func TestAQueueOnAClusterHasThreeReplicasOfAllItsStreams(t *testing.T) {
 // receiveAll receives and acknowledges messages until none is left, and returns their payloads.
 func receiveAll(t *testing.T, e *Engine, queue string, want int) []string {
 	t.Helper()
-	subscription, err := e.Subscribe(t.Context(), queue)
-	if err != nil {
-		t.Fatal(err)
-	}
-	consumer, err := subscription.Consumer(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := openConsumer(t, e, queue, "default")
 	defer consumer.Stop()
 	var payloads []string
 	poll.Until(t, fmt.Sprintf("%d messages to be delivered", want), func() bool {
@@ -161,9 +149,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 		sent = append(sent, payload)
 	}
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lost := c.Named(stream.CachedInfo().Cluster.Leader)
 	lost.Stop()
 
@@ -293,9 +279,7 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 				t.Errorf("%+v, drift (-want +got):\n%s", result, diff)
 			}
 			assertReplicas(t, e, row.want)
-			if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 		})
 	}
 }
@@ -306,12 +290,10 @@ func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 		t.Run(string(drift), func(t *testing.T) {
 			e := connectToCluster(t, natstest.StartCluster(t, 3))
 			ensureQueue(t, e, ordersQueue(withReplicas(1)))
-			old := streamConfigOf(t, e, "yardmaster_orders")
-			delete(old.Metadata, metaOwnerCluster) // which the first version did not record
-			old.Metadata[metaApplied] = "the hash of another version"
-			if _, err := e.js.UpdateStream(t.Context(), old); err != nil {
-				t.Fatal(err)
-			}
+			changeStream(t, e, "yardmaster_orders", func(old *jetstream.StreamConfig) {
+				delete(old.Metadata, metaOwnerCluster) // which the first version did not record
+				old.Metadata[metaApplied] = "the hash of another version"
+			})
 			result := ensureQueue(t, e, ordersQueue(withDrift(drift)))
 			if !result.Updated || result.Storage.Refusal != "" {
 				t.Errorf("%+v, %+v", result, result.Storage)
@@ -379,9 +361,7 @@ func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
 	waitUntilCurrent(t, e, q, 3)
 	for _, name := range ordersStreams {
 		stream, err := e.js.Stream(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		servers := []string{stream.CachedInfo().Cluster.Leader}
 		for _, peer := range stream.CachedInfo().Cluster.Replicas {
 			servers = append(servers, peer.Name)

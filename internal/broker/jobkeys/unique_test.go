@@ -1,4 +1,4 @@
-package jobkeys_test
+package jobkeys
 
 import (
 	"context"
@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
-	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
-	"github.com/yardmaster/yardmaster/test/natstest"
 )
 
-// producerOutOfTime has no more time when it reads a key again.
+// producerOutOfTime finds a key that is reserved for another job. It has no more time when it reads the key again.
 type producerOutOfTime struct {
 	broker.Producer
 	broker.KeyStore
@@ -21,34 +18,23 @@ type producerOutOfTime struct {
 	end   context.CancelFunc
 }
 
-func (p *producerOutOfTime) ReadKey(ctx context.Context, queue string, key broker.Key) ([]byte, uint64, error) {
+func (p *producerOutOfTime) ReadKey(ctx context.Context, _ string, _ broker.Key) ([]byte, uint64, error) {
 	p.reads++
 	if p.reads > 1 {
 		p.end()
+		return nil, 0, broker.SendErrorOf(ctx.Err())
 	}
-	return p.KeyStore.ReadKey(ctx, queue, key)
+	return []byte(`{"id":"lost","holder":"h"}`), 1, nil
+}
+
+func (*producerOutOfTime) WriteKey(context.Context, string, broker.Key, []byte, time.Duration, uint64) (uint64, error) {
+	return 0, broker.ErrKeyChanged
 }
 
 func TestAProducerWhoseTimeEndsWhileItReadsAReservedKeyNamesTheKey(t *testing.T) {
-	engine, err := jetstream.Connect(t.Context(), broker.Credentials{URL: "nats://" + natstest.Start(t).Address()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Disconnect()
-	config := broker.DefaultQueueConfig("orders")
-	config.Owner = broker.QueueOwner{UID: "test", Name: "test/orders"}
-	if _, err := engine.EnsureQueue(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	store := engine.(broker.KeyStore)
-	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-	if _, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Minute, 0); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	producer := &producerOutOfTime{KeyStore: store, end: cancel}
-	_, err = jobkeys.Send(ctx, producer, &broker.OutgoingJob{Queue: "orders", IsUnique: true, UniqueKey: "k"})
+	producer := &producerOutOfTime{end: cancel}
+	_, err := Send(ctx, producer, &broker.OutgoingJob{Queue: "orders", IsUnique: true, UniqueKey: "k"})
 	failure := (*broker.SendError)(nil)
 	if !errors.As(err, &failure) || !errors.Is(failure.Failure, broker.ErrUnavailable) || failure.Field != "unique" || producer.reads != 2 {
 		t.Errorf("after %d reads: %v (%+v), want the broker has not confirmed the job of the field unique", producer.reads, err, failure)
