@@ -19,6 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler/externalscaler"
 	"github.com/yardmaster/yardmaster/test/certtest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // fakeScaler is a gRPC server that implements KEDA's external scaler protocol.
@@ -47,9 +48,7 @@ func (p *fakeScaler) GetMetrics(_ context.Context, request *externalscaler.GetMe
 func (p *fakeScaler) listenAndServe(t *testing.T, options ...grpc.ServerOption) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer(options...)
 	externalscaler.RegisterExternalScalerServer(server, p)
 	ended := make(chan error, 1)
@@ -66,9 +65,7 @@ func (p *fakeScaler) listenAndServe(t *testing.T, options ...grpc.ServerOption) 
 func newScalerSource(t *testing.T, o ScalerOptions) backlog.Source {
 	t.Helper()
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Disconnect)
 	return s
 }
@@ -81,34 +78,41 @@ func metricValues(integer int64, float float64) []*externalscaler.MetricValue {
 	return []*externalscaler.MetricValue{{MetricName: "m", MetricValue: integer, MetricValueFloat: float}}
 }
 
-func TestReadingOfScalerMetrics(t *testing.T) {
+// oneMetric returns the values of the only metric.
+func oneMetric(values []*externalscaler.MetricValue) map[string][]*externalscaler.MetricValue {
+	return map[string][]*externalscaler.MetricValue{"m": values}
+}
+
+// The target is that of the metric that needs most workers.
+func TestABacklogAndItsTargetAreReadFromTheMetricsOfAScaler(t *testing.T) {
 	one := []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}
 	for name, row := range map[string]struct {
 		scaler    fakeScaler
-		want      float64
+		want      int64
+		target    float64
 		class     broker.ErrorClass
 		wantError string
 	}{
-		"an integer value":                                     {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 12, "", ""},
-		"a float value takes precedence":                       {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 12.5)}}, 13, "", ""},
-		"an inactive scaler has no backlog":                    {fakeScaler{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 0, "", ""},
-		"an active scaler with the value 0 has a backlog of 1": {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, 0)}}, 1, "", ""},
+		"an integer value":                                     {fakeScaler{metrics: one, values: oneMetric(metricValues(12, 0))}, 12, 5, "", ""},
+		"a float value takes precedence":                       {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 2.5)}, values: oneMetric(metricValues(12, 12.5))}, 13, 2.5, "", ""},
+		"an inactive scaler has no backlog":                    {fakeScaler{inactive: true, metrics: one, values: oneMetric(metricValues(12, 0))}, 0, 5, "", ""},
+		"an active scaler with the value 0 has a backlog of 1": {fakeScaler{metrics: one, values: oneMetric(metricValues(0, 0))}, 1, 5, "", ""},
 		"the metric that recommends most workers": {fakeScaler{
 			metrics: []*externalscaler.MetricSpec{metricSpecs("a", 100, 0), metricSpecs("b", 1, 0), metricSpecs("c", 10, 0)},
 			values:  map[string][]*externalscaler.MetricValue{"a": metricValues(200, 0), "b": metricValues(7, 0), "c": metricValues(30, 0)},
-		}, 7, "", ""},
-		"no metric":                     {fakeScaler{}, 0, broker.ClassInvalid, "returned 0 metrics"},
-		"too many metrics":              {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
-		"a target of 0":                 {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
-		"a target that is not a number": {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
-		"no value":                      {fakeScaler{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
-		"two values":                    {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
-		"not a number":                  {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
-		"a negative value":              {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
-		"a response that is too large":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
-		"an error":                      {fakeScaler{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
-		"permission denied":             {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
-		"invalid metadata":              {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
+		}, 7, 1, "", ""},
+		"no metric":                     {fakeScaler{}, 0, 0, broker.ClassInvalid, "returned 0 metrics"},
+		"too many metrics":              {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, 0, broker.ClassInvalid, "returned 33 metrics"},
+		"a target of 0":                 {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
+		"a target that is not a number": {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, 0, broker.ClassInvalid, `is NaN`},
+		"no value":                      {fakeScaler{metrics: one}, 0, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
+		"two values":                    {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, 0, broker.ClassInvalid, "has 2 values"},
+		"not a number":                  {fakeScaler{metrics: one, values: oneMetric(metricValues(0, math.NaN()))}, 0, 0, broker.ClassInvalid, "is NaN, must be a number"},
+		"a negative value":              {fakeScaler{metrics: one, values: oneMetric(metricValues(-3, 0))}, 0, 0, broker.ClassInvalid, "is -3"},
+		"a response that is too large":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, 0, broker.ClassInvalid, "larger than max"},
+		"an error":                      {fakeScaler{err: errors.New("the queue is on fire")}, 0, 0, broker.ClassUnknown, "the queue is on fire"},
+		"permission denied":             {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, 0, broker.ClassUnauthorized, "not you"},
+		"invalid metadata":              {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScalerSource(t, ScalerOptions{Address: row.scaler.listenAndServe(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
@@ -119,8 +123,9 @@ func TestReadingOfScalerMetrics(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || float64(reading.Backlog) != row.want || reading.InFlight != nil || reading.MeasuredTime.IsZero() {
-				t.Errorf("%+v: %v, want %g", reading, err, row.want)
+			isRead := reading.Backlog == row.want && reading.BacklogPerReplica == row.target && !reading.MeasuredTime.IsZero()
+			if err != nil || !isRead || reading.InFlight != nil {
+				t.Errorf("%+v: %v, want %d and a target of %g", reading, err, row.want, row.target)
 			}
 			if a := row.scaler.request; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
 				t.Errorf("request for %v", a)
@@ -129,30 +134,9 @@ func TestReadingOfScalerMetrics(t *testing.T) {
 	}
 }
 
-func TestTheTargetIsThatOfTheMetricThatNeedsMostWorkers(t *testing.T) {
-	for name, row := range map[string]struct {
-		metrics []*externalscaler.MetricSpec
-		want    float64
-	}{
-		"an integer":                {[]*externalscaler.MetricSpec{metricSpecs("a", 5, 0)}, 5},
-		"a float takes precedence":  {[]*externalscaler.MetricSpec{metricSpecs("a", 5, 2.5)}, 2.5},
-		"of the metric that counts": {[]*externalscaler.MetricSpec{metricSpecs("a", 100, 0), metricSpecs("b", 3, 0)}, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := &fakeScaler{metrics: row.metrics, values: map[string][]*externalscaler.MetricValue{"a": metricValues(200, 0), "b": metricValues(7, 0)}}
-			reading, err := newScalerSource(t, ScalerOptions{Address: p.listenAndServe(t)}).Read(t.Context())
-			if err != nil || reading.BacklogPerReplica != row.want {
-				t.Errorf("%+v: %v, want a target of %g", reading, err, row.want)
-			}
-		})
-	}
-}
-
 func TestMissingScalerIsUnreachable(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are accepted but never answered
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()
 	for name, address := range map[string]string{"connection refused": "127.0.0.1:1", "no response": listener.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
@@ -169,10 +153,8 @@ func TestTLSConnectionToScaler(t *testing.T) {
 	certificate, key := certtest.NewCertificate(t)
 	otherCertificate, _ := certtest.NewCertificate(t)
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}, values: map[string][]*externalscaler.MetricValue{"m": metricValues(2, 0)}}
+	require.NoError(t, err)
+	p := &fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}, values: oneMetric(metricValues(2, 0))}
 	address := p.listenAndServe(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
 	for name, row := range map[string]struct {
 		tls  *broker.TLS

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // serveResponses simulates the Prometheus API with a response for each query.
@@ -79,9 +80,7 @@ func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 			server := httptest.NewServer(serveResponses(map[string]string{"waiting": row.response}))
 			defer server.Close()
 			s, err := NewQuerySource(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Backlog: "waiting"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer s.Disconnect()
 			reading, err := s.Read(t.Context())
 			if row.class == "" {
@@ -107,9 +106,7 @@ func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
 	defer server.Close()
 	access := broker.Credentials{URL: server.URL + "/prom"}
 	s, err := NewQuerySource(access, Queries{Backlog: `sum(waiting{q="a"})`, InFlight: "busy", TotalArrivals: "sent"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if reading, err := s.Read(t.Context()); err != nil || reading.Backlog != 3 || *reading.InFlight != 2 || *reading.TotalArrivals != 1000 {
 		t.Errorf("%+v: %v", reading, err)
 	}
@@ -118,9 +115,7 @@ func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
 		"arrivalsQuery": {Backlog: "busy", TotalArrivals: "none"},
 	} {
 		s, err := NewQuerySource(access, queries)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if reading, err := s.Read(t.Context()); err == nil || !strings.Contains(err.Error(), field) || reading != (backlog.Reading{}) {
 			t.Errorf("%s: %+v, %v", field, reading, err)
 		}
@@ -182,9 +177,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	s, err := NewQuerySource(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Backlog: "q"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassInvalid || redirected {
 		t.Errorf("%v, redirect followed: %t", err, redirected)
 	}

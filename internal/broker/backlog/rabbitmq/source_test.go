@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // rabbitMQBinDir is where Debian's package installs the programs. The wrappers in /usr/sbin need the user rabbitmq.
@@ -50,9 +51,7 @@ func startServer(t *testing.T) *rabbitMQServer {
 	s := &rabbitMQServer{t: t, amqp: reserve(), api: "http://127.0.0.1:" + management, epmd: reserve()}
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	s.environment = append(os.Environ(),
@@ -73,9 +72,7 @@ func (s *rabbitMQServer) startProcess() {
 	process.Env, process.Stdout, process.Stderr = s.environment, output, output
 	// The script starts other processes, which are killed as a group; no state needs to be kept.
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := process.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, process.Start())
 	s.t.Cleanup(func() {
 		_ = syscall.Kill(-process.Process.Pid, syscall.SIGKILL)
 		_ = process.Wait()
@@ -108,17 +105,13 @@ func (s *rabbitMQServer) address() string { return "amqp://guest:guest@127.0.0.1
 func (s *rabbitMQServer) openChannel(queue string) *amqp.Channel {
 	s.t.Helper()
 	connection, err := amqp.Dial(s.address())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = connection.Close() })
 	channel, err := connection.Channel()
 	if err == nil {
 		_, err = channel.QueueDeclare(queue, false, false, false, false, nil)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return channel
 }
 
@@ -139,9 +132,7 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 	name := "jobs/of a day?" // a name that needs escaping
 	channel := s.openChannel(name)
 	for n := range 5 {
-		if err := channel.PublishWithContext(t.Context(), "", name, false, false, amqp.Publishing{Body: fmt.Append(nil, n)}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, channel.PublishWithContext(t.Context(), "", name, false, false, amqp.Publishing{Body: fmt.Append(nil, n)}))
 	}
 	waitForReading := func(waiting, inFlight int64) {
 		t.Helper()
@@ -152,9 +143,7 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 			}
 			return fmt.Errorf("%+v: %w, want %d waiting, %d in flight", reading, err, waiting, inFlight)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	waitForReading(5, 0)
 	for range 2 {
@@ -166,9 +155,7 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 	if output := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(output, "3\t2") {
 		t.Errorf("rabbitmqctl printed %q", output)
 	}
-	if err := channel.Ack(2, true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, channel.Ack(2, true))
 	waitForReading(3, 0)
 
 	for title, row := range map[string]struct {

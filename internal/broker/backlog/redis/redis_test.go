@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/certtest"
 	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func readList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {
@@ -47,30 +48,6 @@ func TestBacklogOfAListIsItsLength(t *testing.T) {
 	}
 }
 
-func TestTheBacklogIsReadFromTheMasterThatSentinelsName(t *testing.T) {
-	t.Parallel()
-	s := redistest.StartSentinels(t)
-	list, err := NewListSource(t.Context(), broker.Credentials{
-		URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"),
-	}, "jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Disconnect()
-	s.Master.RunCLI("LPUSH", "jobs", "1", "2")
-	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 2 {
-		t.Errorf("%+v: %v", reading, err)
-	}
-	s.Master.RunCLI("WAIT", "1", "5000") // until the replica has everything
-	s.Master.Stop()
-	s.WaitForFailover()
-	s.Replica.RunCLI("LPUSH", "jobs", "3")
-	_, _ = list.Read(t.Context()) // it may notice the loss of the connection
-	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 3 {
-		t.Errorf("after the failover: %+v: %v", reading, err)
-	}
-}
-
 func TestBacklogOfAStreamGroup(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -92,9 +69,7 @@ func TestBacklogOfAStreamGroup(t *testing.T) {
 				s.RunCLI(strings.Fields(command)...)
 			}
 			stream, err := NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs", "g")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer stream.Disconnect()
 			reading, err := stream.Read(t.Context())
 			if err != nil || reading.Backlog != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
@@ -186,9 +161,7 @@ func TestTLSConnectionToRedis(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, content, 0o600))
 		return path
 	}
 	address := ports.Reserve(t)
@@ -228,9 +201,7 @@ func TestClientReconnectsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer list.Disconnect()
 	s.RunCLI("LPUSH", "jobs", "x")
 	s.Stop()
@@ -265,9 +236,7 @@ func TestConnectionIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer list.Disconnect()
 	if clients := s.RunCLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
 		t.Errorf("clients: %s", clients)
