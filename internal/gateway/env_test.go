@@ -41,6 +41,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -89,9 +90,7 @@ func (env *testEnv) connect() {
 	env.t.Helper()
 	var err error
 	env.engine, err = dial.Connect(env.t.Context(), dial.NATSEngine, broker.Credentials{URL: "nats://" + env.nats.Address(), Name: "test"})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.t.Cleanup(env.engine.Disconnect)
 }
 
@@ -102,9 +101,8 @@ func (env *testEnv) createQueue(name, owner string, changes ...func(*broker.Queu
 	for _, change := range changes {
 		change(&q)
 	}
-	if _, err := env.engine.EnsureQueue(env.t.Context(), q); err != nil {
-		env.t.Fatal(err)
-	}
+	_, err := env.engine.EnsureQueue(env.t.Context(), q)
+	require.NoError(env.t, err)
 }
 
 // readyQueue returns a Queue as the operator leaves it.
@@ -124,9 +122,7 @@ func (env *testEnv) createAPI() {
 		return secret
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	env.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(newSecret(tenant), newSecret("team-b"), readyQueue(tenant, "orders", "orders")).
 		WithInterceptorFuncs(interceptor.Funcs{Create: env.review, Get: env.get}).Build()
 }
@@ -209,14 +205,10 @@ func (env *testEnv) start() {
 	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout = testTimeout, testTimeout, testTimeout
 	directory := env.t.TempDir()
 	certificate, err := tls.X509KeyPair(writeCertificate(env.t, directory))
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.ca = filepath.Join(directory, "tls.crt")
 	tcp, err := (&net.ListenConfig{}).Listen(env.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.url = "https://" + tcp.Addr().String()
 	ctx, stop := context.WithCancel(context.WithoutCancel(env.t.Context()))
 	env.stop, env.ended = stop, make(chan error, 1)
@@ -240,13 +232,9 @@ func (env *testEnv) start() {
 func writeCertificate(t *testing.T, directory string) (certificate, key []byte) {
 	t.Helper()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), content, 0o600))
 	}
 	return certificate, key
 }
@@ -254,9 +242,7 @@ func writeCertificate(t *testing.T, directory string) (certificate, key []byte) 
 func newHTTPClient(t *testing.T, ca string) *http.Client {
 	t.Helper()
 	pem, err := os.ReadFile(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}}
@@ -334,8 +320,6 @@ func (env *testEnv) want(title string, got reply, status int, reason, field stri
 func (env *testEnv) stored(queue string) int64 {
 	env.t.Helper()
 	stats, err := env.engine.Stats(env.t.Context(), queue)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	return stats.Ready + stats.Delayed
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const ordersPath = "/namespaces/team-a/queues/orders/jobs"
@@ -139,16 +140,12 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 	update := func(change func(*v1alpha1.Queue)) {
 		t.Helper()
 		stored := &v1alpha1.Queue{}
-		if err := env.api.Get(t.Context(), kubeclient.ObjectKey{Namespace: tenant, Name: "orders"}, stored); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.api.Get(t.Context(), kubeclient.ObjectKey{Namespace: tenant, Name: "orders"}, stored))
 		q := readyQueue(tenant, "orders", "orders")
 		change(q)
 		q.ResourceVersion = stored.ResourceVersion
 		q.Finalizers = []string{"yardmaster.dev/test"}
-		if err := env.api.Update(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.api.Update(t.Context(), q))
 		expire(env.queues.targets)
 	}
 	for title, change := range map[string]func(*v1alpha1.Queue){
@@ -163,9 +160,7 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 	env.want("its broker has no such queue", env.do("POST", ordersPath, "{}"), http.StatusServiceUnavailable, reasonQueueNotReady, "queue")
 	update(func(q *v1alpha1.Queue) { q.Spec.Broker.URLSecretRef.Name = "missing" })
 	env.want("no Secret", env.do("POST", ordersPath, "{}"), http.StatusServiceUnavailable, v1alpha1.ReasonSecretNotFound, "")
-	if err := env.api.Delete(t.Context(), readyQueue(tenant, "orders", "orders")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.api.Delete(t.Context(), readyQueue(tenant, "orders", "orders")))
 	expire(env.queues.targets)
 	env.want("deleted", env.do("POST", ordersPath, "{}"), http.StatusConflict, reasonQueueDraining, "")
 }
@@ -174,9 +169,7 @@ func TestAFullQueueIsRetryable(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	env.createQueue("small", "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
-	if err := env.api.Create(t.Context(), readyQueue(tenant, "small", "small")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.api.Create(t.Context(), readyQueue(tenant, "small", "small")))
 	path := "/queues/small/jobs"
 	env.want("first", env.do("POST", path, "{}"), http.StatusCreated, "", "")
 	env.want("second", env.do("POST", path, "{}"), http.StatusTooManyRequests, reasonQueueFull, "queue")
@@ -317,9 +310,7 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 func TestSlowClientsOfANamespaceDoNotExcludeOthers(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	if err := env.api.Create(t.Context(), readyQueue("team-b", "orders", "orders")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.api.Create(t.Context(), readyQueue("team-b", "orders", "orders")))
 	release := make(chan struct{})
 	var slow sync.WaitGroup
 	for range eachNamespace.requests {

@@ -14,21 +14,16 @@ import (
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The program of docs/reference/wire-contract.md, with curl.
 func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	producer, err := client.New(t.Context(), client.Options{Broker: client.BrokerConfig{URL: "nats://" + env.nats.Address()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer producer.Close(context.WithoutCancel(t.Context()))
+	producer := env.newProducer()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(validToken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(token, []byte(validToken), 0o600))
 	run := func(queue, payload string, arguments ...string) (answer receipt, err error) {
 		command := exec.CommandContext(t.Context(), "../../examples/producer/enqueue.sh", append([]string{env.url, queue, payload}, arguments...)...)
 		command.Env = append(os.Environ(), "TOKEN_FILE="+token, "CA_FILE="+env.ca)
@@ -56,23 +51,15 @@ func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 			[]string{"id=50%+#&d", "at=" + due.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano)},
 		},
 	} {
-		if _, err := producer.Enqueue(t.Context(), "orders", []byte(payload), job.options...); err != nil {
-			t.Fatal(err)
-		}
+		_, err := producer.Enqueue(t.Context(), "orders", []byte(payload), job.options...)
+		require.NoError(t, err)
 		want := next()
 		for _, queue := range []string{"orders", "team-a/orders"} {
 			if answer, err := run(queue, payload, job.arguments...); err != nil || answer.Duplicate != (queue != "orders") {
 				t.Errorf("%s: %+v; %v", title, answer, err)
 			}
 		}
-		got := next()
-		for _, message := range []*broker.Message{want, got} {
-			message.ID, message.SentTime = "", time.Time{}
-			delete(message.Headers, "Nats-Msg-Id")
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: the job differs from that of package client (-want, +got):\n%s", title, diff)
-		}
+		requireSameJob(t, title, want, next())
 	}
 	if _, err := run("nobody", payload); err == nil {
 		t.Error("a job was sent to an unknown queue")
@@ -83,28 +70,37 @@ func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	producer, err := client.New(t.Context(), client.Options{Broker: client.BrokerConfig{URL: "nats://" + env.nats.Address()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer producer.Close(context.WithoutCancel(t.Context()))
+	producer := env.newProducer()
 	next := env.consume()
 	value := map[string]string{"name": "Müller"}
-	if _, err := client.Enqueue(t.Context(), producer, "orders", value, client.ID("a"), client.Kind("charge"), client.Header("Tenant", "acme")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.Enqueue(t.Context(), producer, "orders", value, client.ID("a"), client.Kind("charge"), client.Header("Tenant", "acme"))
+	require.NoError(t, err)
 	want := next()
 	got := env.do("POST", ordersPath+"/many", `{"id": "b", "kind": "charge", "headers": {"Tenant": "acme"}, "payload": {"name":"Müller"} }`)
 	if got.status != 200 {
 		t.Fatalf("%+v", got)
 	}
-	sent := next()
-	for _, message := range []*broker.Message{want, sent} {
+	requireSameJob(t, "many", want, next())
+}
+
+// newProducer returns a client that sends jobs without the gateway.
+func (env *testEnv) newProducer() *client.Client {
+	env.t.Helper()
+	producer, err := client.New(env.t.Context(), client.Options{Broker: client.BrokerConfig{URL: "nats://" + env.nats.Address()}})
+	require.NoError(env.t, err)
+	env.t.Cleanup(func() { _ = producer.Close(context.Background()) })
+	return producer
+}
+
+// requireSameJob compares messages without what the broker assigns, and without their IDs.
+func requireSameJob(t *testing.T, title string, want, got *broker.Message) {
+	t.Helper()
+	for _, message := range []*broker.Message{want, got} {
 		message.ID, message.SentTime = "", time.Time{}
 		delete(message.Headers, "Nats-Msg-Id")
 	}
-	if diff := cmp.Diff(want, sent); diff != "" {
-		t.Errorf("(-want, +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: the job differs from that of package client (-want, +got):\n%s", title, diff)
 	}
 }
 
@@ -112,13 +108,9 @@ func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
 func (env *testEnv) consume() (next func() *broker.Message) {
 	env.t.Helper()
 	subscription, err := env.engine.Subscribe(env.t.Context(), "orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	consumer, err := subscription.Consumer(env.t.Context(), broker.DefaultPriority)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.t.Cleanup(consumer.Stop)
 	return func() (message *broker.Message) {
 		env.t.Helper()
@@ -127,9 +119,7 @@ func (env *testEnv) consume() (next func() *broker.Message) {
 				message = d.Message()
 				go func() { _ = d.Ack(context.WithoutCancel(env.t.Context()), true) }()
 			})
-			if err != nil {
-				env.t.Fatal(err)
-			}
+			require.NoError(env.t, err)
 			return message != nil
 		})
 		return message
