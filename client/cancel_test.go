@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
@@ -66,17 +64,4 @@ func TestOnlyDelayedJobsAreCanceled(t *testing.T) {
 		_, err = env.CancelDelayed(ctx, "orders", "a")
 		requireError(t, err, ErrUnavailable, "")
 	})
-}
-
-func TestDocumentedPermissionsSufficeToCancelJobs(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, dial.NATSEngine)
-	env.permit(&server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: append(documentedSubjects(t, 1), documentedSubjects(t, 2)...)},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-	})
-	env.enqueue("x", ID("a"), Delay(time.Hour))
-	if !env.cancel("a") {
-		t.Error("the job was not canceled")
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
@@ -140,7 +141,10 @@ func TestAnInvalidJobIsRejectedByField(t *testing.T) {
 		"last of two options for a job": {field: "delay", options: []Option{At(time.Now()), Delay(-1)}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			c := newClient(&Options{}, refusingProducer{t}, dial.NATSEngine)
+			c := newClient(&Options{}, &fakeProducer{send: func(context.Context, *broker.OutgoingJob) (broker.SendResult, error) {
+				t.Error("an invalid job was sent")
+				return broker.SendResult{}, nil
+			}}, dial.NATSEngine)
 			queue := row.queue
 			if queue == "" {
 				queue = "orders"
@@ -157,37 +161,15 @@ func TestAnInvalidJobIsRejectedByField(t *testing.T) {
 	}
 }
 
-// refusingProducer fails the test if something is sent.
-type refusingProducer struct{ t *testing.T }
-
-func (p refusingProducer) Send(context.Context, *broker.OutgoingJob) (broker.SendResult, error) {
-	p.t.Error("an invalid job was sent")
-	return broker.SendResult{}, nil
-}
-
-func (p refusingProducer) SendMany(_ context.Context, _ string, jobs []*broker.OutgoingJob) []broker.SendResult {
-	p.t.Error("an invalid job was sent")
-	return make([]broker.SendResult, len(jobs))
-}
-
-func (refusingProducer) CancelDelayed(context.Context, string, string) (bool, error) {
-	return false, nil
-}
-
-func (refusingProducer) Disconnect() {}
-
 func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		env.ensureQueue("draining")
-		if err := env.admin.RejectNewMessages(t.Context(), "draining", owner); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.admin.RejectNewMessages(t.Context(), "draining", owner))
 		isNATS := env.engine != dial.AsynqEngine
 		if isNATS {
 			env.ensureQueue("full", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
-			if _, err := env.Enqueue(t.Context(), "full", nil); err != nil {
-				t.Fatal(err)
-			}
+			_, err := env.Enqueue(t.Context(), "full", nil)
+			require.NoError(t, err)
 		}
 		for title, row := range map[string]struct {
 			queue, field string
@@ -333,7 +315,7 @@ func TestAnOutageOfTheBrokerIsRetryableAndTheClientReconnects(t *testing.T) {
 
 func TestACallEndsAtTheTimeoutOfTheClient(t *testing.T) {
 	t.Parallel()
-	c := newClient(&Options{Timeout: 10 * time.Millisecond}, hangingProducer{}, dial.NATSEngine)
+	c := newClient(&Options{Timeout: 10 * time.Millisecond}, hangingProducer, dial.NATSEngine)
 	_, err := c.Enqueue(t.Context(), "orders", nil)
 	requireError(t, err, ErrUnavailable, "")
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -346,27 +328,9 @@ func TestACallEndsAtTheTimeoutOfTheClient(t *testing.T) {
 	}
 }
 
-// hangingProducer waits until the context ends.
-type hangingProducer struct{}
-
-func (hangingProducer) Send(ctx context.Context, _ *broker.OutgoingJob) (broker.SendResult, error) {
-	<-ctx.Done()
-	return broker.SendResult{}, broker.SendErrorOf(ctx.Err())
-}
-
-func (hangingProducer) SendMany(context.Context, string, []*broker.OutgoingJob) []broker.SendResult {
-	return nil
-}
-
-func (hangingProducer) CancelDelayed(context.Context, string, string) (bool, error) {
-	return false, nil
-}
-
-func (hangingProducer) Disconnect() {}
-
 func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 	t.Parallel()
-	c := newClient(&Options{Timeout: testTimeout}, hangingProducer{}, dial.NATSEngine)
+	c := newClient(&Options{Timeout: testTimeout}, hangingProducer, dial.NATSEngine)
 	ctx, cancel := context.WithCancel(t.Context())
 	called := make(chan error, 1)
 	go func() {
@@ -416,7 +380,7 @@ func (upperCase) Encode(value any) ([]byte, error) {
 func (upperCase) ContentType() string { return "" }
 
 func TestValuesAreEncodedByTheCodec(t *testing.T) {
-	sent := &recordingProducer{}
+	sent := newRecordingProducer()
 	c := newClient(&Options{}, sent, dial.NATSEngine)
 	custom := newClient(&Options{Codec: upperCase{}}, sent, dial.NATSEngine)
 	for _, send := range []func() error{
@@ -431,9 +395,7 @@ func TestValuesAreEncodedByTheCodec(t *testing.T) {
 			return err
 		},
 	} {
-		if err := send(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, send())
 	}
 	want := []string{
 		`{"number":7} invoice map[Content-Type:[application/json]]`, `{"number":8} other map[Content-Type:[x]]`, `TEXT  map[]`,
@@ -452,7 +414,9 @@ func TestValuesAreEncodedByTheCodec(t *testing.T) {
 
 // BenchmarkEnqueueWithoutABroker measures what the client adds to a request.
 func BenchmarkEnqueueWithoutABroker(b *testing.B) {
-	c := newClient(&Options{}, discardingProducer{}, dial.NATSEngine)
+	c := newClient(&Options{}, &fakeProducer{send: func(context.Context, *broker.OutgoingJob) (broker.SendResult, error) {
+		return broker.SendResult{}, nil
+	}}, dial.NATSEngine)
 	for title, options := range map[string][]Option{"no options": nil, "ID": {ID("order-7")}, "headers": {Header("Tenant", "a")}} {
 		b.Run(title, func(b *testing.B) {
 			b.ReportAllocs()
@@ -465,28 +429,44 @@ func BenchmarkEnqueueWithoutABroker(b *testing.B) {
 	}
 }
 
-// discardingProducer stores nothing.
-type discardingProducer struct{ hangingProducer }
-
-func (discardingProducer) Send(context.Context, *broker.OutgoingJob) (broker.SendResult, error) {
-	return broker.SendResult{}, nil
+// fakeProducer sends each job with a function.
+type fakeProducer struct {
+	broker.Producer
+	send func(context.Context, *broker.OutgoingJob) (broker.SendResult, error)
 }
+
+func (p *fakeProducer) Send(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+	return p.send(ctx, job)
+}
+
+func (p *fakeProducer) SendMany(ctx context.Context, _ string, jobs []*broker.OutgoingJob) (results []broker.SendResult) {
+	for _, job := range jobs {
+		result, err := p.send(ctx, job)
+		result.Err = err
+		results = append(results, result)
+	}
+	return results
+}
+
+func (*fakeProducer) Disconnect() {}
+
+// hangingProducer waits until the context ends.
+var hangingProducer = &fakeProducer{send: func(ctx context.Context, _ *broker.OutgoingJob) (broker.SendResult, error) {
+	<-ctx.Done()
+	return broker.SendResult{}, broker.SendErrorOf(ctx.Err())
+}}
 
 // recordingProducer records jobs.
-type recordingProducer struct{ jobs []*broker.OutgoingJob }
-
-func (p *recordingProducer) Send(_ context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
-	p.jobs = append(p.jobs, job)
-	return broker.SendResult{ID: job.ID}, nil
+type recordingProducer struct {
+	fakeProducer
+	jobs []*broker.OutgoingJob
 }
 
-func (p *recordingProducer) SendMany(_ context.Context, _ string, jobs []*broker.OutgoingJob) []broker.SendResult {
-	p.jobs = append(p.jobs, jobs...)
-	return make([]broker.SendResult, len(jobs))
+func newRecordingProducer() *recordingProducer {
+	p := &recordingProducer{}
+	p.send = func(_ context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+		p.jobs = append(p.jobs, job)
+		return broker.SendResult{ID: job.ID}, nil
+	}
+	return p
 }
-
-func (*recordingProducer) CancelDelayed(context.Context, string, string) (bool, error) {
-	return false, nil
-}
-
-func (*recordingProducer) Disconnect() {}

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
@@ -47,17 +48,11 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 func (env *testEnv) stopLeader(cluster *natstest.Cluster) {
 	env.t.Helper()
 	nc, err := nats.Connect(cluster.URL(), nats.Timeout(testTimeout))
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	defer nc.Close()
 	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout))
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	stream, err := js.Stream(env.t.Context(), "yardmaster_orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	cluster.Named(stream.CachedInfo().Cluster.Leader).Stop()
 }

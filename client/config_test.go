@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheEnvironmentOfAWorkerHasTheBroker(t *testing.T) {
@@ -31,9 +34,7 @@ func TestTheEnvironmentOfAWorkerHasTheBroker(t *testing.T) {
 			env := map[string]string{envBrokerURL: row.url}
 			if row.content != "" {
 				env[envConfigFile] = file
-				if err := os.WriteFile(file, []byte(row.content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, []byte(row.content), 0o600))
 			}
 			got, err := parseEnvironment(func(name string) string { return env[name] })
 			if got.Broker != row.want || (err != nil) != (row.wantTo != "") || err != nil && !strings.Contains(err.Error(), row.wantTo) {
@@ -43,7 +44,9 @@ func TestTheEnvironmentOfAWorkerHasTheBroker(t *testing.T) {
 	}
 }
 
-func TestAnInvalidBrokerIsRejected(t *testing.T) {
+func TestAnInvalidBrokerOrLoginIsRejected(t *testing.T) {
+	t.Parallel()
+	locked := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{{Username: "a", Password: "p"}} })
 	for title, row := range map[string]struct {
 		options Options
 		field   string
@@ -54,6 +57,7 @@ func TestAnInvalidBrokerIsRejected(t *testing.T) {
 		"a missing file":   {Options{Broker: BrokerConfig{URLFile: "/none"}}, "", ErrInvalid},
 		"an invalid URL":   {Options{Broker: BrokerConfig{URL: "http://a"}}, "", ErrInvalid},
 		"negative timeout": {Options{Broker: BrokerConfig{URL: "nats://a"}, Timeout: -1}, "timeout", ErrInvalid},
+		"rejected login":   {Options{Broker: BrokerConfig{URL: "nats://b:q@" + locked.Address()}}, "", ErrUnauthorized},
 	} {
 		t.Run(title, func(t *testing.T) {
 			_, err := New(t.Context(), row.options)
@@ -62,24 +66,12 @@ func TestAnInvalidBrokerIsRejected(t *testing.T) {
 	}
 }
 
-func TestALoginThatTheBrokerRejectsIsUnauthorized(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{{Username: "a", Password: "p"}} })
-	_, err := New(t.Context(), Options{Broker: BrokerConfig{URL: "nats://b:q@" + s.Address()}})
-	requireError(t, err, ErrUnauthorized, "")
-}
-
 func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, dial.NATSEngine)
 	env.ensureQueue("closed")
-	if err := env.admin.RejectNewMessages(t.Context(), "closed", owner); err != nil {
-		t.Fatal(err)
-	}
-	env.permit(&server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: documentedSubjects(t, 1)},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-	})
+	require.NoError(t, env.admin.RejectNewMessages(t.Context(), "closed", owner))
+	env.permitDocumented(1)
 	if _, err := env.Enqueue(t.Context(), "orders", nil, Delay(1), ID("1"), DeduplicateFor(1)); err != nil {
 		t.Error(err)
 	}
@@ -98,13 +90,50 @@ func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
 	requireError(t, err, ErrUnauthorized, "")
 }
 
+func TestDocumentedPermissionsSufficeForEachFeature(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		// lists of permissions in docs/client.md.
+		lists   []int
+		changes []func(*broker.QueueConfig)
+		use     func(*testEnv)
+	}{
+		"canceling delayed jobs": {[]int{1, 2}, nil, func(env *testEnv) {
+			env.enqueue("x", ID("a"), Delay(time.Hour))
+			if !env.cancel("a") {
+				env.t.Error("the job was not canceled")
+			}
+		}},
+		"following and canceling jobs": {[]int{1, 2, 3}, []func(*broker.QueueConfig){withResults}, func(env *testEnv) {
+			id := env.enqueue("1", Track()).ID
+			env.enqueue("1", ID("later"), Delay(time.Hour))
+			env.requireState(id, StateWaiting)
+			env.requireCancel(id, CancelRequested)
+			env.requireCancel("later", CancelDone)
+			env.requireState("later", StateCanceled)
+		}},
+		"unique jobs and batches": {[]int{1, 2, 4}, nil, func(env *testEnv) {
+			env.enqueue("1", ID("a"), Unique("k"))
+			env.enqueue("1", ID("a"), Unique("k"))
+			env.requireTaken("a", Unique("k"))
+			env.enqueueBatch(batchOf("a"), NewJob(nil, ID("x")))
+			env.requireBatch("x", BatchInfo{State: BatchRunning, Total: 1})
+		}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t, dial.NATSEngine, row.changes...)
+			env.permitDocumented(row.lists...)
+			row.use(env)
+		})
+	}
+}
+
 // documentedSubjects returns one of the lists of permissions in docs/client.md.
-func documentedSubjects(t *testing.T, number int) []string {
+func documentedSubjects(t testing.TB, number int) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/client.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, list, _ := strings.Cut(string(page), "needs to publish to")
 	parts := strings.Split(list, "```")
 	if len(parts) < 2*number+1 {
@@ -113,9 +142,13 @@ func documentedSubjects(t *testing.T, number int) []string {
 	return strings.Fields(parts[2*number-1])
 }
 
-// permit restarts the server with a login that has these permissions, and connects the client with it.
-func (env *testEnv) permit(permissions *server.Permissions) {
+// permitDocumented restarts the server with a login that has lists of permissions in docs/client.md, and connects the client with it.
+func (env *testEnv) permitDocumented(lists ...int) {
 	env.t.Helper()
+	permissions := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
+	for _, number := range lists {
+		permissions.Publish.Allow = append(permissions.Publish.Allow, documentedSubjects(env.t, number)...)
+	}
 	o := env.server.Options()
 	o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "producer", Password: "p", Permissions: permissions}}
 	o.NoAuthUser = "admin"

@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testTimeout bounds the calls of tests: a busy machine needs many times as long as an idle one.
@@ -50,12 +51,12 @@ var engines = map[dial.EngineName]func(testing.TB) *testEnv{
 }
 
 // onEachEngine runs a test with a broker of each engine.
-func onEachEngine(t *testing.T, test func(*testing.T, *testEnv)) {
+func onEachEngine(t *testing.T, test func(*testing.T, *testEnv), changes ...func(*broker.QueueConfig)) {
 	t.Parallel()
 	for name := range engines {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
-			test(t, newTestEnv(t, name))
+			test(t, newTestEnv(t, name, changes...))
 		})
 	}
 }
@@ -82,9 +83,7 @@ func (env *testEnv) connectAdmin(url string) {
 func (env *testEnv) connect(options Options) *Client {
 	env.t.Helper()
 	c, err := New(env.t.Context(), options)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -97,18 +96,15 @@ func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig
 		change(&q)
 	}
 	env.config = q
-	if _, err := env.admin.EnsureQueue(env.t.Context(), q); err != nil {
-		env.t.Fatal(err)
-	}
+	_, err := env.admin.EnsureQueue(env.t.Context(), q)
+	require.NoError(env.t, err)
 }
 
 // enqueue sends a job to the queue "orders".
 func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 	env.t.Helper()
 	receipt, err := env.Enqueue(env.t.Context(), "orders", []byte(payload), options...)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	return receipt
 }
 
@@ -117,13 +113,9 @@ func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 	env.t.Helper()
 	subscription, err := env.admin.Subscribe(env.t.Context(), "orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	consumer, err := subscription.Consumer(env.t.Context(), priority)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.t.Cleanup(consumer.Stop)
 	return func() *broker.Message {
 		env.t.Helper()
@@ -133,9 +125,7 @@ func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 				message = d.Message()
 				go func() { _ = d.Ack(context.Background(), true) }()
 			})
-			if err != nil {
-				env.t.Fatal(err)
-			}
+			require.NoError(env.t, err)
 			return message != nil
 		})
 		return message
@@ -146,9 +136,7 @@ func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 func (env *testEnv) stats() broker.QueueStats {
 	env.t.Helper()
 	stats, err := env.admin.Stats(env.t.Context(), "orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	return stats
 }
 

@@ -3,18 +3,16 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -26,13 +24,7 @@ func withResults(q *broker.QueueConfig) {
 
 // onEachEngineWithResults runs a test with a queue that keeps the states of its jobs.
 func onEachEngineWithResults(t *testing.T, test func(*testing.T, *testEnv)) {
-	t.Parallel()
-	for name := range engines {
-		t.Run(string(name), func(t *testing.T) {
-			t.Parallel()
-			test(t, newTestEnv(t, name, withResults))
-		})
-	}
+	onEachEngine(t, test, withResults)
 }
 
 // requireState waits until a job has a state, and returns what is known about it then.
@@ -116,48 +108,26 @@ func TestAJobIsFoundByTheIDThatTheBrokerAssigned(t *testing.T) {
 	})
 }
 
-func TestADeadJobHasItsErrorAndCanBeRequeued(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, dial.NATSEngine, withResults)
-	var isGood atomic.Bool
-	mux := worker.NewMux()
-	mux.HandleUnknown(func(context.Context, *worker.Job) error {
-		if isGood.Load() {
-			return nil
-		}
-		return worker.DeadLetter("bad\x00\n")
-	})
-	env.enqueue("1", ID("a"))
-	env.runWorker(mux)
-	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
-		t.Errorf("%+v", info)
-	}
-	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
-	isGood.Store(true)
-	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	env.requireState("a", StateDone)
-}
-
-func TestARequeuedDeadLetterWaits(t *testing.T) {
+func TestADeadJobHasItsErrorAndWaitsAfterItWasRequeued(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, dial.NATSEngine, withResults)
 	env.enqueue("1", ID("a"))
 	ctx, stop := context.WithCancel(t.Context())
 	mux := worker.NewMux()
-	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad") })
+	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad\x00\n") })
 	ended := env.startWorker(ctx, mux)
-	env.requireState("a", StateDead)
+	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
+		t.Errorf("%+v", info)
+	}
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil {
-		t.Fatal(err)
+	require.NoError(t, <-ended)
+	if number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); number != 1 || err != nil {
+		t.Fatalf("requeued %d: %v", number, err)
 	}
 	env.requireState("a", StateWaiting)
+	env.runWorker((&jobLog{}).mux())
+	env.requireState("a", StateDone)
 }
 
 func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
@@ -235,22 +205,12 @@ func TestAWaitingJobThatIsCanceledNeverRuns(t *testing.T) {
 		env.requireCancel("a", waiting)
 		env.requireCancel("b", CancelDone)
 		env.enqueue("kept", ID("c"))
-		var mu sync.Mutex
-		var ran []string
-		mux := worker.NewMux()
-		mux.HandleUnknown(func(_ context.Context, job *worker.Job) error {
-			mu.Lock()
-			defer mu.Unlock()
-			ran = append(ran, job.ID)
-			return nil
-		})
-		env.runWorker(mux)
+		log := &jobLog{}
+		env.runWorker(log.mux())
 		env.requireState("c", StateDone)
 		env.requireState("a", StateCanceled)
 		env.requireState("b", StateCanceled)
-		mu.Lock()
-		defer mu.Unlock()
-		if diff := cmp.Diff([]string{"c"}, ran); diff != "" {
+		if diff := cmp.Diff([]string{"kept"}, log.payloads()); diff != "" {
 			t.Errorf("(-want, +got):\n%s", diff)
 		}
 	})
@@ -261,27 +221,6 @@ func TestACanceledIDCanBeSentAgain(t *testing.T) {
 	env := newTestEnv(t, dial.NATSEngine, withResults)
 	env.requireCancel("a", CancelRequested)
 	env.enqueue("1", ID("a"))
-	mux := worker.NewMux()
-	mux.HandleUnknown(func(context.Context, *worker.Job) error { return nil })
-	env.runWorker(mux)
+	env.runWorker((&jobLog{}).mux())
 	env.requireState("a", StateDone)
-}
-
-func TestDocumentedPermissionsSufficeToFollowAndCancelJobs(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, dial.NATSEngine, withResults)
-	var subjects []string
-	for number := 1; number <= 3; number++ {
-		subjects = append(subjects, documentedSubjects(t, number)...)
-	}
-	env.permit(&server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: subjects},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-	})
-	id := env.enqueue("1", Track()).ID
-	env.enqueue("1", ID("later"), Delay(time.Hour))
-	env.requireState(id, StateWaiting)
-	env.requireCancel(id, CancelRequested)
-	env.requireCancel("later", CancelDone)
-	env.requireState("later", StateCanceled)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // keyPlans are those of jobs that always end.
@@ -80,9 +81,7 @@ func (r *randomRound) requireUnique() {
 		}
 	}
 	raw, err := os.ReadFile(r.log)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	starts := requireExclusive(r, strings.Split(string(raw), "\n"))
 	r.t.Logf("%d unique jobs of %d calls were accepted, with %d attempts", len(r.accepted), r.uniqueCalls, starts)
 }
@@ -157,9 +156,7 @@ func (r *randomRound) enqueueBatch(total int) {
 // enqueuePart does what a producer does that dies before it has sent the final job.
 func (r *randomRound) enqueuePart(jobs []Job, final Job) {
 	b, err := r.newBatch("orders", jobs, final)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	if _, err := r.openBatch(r.t.Context(), b); err == nil {
 		_, _ = r.EnqueueMany(r.t.Context(), "orders", b.jobs[:r.random.IntN(len(b.jobs)+1)])
 	}
@@ -169,9 +166,7 @@ func (r *randomRound) enqueuePart(jobs []Job, final Job) {
 // ended, and that of an incomplete one did not run.
 func (r *randomRound) requireBatches() {
 	raw, err := os.ReadFile(r.log)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	history, sent := readHistory(r.t, r.log), 0
 	for _, b := range r.batches {
 		info, err := r.Batch(r.t.Context(), "orders", b.id)

@@ -19,6 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -107,9 +108,7 @@ func (k *killedWorkers) start(number int) {
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), envWorkerURL+"="+k.url, envWorkerLog+"="+k.log)
 	command.Stderr = os.Stderr
-	if err := command.Start(); err != nil {
-		k.t.Fatal(err)
-	}
+	require.NoError(k.t, command.Start())
 	k.processes[number] = command
 }
 
@@ -131,9 +130,7 @@ func (k *killedWorkers) kill(number int) {
 func readHistory(t testing.TB, log string) map[string][]string {
 	t.Helper()
 	raw, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	events := map[string][]string{}
 	for line := range strings.SplitSeq(string(raw), "\n") {
 		if id, event, found := strings.Cut(line, " "); found {
@@ -152,9 +149,7 @@ func jobRuns(t *testing.T) int {
 		return defaultRuns
 	}
 	runs, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return runs
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A server ends a connection for good when its client sends a message beyond a limit that was lowered meanwhile.
@@ -22,9 +23,7 @@ func TestTheClientConnectsAgainAfterTheServerEndedTheConnection(t *testing.T) {
 	const limit = 64 << 10
 	lowered := env.server.Options().Clone()
 	lowered.MaxPayload = limit
-	if err := env.server.ReloadOptions(lowered); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.server.ReloadOptions(lowered))
 	large := make([]byte, 2*limit)
 	_, err := env.Enqueue(t.Context(), "orders", large)
 	requireError(t, err, ErrUnavailable, "")
@@ -72,14 +71,10 @@ func TestJobsThatFailWithoutAConnectionAreNotSentLater(t *testing.T) {
 			takeAway: func(t *testing.T, s *natstest.Server) {
 				revoked := s.Options().Clone()
 				revoked.Users = revoked.Users[:1]
-				if err := s.ReloadOptions(revoked); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.ReloadOptions(revoked))
 			},
 			giveBack: func(t *testing.T, s *natstest.Server) {
-				if err := s.ReloadOptions(s.Options().Clone()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.ReloadOptions(s.Options().Clone()))
 			},
 			want: ErrUnauthorized,
 		},

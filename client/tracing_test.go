@@ -27,7 +27,7 @@ func TestJobsHaveTheTraceContextOfTheirProducer(t *testing.T) {
 }
 
 func TestATraceContextThatTheProducerSetsIsKept(t *testing.T) {
-	sent := &recordingProducer{}
+	sent := newRecordingProducer()
 	c := newClient(&Options{}, sent, dial.NATSEngine)
 	ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
 	defer span.End()
@@ -47,7 +47,7 @@ func TestATraceContextThatTheProducerSetsIsKept(t *testing.T) {
 
 func TestEachCallIsASpan(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	sent := &recordingProducer{}
+	sent := newRecordingProducer()
 	c := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, sent, dial.NATSEngine)
 	if _, err := c.Enqueue(t.Context(), "orders", nil, ID("7")); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestEachCallIsASpan(t *testing.T) {
 	if _, err := c.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil), NewJob(nil)}); err != nil {
 		t.Fatal(err)
 	}
-	failing := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, hangingProducer{}, dial.NATSEngine)
+	failing := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, hangingProducer, dial.NATSEngine)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := failing.Enqueue(ctx, "orders", nil); err == nil {

@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -91,9 +89,7 @@ func TestACanceledDelayedJobReleasesItsKey(t *testing.T) {
 		} {
 			first := env.enqueue("1", Unique("k"), Delay(time.Hour))
 			env.requireTaken(first.ID, Unique("k"))
-			if err := cancel(first.ID); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cancel(first.ID))
 		}
 		env.enqueue("2", Unique("k"))
 	})
@@ -180,9 +176,7 @@ func (env *testEnv) expireKey(key broker.Key) {
 	if err == nil {
 		_, err = store.WriteKey(env.t.Context(), "orders", key, []byte("{}"), time.Second, revision)
 	}
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	poll.Until(env.t, "the key to expire", func() bool {
 		value, _, err := store.ReadKey(env.t.Context(), "orders", key)
 		return err == nil && value == nil
@@ -217,9 +211,7 @@ func TestAKeyWithAReservationThatIsNotConfirmedIsWaitedFor(t *testing.T) {
 		store := env.producer.(broker.KeyStore)
 		key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
 		revision, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Hour, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		poll.Until(t, "a call to read the key before its timeout", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -242,17 +234,13 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 		read := func() (string, uint64) {
 			t.Helper()
 			value, revision, err := store.ReadKey(t.Context(), "orders", key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return string(value), revision
 		}
 		write := func(value string, expiry time.Duration, revision uint64) uint64 {
 			t.Helper()
 			written, err := store.WriteKey(t.Context(), "orders", key, []byte(value), expiry, revision)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return written
 		}
 		if value, revision := read(); value != "" || revision != 0 {
@@ -275,22 +263,4 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 		poll.Until(t, "the key to expire", func() bool { value, revision = read(); return value == "" })
 		write("4", time.Minute, revision)
 	})
-}
-
-func TestDocumentedPermissionsSufficeForUniqueJobsAndBatches(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, dial.NATSEngine)
-	var subjects []string
-	for _, number := range []int{1, 2, 4} {
-		subjects = append(subjects, documentedSubjects(t, number)...)
-	}
-	env.permit(&server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: subjects},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-	})
-	env.enqueue("1", ID("a"), Unique("k"))
-	env.enqueue("1", ID("a"), Unique("k"))
-	env.requireTaken("a", Unique("k"))
-	env.enqueueBatch(batchOf("a"), NewJob(nil, ID("x")))
-	env.requireBatch("x", BatchInfo{State: BatchRunning, Total: 1})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -23,9 +24,7 @@ func TestAWorkerHandlesWhatTheClientSendsAndTheIDSurvivesRequeueing(t *testing.T
 			var sent []string
 			for number, options := range [][]Option{{ID("order-1")}, {ID("order.2"), Delay(time.Second)}, nil} {
 				receipt, err := Enqueue(t.Context(), env.Client, "orders", invoice{number}, append(options, Header("Tenant", "a"))...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				sent = append(sent, fmt.Sprintf("%s %d a", receipt.ID, number))
 			}
 			handled := make(chan string, 10)
@@ -90,9 +89,7 @@ func (env *testEnv) startWorker(ctx context.Context, mux *worker.Mux, changes ..
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
 	})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	return ended
