@@ -14,15 +14,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // operatorKey returns the keys of an operator, and a file with its public key.
 func operatorKey(t *testing.T) (keys *adminauth.Keys, file string) {
 	t.Helper()
 	text, err := adminauth.NewPrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if keys, err = adminauth.ParsePrivateKey(text); err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +32,7 @@ func operatorKey(t *testing.T) (keys *adminauth.Keys, file string) {
 
 func writePublicKey(t *testing.T, file string, keys *adminauth.Keys) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(keys.PublicKey()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(keys.PublicKey()), 0o600))
 }
 
 // startProtectedWorker runs the Pod team/mail-0, and serves its admin API.
@@ -51,9 +48,7 @@ func startProtectedWorker(t *testing.T, keyFile string) (w *Worker, url string) 
 func signedToken(t *testing.T, keys *adminauth.Keys, worker, action string, at time.Time) string {
 	t.Helper()
 	token, err := keys.Sign(adminauth.Request{Worker: worker, Action: action}, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return token
 }
 
@@ -61,14 +56,10 @@ func signedToken(t *testing.T, keys *adminauth.Keys, worker, action string, at t
 func adminRequest(t *testing.T, method, url string, header http.Header) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.Header = header
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -121,9 +112,7 @@ func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
 	if got := drain(); got != http.StatusAccepted {
 		t.Errorf("after the key was renewed, POST /drain returned %d, want 202", got)
 	}
-	if err := os.WriteFile(keyFile, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(keyFile, nil, 0o600))
 	if got := drain(); got != http.StatusForbidden {
 		t.Errorf("with an empty file, POST /drain returned %d, want 403", got)
 	}
@@ -202,9 +191,7 @@ func TestAWorkerRunsWithoutMetricsIfAnotherProcessHasTheirPort(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer taken.Close()
 	w := env.start(env.config(func(c *Config) { c.MetricsAddress = taken.Addr().String() }), blockingHandler(nil))
 	poll.Until(t, "the worker to be attached", func() bool { return w.Stats().Attached })
@@ -222,18 +209,14 @@ func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
 	var flood []net.Conn
 	for range 3 * maxAdminConnections {
 		c, err := dialer.DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, _ = io.WriteString(c, "POST /drain HTTP/1.1\r\nHost: x\r\n")
 		flood = append(flood, c)
 	}
 	probe := &http.Client{Timeout: testTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 10 {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/livez", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		response, err := probe.Do(request)
 		if err != nil {
 			t.Fatalf("the liveness probe fails: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
@@ -29,9 +30,7 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 	writeFile := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	me, password, token := writeFile("me", "me"), writeFile("password", "hidden"), writeFile("token", "hidden")
@@ -89,9 +88,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 	dir := t.TempDir()
 	writeFile := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	startNATS := func(login func(o *server.Options, secret string)) (*natstest.Server, func()) {
@@ -143,9 +140,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, _, err := login.Connect(t.Context(), &row.broker, "test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer engine.Disconnect()
 			writeFile(row.path, strings.ReplaceAll(row.text, "%", "second"))
 			row.change()

@@ -16,6 +16,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
@@ -95,28 +96,19 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	var done jobLog
-	w := env.startWithOptions(Options{Config: env.config(), Pool: "pool", Revision: "r1"}, func(_ context.Context, job *Job) error {
-		done.add(job)
-		return nil
-	})
+	w := env.startWithOptions(Options{Config: env.config(), Pool: "pool", Revision: "r1"}, done.handle)
 	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
 	call := func(method, path string) (int, Stats) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer response.Body.Close()
 		var s Stats
 		if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
-			if err := json.NewDecoder(response.Body).Decode(&s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.NewDecoder(response.Body).Decode(&s))
 		}
 		return response.StatusCode, s
 	}
@@ -155,47 +147,41 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	}
 }
 
-// In a ConfigMap volume, the file is a symbolic link into a directory that is a symbolic link.
+// updateConfigMap changes the file of a ConfigMap volume, which is a symbolic link into a directory that is a symbolic link.
+func updateConfigMap(t *testing.T, volume, version, text string) (file string) {
+	t.Helper()
+	next := filepath.Join(volume, "..next")
+	require.NoError(t, errors.Join(
+		os.MkdirAll(filepath.Join(volume, version), 0o700), os.WriteFile(filepath.Join(volume, version, "config.yaml"), []byte(text), 0o600),
+		os.Symlink(version, next), os.Rename(next, filepath.Join(volume, "..data")),
+	))
+	file = filepath.Join(volume, "config.yaml")
+	if _, err := os.Lstat(file); os.IsNotExist(err) {
+		require.NoError(t, os.Symlink("..data/config.yaml", file))
+	}
+	return file
+}
+
 func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	dir := t.TempDir()
-	write := func(version, text string) {
-		t.Helper()
-		for _, err := range []error{
-			os.Mkdir(filepath.Join(dir, version), 0o700),
-			os.WriteFile(filepath.Join(dir, version, "config.yaml"), []byte(text), 0o600),
-			os.Symlink(version, filepath.Join(dir, "..next")),
-			os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")),
-		} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	configWith := func(concurrency string) string {
 		return "{broker: {url: " + env.server.ClientURL() + "}, adminAddress: '0', queues: [{name: orders}], concurrency: " + concurrency + "}"
 	}
-	write("..1", configWith("2"))
-	file := filepath.Join(dir, "config.yaml")
-	if err := os.Symlink("..data/config.yaml", file); err != nil {
-		t.Fatal(err)
-	}
+	file := updateConfigMap(t, dir, "..1", configWith("2"))
 	release := make(chan struct{})
-	w := env.startWithOptions(Options{ConfigFile: file}, func(context.Context, *Job) error {
-		<-release
-		return nil
-	})
+	w := env.startWithOptions(Options{ConfigFile: file}, blockingHandler(release))
 	env.send("default", numberedPayloads(20)...)
 	poll.Until(t, "two jobs to run", func() bool { return w.Stats().InFlight == 2 })
-	write("..2", configWith("5"))
+	updateConfigMap(t, dir, "..2", configWith("5"))
 	poll.Until(t, "five jobs to run", func() bool { return w.Stats().InFlight == 5 })
-	write("..3", configWith("-1"))
-	write("..4", configWith("1"))
+	updateConfigMap(t, dir, "..3", configWith("-1"))
+	updateConfigMap(t, dir, "..4", configWith("1"))
 	poll.Until(t, "the capacity to be one", func() bool { return w.Stats().Capacity == 1 })
 	close(release)
 	poll.Until(t, "all jobs to be done", env.isEmpty)
-	write("..5", strings.Replace(configWith("1"), "orders", "other", 1))
+	updateConfigMap(t, dir, "..5", strings.Replace(configWith("1"), "orders", "other", 1))
 	env.ensureQueue("other")
 	env.sendTo("other", "default", "x")
 	poll.Until(t, "the job of the other queue to be done", func() bool {
@@ -207,19 +193,7 @@ func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 
 func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 	directory := t.TempDir()
-	path := filepath.Join(directory, "config.yaml")
-	link := func(target string) {
-		t.Helper()
-		next := filepath.Join(directory, "..next")
-		if err := errors.Join(os.MkdirAll(filepath.Join(directory, target), 0o755), os.WriteFile(filepath.Join(directory, target, "config.yaml"), nil, 0o600),
-			os.Symlink(target, next), os.Rename(next, filepath.Join(directory, "..data"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link("..1")
-	if err := os.Symlink("..data/config.yaml", path); err != nil {
-		t.Fatal(err)
-	}
+	path := updateConfigMap(t, directory, "..1", "")
 	file := newWatchedFile(path)
 	events := []struct {
 		title  string
@@ -230,7 +204,11 @@ func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 		{"a log file next to it grows", func() {}, fsnotify.Event{Name: filepath.Join(directory, "worker.log"), Op: fsnotify.Write}, false},
 		{"it is written", func() {}, fsnotify.Event{Name: path, Op: fsnotify.Write}, true},
 		{"only its mode changes", func() {}, fsnotify.Event{Name: path, Op: fsnotify.Chmod}, false},
-		{"the kubelet replaces a ConfigMap's directory", func() { link("..2") }, fsnotify.Event{Name: filepath.Join(directory, "..data"), Op: fsnotify.Create}, true},
+		{
+			"the kubelet replaces a ConfigMap's directory", func() { updateConfigMap(t, directory, "..2", "") },
+			fsnotify.Event{Name: filepath.Join(directory, "..data"), Op: fsnotify.Create},
+			true,
+		},
 		{"the kubelet removes the old directory", func() {}, fsnotify.Event{Name: filepath.Join(directory, "..1"), Op: fsnotify.Remove}, false},
 	}
 	for _, e := range events {
@@ -244,17 +222,13 @@ func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 func TestConfigFileTakesPrecedenceOverOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "{broker: {url: nats://file}, queues: [{name: orders}], concurrency: 3, maxInFlight: 4}"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	o := Options{ConfigFile: file, Config: Config{
 		Broker: BrokerConfig{URL: "nats://options"}, Queues: []QueueConfig{{Name: "mail"}}, Concurrency: 7, MaxInFlight: 8,
 		DrainTimeout: Duration(time.Minute), AdminAddress: "0",
 	}}
 	got, err := o.loadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got.broker.URL != "nats://file" || got.queues[0].Name != "orders" || got.concurrency != 3 || got.maxInFlight != 4 {
 		t.Errorf("settings %+v, want those of the file", got)
 	}
@@ -268,9 +242,7 @@ func TestOptionsAreReadFromTheEnvironment(t *testing.T) {
 		envPool: "pool", envQueues: "orders=3, mail", envConcurrency: "7", envDrainTimeout: "1m", envRevision: "r1",
 	}
 	o, err := parseEnvironment(func(name string) string { return values[name] })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := o.Config
 	if o.Pool != "pool" || o.Revision != "r1" || c.Concurrency != 7 || c.DrainTimeout != Duration(time.Minute) ||
 		len(c.Queues) != 2 || c.Queues[0].Name != "orders" || c.Queues[0].Weight != 3 || c.Queues[1].Name != "mail" {

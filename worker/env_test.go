@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testTimeout bounds what ends within a second on an idle machine.
@@ -51,9 +52,7 @@ func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.Queu
 	}
 	t.Cleanup(env.engine.Disconnect)
 	nc, err := nats.Connect(env.server.ClientURL(), nats.MaxReconnects(-1), nats.Timeout(testTimeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	if env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000), natsjs.WithDefaultTimeout(testTimeout)); err != nil {
 		t.Fatal(err)
@@ -70,9 +69,8 @@ func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig
 	for _, change := range changes {
 		change(&q)
 	}
-	if _, err := env.engine.EnsureQueue(patientContext(env.t), q); err != nil {
-		env.t.Fatal(err)
-	}
+	_, err := env.engine.EnsureQueue(patientContext(env.t), q)
+	require.NoError(env.t, err)
 }
 
 // send sends jobs to the queue "orders".
@@ -85,9 +83,8 @@ func (env *testEnv) sendTo(queue, priority string, payloads ...string) {
 	env.t.Helper()
 	stallWait := natsjs.WithStallWait(testTimeout) // parallel tests can slow the server down
 	for _, payload := range payloads {
-		if _, err := env.js.PublishAsync("yardmaster."+queue+".ready."+priority, []byte(payload), stallWait); err != nil {
-			env.t.Fatal(err)
-		}
+		_, err := env.js.PublishAsync("yardmaster."+queue+".ready."+priority, []byte(payload), stallWait)
+		require.NoError(env.t, err)
 	}
 	<-env.js.PublishAsyncComplete()
 }
@@ -117,9 +114,7 @@ func numberedPayloads(count int) []string {
 func (env *testEnv) stats() broker.QueueStats {
 	env.t.Helper()
 	stats, err := env.engine.Stats(patientContext(env.t), "orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	return stats
 }
 
@@ -127,6 +122,19 @@ func (env *testEnv) stats() broker.QueueStats {
 func (env *testEnv) isEmpty() bool {
 	stats := env.stats()
 	return stats.Ready+stats.InFlight+stats.Delayed == 0
+}
+
+func (env *testEnv) waitUntilEmpty() {
+	env.t.Helper()
+	poll.Until(env.t, "the queue to be empty", env.isEmpty)
+}
+
+// deadLetters of the queue "orders".
+func (env *testEnv) deadLetters() []broker.DeadLetter {
+	env.t.Helper()
+	letters, err := env.engine.DeadLetters("orders").List(env.t.Context(), 0, 1000)
+	require.NoError(env.t, err)
+	return letters
 }
 
 // purge removes all messages of the queue "orders".
@@ -177,9 +185,7 @@ func (env *testEnv) newWorker(o Options, handler Handler) *Worker {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	w, err := New(o, handler)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	w.adminShutdownTimeout = testTimeout
 	return w
 }
@@ -222,6 +228,12 @@ func (l *jobLog) add(job *Job) {
 	l.jobs = append(l.jobs, *job)
 }
 
+// handle is a handler that succeeds.
+func (l *jobLog) handle(_ context.Context, job *Job) error {
+	l.add(job)
+	return nil
+}
+
 func (l *jobLog) all() []Job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,9 +246,7 @@ func (l *jobLog) count() int { return len(l.all()) }
 func (w *Worker) countedMessages(t testing.TB, result string) int {
 	t.Helper()
 	families, err := w.metrics.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	total := 0
 	for _, family := range families {
 		if family.GetName() != "yardmaster_worker_jobs_total" {

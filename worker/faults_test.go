@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // deadLetterAttempts is the number of attempts of a job that fails in each of them.
@@ -275,9 +276,7 @@ func startServers(t testing.TB) *servers {
 	t.Helper()
 	s := &servers{nats: natstest.Start(t), redis: redistest.Start(t), setups: make(chan struct{}, 4)}
 	nc, err := nats.Connect(s.nats.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	if s.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout)); err != nil {
 		t.Fatal(err)
@@ -328,9 +327,7 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 		_, err = q.engine.EnsureQueue(t.Context(), config)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	q.proxy = faults.StartProxy(t, q.address)
 	t.Cleanup(q.resume)
 	return q
@@ -340,9 +337,7 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 func (q *failingQueue) send(payload string) broker.SendResult {
 	q.t.Helper()
 	result, err := q.sendJob(&broker.OutgoingJob{ID: strings.ReplaceAll(payload, " ", "-"), Payload: []byte(payload)})
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	require.NoError(q.t, err)
 	return result
 }
 
@@ -369,17 +364,14 @@ func (q *failingQueue) sendExtremes() (refused int) {
 		if payload == dueAt(past) {
 			job.DueTime = past
 		}
-		if _, err := q.sendJob(job); err != nil {
-			q.t.Fatal(err)
-		}
+		_, err := q.sendJob(job)
+		require.NoError(q.t, err)
 	}
 	_, err := q.sendJob(&broker.OutgoingJob{ID: "future", Payload: []byte(dueAt(future)), DueTime: future})
 	if errors.Is(err, broker.ErrUnsupported) {
 		return 1
 	}
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	require.NoError(q.t, err)
 	return 0
 }
 
@@ -557,15 +549,12 @@ func (q *failingQueue) expireLeases() {
 	}
 	ctx, stream := q.t.Context(), "yardmaster_"+q.name
 	consumer, err := q.js.Consumer(ctx, stream, broker.DefaultPriority)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	require.NoError(q.t, err)
 	config := consumer.CachedInfo().Config
 	setLease := func(lease time.Duration) {
 		config.AckWait = lease
-		if _, err := q.js.UpdateConsumer(ctx, stream, config); err != nil {
-			q.t.Fatal(err)
-		}
+		_, err := q.js.UpdateConsumer(ctx, stream, config)
+		require.NoError(q.t, err)
 	}
 	poll.Until(q.t, "the requests of the lost worker to expire", func() bool {
 		info, err := consumer.Info(ctx)
@@ -626,14 +615,11 @@ func (q *failingQueue) setSpace(bytes int64) {
 		return
 	}
 	dead, err := q.js.Stream(q.t.Context(), "yardmaster_"+q.name+"_dead")
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	require.NoError(q.t, err)
 	config := dead.CachedInfo().Config
 	config.Discard, config.MaxBytes = natsjs.DiscardNew, cmp.Or(bytes, -1)
-	if _, err := q.js.UpdateStream(q.t.Context(), config); err != nil {
-		q.t.Fatal(err)
-	}
+	_, err = q.js.UpdateStream(q.t.Context(), config)
+	require.NoError(q.t, err)
 }
 
 // waitUntilLeft waits until the queue has only that many messages. Dead letters do not count.
@@ -657,9 +643,7 @@ func (q *failingQueue) fate() fate {
 		deadLetters, err = q.engine.DeadLetters(q.name).List(q.t.Context(), 0, 100)
 		return cmp.Or(statsError, err)
 	})
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	require.NoError(q.t, err)
 	for _, one := range deadLetters {
 		found.DeadLetters = append(found.DeadLetters, letter{string(one.Payload), one.Attempts})
 	}

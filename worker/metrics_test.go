@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
@@ -48,14 +49,10 @@ func TestNamesCanBeOmittedFromMetrics(t *testing.T) {
 		o, err := parseEnvironment(func(name string) string {
 			return map[string]string{envPool: "mailers", envOmitNames: value}[name]
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o.Config = newTestEnv(t).config()
 		w, err := New(o, func(context.Context, *Job) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w.metrics.countMessage("orders", resultDone)
 		w.metrics.observeWait("orders", 0)
 		w.metrics.observeDuration("orders", 0)
@@ -88,8 +85,6 @@ func servedMetrics(t *testing.T, w *Worker) string {
 	response := httptest.NewRecorder()
 	w.metricsHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }

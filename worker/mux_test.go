@@ -22,15 +22,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
 // kindEnv is the queue "orders" on a broker, and a producer that sends jobs with kinds.
 type kindEnv struct {
-	t      *testing.T
-	url    string
-	engine broker.Engine
-	send   func(kind, payload string)
+	*testEnv
+
+	url  string
+	send func(kind, payload string)
 }
 
 // onBothEngines runs a test on NATS and on asynq.
@@ -50,15 +51,14 @@ func onBothEngines(t *testing.T, test func(t *testing.T, env *kindEnv)) {
 func newNATSKindEnv(t *testing.T, changes ...func(*broker.QueueConfig)) *kindEnv {
 	t.Helper()
 	env := newTestEnv(t, changes...)
-	return &kindEnv{t: t, url: env.server.ClientURL(), engine: env.engine, send: func(kind, payload string) {
+	return &kindEnv{env, env.server.ClientURL(), func(kind, payload string) {
 		t.Helper()
 		message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: nats.Header{}, Data: []byte(payload)}
 		if kind != "" {
 			message.Header.Set(broker.KindHeader, kind)
 		}
-		if _, err := env.js.PublishMsg(t.Context(), message); err != nil {
-			t.Fatal(err)
-		}
+		_, err := env.js.PublishMsg(t.Context(), message)
+		require.NoError(t, err)
 	}}
 }
 
@@ -66,22 +66,16 @@ func newAsynqKindEnv(t *testing.T) *kindEnv {
 	t.Helper()
 	server := redistest.Start(t)
 	engine, err := dial.Connect(patientContext(t), dial.EngineOf(server.URL()), broker.Credentials{URL: server.URL(), Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(engine.Disconnect)
-	queue := broker.DefaultQueueConfig("orders")
-	queue.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders"}
-	if _, err := engine.EnsureQueue(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
+	env := &testEnv{t: t, engine: engine}
+	env.ensureQueue("orders")
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
 	t.Cleanup(func() { _ = client.Close() })
-	return &kindEnv{t: t, url: server.URL(), engine: engine, send: func(kind, payload string) {
+	return &kindEnv{env, server.URL(), func(kind, payload string) {
 		t.Helper()
-		if _, err := client.Enqueue(asynq.NewTask(kind, []byte(payload)), asynq.Queue("orders")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Enqueue(asynq.NewTask(kind, []byte(payload)), asynq.Queue("orders"))
+		require.NoError(t, err)
 	}}
 }
 
@@ -92,37 +86,9 @@ func (env *kindEnv) start(mux *Mux, changes ...func(*Config)) *runningWorker {
 		change(&config)
 	}
 	w, err := mux.NewWorker(Options{Config: config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	w.adminShutdownTimeout = testTimeout
-	return (&testEnv{t: env.t}).run(w)
-}
-
-func (env *kindEnv) stats() broker.QueueStats {
-	env.t.Helper()
-	stats, err := env.engine.Stats(patientContext(env.t), "orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
-	return stats
-}
-
-func (env *kindEnv) waitUntilEmpty() {
-	env.t.Helper()
-	poll.Until(env.t, "the queue to be empty", func() bool {
-		stats := env.stats()
-		return stats.Ready+stats.InFlight+stats.Delayed == 0
-	})
-}
-
-func (env *kindEnv) deadLetters() []broker.DeadLetter {
-	env.t.Helper()
-	letters, err := env.engine.DeadLetters("orders").List(env.t.Context(), 0, 100)
-	if err != nil {
-		env.t.Fatal(err)
-	}
-	return letters
+	return env.run(w)
 }
 
 // order is the payload of a job.

@@ -18,15 +18,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // documentedPermissions returns the NATS permissions of a worker that docs/worker.md lists, also those for the states of jobs.
 func documentedPermissions(t *testing.T, inboxes string, replacements ...string) *server.Permissions {
 	t.Helper()
 	page, err := os.ReadFile("../docs/worker.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, list, _ := strings.Cut(string(page), "needs to publish to")
 	const lists = 2
 	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(list, lists)
@@ -62,9 +61,8 @@ func (env *testEnv) settleInEachWay(t *testing.T, login BrokerConfig) {
 	env.waitUntilSendable("poison")
 	env.send("default", "good", "retried", "released")
 	unique := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: nats.Header{broker.UniqueHeader: {"k"}}}
-	if _, err := env.js.PublishMsg(t.Context(), unique); err != nil {
-		t.Fatal(err)
-	}
+	_, err := env.js.PublishMsg(t.Context(), unique)
+	require.NoError(t, err)
 	var wasTried, wasReleased atomic.Bool
 	w := env.start(env.config(func(c *Config) {
 		withFastRetries(c)
@@ -115,9 +113,7 @@ func TestDocumentedBrokerPermissionsAreSufficientInADomainWithAnInboxPrefix(t *t
 		}}
 	})
 	file := filepath.Join(t.TempDir(), "nkey")
-	if err := os.WriteFile(file, append(seed, '\n'), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, append(seed, '\n'), 0o600))
 	newTestEnvOn(t, hub, withLimitOf100).settleInEachWay(t, BrokerConfig{
 		URL: "nats://" + leaf.Address(), NKeyFile: file, JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_worker",
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The environment of a process of this test binary that is a worker, and kills itself when it runs a job with the payload poison.
@@ -66,14 +67,11 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 	rounds = max(rounds, 1)
 	env := newTestEnv(t)
 	consumer, err := env.js.Consumer(t.Context(), "yardmaster_orders", broker.DefaultPriority)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config := consumer.CachedInfo().Config
 	config.AckWait = 2500 * time.Millisecond // so that a round is short: the jobs take milliseconds
-	if _, err := env.js.UpdateConsumer(t.Context(), "yardmaster_orders", config); err != nil {
-		t.Fatal(err)
-	}
+	_, err = env.js.UpdateConsumer(t.Context(), "yardmaster_orders", config)
+	require.NoError(t, err)
 	for round := range rounds {
 		payloads := numberedPayloads(1000)
 		for i := 0; i < len(payloads); i += 10 {
@@ -82,10 +80,7 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 		payloads[rand.IntN(len(payloads))] = poison
 		env.send(broker.DefaultPriority, payloads...)
 		processes, begin := runUntilEmpty(t, lethalProcesses{url: env.server.ClientURL(), queue: "orders", number: 2}, env.isEmpty), time.Now()
-		letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		letters := env.deadLetters()
 		t.Logf("round %d: %d processes ended", round, processes)
 		for _, letter := range letters {
 			if string(letter.Payload) != poison {
@@ -95,9 +90,7 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 		if len(letters) != 1 || processes > 7 {
 			t.Fatalf("round %d: %d dead letters, want 1, and %d processes ended, want at most 7", round, len(letters), processes)
 		}
-		if err := env.engine.DeadLetters("orders").Purge(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.engine.DeadLetters("orders").Purge(t.Context()))
 	}
 	env.requireNoHistory()
 }
@@ -176,9 +169,7 @@ func runUntilEmpty(t *testing.T, p lethalProcesses, isEmpty func() bool) (ended 
 func (env *testEnv) requireNoHistory() {
 	env.t.Helper()
 	bucket, err := env.js.KeyValue(env.t.Context(), "yardmaster_orders")
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	keys, err := bucket.Keys(env.t.Context())
 	if err != nil && !errors.Is(err, natsjs.ErrNoKeysFound) {
 		env.t.Fatal(err)

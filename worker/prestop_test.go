@@ -66,17 +66,8 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 	first := callPreStop(t.Context(), "http://"+address)
 	second := callPreStop(t.Context(), "http://"+address)
 	poll.Until(t, "no message to be prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/resume", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusConflict {
-		t.Errorf("POST /resume returned %d, want 409", response.StatusCode)
+	if got := adminRequest(t, http.MethodPost, "http://"+address+"/resume", nil); got != http.StatusConflict {
+		t.Errorf("POST /resume returned %d, want 409", got)
 	}
 	select {
 	case r := <-first:

@@ -37,29 +37,6 @@ func waitForContext(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func TestAJobThatExceedsItsTimeoutIsRetried(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
-	attempts := 0
-	w := env.start(env.config(withTimeout), func(ctx context.Context, job *Job) error {
-		attempts = job.Attempt
-		return waitForContext(ctx)
-	})
-	poll.Until(t, "the job to be a dead letter", env.isEmpty)
-	requireCleanShutdown(t, w)
-	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if attempts != 3 || len(letters) != 1 || letters[0].Error != "the job exceeded its timeout of 1s: context deadline exceeded" {
-		t.Errorf("%d attempts, want 3, and dead letters %+v", attempts, letters)
-	}
-	if w.Stats().Failed != 3 || w.Stats().Overdue != 0 {
-		t.Errorf("stats %+v, want 3 failed jobs and none overdue", w.Stats())
-	}
-}
-
 func TestAMessageReplacesTheTimeoutOfItsQueue(t *testing.T) {
 	t.Parallel()
 	for title, row := range map[string]struct {
@@ -100,10 +77,7 @@ func TestAMessageWithAnInvalidTimeoutBecomesADeadLetter(t *testing.T) {
 	w := env.start(env.config(), func(context.Context, *Job) error { return errors.New("the handler was called") })
 	poll.Until(t, "the jobs to be settled", env.isEmpty)
 	requireCleanShutdown(t, w)
-	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	letters := env.deadLetters()
 	const want = `the header Yardmaster-Timeout is "soon", must be a duration from 1s to 24h0m0s, such as 90s`
 	if len(letters) != 5 || !slices.ContainsFunc(letters, func(l broker.DeadLetter) bool { return l.Error == want }) {
 		t.Errorf("dead letters %+v", letters)
@@ -134,10 +108,7 @@ func TestTheJobOfAHandlerThatHangsGoesToAnotherWorker(t *testing.T) {
 		t.Error("the worker is not alive before the timeout")
 	}
 	var second jobLog
-	other := env.start(config, func(_ context.Context, job *Job) error {
-		second.add(job)
-		return nil
-	})
+	other := env.start(config, second.handle)
 	poll.Until(t, "the other worker to do the job", func() bool { return second.count() == 1 && env.isEmpty() })
 	if isAlive() || hanging.Stats().Overdue != 1 {
 		t.Errorf("the worker is alive although all of its slots hang: %+v", hanging.Stats())

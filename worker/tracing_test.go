@@ -48,7 +48,7 @@ func (env *testEnv) sendWithHeaders(headers nats.Header) {
 func (env *testEnv) runToEnd(provider trace.TracerProvider, handler Handler, changes ...func(*Config)) {
 	env.t.Helper()
 	w := env.startWithOptions(Options{Config: env.config(append(changes, withFastRetries)...), TracerProvider: provider}, handler)
-	poll.Until(env.t, "the queue to be empty", env.isEmpty)
+	env.waitUntilEmpty()
 	requireCleanShutdown(env.t, w)
 }
 

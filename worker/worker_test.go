@@ -6,14 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestEveryJobIsDoneOnce(t *testing.T) {
@@ -21,10 +27,7 @@ func TestEveryJobIsDoneOnce(t *testing.T) {
 	env := newTestEnv(t)
 	env.send("default", numberedPayloads(2000)...)
 	var done jobLog
-	w := env.start(env.config(), func(_ context.Context, job *Job) error {
-		done.add(job)
-		return nil
-	})
+	w := env.start(env.config(), done.handle)
 	poll.Until(t, "all jobs to be done", func() bool { return done.count() == 2000 && env.isEmpty() })
 	requireCleanShutdown(t, w)
 	wasDone := map[string]bool{}
@@ -53,84 +56,108 @@ func TestEachFailedAttemptIsLogged(t *testing.T) {
 	}
 }
 
-func TestHandlerResultDecidesWhatHappensToTheJob(t *testing.T) {
+func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct {
-		change         func(*Config)
-		handler        func(*Job) error
-		attempts       int
-		deadLetterText string
-	}{
-		"nil: the job is done": {withFastRetries, func(*Job) error { return nil }, 1, ""},
-		"an error: the job is retried": {withFastRetries, func(job *Job) error {
-			if job.Attempt == 1 {
-				return errors.New("not yet")
+	type handler func(ctx context.Context, job *Job, call int) error
+	always := func(err error) handler { return func(context.Context, *Job, int) error { return err } }
+	atFirst := func(err error) handler {
+		return func(_ context.Context, _ *Job, call int) error {
+			if call == 1 {
+				return err
 			}
 			return nil
-		}, 2, ""},
-		"an error in the last attempt: the job is dead-lettered": {
-			withFastRetries, func(*Job) error { return errors.New("never") }, 3, "never",
+		}
+	}
+	withLongRetries := func(c *Config) {
+		c.Queues[0].Retry.InitialDelay, c.Queues[0].Retry.MaxDelay = new(Duration(time.Hour)), new(Duration(time.Hour))
+	}
+	withOneAttempt := func(c *Config) { c.Queues[0].Retry.MaxAttempts = new(1) }
+	withoutDeadLetters := func(c *Config) { c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(false)} }
+	for name, row := range map[string]struct {
+		change                     func(*Config)
+		handler                    handler
+		succeeded, failed, snoozed int64
+		deadLetterText             string
+	}{
+		"nil: the job is done":                                   {handler: always(nil), succeeded: 1},
+		"an error: the job is retried":                           {handler: atFirst(errors.New("not yet")), succeeded: 1, failed: 1},
+		"an error in the last attempt: the job is dead-lettered": {handler: always(errors.New("never")), failed: 3, deadLetterText: "never"},
+		"an error in the last attempt without dead letters: the job is dropped": {
+			change: withoutDeadLetters, handler: always(errors.New("never")), failed: 3,
 		},
 		"Retry: the job is retried after that time": {
-			func(c *Config) {
-				withFastRetries(c)
-				c.Queues[0].Retry.InitialDelay, c.Queues[0].Retry.MaxDelay = new(Duration(time.Hour)), new(Duration(time.Hour))
-			},
-			func(job *Job) error {
-				if job.Attempt == 1 {
-					return fmt.Errorf("closed: %w", Retry(time.Millisecond))
-				}
-				return nil
-			}, 2, "",
+			change: withLongRetries, handler: atFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), succeeded: 1, failed: 1,
 		},
 		"DeadLetter: the job is dead-lettered at once": {
-			withFastRetries, func(*Job) error { return fmt.Errorf("reading it: %w", DeadLetter("not JSON")) }, 1, "reading it: not JSON",
+			handler: always(fmt.Errorf("reading it: %w", DeadLetter("not JSON"))), failed: 1, deadLetterText: "reading it: not JSON",
 		},
-		"Snooze: the attempt does not count": {
-			func(c *Config) { withFastRetries(c); c.Queues[0].Retry.MaxAttempts = new(1) },
-			func() func(*Job) error {
-				calls := 0
-				return func(job *Job) error {
-					calls++
-					if calls < 3 {
-						return fmt.Errorf("connection refused: %w", Snooze(time.Millisecond))
-					}
-					if job.Attempt != 1 {
-						return fmt.Errorf("attempt %d, want 1", job.Attempt)
-					}
-					return nil
-				}
-			}(), 3, "",
+		"Snooze: the attempt does not count": {change: withOneAttempt, handler: func(_ context.Context, job *Job, call int) error {
+			if call < 3 {
+				return fmt.Errorf("connection refused: %w", Snooze(time.Millisecond))
+			}
+			if job.Attempt != 1 {
+				return fmt.Errorf("attempt %d, want 1", job.Attempt)
+			}
+			return nil
+		}, succeeded: 1, snoozed: 2},
+		"a panic: the job is retried": {
+			handler: func(context.Context, *Job, int) error { panic("oh no") }, failed: 3, deadLetterText: "panic: oh no",
 		},
-		"a panic: the job is retried": {withFastRetries, func(*Job) error { panic("oh no") }, 3, "panic: oh no"},
-		"an error in the last attempt without dead letters: the job is dropped": {
-			func(c *Config) { withFastRetries(c); c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(false)} },
-			func(*Job) error { return errors.New("never") }, 3, "",
+		"a timeout: the job is retried": {
+			change: withTimeout, handler: func(ctx context.Context, _ *Job, _ int) error { return waitForContext(ctx) }, failed: 3,
+			deadLetterText: "the job exceeded its timeout of 1s: context deadline exceeded",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := newTestEnv(t)
 			env.send("default", "x")
-			var tried jobLog
-			w := env.start(env.config(row.change), func(_ context.Context, job *Job) error {
-				tried.add(job)
-				return row.handler(job)
+			startTime, calls := time.Now(), 0
+			w := env.start(env.config(withFastRetries, func(c *Config) {
+				if row.change != nil {
+					row.change(c)
+				}
+			}), func(ctx context.Context, job *Job) error {
+				calls++
+				return row.handler(ctx, job, calls)
 			})
-			poll.Until(t, "the job to be settled", func() bool { return tried.count() >= row.attempts && env.isEmpty() })
+			server := httptest.NewServer(w.AdminHandler())
+			defer server.Close()
+			got := &workerclient.Stats{}
+			poll.Until(t, "the job to be settled", func() bool {
+				var err error
+				if got, err = workerclient.New().FetchStats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
+					t.Log(err) // a request has a second, which may be too short on a busy machine
+					return false
+				}
+				return *got.Succeeded+*got.Failed == row.succeeded+row.failed && env.isEmpty()
+			})
+			recent := got.Recent
+			got.Recent = nil
+			remaining := math.Exp(-time.Since(startTime).Seconds() / recentTime.Seconds()) // the count of an attempt decays
+			isCount := func(got, want float64) bool { return got >= want*remaining && got <= want }
+			attempts := float64(row.succeeded + row.failed + row.snoozed) // all but the last return the job
+			if recent == nil || !isCount(recent.Count, attempts) || !isCount(recent.Returned, attempts-1) || recent.Seconds <= 0 {
+				t.Errorf("recent attempts %+v, want %g, of which all but one returned", recent, attempts)
+			}
+			want := &workerclient.Stats{
+				State: string(StateRunning), Attached: new(true), Queues: make([]struct{}, 1), InFlight: got.InFlight,
+				Succeeded: &row.succeeded, Failed: &row.failed, Snoozed: &row.snoozed, Returned: got.Returned, Breaker: got.Breaker,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("stats (-want +got):\n%s", diff)
+			}
 			requireCleanShutdown(t, w)
-			if got := tried.count(); got != row.attempts {
-				t.Errorf("the handler was called %d times, want %d", got, row.attempts)
+			if float64(calls) != attempts || w.Stats().Overdue != 0 {
+				t.Errorf("the handler was called %d times, want %g; stats %+v", calls, attempts, w.Stats())
 			}
-			deadLetters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			letters := env.deadLetters()
 			switch {
-			case row.deadLetterText == "" && len(deadLetters) > 0:
-				t.Errorf("unexpected dead letters %+v", deadLetters)
-			case row.deadLetterText != "" && (len(deadLetters) != 1 || deadLetters[0].Error != row.deadLetterText || deadLetters[0].Attempts != row.attempts || string(deadLetters[0].Payload) != "x"):
-				t.Errorf("dead letters %+v, want one with the error %q", deadLetters, row.deadLetterText)
+			case row.deadLetterText == "" && len(letters) > 0:
+				t.Errorf("unexpected dead letters %+v", letters)
+			case row.deadLetterText != "" && (len(letters) != 1 || letters[0].Error != row.deadLetterText ||
+				int64(letters[0].Attempts) != row.failed || string(letters[0].Payload) != "x"):
+				t.Errorf("dead letters %+v, want one with the error %q", letters, row.deadLetterText)
 			}
 		})
 	}
@@ -157,9 +184,9 @@ func TestFailedJobsOfAllLargeSizesDoNotHoldTheirWorker(t *testing.T) {
 	poll.Until(t, "all jobs to be settled", func() bool { return isDone.Load() && env.isEmpty() })
 	t.Logf("%d jobs were settled in %s", len(payloads), time.Since(begin))
 	requireCleanShutdown(t, w)
-	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 100)
-	if err != nil || len(letters) != len(payloads) {
-		t.Fatalf("%d dead letters of %d jobs: %v", len(letters), len(payloads), err)
+	letters := env.deadLetters()
+	if len(letters) != len(payloads) {
+		t.Fatalf("%d dead letters of %d jobs", len(letters), len(payloads))
 	}
 	for _, letter := range letters {
 		isTruncated := strings.HasPrefix(letter.Error, "payload truncated from 10") && strings.HasSuffix(letter.Error, " bytes; poison")
@@ -200,15 +227,12 @@ func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	dead, err := env.js.Stream(t.Context(), "yardmaster_orders_dead")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	setMaximum := func(bytes int32) {
 		config := dead.CachedInfo().Config
 		config.MaxMsgSize = bytes
-		if _, err := env.js.UpdateStream(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		_, err := env.js.UpdateStream(t.Context(), config)
+		require.NoError(t, err)
 	}
 	setMaximum(10)
 	env.send("default", "x")
@@ -320,10 +344,7 @@ func TestLongJobsAreNotPrefetchedAwayFromOtherWorkers(t *testing.T) {
 	env := newTestEnv(t)
 	env.send("default", numberedPayloads(4)...)
 	release := make(chan struct{})
-	handler := func(context.Context, *Job) error {
-		<-release
-		return nil
-	}
+	handler := blockingHandler(release)
 	withTwoExecutors := func(c *Config) { c.Concurrency = 2 }
 	one := env.start(env.config(withTwoExecutors), handler)
 	poll.Until(t, "the first worker to run two jobs", func() bool { return one.Stats().InFlight == 2 })
@@ -337,10 +358,7 @@ func TestWorkerWaitsForQueuesThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	var done jobLog
-	w := env.start(env.config(func(c *Config) { c.Queues = append(c.Queues, QueueConfig{Name: "later"}) }), func(_ context.Context, job *Job) error {
-		done.add(job)
-		return nil
-	})
+	w := env.start(env.config(func(c *Config) { c.Queues = append(c.Queues, QueueConfig{Name: "later"}) }), done.handle)
 	env.send("default", "x")
 	poll.Until(t, "the job of the existing queue to be done", func() bool { return done.count() == 1 })
 	env.ensureQueue("later")
@@ -435,15 +453,10 @@ func TestAWorkerContinuesWithAConsumerThatWasDeletedAndCreatedAgain(t *testing.T
 	t.Parallel()
 	env := newTestEnv(t)
 	var done jobLog
-	w := env.start(env.config(), func(_ context.Context, job *Job) error {
-		done.add(job)
-		return nil
-	})
+	w := env.start(env.config(), done.handle)
 	env.send("default", "before")
 	poll.Until(t, "the first job", func() bool { return done.count() == 1 && env.isEmpty() })
-	if err := env.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
 	env.send("default", numberedPayloads(20)...)
 	if stats := env.stats(); stats.Ready != 20 {
 		t.Errorf("without the consumer: %+v", stats)
