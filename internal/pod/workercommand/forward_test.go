@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -55,9 +56,7 @@ func forwardTo(t *testing.T, timeout time.Duration, server http.HandlerFunc) *fo
 	s := httptest.NewServer(server)
 	t.Cleanup(s.Close)
 	target, err := url.Parse(s.URL + "/jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return newForwarder(target, timeout)
 }
 
@@ -101,9 +100,7 @@ func TestRequestDescribesTheJobAndHeadersCannotBeForged(t *testing.T) {
 		got = request.Header
 		body, _ = io.ReadAll(request.Body)
 	})
-	if err := f.handle(t.Context(), newJob()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.handle(t.Context(), newJob()))
 	want := http.Header{
 		"Content-Type": {"application/json"}, "Content-Length": {"8"}, "User-Agent": {"Go-http-client/1.1"},
 		"Yardmaster-Job-Id": {"7"}, "Yardmaster-Job-Kind": {"bill"}, "Yardmaster-Job-Queue": {"orders"}, "Yardmaster-Job-Priority": {"high"},
@@ -124,9 +121,7 @@ func TestMissingResponse(t *testing.T) {
 	t.Run("a response after the timeout: the job is retried", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(slow))
 		target, err := url.Parse(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := describeResult(newForwarder(target, 50*time.Millisecond).handle(t.Context(), newJob())); !strings.HasPrefix(got, "retry: ") {
 			t.Error(got)
 		}
@@ -140,9 +135,7 @@ func TestMissingResponse(t *testing.T) {
 	t.Run("the worker shuts down: the error of the context is returned", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(slow))
 		target, err := url.Parse(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := newForwarder(target, time.Minute).handle(ctx, newJob()); !errors.Is(err, context.Canceled) {

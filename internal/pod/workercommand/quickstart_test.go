@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const quickstarts = "../../../examples/quickstart/"
@@ -53,9 +54,7 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 				if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, text)
 				}
-				if err := os.WriteFile(config, []byte("broker: {url: "+q.url+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(config, []byte("broker: {url: "+q.url+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600))
 				startProgram(t, jobs, log, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
 			default:
 				runWorker(t, jobs, append(arguments, "--exec", "--", quickstarts+file))
@@ -74,13 +73,9 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 func requireShortAndDocumented(t *testing.T, file string) {
 	t.Helper()
 	code, err := os.ReadFile(quickstarts + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	docs, err := os.ReadFile("../../../docs/worker.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text := string(code)
 	if begin := strings.Index(text, "func main()"); begin > 0 {
 		text = text[begin:]
@@ -99,9 +94,7 @@ func startProgram(t *testing.T, output, log io.Writer, command []string, environ
 	program := exec.CommandContext(context.WithoutCancel(t.Context()), command[0], command[1:]...)
 	program.Env = append(os.Environ(), environment)
 	program.Stdout, program.Stderr = output, log
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, program.Start())
 	t.Cleanup(func() {
 		_ = program.Process.Signal(syscall.SIGTERM)
 		defer time.AfterFunc(time.Minute, func() { _ = program.Process.Kill() }).Stop()

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/test/natstest"
-	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestInvalidArgumentsAreRejected(t *testing.T) {
@@ -59,13 +58,10 @@ func newTestQueue(t *testing.T) *testQueue {
 	t.Cleanup(q.engine.Disconnect)
 	config := broker.DefaultQueueConfig("orders")
 	config.Owner.UID = "1"
-	if _, err := q.engine.EnsureQueue(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	_, err = q.engine.EnsureQueue(t.Context(), config)
+	require.NoError(t, err)
 	nc, err := nats.Connect(q.url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	if q.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -76,17 +72,14 @@ func newTestQueue(t *testing.T) *testQueue {
 func (q *testQueue) send(t *testing.T, payload string, headers nats.Header) {
 	t.Helper()
 	message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: headers, Data: []byte(payload)}
-	if _, err := q.js.PublishMsg(t.Context(), message); err != nil {
-		t.Fatal(err)
-	}
+	_, err := q.js.PublishMsg(t.Context(), message)
+	require.NoError(t, err)
 }
 
 func (q *testQueue) stats(t *testing.T) broker.QueueStats {
 	t.Helper()
 	stats, err := q.engine.Stats(t.Context(), "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return stats
 }
 
@@ -107,27 +100,5 @@ func (q *testQueue) forward(t *testing.T, handler http.HandlerFunc) (stop func()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-func TestJobsOfANATSQueueAreForwarded(t *testing.T) {
-	q := newTestQueue(t)
-	q.send(t, "good", nil)
-	q.send(t, "bad", nil)
-	var calls atomic.Int32
-	stop := q.forward(t, func(response http.ResponseWriter, request *http.Request) {
-		calls.Add(1)
-		if body, _ := io.ReadAll(request.Body); string(body) == "bad" {
-			http.Error(response, "invalid", http.StatusBadRequest)
-		}
-	})
-	poll.Until(t, "both jobs to be settled", func() bool {
-		stats := q.stats(t)
-		return calls.Load() == 2 && stats.Ready+stats.InFlight == 0 && stats.DeadLetters == 1
-	})
-	stop()
-	deadLetters, err := q.engine.DeadLetters("orders").List(t.Context(), 0, 2)
-	if err != nil || len(deadLetters) != 1 || string(deadLetters[0].Payload) != "bad" || deadLetters[0].Error != "the server responded 400 Bad Request invalid" {
-		t.Errorf("dead letters %+v: %v", deadLetters, err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -84,9 +85,7 @@ func (c *traceCollector) serveHTTP(t *testing.T) string {
 func (c *traceCollector) serveGRPC(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := grpc.NewServer()
 	collector.RegisterTraceServiceServer(s, c)
 	go func() { _ = s.Serve(listener) }()
@@ -190,13 +189,9 @@ func TestEachAttemptIsExportedInTheTraceOfItsProducer(t *testing.T) {
 func TestCommandsHaveTheTraceContextInTheirEnvironment(t *testing.T) {
 	e, out := newScriptRunner(`echo "$TRACEPARENT $TRACESTATE"`)
 	state, err := trace.ParseTraceState("vendor=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state})
-	if err := e.handle(trace.ContextWithSpanContext(t.Context(), span), newJob()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.handle(trace.ContextWithSpanContext(t.Context(), span), newJob()))
 	if want := "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-01 vendor=1\n"; out.String() != want {
 		t.Errorf("environment %q, want %q", out.String(), want)
 	}
