@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // startArchive runs the container, and returns the directory with its socket and a function that ends it.
@@ -26,71 +27,31 @@ func startArchive(t *testing.T, args ...string) (directory string, end func() er
 	return directory, func() error { cancel(); return <-ended }
 }
 
-func open(t *testing.T, directory string) *Writer {
+// openArchive runs the container for a transcript, and returns a function that ends it without an error.
+func openArchive(t *testing.T, args ...string) (w *Writer, end func()) {
 	t.Helper()
+	directory, stop := startArchive(t, args...)
 	w, err := Open(t.Context(), directory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// stored returns the only file below a directory, and its text.
-func stored(t *testing.T, directory string) (name, text string) {
-	t.Helper()
-	err := filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+	require.NoError(t, err)
+	return w, func() {
+		t.Helper()
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
-		if name != "" {
-			t.Errorf("a second file: %s", path)
-		}
-		raw, err := os.ReadFile(path)
-		name, text = strings.TrimPrefix(path, directory+"/"), string(raw)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return name, text
-}
-
-func TestTranscriptIsStoredInTheClaim(t *testing.T) {
-	claim := t.TempDir()
-	directory, end := startArchive(t, "--claim", claim)
-	w := open(t, directory)
-	_, _ = w.Write([]byte("{\"type\":\"text\"}\n"))
-	got := w.Close(t.Context())
-	name, text := stored(t, claim)
-	if got.Error != "" || got.Truncated || got.Location != name || !strings.HasPrefix(name, "a/demo/2") || !strings.HasSuffix(name, "Z-demo-r1-a1.ndjson") {
-		t.Errorf("stored %+v as %s", got, name)
-	}
-	if text != "{\"type\":\"text\"}\n" {
-		t.Errorf("text %q", text)
-	}
-	if err := end(); err != nil {
-		t.Error(err)
 	}
 }
 
 // Files, such as commits that could not be pushed, are stored beside the transcript, unless the runner did not send them completely.
 func TestFilesAreStoredBesideTheTranscript(t *testing.T) {
 	claim := t.TempDir()
-	directory, end := startArchive(t, "--claim", claim)
-	w := open(t, directory)
+	w, end := openArchive(t, "--claim", claim)
 	_, _ = w.Write([]byte("{\"type\":\"text\"}\n"))
 	want := strings.Repeat("0123456789", maxPartBytes/4)
-	if err := w.WriteFile("shop.bundle", strings.NewReader(want)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteFile("empty.bundle", strings.NewReader("")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.WriteFile("shop.bundle", strings.NewReader(want)))
+	require.NoError(t, w.WriteFile("empty.bundle", strings.NewReader("")))
 	_, _ = w.Write([]byte(filePrefix + `"part.bundle","data":"YQ=="}` + "\n"))
 	got := w.Close(t.Context())
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end()
 	for name, text := range map[string]string{"shop.bundle": want, "empty.bundle": ""} {
 		raw, err := os.ReadFile(filepath.Join(claim, got.Files[name]))
 		if err != nil || string(raw) != text || !strings.HasSuffix(got.Files[name], "Z-demo-r1-a1-"+name) {
@@ -98,7 +59,8 @@ func TestFilesAreStoredBesideTheTranscript(t *testing.T) {
 		}
 	}
 	raw, err := os.ReadFile(filepath.Join(claim, got.Location))
-	if err != nil || string(raw) != "{\"type\":\"text\"}\n" || got.Error != "" || len(got.Files) != 2 {
+	if err != nil || string(raw) != "{\"type\":\"text\"}\n" || got.Error != "" || got.Truncated || len(got.Files) != 2 ||
+		!strings.HasPrefix(got.Location, "a/demo/2") {
 		t.Errorf("transcript %q, error %v, stored %+v", raw, err, got)
 	}
 	if left, _ := filepath.Glob(filepath.Join(claim, ".*")); len(left) > 0 {
@@ -108,15 +70,10 @@ func TestFilesAreStoredBesideTheTranscript(t *testing.T) {
 
 func TestFilesOutsideOfTheArchiveAreRefused(t *testing.T) {
 	claim := t.TempDir()
-	directory, end := startArchive(t, "--claim", claim)
-	w := open(t, directory)
-	if err := w.WriteFile("../../evil", strings.NewReader("evil")); err != nil {
-		t.Fatal(err)
-	}
+	w, end := openArchive(t, "--claim", claim)
+	require.NoError(t, w.WriteFile("../../evil", strings.NewReader("evil")))
 	got := w.Close(t.Context())
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end()
 	if got.Error == "" || got.Location == "" || len(got.Files) != 0 {
 		t.Errorf("stored %+v", got)
 	}
@@ -125,22 +82,26 @@ func TestFilesOutsideOfTheArchiveAreRefused(t *testing.T) {
 // The runner is killed, or the node evicts it: what it wrote is stored without an answer that anybody reads.
 func TestTranscriptOfARunnerThatWasKilledIsStored(t *testing.T) {
 	claim := t.TempDir()
-	directory, end := startArchive(t, "--claim", claim)
-	w := open(t, directory)
+	w, end := openArchive(t, "--claim", claim)
 	_, _ = w.Write([]byte("first\nsec"))
 	_ = w.connection.Close()
-	if err := end(); err != nil { // SIGTERM does not interrupt the storing
-		t.Error(err)
+	end() // SIGTERM does not interrupt the storing
+	files := filesIn(t, claim)
+	for name, text := range files {
+		if len(files) != 1 || !strings.HasSuffix(name, ".ndjson") || text != "first\nsec\n" {
+			t.Errorf("%s has %q", name, text)
+		}
 	}
-	if name, text := stored(t, claim); !strings.HasSuffix(name, ".ndjson") || text != "first\nsec\n" {
-		t.Errorf("%s has %q", name, text)
+	if len(files) == 0 {
+		t.Error("nothing is stored")
 	}
 }
 
 // Otherwise an agent could write transcripts of its own.
 func TestOnlyOneConnectionIsAccepted(t *testing.T) {
 	directory, end := startArchive(t, "--claim", t.TempDir())
-	w := open(t, directory)
+	w, err := Open(t.Context(), directory)
+	require.NoError(t, err)
 	defer func() { w.Close(t.Context()); _ = end() }()
 	poll.Until(t, "the socket to be removed, so that nothing can connect", func() bool {
 		_, err := os.Stat(filepath.Join(directory, socketName))
@@ -168,23 +129,19 @@ func TestLongTranscriptsAreTruncatedAtALine(t *testing.T) {
 }
 
 func TestClaimThatCannotBeWrittenIsReported(t *testing.T) {
-	directory, end := startArchive(t, "--claim", t.TempDir()+"/missing")
-	w := open(t, directory)
+	w, end := openArchive(t, "--claim", t.TempDir()+"/missing")
 	_, _ = w.Write([]byte("a\n"))
 	if got := w.Close(t.Context()); !strings.Contains(got.Error, "no such file") {
 		t.Errorf("%+v", got)
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end()
 }
 
 func TestArchiveThatDoesNotAnswerIsReportedAndDelaysNothing(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	server := newTestStore(t, func(http.ResponseWriter, *http.Request) { <-hang })
-	directory, _ := startArchive(t, server.arguments()...)
-	w := open(t, directory)
+	w, _ := openArchive(t, server.arguments()...)
 	_, _ = w.Write([]byte("a\n"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/rclone/gofakes3"
 	"github.com/rclone/gofakes3/s3mem"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -35,9 +37,7 @@ func newTestStore(t *testing.T, handler http.HandlerFunc) *testStore {
 	t.Helper()
 	s := &testStore{t: t, credentials: t.TempDir(), backend: s3mem.New()}
 	s.setSecret(testSecret)
-	if err := s.backend.CreateBucket(t.Context(), testBucket); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.backend.CreateBucket(t.Context(), testBucket))
 	objects := gofakes3.New(s.backend, gofakes3.WithV4Auth(map[string]string{testKeyID: testSecret}), gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
 	if handler == nil {
 		handler = func(w http.ResponseWriter, r *http.Request) {
@@ -54,9 +54,7 @@ func newTestStore(t *testing.T, handler http.HandlerFunc) *testStore {
 func (s *testStore) setSecret(secret string) {
 	s.t.Helper()
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": testKeyID + "\n", "AWS_SECRET_ACCESS_KEY": secret} {
-		if err := os.WriteFile(filepath.Join(s.credentials, name), []byte(value), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, os.WriteFile(filepath.Join(s.credentials, name), []byte(value), 0o600))
 	}
 }
 
@@ -73,17 +71,14 @@ func (s *testStore) get(location string) string {
 	}
 	defer object.Contents.Close()
 	raw, err := io.ReadAll(object.Contents)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return string(raw)
 }
 
 func TestTranscriptIsStoredInTheBucket(t *testing.T) {
 	store := newTestStore(t, nil)
 	for _, text := range []string{"{\"type\":\"text\"}\n", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20_000)} { // 20 MB are one part too
-		directory, end := startArchive(t, store.arguments()...)
-		w := open(t, directory)
+		w, end := openArchive(t, store.arguments()...)
 		_, _ = w.Write([]byte(text))
 		got := w.Close(t.Context())
 		if got.Error != "" || !strings.HasPrefix(got.Location, "s3://transcripts/team/agents/a/demo/2") || !strings.HasSuffix(got.Location, "Z-demo-r1-a1.ndjson") {
@@ -92,9 +87,7 @@ func TestTranscriptIsStoredInTheBucket(t *testing.T) {
 		if stored := store.get(got.Location); stored != text {
 			t.Errorf("%d bytes instead of %d", len(stored), len(text))
 		}
-		if err := end(); err != nil {
-			t.Error(err)
-		}
+		end()
 	}
 	if got := store.authorizations[0]; len(store.authorizations) != 2 || !strings.HasPrefix(got, "AWS4-HMAC-SHA256 Credential="+testKeyID) || !strings.Contains(got, "/eu-central-1/s3/") {
 		t.Errorf("requests %q", store.authorizations)
@@ -105,15 +98,12 @@ func TestTranscriptIsStoredInTheBucket(t *testing.T) {
 func TestCredentialsAreReadWhenTheTranscriptIsStored(t *testing.T) {
 	store := newTestStore(t, nil)
 	store.setSecret("expired")
-	directory, end := startArchive(t, store.arguments()...)
-	w := open(t, directory)
+	w, end := openArchive(t, store.arguments()...)
 	store.setSecret(testSecret)
 	if got := w.Close(t.Context()); got.Error != "" {
 		t.Errorf("%+v", got)
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end()
 }
 
 func TestRefusedUploadsAreReportedWithoutTheSecret(t *testing.T) {
@@ -125,14 +115,11 @@ func TestRefusedUploadsAreReportedWithoutTheSecret(t *testing.T) {
 			return append(store.arguments(), "--credentials", t.TempDir())
 		},
 	} {
-		directory, end := startArchive(t, change()...)
-		w := open(t, directory)
+		w, end := openArchive(t, change()...)
 		_, _ = w.Write([]byte("a\n"))
 		if got := w.Close(t.Context()); !strings.Contains(got.Error, want) || strings.Contains(got.Error, "secret-key") || got.Location != "" {
 			t.Errorf("%s: %+v", want, got)
 		}
-		if err := end(); err != nil {
-			t.Error(err)
-		}
+		end()
 	}
 }

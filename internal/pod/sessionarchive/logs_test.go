@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // logServer is an API server with Pods and their logs.
@@ -48,9 +50,7 @@ func newLogServer(t *testing.T) *logServer {
 	for name, raw := range map[string][]byte{
 		"token": []byte("secret-token\n"), "ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	} {
-		if err := os.WriteFile(filepath.Join(s.directory, name), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(s.directory, name), raw, 0o600))
 	}
 	return s
 }
@@ -115,9 +115,7 @@ func (s *logServer) serveList(w http.ResponseWriter, r *http.Request) {
 // getenv returns the environment of a Pod.
 func (s *logServer) getenv(name string) string {
 	host, port, err := net.SplitHostPort(s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return map[string]string{"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}[name]
 }
 
@@ -147,9 +145,7 @@ func filesIn(t *testing.T, directory string) map[string]string {
 		files[strings.TrimPrefix(path, directory+"/")] = string(raw)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return files
 }
 
@@ -246,9 +242,7 @@ func TestLongLogsAreTruncatedAndMarked(t *testing.T) {
 		t.Fatalf("%v, %v", info, err)
 	}
 	file, err := os.Open(filepath.Join(claim, "a/nightly/u1/run-1/build/attempt-1/p/build.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	end := make([]byte, info.Size()-maxLogBytes)
 	if _, err := file.ReadAt(end, maxLogBytes); err != nil || string(end) != "\n[The log is longer than 67108864 bytes. Its rest is not archived.]\n" {
@@ -265,33 +259,32 @@ func heapSize() uint64 {
 	return stats.HeapSys
 }
 
-func TestLogsOfARunAreBoundedTogether(t *testing.T) {
-	s, claim := newLogServer(t), t.TempDir()
-	for _, name := range []string{"p1", "p2", "p3"} {
-		s.addPod(name, "j1", map[string]string{"build": strings.Repeat("x", 100)})
-	}
-	a := &logSettings{
-		storeSettings: storeSettings{claim: claim}, namespace: "a", sequenceUID: "u1", path: "run", tokenDirectory: s.directory,
-		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 150, maxPods: 10,
-	}
-	result, err := a.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
-	if want := "logs: 2, bytes: 150, truncated: 1, problems: 1 (see summary.json), the first: the logs of the run are longer than 150 bytes"; err != nil || result != want {
-		t.Errorf("%q, %v", result, err)
+func TestLogsAndPodsOfARunAreBoundedTogether(t *testing.T) {
+	for title, row := range map[string]struct {
+		pods, maxPods, maxRunBytes int
+		want                       string
+	}{
+		"logs": {3, 10, 150, "logs: 2, bytes: 150, truncated: 1, problems: 1 (see summary.json), the first: the logs of the run are longer than 150 bytes"},
+		"Pods": {5, 3, 1000, "logs: 3, bytes: 300, problems: 1 (see summary.json), the first: the run has more than 3 Pods"},
+	} {
+		s := newLogServer(t)
+		for i := range row.pods {
+			s.addPod(fmt.Sprintf("p%d", i), "j1", map[string]string{"build": strings.Repeat("x", 100)})
+		}
+		settings := s.settings(t.TempDir())
+		settings.maxPods, settings.maxRunBytes = row.maxPods, int64(row.maxRunBytes)
+		result, err := settings.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
+		if err != nil || !strings.HasPrefix(result, row.want) {
+			t.Errorf("%s: %q, %v", title, result, err)
+		}
 	}
 }
 
-func TestPodsOfARunAreBounded(t *testing.T) {
-	s, claim := newLogServer(t), t.TempDir()
-	for i := range 5 {
-		s.addPod(fmt.Sprintf("p%d", i), "j1", map[string]string{"build": "log\n"})
-	}
-	a := &logSettings{
+// settings of a run with a Job.
+func (s *logServer) settings(claim string) *logSettings {
+	return &logSettings{
 		storeSettings: storeSettings{claim: claim}, namespace: "a", sequenceUID: "u1", path: "run", tokenDirectory: s.directory,
-		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 1000, maxPods: 3,
-	}
-	result, err := a.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
-	if want := "logs: 3, bytes: 12, problems: 1 (see summary.json), the first: the run has more than 3 Pods"; err != nil || !strings.HasPrefix(result, want) {
-		t.Errorf("%q, %v", result, err)
+		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 1000, maxPods: 10,
 	}
 }
 
@@ -338,9 +331,7 @@ func TestRestartedContainersHaveTheirPreviousLogToo(t *testing.T) {
 func TestHostileNamesDoNotLeadOutOfTheArchive(t *testing.T) {
 	s, parent := newLogServer(t), t.TempDir()
 	claim := filepath.Join(parent, "claim")
-	if err := os.Mkdir(claim, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(claim, 0o700))
 	s.addPod("../..", "j1", map[string]string{"build": "x"})
 	s.addPod("p", "j1", map[string]string{"../../../../../../escaped": "x", "a/b": "x", "": "x"})
 	s.addPod("q", "j2", map[string]string{"build": "x"})
@@ -358,9 +349,7 @@ func TestHostileNamesDoNotLeadOutOfTheArchive(t *testing.T) {
 // Steps may mount the claim too.
 func TestSymbolicLinksInTheClaimDoNotLeadOutOfIt(t *testing.T) {
 	s, claim, outside := newLogServer(t), t.TempDir(), t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(claim, "a")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(outside, filepath.Join(claim, "a")))
 	s.addPod("p", "j1", map[string]string{"build": "x"})
 	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err == nil || !strings.Contains(result, "escapes") {
 		t.Errorf("%q, %v", result, err)
@@ -422,7 +411,7 @@ func TestSecondAttemptReplacesTheFilesOfTheFirst(t *testing.T) {
 }
 
 func TestArchiveThatIsStoppedSaysSo(t *testing.T) {
-	s, claim := newLogServer(t), t.TempDir()
+	s := newLogServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.addPod("p", "j1", map[string]string{"build": ""})
 	s.logs["p/build"] = func(w http.ResponseWriter) {
@@ -431,11 +420,7 @@ func TestArchiveThatIsStoppedSaysSo(t *testing.T) {
 		cancel()
 		<-ctx.Done()
 	}
-	a := &logSettings{
-		storeSettings: storeSettings{claim: claim}, namespace: "a", sequenceUID: "u1", path: "run", tokenDirectory: s.directory,
-		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 1000, maxPods: 10,
-	}
-	_, err := a.archiveRun(ctx, s.getenv, slog.New(slog.DiscardHandler))
+	_, err := s.settings(t.TempDir()).archiveRun(ctx, s.getenv, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Error(err)
 	}
