@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestLocalAndDeniedAddressesAreRefusedInEachForm(t *testing.T) {
@@ -30,9 +31,7 @@ func TestLocalAndDeniedAddressesAreRefusedInEachForm(t *testing.T) {
 func TestAnAddressIsRefusedBeforeAndAfterNameResolution(t *testing.T) {
 	listener := listen(t, func(conn net.Conn) { _ = conn.Close() })
 	_, port, err := net.SplitHostPort(listener)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	refused, allowed := NewDialer(Options{}).For("team"), NewDialer(Options{AllowLocal: true}).For("team")
 	for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "a.localhost", "", "0.0.0.0", "::1", "::ffff:127.0.0.1"} {
 		if conn, err := refused(t.Context(), "tcp", net.JoinHostPort(host, port)); !errors.Is(err, broker.ErrAddressDenied) {
@@ -40,9 +39,7 @@ func TestAnAddressIsRefusedBeforeAndAfterNameResolution(t *testing.T) {
 		}
 	}
 	conn, err := allowed(t.Context(), "tcp", net.JoinHostPort("localhost", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = conn.Close()
 }
 

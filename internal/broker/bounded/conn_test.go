@@ -12,15 +12,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // listen serves connections until the test ends, and returns the address.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -135,9 +135,7 @@ func TestAMessageMustArriveInTime(t *testing.T) {
 				})
 				start := time.Now()
 				// What a client library sets for each of its reads cannot extend the time.
-				if err := conn.SetReadDeadline(start.Add(time.Hour)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, conn.SetReadDeadline(start.Add(time.Hour)))
 				if _, err := io.Copy(io.Discard, conn); !errors.Is(err, errTooSlow) || time.Since(start) != messageTimeout {
 					t.Errorf("%v after %s", err, time.Since(start))
 				}
@@ -167,9 +165,7 @@ func TestTheClientLibrariesDeadlineApplies(t *testing.T) {
 		conn, peer := pipe(newRedisFraming())
 		defer conn.Close()
 		defer peer.Close()
-		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Second)))
 		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, errTooSlow) {
 			t.Errorf("%v", err)
 		}

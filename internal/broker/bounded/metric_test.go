@@ -7,14 +7,14 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func closedFor(t *testing.T, b Budget) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := ClosedConnections.WithLabelValues(string(b)).Write(&m); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ClosedConnections.WithLabelValues(string(b)).Write(&m))
 	return m.GetCounter().GetValue()
 }
 
@@ -44,9 +44,7 @@ func TestClosedConnectionsAreCountedByBudget(t *testing.T) {
 			_, err := conn.Read(make([]byte, 100))
 			if row.overdue && err == nil {
 				conn.messageDeadline = time.Now()
-				if err := conn.Conn.SetReadDeadline(conn.messageDeadline); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, conn.Conn.SetReadDeadline(conn.messageDeadline))
 				if _, err = conn.Read(make([]byte, 100)); !errors.Is(err, errTooSlow) {
 					t.Errorf("%v", err)
 				}

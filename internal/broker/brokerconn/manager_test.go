@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const ns = "team"
@@ -109,14 +110,10 @@ func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	m.waitForReason(natsBroker("broker"), "")
 	ended, err := m.Conn(ns, natsBroker("broker")).Engine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lowered := s.Options().Clone()
 	lowered.MaxPayload = 1024
-	if err := s.ReloadOptions(lowered); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.ReloadOptions(lowered))
 	_, err = ended.(broker.Producer).Send(t.Context(), &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, 10_000)})
 	if broker.ClassOf(err) != broker.ClassUnreachable || !strings.Contains(err.Error(), "Maximum Payload Violation") {
 		t.Errorf("got %v", err)
@@ -134,9 +131,7 @@ func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
 	if err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound); !strings.Contains(err.Error(), `Secret "broker" not found`) {
 		t.Errorf("%v", err)
 	}
-	if err := m.cluster.Create(t.Context(), newSecret("broker", "url", s.ClientURL())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.cluster.Create(t.Context(), newSecret("broker", "url", s.ClientURL())))
 	m.waitForReason(natsBroker("broker"), "")
 }
 
@@ -146,9 +141,7 @@ func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
 	secret := newSecret("broker", "url", s.ClientURL())
 	m := startManager(t, secret)
 	m.waitForReason(natsBroker("broker"), "")
-	if err := m.cluster.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.cluster.Delete(t.Context(), secret))
 	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
 	engine := m.Conn(ns, natsBroker("broker")).EngineForCleanup()
 	if engine == nil {
@@ -167,16 +160,12 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 	b.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "login"}
 	m := startManager(t, newSecret("broker", "url", "nats://"+s.Address()), newSecret("login", "username", "me", "password", "old"))
 	m.waitForReason(b, "")
-	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "new")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "new")))
 	err := m.waitForReason(b, v1alpha1.ReasonUnauthorized)
 	if strings.Contains(err.Error(), "new") {
 		t.Errorf("the password is in the error: %v", err)
 	}
-	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "old")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "old")))
 	m.waitForReason(b, "")
 }
 
@@ -198,14 +187,11 @@ func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
 	m.waitForReason(configured, "")
 	m.waitForReason(natsBroker("hub"), "")
 	atHub, err := m.Conn(ns, natsBroker("hub")).Engine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	q := broker.DefaultQueueConfig("orders")
 	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/a"}
-	if _, err := atHub.EnsureQueue(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	_, err = atHub.EnsureQueue(t.Context(), q)
+	require.NoError(t, err)
 	err = poll.UntilNil(t.Context(), func() error {
 		_, err := m.Conn(ns, configured).Stats(t.Context(), "orders", 0)
 		return err
@@ -265,18 +251,13 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	m.waitForReason(natsBroker("broker"), "")
 	conn := m.Conn(ns, natsBroker("broker"))
 	engine, err := conn.Engine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	q := broker.DefaultQueueConfig("orders")
 	q.Owner.UID = "1"
-	if _, err := engine.EnsureQueue(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	_, err = engine.EnsureQueue(t.Context(), q)
+	require.NoError(t, err)
 	first, err := conn.Stats(t.Context(), "orders", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := conn.Stats(t.Context(), "orders", time.Hour)
 	if err != nil || !reflect.DeepEqual(again, first) {
 		t.Errorf("%+v, then %+v: %v", first, again, err)
@@ -287,9 +268,7 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 
 	conn.NotifyWhenReady("orders")
 	conn.NotifyWhenReady("orders")
-	if err := connectProducer(t, s).Publish("yardmaster.orders.ready.default", nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, connectProducer(t, s).Publish("yardmaster.orders.ready.default", nil))
 	m.expectNotification(Notification{Key: conn.Key, Queue: "orders"})
 	if len(m.notifications) > 0 {
 		t.Errorf("it is notified again: %+v", <-m.notifications)
@@ -315,9 +294,7 @@ func (m *testManager) expectNotification(want Notification) {
 func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
 	t.Helper()
 	nc, err := natsclient.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
 }

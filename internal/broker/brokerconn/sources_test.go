@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var shortIntervals = Options{Dialer: localDialer, RequestTimeout: time.Minute, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
@@ -58,17 +59,20 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 		backlog  int64
 		inFlight int64 // -1: unknown
 		arrived  bool
+		target   float64
 	}{
-		"Redis list":                  {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
-		"Redis stream":                {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
-		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
-		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true},
-		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
-		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
+		"Redis list":                  {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false, 0},
+		"Redis stream":                {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false, 0},
+		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true, 0},
+		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true, 0},
+		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false, 0},
+		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true, 0},
+		"external scaler":             {v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: startConstantScaler(t)}}, 100, -1, false, 2.5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := s.ReadBacklog(t.Context(), ns, &row.source)
-			if err != nil || f.Backlog != row.backlog || f.InFlightKnown != (row.inFlight >= 0) || f.InFlightKnown && f.InFlight != row.inFlight || (f.Arrived != nil) != row.arrived {
+			if err != nil || f.Backlog != row.backlog || f.BacklogPerReplica != row.target || f.InFlightKnown != (row.inFlight >= 0) ||
+				f.InFlightKnown && f.InFlight != row.inFlight || (f.Arrived != nil) != row.arrived {
 				t.Errorf("%+v: %v", f, err)
 			}
 		})
@@ -86,24 +90,16 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 func addConsumer(t *testing.T, url string) {
 	t.Helper()
 	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.Publish(t.Context(), "orders.new", []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "orders.new", []byte("x"))
+	require.NoError(t, err)
 }
 
 // constantScaler is an external scaler with a value of 100 and a target of 2.5.
@@ -123,22 +119,17 @@ func (constantScaler) GetMetrics(context.Context, *externalscaler.GetMetricsRequ
 	return &externalscaler.GetMetricsResponse{MetricValues: []*externalscaler.MetricValue{{MetricName: "m", MetricValue: 100}}}, nil
 }
 
-func TestTheTargetOfAnExternalScalerIsRead(t *testing.T) {
-	t.Parallel()
+// startConstantScaler returns the address of the scaler.
+func startConstantScaler(t *testing.T) string {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	externalscaler.RegisterExternalScalerServer(server, constantScaler{})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() { server.Stop(); <-ended })
-	s := NewSourceReader(fake.NewClientBuilder().Build(), shortIntervals)
-	source := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: listener.Addr().String()}}
-	if stats, err := s.ReadBacklog(t.Context(), ns, source); err != nil || stats.Backlog != 100 || stats.BacklogPerReplica != 2.5 {
-		t.Errorf("%+v: %v, want a backlog of 100 and a target of 2.5", stats, err)
-	}
+	return listener.Addr().String()
 }
 
 func TestASourceFollowsItsSecret(t *testing.T) {
@@ -157,17 +148,13 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 			}
 			return fmt.Errorf("%+v: %w, want %d", f, err, backlog)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	problem := (*brokeraccess.ConnectionError)(nil)
 	if _, err := s.ReadBacklog(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
 		t.Errorf("without its Secret: %v", err)
 	}
-	if err := cluster.Create(t.Context(), newSecret("redis", "url", one.URL())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), newSecret("redis", "url", one.URL())))
 	waitForBacklog(0)
 	one.Stop()
 	for range 2 { // the second read returns the first error
@@ -175,9 +162,7 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 			t.Errorf("of a stopped server: %+v, %v", f, err)
 		}
 	}
-	if err := cluster.Update(t.Context(), newSecret("redis", "url", other.URL())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Update(t.Context(), newSecret("redis", "url", other.URL())))
 	waitForBacklog(1)
 
 	ctx, stop := context.WithCancel(t.Context())

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // dialers are how workers and the operator connect.
@@ -25,9 +26,7 @@ var dialers = map[string]broker.DialFunc{"worker": nil, "operator": bounded.NewD
 func connect(t *testing.T, c broker.Credentials) redis.UniversalClient {
 	t.Helper()
 	client, err := NewClient(t.Context(), c, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -39,9 +38,7 @@ func TestTheClientFollowsTheMasterThatSentinelsName(t *testing.T) {
 			s := redistest.StartSentinels(t)
 			s.Sentinels[0].Stop() // the others suffice
 			client := connect(t, broker.Credentials{URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial})
-			if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, client.Set(t.Context(), "key", "value", 0).Err())
 			poll.Until(t, "the replica to have the key", func() bool { return s.Replica.RunCLI("GET", "key") == "value" })
 			s.Sentinels[0].Restart()
 			s.Master.Stop()
@@ -68,9 +65,7 @@ func TestTheFirstTimeoutAfterAFailoverClosesAllConnectionsToTheOldMaster(t *test
 	})
 	s.Master.RunCLI("RPUSH", "list", "1", "2", "3", "4", "5")
 	for range cap(held) {
-		if err := <-held; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-held)
 	}
 	if idle := client.PoolStats().IdleConns; idle < 5 {
 		t.Fatalf("%d idle connections", idle)
@@ -144,9 +139,7 @@ func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 	certificate, key := certtest.NewCertificate(t)
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{"crt": certificate, "key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	settings := []string{"tls-cert-file " + dir + "/crt", "tls-key-file " + dir + "/key", "tls-ca-cert-file " + dir + "/crt", "tls-replication yes"}
 	masterPort, sentinelPort := strconv.Itoa(int(ports.Reserve(t).Port())), strconv.Itoa(int(ports.Reserve(t).Port()))
