@@ -2,6 +2,7 @@ package sessiongit
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -28,6 +29,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/faults"
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/output"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testKey is the private key of the App, which takes long to make.
@@ -55,9 +57,7 @@ func encodeKey(t *testing.T, kind string, key any) string {
 	default:
 		raw, err = x509.MarshalPKCS8PrivateKey(key)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}))
 }
 
@@ -66,9 +66,7 @@ func writeSecret(t *testing.T, values map[string]string) (directory string) {
 	t.Helper()
 	directory = t.TempDir()
 	for key, value := range values {
-		if err := os.WriteFile(filepath.Join(directory, key), []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, key), []byte(value), 0o600))
 	}
 	return directory
 }
@@ -76,9 +74,7 @@ func writeSecret(t *testing.T, values map[string]string) (directory string) {
 func TestTheKeyOfAGitHubAppIsReadInEachForm(t *testing.T) {
 	key := encodeKey(t, "RSA PRIVATE KEY", testKey())
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for title, row := range map[string]struct{ id, key, want string }{
 		"PKCS#1":                       {"123", key, ""},
 		"PKCS#8":                       {"123", encodeKey(t, "PRIVATE KEY", testKey()), ""},
@@ -143,28 +139,20 @@ type appOutcome struct {
 func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 	files := t.TempDir()
 	server, err := gitserver.New(t.Context(), files, tokenUsername, password)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	server.SetApp(testAppID, &testKey().PublicKey)
 	credentials := writeSecret(t, map[string]string{appIDKey: testAppID, appPrivateKey: encodeKey(t, "RSA PRIVATE KEY", testKey())})
 	upstream, err := newHTTPClient(server.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address, err := url.Parse(server.URL + "/api/v3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
 	var cells atomic.Int32
 	run := func(t *testing.T, fault faults.Fault, moment string) appOutcome {
 		repository := fmt.Sprintf("team/cell-%d", cells.Add(1))
 		for _, name := range []string{repository, repository + "-other"} {
-			if err := os.Symlink(server.Repository(), filepath.Join(files, name+".git")); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Symlink(server.Repository(), filepath.Join(files, name+".git")))
 		}
 		var elsewhere atomic.Int32
 		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -180,9 +168,7 @@ func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 		defer api.Close()
 
 		scope, err := ParseScope([]string{server.Host + "/team/*"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		log := &output.Buffer{}
 		client := &forgeClient{forge: GitHub, api: api.URL, credentials: credentials, scope: scope, log: slog.New(slog.NewTextHandler(log, nil))}
 		if client.http, err = newHTTPClient(""); err != nil {
@@ -191,7 +177,7 @@ func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 		client.http.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}}
 		client.http.Transport.(*http.Transport).TLSClientConfig.RootCAs.AddCert(api.Certificate())
 		if fault == faults.Hangs {
-			client.http.Timeout = 3 * time.Second
+			client.http.Transport = impatient{client.http.Transport, moment}
 		}
 		token, revoke, err := client.appToken(t.Context(), server.URL+"/"+repository+".git", readAccess)
 		var got appOutcome
@@ -263,6 +249,26 @@ func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 	faults.Matrix(t, "GitHub", all, []string{finding, making, revoking}, rule, run)
 }
 
+func momentOf(r *http.Request) string {
+	return map[string]string{http.MethodGet: finding, http.MethodPost: making, http.MethodDelete: revoking}[r.Method]
+}
+
+// impatient waits a second for the answer at a moment. Other requests have the time that a busy machine needs.
+type impatient struct {
+	http.RoundTripper
+	moment string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	if momentOf(r) != i.moment {
+		return i.RoundTripper.RoundTrip(r)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	return i.RoundTripper.RoundTrip(r.WithContext(ctx))
+}
+
 // faultyGitHub is the API of a server, with a fault in one request.
 type faultyGitHub struct {
 	server                    *gitserver.Server
@@ -274,13 +280,9 @@ type faultyGitHub struct {
 
 // ServeHTTP implements http.Handler.
 func (f *faultyGitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	moment := making
-	switch r.Method {
-	case http.MethodGet:
-		moment = finding
+	moment := momentOf(r)
+	if moment == finding {
 		f.assertion.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-	case http.MethodDelete:
-		moment = revoking
 	}
 	ahead := map[faults.Fault]string{faults.HasClockThatJumpsAhead: "20m", faults.HasClockThatJumpsBack: "-20m", hasDistantClock: "24h"}[f.fault]
 	r.Header.Set(gitserver.ClockHeader, ahead)
@@ -358,9 +360,7 @@ func (f *faultyGitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A token of an App is for GitHub, and only repositories with an owner and a name have one.
 func TestAnAppIsRefusedWhereItCannotWork(t *testing.T) {
 	scope, err := ParseScope([]string{"git.example/**"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	client := &forgeClient{credentials: writeSecret(t, map[string]string{appIDKey: testAppID, appPrivateKey: encodeKey(t, "RSA PRIVATE KEY", testKey())}), scope: scope}
 	for repository, want := range map[string]string{
 		"https://git.example/shop":        "shop is not owner/name, as repositories of GitHub are",

@@ -4,6 +4,8 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestARunnerWaitsUntilTheContainerWithTheCredentialsListens(t *testing.T) {
@@ -15,13 +17,9 @@ func TestARunnerWaitsUntilTheContainerWithTheCredentialsListens(t *testing.T) {
 		failed <- err
 	}()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(directory, socketName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	connection, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	connection.Close()
 	if err := <-failed; err == nil {
 		t.Error("a push succeeded without an answer")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/output"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // TestMain lets git start this program to ask for credentials, as session-runner does.
@@ -101,9 +102,7 @@ var anonymous = map[string]string{
 func TestAUserOfSessionsReachesNoOtherRepository(t *testing.T) {
 	s := newScopeTest(t)
 	scope, err := ParseScope(s.patterns())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for title, url := range withAll(attempts, unreachable) {
 		if scope.Refusal(s.expand(url), "default") == "" {
 			t.Errorf("%s: a session is accepted", title)
@@ -191,9 +190,7 @@ func withAll(a, b map[string]string) map[string]string {
 func TestListedRepositoriesGetTheCredentials(t *testing.T) {
 	s := newScopeTest(t)
 	scope, err := ParseScope(append(s.patterns(), "deploy@ADDRESS:2222/**", "git.example/a/*-web.git"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, url := range []string{
 		"https://HOST/team/shop.git", "https://HOST/team/shop", "https://HOST/team/shop.git/", "HTTPS://HOST/team/a.b_c~d+e-f", "git@ADDRESS:team/shop.git",
 		"ssh://git@ADDRESS/team/shop", "ssh://git@ADDRESS:22/team/shop", "https://GIT.example:443/a/big-web", "https://git.example/a/big-web.git/",
@@ -255,21 +252,15 @@ func newScopeTest(t *testing.T) *scopeTest {
 	t.Helper()
 	files := t.TempDir()
 	server, err := gitserver.New(t.Context(), files, "x-access-token", password)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	t.Setenv("GIT_SSL_CAINFO", server.CAFile)
-	if err := server.AddRepository(t.Context(), "other/secret.git"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.AddRepository(t.Context(), "other/secret.git"))
 	s := &scopeTest{t: t, server: server, keys: filepath.Join(t.TempDir(), "keys")}
 	s.secret = s.shell(files+"/other/secret.git", "git rev-parse HEAD")
 	programs := t.TempDir()
 	const ssh = "#!/bin/sh\ncase \"$*\" in *ssh-privatekey*) echo \"$*\" >> %s;; esac\necho 'Permission denied' >&2; exit 255\n"
-	if err := os.WriteFile(filepath.Join(programs, "ssh"), fmt.Appendf(nil, ssh, s.keys), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "ssh"), fmt.Appendf(nil, ssh, s.keys), 0o700))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	return s
 }
@@ -312,13 +303,9 @@ func (s *scopeTest) run(repositories []Repository) []Clone {
 	s.directory = s.t.TempDir()
 	credentials, inputs := s.t.TempDir(), filepath.Join(s.t.TempDir(), "session.json")
 	raw, err := json.Marshal(map[string]any{"repos": repositories})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	for file, content := range map[string]string{inputs: string(raw), filepath.Join(credentials, "password"): password, filepath.Join(credentials, "ssh-privatekey"): "key"} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	environment, log, ended := map[string]string{"AGENTIC_SESSION": "demo", "AGENTIC_SESSION_FILE": inputs}, &output.Buffer{}, make(chan error, 1)
 	ctx, cancel := context.WithCancel(s.t.Context())
