@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -29,9 +30,7 @@ type workerSet struct {
 func (c *workerSet) startWorker() (drain func()) {
 	c.t.Helper()
 	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, c.handleJob)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -97,9 +96,7 @@ func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 	for _, drain := range drainFunctions {
 		drain()
 	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-sent)
 	t.Logf("%d tasks in %s, with %d drains", c.countRun(), time.Since(start).Round(time.Millisecond), drains+len(drainFunctions))
 	for n := range tasks {
 		if times := c.done[fmt.Sprint(n)]; times != 1 {
