@@ -113,9 +113,7 @@ func attackerPodSpec(command string) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken:  new(false),
 		TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext:               restrictedPodSecurityContext(),
 		Containers: []corev1.Container{{
 			Name: "worker", Image: attackerImage, Command: []string{"/attacker", command}, SecurityContext: restrictedSecurityContext(),
 			Resources: corev1.ResourceRequirements{

@@ -23,7 +23,6 @@ func TestSteps(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
 		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
-		{"a step whose image cannot be pulled fails at startDeadlineSeconds with the pull error in its message", testStepImageMissing},
 		{"a sidecar does not keep a step from completing", testStepSidecar},
 		{"the next step can read the workspace and the output of a step", testWorkspaceAndOutput},
 		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
@@ -31,19 +30,10 @@ func TestSteps(t *testing.T) {
 		{"so does one that restarts its containers", testEvictionOfARestartedStep},
 		{"and one that restarts its containers and exits with 0", testEvictionOfARestartedGrace},
 		{"the exit code and the message of a container that is restarted are recorded", testExitCodeOfARestartedContainer},
-		{"the start deadline counts until the step's own container starts, beside init containers and sidecars", testStartDeadlineBesideASidecar},
+		{"a step whose image cannot be pulled fails at its start deadline, also beside init containers and sidecars", testStartDeadlineBesideASidecar},
 		{"a container that a policy adds does not hide the end of the step", testContainerThatAPolicyAdds},
 		{"the logs of a run are in the archive after the SequentialJob was deleted", testArchivedLogs},
 		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
-	})
-}
-
-// TestSchedules tests Schedules with the permissions of an installation.
-func TestSchedules(t *testing.T) {
-	besideOthers(t)
-	runInParallel(t, []scenario{
-		{"a Schedule that is due every minute runs a sequence with its time", testScheduleRunsEveryMinute},
-		{"what a Schedule creates is tried in a dry run", testScheduleIsTriedInADryRun},
 	})
 }
 
@@ -52,11 +42,9 @@ func TestInstallation(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
-		{"the webhook rejects a change of a started step, with the reason", testEditOfStartedStepIsDenied},
 		{"the API server trusts the certificate authority that issues the webhooks' certificate", testAPIServerTrustsTheAuthority},
-		{"SequentialJobs in unwatched namespaces are neither changed nor rejected", testUnwatchedNamespaceIsIgnored},
 		{"metrics require authentication and authorization", testMetricsRequireAuthorization},
-		{"the operator has only the permissions that it needs in each namespace", testLeastPrivilege},
+		{"the operator may not read logs or lists of Secrets, run commands in Pods, or delete what users own", testForbiddenRequests},
 		{"the operator can patch finalizers outside watched namespaces, but not the spec", testOperatorCannotChangeSpecs},
 	})
 }
@@ -95,7 +83,6 @@ func TestPlugin(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
-		{"seq watch ends with the run, and its exit code shows how the run ended", testPluginWatchesRuns},
 	})
 }
 
@@ -105,15 +92,13 @@ func TestDisturbances(t *testing.T) {
 		{"the certificate authority is renewed while all requests succeed, without a restart", testCertificateAuthorityIsRenewed},
 		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
 		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
-		{"a drain continues after the operator is killed, and no job is lost", testDrainContinuesAfterOperatorRestart},
 	})
 }
 
-// TestQueues tests that no job is lost while workers start and stop.
+// TestQueues tests that no job is lost while workers and brokers are killed.
 func TestQueues(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
-		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
 	})
 }
@@ -141,21 +126,19 @@ func TestWorkers(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
 		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
-		{"a failing canary is rolled back, and a successful one is promoted step by step", testCanaryRollout},
 		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
 		{"rotated credentials reach the operator and the workers; a new password restarts neither", testBrokerCredentialsRotate},
 		{"other Pods can neither drain workers nor end them, and only their admin port is closed", testAdminAPI},
 	})
 }
 
-// TestMoreWorkers tests on a node what tests with simulated nodes or brokers in their process show too.
+// TestMoreWorkers tests on a node what other tests show too, with simulated nodes, brokers in their process or less work.
 func TestMoreWorkers(t *testing.T) {
 	skipUnlessSoaking(t)
 	besideOthers(t)
 	runInParallel(t, []scenario{
+		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
-		{"a rollout pauses when its image cannot be pulled, and the old revision keeps running", testMissingImagePausesTheRollout},
-		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
 	})
 }
 
@@ -197,20 +180,14 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestMoreSessions tests on a node what tests with simulated nodes show too.
+// TestMoreSessions tests on a node what other tests show too, with simulated nodes or fewer sessions.
 func TestMoreSessions(t *testing.T) {
 	skipUnlessSoaking(t)
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
-		{"a Pod has the node, priority, labels, certificate authorities and read-only volumes of its SessionRunner", testSessionPodOptions},
-		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},
-		{"a failed run is retried, and its cost is the sum of all attempts", testSessionRetried},
-		{"an interactive session is stopped when its runner reports that the run is finished", testSessionFinished},
+		{"the NetworkPolicy is enforced before the first packet of many sessions that start at once", testSessionFirstPacket},
 		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
-		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
-		{"the plugin stops and restarts a session", testPluginStopsASession},
-		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 	})
 }
 
@@ -219,10 +196,9 @@ func TestSessionNetwork(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
-		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
 		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
 		{"no packet of a hostile session leaves its Pod: while it runs, is stopped or deleted, and after its policy is deleted", testHostileSessions},
-		{"a session reports that NetworkPolicies are enforced", testPoliciesEnforced},
+		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
 		{"where NetworkPolicies are ignored, a session reports that, and starts only if its SessionRunner allows it", testPoliciesIgnored},
 	})
 }
@@ -235,12 +211,12 @@ func TestSessionHosts(t *testing.T) {
 	})
 }
 
-// TestDeletedSessions tests that the objects of deleted sessions are deleted too.
+// TestDeletedSessions tests that the objects of many sessions are deleted with them in time. TestSessions deletes single ones.
 func TestDeletedSessions(t *testing.T) {
+	skipUnlessSoaking(t)
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"all objects of many sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
-		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
 	})
 }
 
@@ -271,14 +247,6 @@ func TestLifecycle(t *testing.T) {
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
 		{"the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate},
-	})
-}
-
-// TestUninstallation tests what an uninstalled operator leaves, as test/integration/chart does with simulated nodes.
-func TestUninstallation(t *testing.T) {
-	skipUnlessSoaking(t)
-	runOneByOne(t, []scenario{
-		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 	})
 }
 

@@ -136,9 +136,7 @@ func newProbePod(name, command string, args ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace, Labels: map[string]string{"probe": strings.TrimSuffix(name, "-")}}}
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext: restrictedPodSecurityContext(),
 		Containers: []corev1.Container{{
 			Name: "main", Image: probeImage, Command: append([]string{"/egressprobe", command}, args...), SecurityContext: restrictedSecurityContext(),
 		}},

@@ -179,10 +179,8 @@ func createScriptPod(t *testing.T, name string, labels map[string]string, script
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{{Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", script}, SecurityContext: restrictedSecurityContext()}},
+		SecurityContext:               restrictedPodSecurityContext(),
+		Containers:                    []corev1.Container{{Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", script}, SecurityContext: restrictedSecurityContext()}},
 	}
 	requireNoError(t, cluster.Create(t.Context(), pod))
 	deleteAtEnd(t, pod)

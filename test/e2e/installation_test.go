@@ -39,21 +39,6 @@ func testOperatorIsRestricted(t *testing.T) {
 	}
 }
 
-func testEditOfStartedStepIsDenied(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("edited", "").Step("a", untilReleased()).Step("b", shellScript("true")).Obj())
-	s.waitForRunningPod("a")
-	err := s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Command = []string{"true"} })
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.containers[0]") || !strings.Contains(err.Error(), "started") {
-		t.Errorf("the edit of a started step: %v", err)
-	}
-	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Command = []string{"sh", "-c", "echo edited"} }))
-	s.releaseStep("a")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if logs := s.readLogs(s.listPods(&s.listJobs()[1])[0].Name, "b"); logs != "edited\n" {
-		t.Errorf("the log of the changed step is %q", logs)
-	}
-}
-
 // authoritySecret reads the Secret of the webhooks' certificate authority.
 func authoritySecret(t *testing.T) *corev1.Secret {
 	t.Helper()
@@ -77,16 +62,6 @@ func testAPIServerTrustsTheAuthority(t *testing.T) {
 	}
 	if !servesCertificateOf(t, "service/yardmaster-webhook", "443", trusted) {
 		t.Error("the operator does not serve a certificate of the CA")
-	}
-}
-
-func testUnwatchedNamespaceIsIgnored(t *testing.T) {
-	// The webhook would reject this SequentialJob, because it has no image.
-	alone := createSequenceIn(t, unwatchedNamespace, testbuilder.SequentialJob("unwatched", "").Step("a", testbuilder.StepImage("")).Obj())
-	looked := createSequence(t, testbuilder.SequentialJob("watched", "").Step("a", shellScript("true")).Obj())
-	looked.waitForPhase(v1alpha1.PhaseCompleted)
-	if sj := alone.readSequence(); sj.Status.ObservedGeneration > 0 || len(sj.Finalizers) != 0 || len(alone.listJobs()) != 0 {
-		t.Errorf("the operator changed it:\n%s", describeSequence(sj))
 	}
 }
 

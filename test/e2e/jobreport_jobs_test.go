@@ -358,10 +358,7 @@ func newFixtureJob(f *jobFixture) *batchv1.Job {
 	job.Spec.Template.Spec = corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext:               restrictedPodSecurityContext(),
 		Containers: []corev1.Container{{
 			Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", f.script}, SecurityContext: restrictedSecurityContext(),
 		}},

@@ -126,9 +126,7 @@ func occupyQuota(t *testing.T, ns, queue string) (release func()) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "occupier-", Namespace: ns, Labels: map[string]string{queueLabel: queue}}}
 	spec := &job.Spec.Template.Spec
 	spec.RestartPolicy, spec.TerminationGracePeriodSeconds = corev1.RestartPolicyNever, new(int64(0))
-	spec.SecurityContext = &corev1.PodSecurityContext{
-		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
+	spec.SecurityContext = restrictedPodSecurityContext()
 	spec.Containers = []corev1.Container{{
 		Name: "sleep", Image: busyboxImage, Command: []string{"sleep", "3600"}, SecurityContext: restrictedSecurityContext(), Resources: workResources(),
 	}}

@@ -9,94 +9,15 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
-
-func testUninstall(t *testing.T) {
-	finished := createSequenceIn(t, deletedNamespace, testbuilder.SequentialJob("finished", "").Step("a", shellScript("true")).Obj())
-	suspended := createSequenceIn(t, deletedNamespace, testbuilder.SequentialJob("suspended", "").SuspendImmediately().Step("a", untilReleased()).Obj())
-	byHand := createSequence(t, testbuilder.SequentialJob("by-hand", "").Step("a", untilReleased()).Obj())
-	waiting := createSequence(t, testbuilder.SequentialJob("waiting", "").Step("a", untilReleased()).Step("b", shellScript("true")).Obj())
-	suspended.waitForRunningPod("a")
-	requireNoError(t, suspended.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
-	suspended.waitForPhase(v1alpha1.PhaseSuspended)
-	suspended.waitForNoFinalizer()
-	finished.waitForPhase(v1alpha1.PhaseCompleted)
-	finished.waitForNoFinalizer()
-	running := []*corev1.Pod{byHand.waitForRunningPod("a"), waiting.waitForRunningPod("a")}
-
-	requireNoError(t, undeployOperator(t.Context(), exclusiveNamespaces))
-	wantNothingInstalled(t)
-
-	// A namespace without running steps is deleted at once.
-	finished.deleteSequence()
-	waitUntilDeleted(t, finished.sj)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deletedNamespace}}
-	requireNoError(t, cluster.Delete(t.Context(), ns))
-	waitUntilDeleted(t, ns)
-
-	// Running steps continue, and a finalizer keeps their SequentialJobs.
-	for i, s := range []*sequenceTest{byHand, waiting} {
-		s.deleteSequence()
-		if !objectExists(t, s.sj) || !controllerutil.ContainsFinalizer(s.sj, v1alpha1.SequentialJobFinalizer) {
-			t.Errorf("%s was deleted while its step runs", s.sj.Name)
-		}
-		if !objectExists(t, running[i]) || !running[i].DeletionTimestamp.IsZero() {
-			t.Errorf("the step of %s was stopped", s.sj.Name)
-		}
-	}
-	requireNoError(t, byHand.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil }))
-	waitUntilDeleted(t, byHand.sj)
-	waitUntilDeleted(t, running[0])
-
-	requireNoError(t, createNamespace(t.Context(), deletedNamespace, "restricted"))
-	requireNoError(t, deployOperator(t.Context(), exclusiveNamespaces))
-	waitUntilDeleted(t, waiting.sj)
-	if objectExists(t, running[1]) {
-		t.Error("the SequentialJob was deleted before the Pod of its step")
-	}
-	requireNoError(t, waitForOperator(t.Context()))
-}
-
-// wantNothingInstalled checks that of the operator's manifests only the CRDs are left, and what else operators share: policies, and the
-// roles of users, which have no label of an operator.
-func wantNothingInstalled(t *testing.T) {
-	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
-	waitUntilDeleted(t, ns)
-	for _, list := range []client.ObjectList{
-		&appsv1.DeploymentList{},
-		&corev1.ServiceAccountList{},
-		&corev1.SecretList{},
-		&rbacv1.RoleList{},
-		&rbacv1.RoleBindingList{},
-		&rbacv1.ClusterRoleList{},
-		&rbacv1.ClusterRoleBindingList{},
-		&admissionregistrationv1.ValidatingWebhookConfigurationList{},
-		&admissionregistrationv1.MutatingWebhookConfigurationList{},
-	} {
-		labels := client.MatchingLabels{"app.kubernetes.io/name": operatorName}
-		if _, mayBeShared := list.(*rbacv1.ClusterRoleList); mayBeShared {
-			labels["yardmaster.dev/operator-namespace"] = operatorNamespace
-		}
-		requireNoError(t, cluster.List(t.Context(), list, labels))
-		if n := meta.LenList(list); n != 0 {
-			t.Errorf("%d objects of %T are left", n, list)
-		}
-	}
-}
 
 func testAllNamespaces(t *testing.T) {
 	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,15 +169,6 @@ exit 1`, container, process, sig)
 	})
 	if sender.Status.Phase != corev1.PodSucceeded {
 		t.Fatalf("Pod %[2]s has no process %[1]s", process, pod.Name)
-	}
-}
-
-// forceDeletePod deletes a Pod without a grace period.
-func forceDeletePod(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	err := cluster.Delete(t.Context(), pod, client.GracePeriodSeconds(0))
-	if !apierrors.IsNotFound(err) {
-		requireNoError(t, err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -63,23 +62,6 @@ func testPluginFollowsLogs(t *testing.T) {
 	again, _ := runPluginBinary(t, "seq", "logs", "-n", watchedNamespace, s.sj.Name, "--step", "two")
 	if diff := cmp.Diff("two | at once\n", again); diff != "" {
 		t.Errorf("logs of step two (-want +got):\n%s", diff)
-	}
-}
-
-func testPluginWatchesRuns(t *testing.T) {
-	for name, row := range map[string]struct {
-		script string
-		last   string
-		code   int
-	}{
-		"completes": {"true", "Completed, 1/1 steps", 0},
-		"fails":     {"exit 7", "Failed, 0/1 steps", 1},
-	} {
-		s := createSequence(t, testbuilder.SequentialJob(name, "").Step("only", shellScript(row.script)).Obj())
-		output, code := runPluginBinary(t, "seq", "watch", "-n", watchedNamespace, s.sj.Name)
-		if !strings.HasSuffix(strings.TrimSpace(output), row.last) || code != row.code {
-			t.Errorf("exit code %d, want %d; output:\n%s", code, row.code, output)
-		}
 	}
 }
 

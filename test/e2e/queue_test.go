@@ -194,10 +194,7 @@ func (env *queueEnv) runLoadgen(name string, args ...string) {
 func (*queueEnv) newPodSpec(program string, args ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: new(false),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), FSGroup: new(int64(65532)),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext:              restrictedPodSecurityContext(),
 		Containers: []corev1.Container{{
 			Name: "worker", Image: "example-worker:v1", Command: append([]string{program}, args...),
 			Env:             []corev1.EnvVar{{Name: "LEDGER", Value: "/ledger/lines"}},
@@ -436,15 +433,13 @@ func testNoJobIsLostDuringRollouts(t *testing.T) {
 }
 
 // workerPods returns the Pods of the pool.
-func (env *queueEnv) workerPods() []corev1.Pod { return env.podsOfPool("orders") }
-
-func (env *queueEnv) podsOfPool(name string) []corev1.Pod {
+func (env *queueEnv) workerPods() []corev1.Pod {
 	env.t.Helper()
 	var pods corev1.PodList
 	requireNoError(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
 	var workers []corev1.Pod
 	for _, pod := range pods.Items {
-		if strings.HasPrefix(pod.Name, name+"-") {
+		if strings.HasPrefix(pod.Name, "orders-") {
 			workers = append(workers, pod)
 		}
 	}

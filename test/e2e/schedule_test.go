@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -39,35 +36,6 @@ func waitForRun(t *testing.T, s *v1alpha1.Schedule) *v1alpha1.SequentialJob {
 		return len(runs.Items) > 0 && runs.Items[0].Status.CompletionTime != nil
 	})
 	return &runs.Items[0]
-}
-
-func testScheduleRunsEveryMinute(t *testing.T) {
-	s := newScheduleOf(t, watchedNamespace, "every-minute", testbuilder.SequentialJob("a", "").
-		Step("a", shellScript(`printf "$SCHEDULED_TIME" > /dev/termination-log`), testbuilder.RecordOutput()).Obj())
-	requireNoError(t, cluster.Create(t.Context(), s))
-	deleteAtEnd(t, s)
-	run := waitForRun(t, s)
-	due := run.Annotations[v1alpha1.AnnotationScheduledTime]
-	if run.Status.Phase != v1alpha1.PhaseCompleted || strings.TrimSpace(run.Status.Steps[0].Output) != due || due == "" {
-		t.Errorf("the run of %q is %s, with the output %q", due, run.Status.Phase, run.Status.Steps[0].Output)
-	}
-	poll.Until(t, "the Schedule to report the success", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(s), s))
-		return meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
-	})
-	at, err := time.Parse(time.RFC3339, due)
-	requireNoError(t, err)
-	if run.Name != schedule.RunName(s, at) {
-		t.Errorf("the run of %s is named %s", due, run.Name)
-	}
-}
-
-func testScheduleIsTriedInADryRun(t *testing.T) {
-	s := newScheduleOf(t, watchedNamespace, "misspelled", testbuilder.SequentialJob("a", "").Step("a", shellScript("true")).Obj())
-	s.Spec.SequentialJob.Spec.Raw = []byte(`{"containers": [{"name": "a", "image": "busybox:1.37", "comand": ["true"]}]}`)
-	if err := cluster.Create(t.Context(), s); err == nil || !strings.Contains(err.Error(), "comand") {
-		t.Errorf("error %v, want one that names the field", err)
-	}
 }
 
 func testSchedulePermission(t *testing.T) {

@@ -63,15 +63,18 @@ func prepareSequence(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.Sequential
 		sj.Spec.Template = &v1alpha1.PodTemplate{}
 	}
 	pod := &sj.Spec.Template.Spec
-	pod.SecurityContext = &corev1.PodSecurityContext{
-		RunAsNonRoot:   new(true),
-		RunAsUser:      new(int64(65532)),
-		FSGroup:        new(int64(65532)),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
+	pod.SecurityContext = restrictedPodSecurityContext()
 	pod.TerminationGracePeriodSeconds = new(int64(5))
 	pod.Containers = []corev1.Container{{Name: "step", SecurityContext: restrictedSecurityContext()}}
 	return sj
+}
+
+// restrictedPodSecurityContext returns the Pod settings that the Pod Security Standard restricted requires.
+func restrictedPodSecurityContext() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), FSGroup: new(int64(65532)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
 }
 
 // restrictedSecurityContext returns the container settings that the Pod Security Standard restricted requires.

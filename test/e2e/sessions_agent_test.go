@@ -97,9 +97,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.forge(), Namespace: sessionsNamespace, Labels: map[string]string{"app": a.forge()}}}
 	pod.Spec = corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext: restrictedPodSecurityContext(),
 		Containers: []corev1.Container{{
 			Name: "forge", Image: "agent:v1", Command: []string{"/forge"},
 			Env: []corev1.EnvVar{
@@ -112,9 +110,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}, PeriodSeconds: 1,
 			},
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			},
+			SecurityContext: restrictedSecurityContext(),
 		}},
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}, StringData: map[string]string{"password": forgePassword, "AGENT_API_KEY": agentKey, "ANTHROPIC_API_KEY": providerKey}}

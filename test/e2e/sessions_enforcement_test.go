@@ -12,14 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func testPoliciesEnforced(t *testing.T) {
-	for _, isolation := range []v1alpha1.NetworkIsolation{v1alpha1.NetworkIsolationRequired, v1alpha1.NetworkIsolationPreferred} {
-		s := createIsolatedSession(t, sessionsNamespace, isolation)
-		s.waitForPhase(v1alpha1.SessionCompleted)
-		s.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
-	}
-}
-
 func testPoliciesIgnored(t *testing.T) {
 	required := createIsolatedSession(t, unenforcedNamespace, v1alpha1.NetworkIsolationRequired)
 	preferred := createIsolatedSession(t, unenforcedNamespace, v1alpha1.NetworkIsolationPreferred)

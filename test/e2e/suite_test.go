@@ -37,8 +37,6 @@ const repositoryRoot = "../.."
 const (
 	// watchedNamespace contains the sequences. It enforces the Pod Security Standard restricted.
 	watchedNamespace = "e2e-watched"
-	// deletedNamespace is watched too. A test deletes it.
-	deletedNamespace = "e2e-doomed"
 	// unwatchedNamespace is a namespace that the operator watches only if it watches all namespaces.
 	unwatchedNamespace = "e2e-unwatched"
 	// reportedNamespace is not watched, but the operator reports on its Jobs.
@@ -46,11 +44,10 @@ const (
 	// Namespaces with queues and workers.
 	rolloutNamespace, disruptionNamespace = "e2e-rollouts", "e2e-disruption"
 	// Namespaces of tests of WorkerPools.
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace      = "e2e-sidecar-workers", "e2e-command-workers", "e2e-canary", "e2e-missing-image"
-	statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
-	operatorRestartNamespace, terminatingNamespace                                  = "e2e-interrupted-drain", "e2e-terminating"
-	releaseNamespace, adminNamespace, clusterNamespace                              = "e2e-releases", "e2e-admin-api", "e2e-broker-cluster"
-	patternNamespace, gatewayNamespace                                              = "e2e-patterns", "e2e-gateway"
+	sidecarNamespace, commandNamespace, statefulNamespace         = "e2e-sidecar-workers", "e2e-command-workers", "e2e-statefulset"
+	evictionNamespace, credentialsNamespace, terminatingNamespace = "e2e-eviction", "e2e-credentials", "e2e-terminating"
+	releaseNamespace, adminNamespace, clusterNamespace            = "e2e-releases", "e2e-admin-api", "e2e-broker-cluster"
+	patternNamespace, gatewayNamespace                            = "e2e-patterns", "e2e-gateway"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
 	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
@@ -70,18 +67,19 @@ const (
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = []string{
 	rolloutNamespace, disruptionNamespace,
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace, releaseNamespace, adminNamespace, clusterNamespace, patternNamespace, gatewayNamespace,
+	sidecarNamespace, commandNamespace, statefulNamespace, evictionNamespace, credentialsNamespace, terminatingNamespace,
+	tenantNamespace, releaseNamespace, adminNamespace, clusterNamespace, patternNamespace, gatewayNamespace,
 	attackerNamespace, victimNamespace,
 }
 
 // exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and
 // each namespace has Roles.
 var exclusiveNamespaces = strings.Join([]string{
-	watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, operatorRestartNamespace, terminatingNamespace, attackerNamespace, victimNamespace,
+	watchedNamespace, sessionsNamespace, deletionNamespace, terminatingNamespace, attackerNamespace, victimNamespace,
 }, ",")
 
 // watchedNamespaces are those of all tests.
-var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace}, queueNamespaces...), ",")
+var watchedNamespaces = strings.Join(append([]string{watchedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
@@ -124,7 +122,7 @@ func deploy(ctx context.Context) (err error) {
 		return err
 	}
 	profiles := map[string]string{
-		watchedNamespace: "restricted", deletedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
+		watchedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
 		sessionsNamespace: "restricted", deletionNamespace: "restricted", hostileNamespace: "restricted", unenforcedNamespace: "restricted", privilegedNamespace: "privileged",
 	}
 	for _, name := range queueNamespaces {
