@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -42,9 +43,13 @@ var stuckFixtures = []string{"foreground-deletion", "stuck-failure", "stuck-succ
 
 // jobFixture is a Job and what is reported about it.
 type jobFixture struct {
-	name   string
-	script string
-	with   []func(*batchv1.Job)
+	name string
+	// script is that of the container main, init and helper those of more containers.
+	script, init, helper string
+	// cronJob is the controller of the Job, as with `kubectl create job --from`.
+	cronJob string
+	// metadata, spec, pod and main are more fields of the Job, of its spec, its Pods and their container main.
+	metadata, spec, pod, main string
 	// finding is the category and the reason, or empty for a Job that is not reported.
 	finding string
 	// message and owner are parts of the finding's texts.
@@ -56,89 +61,89 @@ type jobFixture struct {
 var jobFixtures = []jobFixture{
 	// Healthy or exempt.
 	{name: "succeeding", script: "true"},
-	{name: "running", script: scriptSleep, with: jobWith(withDeadline(3600))},
-	{name: "running-again", script: scriptSleep, with: jobWith(withDeadline(3600), withRetries(6))}, // its Pod is deleted
-	{name: "nightly-1", script: "exit 1", with: jobWith(ofCronJob("nightly"))},                      // superseded by nightly-2
-	{name: "nightly-2", script: "true", with: jobWith(ofCronJob("nightly"))},
-	{name: "import-1", script: "exit 1", with: jobWith(withLabel(v1alpha1.LabelReportSeries, "import"))}, // superseded by import-2
-	{name: "import-2", script: "true", with: jobWith(withLabel(v1alpha1.LabelReportSeries, "import"))},
-	{name: "migrate-1", script: "exit 1", with: jobWith(hookOf("shop"))}, // superseded by migrate-2
-	{name: "migrate-2", script: "true", with: jobWith(hookOf("shop"))},
-	{name: "ignored", script: "exit 3", with: jobWith(withAnnotation(v1alpha1.AnnotationReportIgnore, "true"))},
-	{name: "training", script: scriptSleep, with: jobWith(withAnnotation(v1alpha1.AnnotationReportRunningTooLong, "0s"))},
+	{name: "running", script: scriptSleep, spec: "activeDeadlineSeconds: 3600"},
+	{name: "running-again", script: scriptSleep, spec: "{activeDeadlineSeconds: 3600, backoffLimit: 6}"}, // its Pod is deleted
+	{name: "nightly-1", script: "exit 1", cronJob: "nightly"},                                            // superseded by nightly-2
+	{name: "nightly-2", script: "true", cronJob: "nightly"},
+	{name: "import-1", script: "exit 1", metadata: "labels: {" + v1alpha1.LabelReportSeries + ": import}"}, // superseded by import-2
+	{name: "import-2", script: "true", metadata: "labels: {" + v1alpha1.LabelReportSeries + ": import}"},
+	{name: "migrate-1", script: "exit 1", metadata: "{labels: {app.kubernetes.io/instance: shop}, annotations: {helm.sh/hook: pre-upgrade}}"}, // superseded by migrate-2
+	{name: "migrate-2", script: "true", metadata: "{labels: {app.kubernetes.io/instance: shop}, annotations: {helm.sh/hook: pre-upgrade}}"},
+	{name: "ignored", script: "exit 3", metadata: "annotations: {" + v1alpha1.AnnotationReportIgnore + ": 'true'}"},
+	{name: "training", script: scriptSleep, metadata: "annotations: {" + v1alpha1.AnnotationReportRunningTooLong + ": '0s'}"},
 
 	// No Pod becomes ready.
 	{
-		name: "image-not-found", script: "true", with: jobWith(withImage("registry.invalid/none:1")),
+		name: "image-not-found", script: "true", main: "image: registry.invalid/none:1",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "registry.invalid/none:1",
 	},
 	{
-		name: "unschedulable", script: "true", with: jobWith(withNodeSelector("e2e.yardmaster.dev/none", "such")),
+		name: "unschedulable", script: "true", pod: "nodeSelector: {e2e.yardmaster.dev/none: such}",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "Unschedulable: 1 Pod without a node: 0/1 nodes are available",
 	},
 	{ // its Pod is deleted
-		name: "unschedulable-again", script: "true", with: jobWith(withNodeSelector("e2e.yardmaster.dev/none", "such"), withRetries(6)),
+		name: "unschedulable-again", script: "true", spec: "backoffLimit: 6", pod: "nodeSelector: {e2e.yardmaster.dev/none: such}",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "Unschedulable: 1 Pod without a node: 0/1 nodes are available",
 	},
 	{
-		name: "no-gpu", script: "true", with: jobWith(withResource("nvidia.com/gpu")),
+		name: "no-gpu", script: "true", main: "resources: {limits: {nvidia.com/gpu: 1}}",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "Insufficient nvidia.com/gpu",
 	},
 	{
-		name: "no-claim", script: "true", with: jobWith(withClaim("absent")),
+		name: "no-claim", script: "true", pod: "volumes: [{name: data, persistentVolumeClaim: {claimName: absent}}]",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: `persistentvolumeclaim "absent" not found`,
 	},
 	{
-		name: "no-config", script: "true", with: jobWith(withConfigMap("absent")),
+		name: "no-config", script: "true", main: "envFrom: [{configMapRef: {name: absent}}]",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: `configmap "absent" not found`,
 	},
 	{
-		name: "crash-loop", script: "exit 1", with: jobWith(restartingOnFailure),
+		name: "crash-loop", script: "exit 1", spec: "backoffLimit: 1000", pod: "restartPolicy: OnFailure",
 		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", cause: "CrashLoopBackOff: 1 Pod with container main",
 	},
 	{
-		name: "initializing", script: "true", with: jobWith(withInitContainer(scriptSleep)),
+		name: "initializing", script: "true", init: scriptSleep,
 		finding: "Suspicious NoReadyPods", message: "an init container may work", cause: "Initializing: 1 Pod with init container init at work",
 	},
 	{
-		name: "helper-runs-on", script: "true", with: jobWith(withHelper),
+		name: "helper-runs-on", script: "true", helper: scriptSleep,
 		finding: "Suspicious NoReadyPods", message: "one container may have ended while another works",
 		cause: "ContainerEnded: 1 Pod with container main, which ended with exit code 0, while container helper runs on",
 	},
 	{
-		name: "failing-init-container", script: "true", with: jobWith(restartingOnFailure, withInitContainer("exit 5")),
+		name: "failing-init-container", script: "true", init: "exit 5", spec: "backoffLimit: 1000", pod: "restartPolicy: OnFailure",
 		finding: "Suspicious NoReadyPods", message: "none of 1 active Pods is ready", cause: "exited with code 5",
 	},
 
 	// No Pod is created.
 	{
-		name: "violating-pod-security", script: "true", with: jobWith(withoutSecurityContext),
+		name: "violating-pod-security", script: "true", main: "securityContext: null",
 		finding: "Zombie NoActivePods", message: "no Pods since", cause: `violates PodSecurity "restricted:latest"`,
 	},
 	{
-		name: "quota-exhausted", script: "true", with: jobWith(withResource(limitedResource)),
+		name: "quota-exhausted", script: "true", main: "resources: {limits: {" + limitedResource + ": 1}}",
 		finding: "Zombie NoActivePods", message: "no Pods since", cause: "exceeded quota: licenses",
 	},
 	{
-		name: "no-service-account", script: "true", with: jobWith(withServiceAccount("absent")),
+		name: "no-service-account", script: "true", pod: "serviceAccountName: absent",
 		finding: "Zombie NoActivePods", message: "no Pods since", cause: `serviceaccount "absent" not found`,
 	},
 
 	// Waiting for somebody.
 	{
-		name: "suspended", script: "true", with: jobWith(suspended),
+		name: "suspended", script: "true", spec: "suspend: true",
 		finding: "Zombie SuspendedTooLong", message: "suspended since",
 	},
 	{
-		name: "queued", script: "true", with: jobWith(suspended, withLabel("kueue.x-k8s.io/queue-name", "team-a")),
+		name: "queued", script: "true", metadata: "labels: {kueue.x-k8s.io/queue-name: team-a}", spec: "suspend: true",
 		finding: "Zombie SuspendedTooLong", message: "queued by Kueue in team-a", owner: "LocalQueue/team-a",
 	},
 	{
-		name: "paused", script: "true", with: jobWith(withParallelism(0)),
+		name: "paused", script: "true", spec: "parallelism: 0",
 		finding: "Suspicious PausedByParallelism", message: "parallelism is 0",
 	},
 	{
-		name: "externally-managed", script: "true", with: jobWith(managedBy(absentManager)),
+		name: "externally-managed", script: "true", spec: "managedBy: " + absentManager,
 		finding: "Suspicious ExternallyManaged", message: "managed by " + absentManager,
 	},
 	{
@@ -147,7 +152,7 @@ var jobFixtures = []jobFixture{
 	},
 	{
 		name: "orphaned", script: scriptSleep,
-		with:    jobWith(withDeadline(3600), withAnnotation(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T00:00:00Z")),
+		metadata: "annotations: {" + batchv1.CronJobScheduledTimestampAnnotation + ": '2026-03-01T00:00:00Z'}", spec: "activeDeadlineSeconds: 3600",
 		finding: "Suspicious Orphaned", message: "created by a CronJob for 2026-03-01T00:00:00Z",
 	},
 
@@ -157,214 +162,90 @@ var jobFixtures = []jobFixture{
 		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", cause: "container main, which exited with code 3",
 	},
 	{
-		name: "failing-with-ttl", script: "exit 4", with: jobWith(withTTL(3600)),
+		name: "failing-with-ttl", script: "exit 4", spec: "ttlSecondsAfterFinished: 3600",
 		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", cause: "container main, which exited with code 4",
 	},
 	{
-		name: "hourly-1", script: "exit 1", with: jobWith(ofCronJob("hourly")),
+		name: "hourly-1", script: "exit 1", cronJob: "hourly",
 		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "CronJob/hourly", cause: "exited with code 1",
 	},
 	{
-		name: "helm-hook", script: "exit 1", with: jobWith(withAnnotation("meta.helm.sh/release-name", "shop")),
+		name: "helm-hook", script: "exit 1", metadata: "annotations: {meta.helm.sh/release-name: shop}",
 		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "HelmRelease/shop", cause: "exited with code 1",
 	},
 	{
-		name: "exceeding-deadline", script: scriptSleep, with: jobWith(withDeadline(1)),
+		name: "exceeding-deadline", script: scriptSleep, spec: "activeDeadlineSeconds: 1",
 		finding: "Suspicious DeadlineExceeded", message: "longer than specified deadline", cause: "DeadlineExceeded",
 	},
 	{
-		name: "failing-by-policy", script: "exit 42", with: jobWith(failingOnExitCode(42)),
+		name: "failing-by-policy", script: "exit 42", spec: "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}",
 		finding: "Suspicious PodFailurePolicy", message: "exit code 42", cause: "exited with code 42",
 	},
 	{
-		name: "failing-index", script: `test "$JOB_COMPLETION_INDEX" = 0`, with: jobWith(indexed(2, nil)),
+		name: "failing-index", script: `test "$JOB_COMPLETION_INDEX" = 0`,
+		spec:    "{completionMode: Indexed, completions: 2, parallelism: 2, backoffLimit: null, backoffLimitPerIndex: 0}",
 		finding: "Suspicious FailedIndexes", message: "1 of 2 completions, 1 failed", cause: "exited with code 1",
 	},
 	{
-		name: "failing-indexes", script: "exit 1", with: jobWith(indexed(3, new(int32(1)))),
+		name: "failing-indexes", script: "exit 1",
+		spec:    "{completionMode: Indexed, completions: 3, parallelism: 3, backoffLimit: null, backoffLimitPerIndex: 0, maxFailedIndexes: 1}",
 		finding: "Suspicious MaxFailedIndexesExceeded", message: "of 3 completions", cause: "exited with code 1",
 	},
 	{
-		name: "failed-long-ago", script: "true", with: jobWith(managedBy(absentManager)), // the test writes its status
+		name: "failed-long-ago", script: "true", spec: "managedBy: " + absentManager, // the test writes its status
 		finding: "Zombie FailedLongAgo", message: "failed at",
 	},
 	{
-		name: "finished-long-ago", script: "true", with: jobWith(managedBy(absentManager)), // the test writes its status
+		name: "finished-long-ago", script: "true", spec: "managedBy: " + absentManager, // the test writes its status
 		finding: "Suspicious FinishedNotCleaned", message: "no ttlSecondsAfterFinished",
 	},
 
 	// Not ending.
 	{
-		name: "blocked-deletion", script: "true", with: jobWith(withFinalizer(blockingFinalizer)), // the test deletes it
+		name: "blocked-deletion", script: "true", metadata: "finalizers: [" + blockingFinalizer + "]", // the test deletes it
 		finding: "Zombie StuckTerminating", message: "waiting for finalizer " + blockingFinalizer,
 	},
 	{
-		name: "foreground-deletion", script: scriptIgnoreSIGTERM, with: jobWith(withGracePeriod(3600)), // the test deletes it
+		name: "foreground-deletion", script: scriptIgnoreSIGTERM, pod: "terminationGracePeriodSeconds: 3600", // the test deletes it
 		finding: "Zombie StuckTerminating", message: "waiting for finalizer foregroundDeletion: its Pods are not terminating", cause: "Terminating: 1 Pod on node",
 	},
 	{
-		name: "stuck-failure", script: scriptIgnoreSIGTERM, with: jobWith(withGracePeriod(3600)), // the test sets its deadline
+		name: "stuck-failure", script: scriptIgnoreSIGTERM, pod: "terminationGracePeriodSeconds: 3600", // the test sets its deadline
 		finding: "Zombie FailureTargetStuck", message: "FailureTarget is True since", cause: "Terminating: 1 Pod on node",
 	},
 	{
 		name: "stuck-success", script: `test "$JOB_COMPLETION_INDEX" = 1 && exit; ` + scriptIgnoreSIGTERM,
-		with:    jobWith(indexed(2, nil), succeedingWithIndex("1"), withParallelism(1), withGracePeriod(3600)), // the test raises its parallelism
+		spec: "{completionMode: Indexed, completions: 2, parallelism: 1, backoffLimit: null, backoffLimitPerIndex: 0, " + // the test raises its parallelism
+			"successPolicy: {rules: [{succeededIndexes: '1'}]}}",
+		pod:     "terminationGracePeriodSeconds: 3600",
 		finding: "Zombie SuccessCriteriaStuck", message: "SuccessCriteriaMet is True since", cause: "Terminating: 1 Pod on node",
 	},
 }
 
-// jobWith makes the table more readable.
-func jobWith(changes ...func(*batchv1.Job)) []func(*batchv1.Job) { return changes }
-
-func podSpec(job *batchv1.Job) *corev1.PodSpec         { return &job.Spec.Template.Spec }
-func mainContainer(job *batchv1.Job) *corev1.Container { return &podSpec(job).Containers[0] }
-
-func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
-func restartingOnFailure(job *batchv1.Job) {
-	podSpec(job).RestartPolicy, job.Spec.BackoffLimit = corev1.RestartPolicyOnFailure, new(int32(1000))
-}
-
-// withoutSecurityContext makes Pod Security reject the Pods, so that the Job never has one.
-func withoutSecurityContext(job *batchv1.Job) { mainContainer(job).SecurityContext = nil }
-
-func withImage(image string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { mainContainer(job).Image = image }
-}
-
-func withNodeSelector(key, value string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { podSpec(job).NodeSelector = map[string]string{key: value} }
-}
-
-func withServiceAccount(name string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { podSpec(job).ServiceAccountName = name }
-}
-
-func withGracePeriod(seconds int64) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { podSpec(job).TerminationGracePeriodSeconds = &seconds }
-}
-
-func withDeadline(seconds int64) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { job.Spec.ActiveDeadlineSeconds = &seconds }
-}
-
-func withRetries(limit int32) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { job.Spec.BackoffLimit = &limit }
-}
-
-func withParallelism(parallelism int32) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { job.Spec.Parallelism = &parallelism }
-}
-
-func withTTL(seconds int32) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { job.Spec.TTLSecondsAfterFinished = &seconds }
-}
-
-func managedBy(manager string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { job.Spec.ManagedBy = &manager }
-}
-
-func withFinalizer(finalizer string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { job.Finalizers = []string{finalizer} }
-}
-
-func withAnnotation(key, value string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { metav1.SetMetaDataAnnotation(&job.ObjectMeta, key, value) }
-}
-
-func withLabel(key, value string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) { metav1.SetMetaDataLabel(&job.ObjectMeta, key, value) }
-}
-
-// withResource makes the container need one unit of an extended resource.
-func withResource(name corev1.ResourceName) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		mainContainer(job).Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
-	}
-}
-
-func withConfigMap(name string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		mainContainer(job).EnvFrom = []corev1.EnvFromSource{{
-			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
-		}}
-	}
-}
-
-func withClaim(name string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		podSpec(job).Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-		}}}
-	}
-}
-
-func withInitContainer(script string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		container := mainContainer(job).DeepCopy()
-		container.Name, container.Command = "init", []string{"sh", "-c", script}
-		podSpec(job).InitContainers = []corev1.Container{*container}
-	}
-}
-
-func failingOnExitCode(code int32) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
-			Action:      batchv1.PodFailurePolicyActionFailJob,
-			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{code}},
-		}}}
-	}
-}
-
-// indexed makes the Job run a Pod for each index, without retries.
-func indexed(completions int32, maxFailed *int32) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		job.Spec.CompletionMode = new(batchv1.IndexedCompletion)
-		job.Spec.Completions, job.Spec.Parallelism = &completions, &completions
-		job.Spec.BackoffLimit, job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = nil, new(int32(0)), maxFailed
-	}
-}
-
-func succeedingWithIndex(indexes string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		job.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: &indexes}}}
-	}
-}
-
-// hookOf makes the Job a hook of a Helm release.
-func hookOf(release string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		metav1.SetMetaDataAnnotation(&job.ObjectMeta, "helm.sh/hook", "pre-upgrade")
-		metav1.SetMetaDataLabel(&job.ObjectMeta, "app.kubernetes.io/instance", release)
-	}
-}
-
-// withHelper adds a container that does not end.
-func withHelper(job *batchv1.Job) {
-	helper := mainContainer(job).DeepCopy()
-	helper.Name, helper.Command = "helper", []string{"sh", "-c", scriptSleep}
-	podSpec(job).Containers = append(podSpec(job).Containers, *helper)
-}
-
-// ofCronJob makes a CronJob the Job's controller, as `kubectl create job --from` does.
-func ofCronJob(name string) func(*batchv1.Job) {
-	return func(job *batchv1.Job) {
-		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: name, Controller: new(true)}}
-	}
-}
-
-func newFixtureJob(f *jobFixture) *batchv1.Job {
+func newFixtureJob(t *testing.T, f *jobFixture) *batchv1.Job {
+	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: f.name, Namespace: reportedNamespace}}
 	job.Spec.BackoffLimit = new(int32(0))
-	job.Spec.Template.Spec = corev1.PodSpec{
-		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext:               restrictedPodSecurityContext(),
-		Containers: []corev1.Container{{
-			Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", f.script}, SecurityContext: restrictedSecurityContext(),
-		}},
+	container := func(name, script string) corev1.Container {
+		return corev1.Container{Name: name, Image: busyboxImage, Command: []string{"sh", "-c", script}, SecurityContext: restrictedSecurityContext()}
 	}
-	for _, change := range f.with {
-		change(job)
+	pod := &job.Spec.Template.Spec
+	pod.RestartPolicy, pod.TerminationGracePeriodSeconds, pod.SecurityContext = corev1.RestartPolicyNever, new(int64(1)), restrictedPodSecurityContext()
+	pod.Containers = []corev1.Container{container("main", f.script)}
+	if f.helper != "" {
+		pod.Containers = append(pod.Containers, container("helper", f.helper))
+	}
+	if f.init != "" {
+		pod.InitContainers = []corev1.Container{container("init", f.init)}
+	}
+	if f.cronJob != "" {
+		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: f.cronJob, Controller: new(true)}}
+	}
+	for _, part := range []struct {
+		fields string
+		of     any
+	}{{f.metadata, &job.ObjectMeta}, {f.spec, &job.Spec}, {f.pod, pod}, {f.main, &pod.Containers[0]}} {
+		requireNoError(t, yaml.UnmarshalStrict([]byte(part.fields), part.of))
 	}
 	return job
 }
@@ -376,7 +257,7 @@ func createJobFixtures(t *testing.T) {
 	cronJobs := map[string]*batchv1.CronJob{"nightly": createCronJob(t, "nightly"), "hourly": createCronJob(t, "hourly")}
 	t.Cleanup(func() { releaseStuckJobs(t) })
 	for i := range jobFixtures {
-		job := newFixtureJob(&jobFixtures[i])
+		job := newFixtureJob(t, &jobFixtures[i])
 		if len(job.OwnerReferences) > 0 {
 			job.OwnerReferences[0].UID = cronJobs[job.OwnerReferences[0].Name].UID
 		}
@@ -418,7 +299,7 @@ func createCronJob(t *testing.T, name string) *batchv1.CronJob {
 	t.Helper()
 	cronJob := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
 	cronJob.Spec.Schedule, cronJob.Spec.Suspend = "0 2 * * *", new(true)
-	cronJob.Spec.JobTemplate.Spec = newFixtureJob(&jobFixture{script: "true"}).Spec
+	cronJob.Spec.JobTemplate.Spec = newFixtureJob(t, &jobFixture{script: "true"}).Spec
 	requireNoError(t, cluster.Create(t.Context(), cronJob))
 	return cronJob
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -179,19 +178,11 @@ func pluginReport(t *testing.T, args []string) (report *v1alpha1.JobReport, code
 // newJobListerKubeconfig returns the path of a kubeconfig whose user is allowed only to list the namespace's Jobs.
 func newJobListerKubeconfig(t *testing.T) (path string) {
 	t.Helper()
-	name := metav1.ObjectMeta{Name: "e2e-lister", Namespace: reportedNamespace}
-	role := &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"list"}}}}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: name,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name.Name, Namespace: reportedNamespace}},
-	}
-	for _, object := range []client.Object{role, binding} {
-		requireNoError(t, cluster.Create(t.Context(), object))
-	}
+	const name = "e2e-lister"
+	grantRole(t, reportedNamespace, name, rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"list"}})
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["e2e"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
-	kubeconfig.AuthInfos["lister"] = &clientcmdapi.AuthInfo{Token: serviceAccountToken(t, reportedNamespace, name.Name)}
+	kubeconfig.AuthInfos["lister"] = &clientcmdapi.AuthInfo{Token: serviceAccountToken(t, reportedNamespace, name)}
 	kubeconfig.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "lister"}
 	kubeconfig.CurrentContext = "e2e"
 	path = filepath.Join(t.TempDir(), "kubeconfig")

@@ -39,20 +39,8 @@ func newTenant(t *testing.T, resource string) *tenant {
 	t.Helper()
 	name, group, _ := strings.Cut(resource, ".")
 	account := "system:serviceaccount:" + tenantNamespace + ":" + name + "-creator"
-	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: name + "-creator", Namespace: tenantNamespace},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{name}, Verbs: []string{"create"}}},
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: role.ObjectMeta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: role.Name, Namespace: tenantNamespace}},
-	}
-	for _, object := range []client.Object{role, binding, confidentialSecret()} {
-		if err := cluster.Create(t.Context(), object); !apierrors.IsAlreadyExists(err) {
-			requireNoError(t, err)
-		}
-	}
+	grantRole(t, tenantNamespace, name+"-creator", rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{name}, Verbs: []string{"create"}})
+	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), confidentialSecret())))
 	poll.Until(t, "the user to have exactly one permission", func() bool {
 		granted, err := permissions.OfServiceAccount(t.Context(), config, account, tenantNamespace)
 		requireNoError(t, err)

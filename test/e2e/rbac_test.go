@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +43,19 @@ func operatorPermissions(t *testing.T, namespace string) []string {
 	granted, err := permissions.OfServiceAccount(t.Context(), config, serviceAccount, namespace)
 	requireNoError(t, err)
 	return granted
+}
+
+// grantRole gives the ServiceAccount of this name a Role of the same name.
+func grantRole(t *testing.T, ns, name string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Rules: rules}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: ns}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)))
+	}
 }
 
 // testForbiddenRequests checks that the authorizer denies the most dangerous requests where the operator works, whatever
