@@ -24,7 +24,6 @@ func TestSteps(t *testing.T) {
 		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
 		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
 		{"a sidecar does not keep a step from completing", testStepSidecar},
-		{"the next step can read the workspace and the output of a step", testWorkspaceAndOutput},
 		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
 		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEvictionOfAGracefulStep},
 		{"so does one that restarts its containers", testEvictionOfARestartedStep},
@@ -42,7 +41,6 @@ func TestInstallation(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
-		{"the API server trusts the certificate authority that issues the webhooks' certificate", testAPIServerTrustsTheAuthority},
 		{"metrics require authentication and authorization", testMetricsRequireAuthorization},
 		{"the operator may not read logs or lists of Secrets, run commands in Pods, or delete what users own", testForbiddenRequests},
 		{"the operator can patch finalizers outside watched namespaces, but not the spec", testOperatorCannotChangeSpecs},
@@ -164,7 +162,7 @@ func TestSessions(t *testing.T) {
 		{"a session completes with the result and the cost that its runner reports", testSessionResult},
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
 		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
-		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},
+		{"a session with all features satisfies the profile restricted, answers allowed Pods, and completes beside its sidecar", testSessionRestricted},
 		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
 		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
 		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", testSessionExit},
@@ -172,8 +170,6 @@ func TestSessions(t *testing.T) {
 		{"an image that cannot be pulled fails the session at startupTimeout with the pull error in its message", testSessionMissingImage},
 		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
 		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
-		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
-		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
 		{"a session cannot spend more than its budget, also after a restart of its proxy and a stop", testBudgetSurvivesRestarts},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
@@ -186,6 +182,7 @@ func TestMoreSessions(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
+		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
 		{"the NetworkPolicy is enforced before the first packet of many sessions that start at once", testSessionFirstPacket},
 		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
 	})

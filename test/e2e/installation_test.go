@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -53,16 +51,6 @@ func readTrustedCA(t *testing.T) []byte {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Name: operatorName}, configuration))
 	return configuration.Webhooks[0].ClientConfig.CABundle
-}
-
-func testAPIServerTrustsTheAuthority(t *testing.T) {
-	trusted := readTrustedCA(t)
-	if secret := authoritySecret(t); len(trusted) == 0 || !bytes.Equal(trusted, secret.Data[ca.CertFile]) {
-		t.Error("the API server does not trust the CA in the Secret")
-	}
-	if !servesCertificateOf(t, "service/yardmaster-webhook", "443", trusted) {
-		t.Error("the operator does not serve a certificate of the CA")
-	}
 }
 
 func testMetricsRequireAuthorization(t *testing.T) {

@@ -106,6 +106,12 @@ func testSessionRestricted(t *testing.T) {
 	if found := countChildObjects(t, sessionsNamespace)[s.s.UID]; len(found) != len(childObjectLists()) {
 		t.Errorf("the session has the objects %v", found)
 	}
+	if !s.currentPod().Status.ContainerStatuses[0].Ready {
+		t.Error("the session is Running before its port accepts connections")
+	}
+	if answer := s.postMessage("Hello, agent."); answer != "Hello, agent." {
+		t.Errorf("the runner answers %q", answer)
+	}
 	// The sidecar never ends by itself, and must not keep the session from completing.
 	s.postMessage("/exit")
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -270,25 +276,6 @@ func testSessionMisconfigured(t *testing.T) {
 			t.Errorf("message %q, want %q in it", message, want)
 		}
 	}
-}
-
-func testSessionInteractive(t *testing.T) {
-	s := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
-	s.waitForPhase(v1alpha1.SessionRunning)
-	if ready := s.currentPod().Status.ContainerStatuses[0].Ready; !ready {
-		t.Error("the session is Running before its port accepts connections")
-	}
-	if answer := s.postMessage("Hello, agent."); answer != "Hello, agent." {
-		t.Errorf("the runner answers %q", answer)
-	}
-	s.patchSpec(`{"suspend": true}`)
-	s.waitForPhase(v1alpha1.SessionStopped)
-	s.wantRuns("1/1 Stopped User")
-	// An exit with 0 completes the session.
-	s.patchSpec(`{"suspend": false}`)
-	s.waitForPhase(v1alpha1.SessionRunning)
-	s.postMessage("/exit")
-	s.waitForPhase(v1alpha1.SessionCompleted)
 }
 
 // postMessage posts a message to the session's Service from an allowed Pod, and returns the answer.

@@ -75,20 +75,6 @@ func testStepSidecar(t *testing.T) {
 	}
 }
 
-func testWorkspaceAndOutput(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
-		Step("extract", shellScript("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), testbuilder.RecordOutput()).
-		Step("load", shellScript(`echo "$STEP_EXTRACT_OUTPUT rows announced, $(wc -l < /workspace/rows) found"`)).
-		Obj())
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if output := s.stepStatus("extract").Output; output != "42" {
-		t.Errorf("output %q", output)
-	}
-	if logs := s.readLogs(s.listPods(&s.listJobs()[1])[0].Name, "load"); logs != "42 rows announced, 42 found\n" {
-		t.Errorf("logs %q", logs)
-	}
-}
-
 // eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for
 // the second time.
 const eventLogScript = `
