@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,30 +90,52 @@ func secretAsVariable() corev1.EnvVar {
 	}}}
 }
 
+// newSecretReader returns a sequence whose step fails with the content of the Secret in its message.
+func newSecretReader() *v1alpha1.SequentialJob {
+	return prepareSequence(tenantNamespace, testbuilder.SequentialJob("reader", "").
+		Step("read", shellScript(`echo "$STOLEN" > /dev/termination-log; exit 1`), testbuilder.ChangeContainer(func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{secretAsVariable()}
+		})).Obj())
+}
+
 func testSequentialJobPermission(t *testing.T) {
 	u := newTenant(t, "sequentialjobs.yardmaster.dev")
-	sj := prepareSequence(tenantNamespace, testbuilder.SequentialJob("reader", "").
-		Step("read", shellScript(`echo "$STOLEN" > /dev/termination-log; exit 1`), testbuilder.ChangeContainer(func(c *corev1.Container) { c.Env = []corev1.EnvVar{secretAsVariable()} })).Obj())
-	sj.GenerateName, sj.Name = "", "reader"
-	u.create(sj)
-	s := &sequenceTest{t: t, sj: sj}
+	s := &sequenceTest{t: t, sj: newSecretReader()}
+	u.create(s.sj)
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	if message := s.stepStatus("read").Message; !strings.Contains(message, secretValue) {
 		t.Errorf("the step could not read the Secret: %q", message)
 	}
 
 	// The namespace's Pod Security Standard applies to steps.
-	onNode := prepareSequence(tenantNamespace, testbuilder.SequentialJob("on-node", "").Step("escape", shellScript("true")).Obj())
-	onNode.GenerateName, onNode.Name, onNode.Spec.Template.Spec.HostNetwork = "", "on-node", true
-	u.create(onNode)
-	s = &sequenceTest{t: t, sj: onNode}
-	poll.Until(t, "the Pod in the node's network to be rejected", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(onNode), onNode))
-		blocked := meta.FindStatusCondition(onNode.Status.Conditions, v1alpha1.ConditionBlocked)
+	s = &sequenceTest{t: t, sj: prepareSequence(tenantNamespace, testbuilder.SequentialJob("on-node", "").Step("escape", shellScript("true")).Obj())}
+	s.sj.Spec.Template.Spec.HostNetwork = true
+	u.create(s.sj)
+	s.waitUntil("the Pod in the node's network to be rejected", func(sj *v1alpha1.SequentialJob) bool {
+		blocked := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionBlocked)
 		return blocked != nil && blocked.Status == metav1.ConditionTrue && strings.Contains(blocked.Message, "violates PodSecurity")
 	})
 	if jobs := s.listJobs(); len(jobs) > 0 {
 		t.Errorf("Job %s was created", jobs[0].Name)
+	}
+}
+
+// A Schedule runs sequences in the name of the operator, which has the permissions of an installation.
+func testSchedulePermission(t *testing.T) {
+	u := newTenant(t, "schedules.yardmaster.dev")
+	spec, err := json.Marshal(newSecretReader().Spec)
+	requireNoError(t, err)
+	s := &v1alpha1.Schedule{ObjectMeta: tenantMeta("reader")}
+	s.Spec.Schedule, s.Spec.ConcurrencyPolicy = "* * * * *", v1alpha1.ConcurrencyForbid
+	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: spec}}
+	u.create(s)
+	var runs v1alpha1.SequentialJobList
+	poll.Until(t, "a run to end", func() bool {
+		requireNoError(t, cluster.List(t.Context(), &runs, client.InNamespace(s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.Name}))
+		return len(runs.Items) > 0 && runs.Items[0].Status.CompletionTime != nil
+	})
+	if message := runs.Items[0].Status.Steps[0].Message; !strings.Contains(message, secretValue) {
+		t.Errorf("the step could not read the Secret: %q", message)
 	}
 }
 
