@@ -65,11 +65,16 @@ const (
 )
 
 // queueNamespaces are the namespaces with queues and workers.
-var queueNamespaces = []string{
-	rolloutNamespace, disruptionNamespace,
-	sidecarNamespace, commandNamespace, statefulNamespace, evictionNamespace, credentialsNamespace, terminatingNamespace,
-	tenantNamespace, releaseNamespace, adminNamespace, clusterNamespace, patternNamespace, gatewayNamespace,
-	attackerNamespace, victimNamespace,
+var queueNamespaces = append(soakNamespaces(),
+	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, credentialsNamespace, terminatingNamespace,
+	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace)
+
+// soakNamespaces are those of tests that run with make soak only: each namespace has Roles, which deployments compare.
+func soakNamespaces() []string {
+	if !isSoaking() {
+		return nil
+	}
+	return []string{rolloutNamespace, statefulNamespace, releaseNamespace, clusterNamespace, patternNamespace}
 }
 
 // exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and
@@ -79,7 +84,9 @@ var exclusiveNamespaces = strings.Join([]string{
 }, ",")
 
 // watchedNamespaces are those of all tests.
-var watchedNamespaces = strings.Join(append([]string{watchedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace}, queueNamespaces...), ",")
+var watchedNamespaces = strings.Join(append([]string{
+	watchedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace,
+}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
