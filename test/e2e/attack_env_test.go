@@ -70,8 +70,7 @@ func newAttackEnv(t *testing.T) *attackEnv {
 	env.meter.Spec = corev1.PodSpec{HostPID: true, TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{
 		Name: "meter", Image: busyboxImage, Command: []string{"sleep", "3600"},
 	}}}
-	requireNoError(t, cluster.Create(t.Context(), env.meter))
-	deleteAtEnd(t, env.meter)
+	createUntilEnd(t, env.meter)
 	for _, pod := range []*corev1.Pod{env.attacker, env.meter} {
 		poll.Until(t, pod.Name+" to run", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodRunning })
 	}
@@ -89,12 +88,10 @@ func (env *attackEnv) createVictim(t *testing.T) {
 	t.Helper()
 	env.createQueue(t, victimNamespace, probeName, v1alpha1.EngineNATS, env.victim.brokerURL())
 	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: victimNamespace}}
-	requireNoError(t, cluster.Create(t.Context(), policy))
-	deleteAtEnd(t, policy)
+	createUntilEnd(t, policy)
 	sj := prepareSequence(victimNamespace, testbuilder.SequentialJob(probeName, "").Step("a", shellScript("true")).Obj())
 	sj.Name, sj.GenerateName, sj.Spec.Suspend = probeName, "", true
-	requireNoError(t, cluster.Create(t.Context(), sj))
-	deleteAtEnd(t, sj)
+	createUntilEnd(t, sj)
 	env.victim.waitUntilQueueReady(probeName)
 }
 
@@ -104,8 +101,7 @@ func (*attackEnv) startAttacker(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-", Namespace: attackerNamespace}}
 	pod.Spec = attackerPodSpec("serve")
-	requireNoError(t, cluster.Create(t.Context(), pod))
-	deleteAtEnd(t, pod)
+	createUntilEnd(t, pod)
 	return pod
 }
 
@@ -158,8 +154,7 @@ func (*attackEnv) createQueue(t *testing.T, namespace, name string, engine v1alp
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	queue.Spec.Broker = &v1alpha1.Broker{Engine: engine}
 	queue.Spec.Broker.URLSecretRef.Name = name
-	requireNoError(t, cluster.Create(t.Context(), queue))
-	deleteAtEnd(t, queue)
+	createUntilEnd(t, queue)
 	t.Cleanup(func() { // before it is deleted, so that its broker is not needed
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"yardmaster.dev/abandon":"true"}}}`))
 		if err := cluster.Patch(context.Background(), queue, patch); err != nil {
@@ -173,8 +168,7 @@ func createBrokerSecret(t *testing.T, namespace, name, url string) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"yardmaster.dev/broker": "true"}}}
 	secret.StringData = map[string]string{"url": url}
-	requireNoError(t, cluster.Create(t.Context(), secret))
-	deleteAtEnd(t, secret)
+	createUntilEnd(t, secret)
 }
 
 // measure measures the operator while work runs, and the latency of another tenant's objects.

@@ -98,8 +98,7 @@ func createSourcePool(t *testing.T, name string, source v1alpha1.Source) *v1alph
 	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: attackerNamespace}}
 	pool.Spec.Source, pool.Spec.Autoscaling = &source, &v1alpha1.Autoscaling{MaxReplicas: 1}
 	pool.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}
-	requireNoError(t, cluster.Create(t.Context(), pool))
-	deleteAtEnd(t, pool)
+	createUntilEnd(t, pool)
 	return pool
 }
 
@@ -112,8 +111,7 @@ func (*attackEnv) createHostileWorkers(t *testing.T) client.Object {
 	workers.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 5, MaxReplicas: 5}
 	workers.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}
 	workers.Spec.Drain = &v1alpha1.Drain{Timeout: durationOfSeconds(1), TerminationGrace: durationOfSeconds(1)}
-	requireNoError(t, cluster.Create(t.Context(), workers))
-	deleteAtEnd(t, workers)
+	createUntilEnd(t, workers)
 	return workers
 }
 
@@ -195,8 +193,7 @@ func (env *attackEnv) testDeniedNames(t *testing.T) {
 		slice.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: attackerNamespace, Labels: map[string]string{discoveryv1.LabelServiceName: name}}
 		slice.Ports = []discoveryv1.EndpointPort{{Port: new(int32(8081))}}
 		for _, object := range []client.Object{service, slice} {
-			requireNoError(t, cluster.Create(t.Context(), object))
-			deleteAtEnd(t, object)
+			createUntilEnd(t, object)
 		}
 		queue := env.createQueue(t, attackerNamespace, name, v1alpha1.EngineNATS, fmt.Sprintf("nats://%s.%s.svc.cluster.local:8081", name, attackerNamespace))
 		poll.Until(t, name+" to be refused", func() bool { return isFailureReported(t, queue) })

@@ -86,8 +86,7 @@ func workOfAgenticSessions(t *testing.T) {
 func workOfEgressProxies(t *testing.T) {
 	r := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("hosts")}
 	r.Spec.Image, r.Spec.Network.Egress = busyboxImage, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
-	requireNoError(t, cluster.Create(t.Context(), r))
-	deleteAtEnd(t, r)
+	createUntilEnd(t, r)
 	poll.Until(t, "the proxy to run", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(r), r))
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
@@ -111,8 +110,7 @@ func workOfPolicies(t *testing.T) {
 // createAndWait waits until Ready has the reason.
 func createAndWait(t *testing.T, object client.Object, conditions func() []metav1.Condition, reason string) {
 	t.Helper()
-	requireNoError(t, cluster.Create(t.Context(), object))
-	deleteAtEnd(t, object)
+	createUntilEnd(t, object)
 	poll.Until(t, object.GetName()+" to be reconciled", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		ready := meta.FindStatusCondition(conditions(), v1alpha1.ConditionReady)
@@ -124,8 +122,7 @@ func workOfWorkerPools(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("alone")}
 	wp.Spec.Image, wp.Spec.Autoscaling = busyboxImage, &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 1}
 	wp.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
-	requireNoError(t, cluster.Create(t.Context(), wp))
-	deleteAtEnd(t, wp)
+	createUntilEnd(t, wp)
 	poll.Until(t, "the pool's Deployment", func() bool {
 		var list appsv1.DeploymentList
 		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(tenantNamespace)))

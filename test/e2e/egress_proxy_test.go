@@ -111,13 +111,11 @@ func newTLSServer(name string) *corev1.Pod {
 // createTLSServer creates a Pod that serves TLS, and a headless Service with its name.
 func createTLSServer(t *testing.T, server *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	requireNoError(t, cluster.Create(t.Context(), server))
-	deleteAtEnd(t, server)
+	createUntilEnd(t, server)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace}}
 	service.Spec.ClusterIP, service.Spec.Selector = corev1.ClusterIPNone, server.Labels
 	service.Spec.Ports = []corev1.ServicePort{{Port: tlsPort}}
-	requireNoError(t, cluster.Create(t.Context(), service))
-	deleteAtEnd(t, service)
+	createUntilEnd(t, service)
 	poll.Until(t, server.Name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
 	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf("until nc -w 1 %s %d < /dev/null; do sleep 0.1; done", hostName(server), tlsPort)))
 	return server
@@ -126,20 +124,9 @@ func createTLSServer(t *testing.T, server *corev1.Pod) *corev1.Pod {
 // createProbePod creates a Pod that runs the probe.
 func createProbePod(t *testing.T, name, command string, args ...string) *corev1.Pod {
 	t.Helper()
-	pod := newProbePod(name, command, args...)
-	requireNoError(t, cluster.Create(t.Context(), pod))
-	deleteAtEnd(t, pod)
-	return pod
+	return createUntilEnd(t, newProbePod(name, command, args...))
 }
 
 func newProbePod(name, command string, args ...string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace, Labels: map[string]string{"probe": strings.TrimSuffix(name, "-")}}}
-	pod.Spec = corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext: restrictedPodSecurityContext(),
-		Containers: []corev1.Container{{
-			Name: "main", Image: probeImage, Command: append([]string{"/egressprobe", command}, args...), SecurityContext: restrictedSecurityContext(),
-		}},
-	}
-	return pod
+	return newPod(name, map[string]string{"probe": strings.TrimSuffix(name, "-")}, probeImage, append([]string{"/egressprobe", command}, args...)...)
 }

@@ -104,8 +104,7 @@ func createRunnerIn(t *testing.T, ns, name string, change func(spec *v1alpha1.Se
 	testbuilder.RunnerContainer(&r.Spec).Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 	}
-	requireNoError(t, cluster.Create(t.Context(), r))
-	deleteAtEnd(t, r)
+	createUntilEnd(t, r)
 	return r.Name
 }
 
@@ -147,8 +146,7 @@ func createServerPod(t *testing.T, name string) *corev1.Pod {
 	server := createScriptPod(t, name+"-", labels, serverScript)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace}}
 	service.Spec.Selector, service.Spec.Ports = labels, []corev1.ServicePort{{Port: servicePort, TargetPort: intstr.FromInt32(servicePort)}}
-	requireNoError(t, cluster.Create(t.Context(), service))
-	deleteAtEnd(t, service)
+	createUntilEnd(t, service)
 	poll.Until(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
 	// The node's proxy programs the Service a moment later.
 	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf(
@@ -175,16 +173,25 @@ func waitForSuccess(t *testing.T, pod *corev1.Pod) {
 // createScriptPod creates a Pod that runs a script.
 func createScriptPod(t *testing.T, name string, labels map[string]string, script string) *corev1.Pod {
 	t.Helper()
+	return createUntilEnd(t, newPod(name, labels, busyboxImage, "sh", "-c", script))
+}
+
+// newPod returns a Pod without a session, which runs a command once.
+func newPod(name string, labels map[string]string, image string, command ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace, Labels: labels}}
 	pod.Spec = corev1.PodSpec{
-		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext:               restrictedPodSecurityContext(),
-		Containers:                    []corev1.Container{{Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", script}, SecurityContext: restrictedSecurityContext()}},
+		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)), SecurityContext: restrictedPodSecurityContext(),
+		Containers: []corev1.Container{{Name: "main", Image: image, Command: command, SecurityContext: restrictedSecurityContext()}},
 	}
-	requireNoError(t, cluster.Create(t.Context(), pod))
-	deleteAtEnd(t, pod)
 	return pod
+}
+
+// createUntilEnd creates an object until the end of the test.
+func createUntilEnd[T client.Object](t *testing.T, object T) T {
+	t.Helper()
+	requireNoError(t, cluster.Create(t.Context(), object))
+	deleteAtEnd(t, object)
+	return object
 }
 
 func deleteAtEnd(t *testing.T, object client.Object) {

@@ -204,8 +204,7 @@ func testPolicyPermission(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("limited")}
 	wp.Labels, wp.Spec.Image, wp.Spec.Queues = selected, busyboxImage, []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "none"}}}
 	setFixedReplicas(wp, 0, 1)
-	requireNoError(t, cluster.Create(t.Context(), wp))
-	deleteAtEnd(t, wp)
+	createUntilEnd(t, wp)
 	poll.Until(t, "the pool to be refused for its image", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(wp), wp))
 		ready := meta.FindStatusCondition(wp.Status.Conditions, v1alpha1.ConditionReady)
@@ -217,8 +216,7 @@ func testAgenticSessionPermission(t *testing.T) {
 	createRunners(t, tenantNamespace)
 	limited := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("limited")}
 	limited.Spec.Image, testbuilder.RunnerPod(&limited.Spec).SecurityContext.RunAsUser = runnerImage, new(int64(65532))
-	requireNoError(t, cluster.Create(t.Context(), limited))
-	deleteAtEnd(t, limited)
+	createUntilEnd(t, limited)
 	u := newTenant(t, "agenticsessions.yardmaster.dev")
 	newSession := func(name, runner string) *v1alpha1.AgenticSession {
 		s := &v1alpha1.AgenticSession{ObjectMeta: tenantMeta(name)}

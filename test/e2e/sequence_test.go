@@ -51,8 +51,7 @@ func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
 func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	s := &sequenceTest{t: t, sj: prepareSequence(ns, sj)}
-	requireNoError(t, cluster.Create(t.Context(), s.sj))
-	deleteAtEnd(t, s.sj)
+	createUntilEnd(t, s.sj)
 	return s
 }
 

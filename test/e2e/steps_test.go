@@ -182,10 +182,8 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
 	}
-	requireNoError(t, cluster.Create(t.Context(), policy))
-	deleteAtEnd(t, policy)
-	requireNoError(t, cluster.Create(t.Context(), binding))
-	deleteAtEnd(t, binding)
+	createUntilEnd(t, policy)
+	createUntilEnd(t, binding)
 	meshed := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{name: "true"}}}
 	poll.Until(t, "the policy to have an effect", func() bool {
 		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: watchedNamespace, Labels: meshed.Labels}}
