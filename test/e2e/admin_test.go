@@ -45,7 +45,7 @@ func testAdminAPI(t *testing.T) {
 			t.Errorf("with a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
 		}
 	}
-	env.patchPool("orders", `{"spec":{"networkPolicy":"None"}}`)
+	env.patchPool(`{"spec":{"networkPolicy":"None"}}`)
 	for i := range workers {
 		poll.Until(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[i], 8081)) })
 		want := "POST /drain: 403\nPOST /resume: 403\nGET /prestop: 404\nGET /stats: 200\nGET /metrics: 200"
@@ -53,7 +53,7 @@ func testAdminAPI(t *testing.T) {
 			t.Errorf("without a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
 		}
 	}
-	env.patchPool("orders", `{"spec":{"networkPolicy":null}}`)
+	env.patchPool(`{"spec":{"networkPolicy":null}}`)
 	after := env.workerPods()
 	for i := range after {
 		if after[i].Name != workers[i].Name || after[i].Status.ContainerStatuses[0].RestartCount > 0 {

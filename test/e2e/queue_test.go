@@ -382,15 +382,13 @@ func isTrue(conditions []metav1.Condition, kind string) bool {
 // rollOutVersion changes the pool's version.
 func (env *queueEnv) rollOutVersion(version int) {
 	env.t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"version":"%d"}}`, version)
-	requireNoError(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	env.patchPool(fmt.Sprintf(`{"spec":{"version":"%d"}}`, version))
 }
 
 // setMaxReplicas changes the pool's maxReplicas, so that it scales up or down.
 func (env *queueEnv) setMaxReplicas(replicas int) {
 	env.t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"autoscaling":{"maxReplicas":%d}}}`, replicas)
-	requireNoError(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	env.patchPool(fmt.Sprintf(`{"spec":{"autoscaling":{"maxReplicas":%d}}}`, replicas))
 }
 
 // rollOutAndScaleRepeatedly rolls the pool out and scales it while jobs are being sent. It

@@ -17,11 +17,9 @@ import (
 )
 
 const (
-	// deletedSessionCount is the number of sessions that are deleted at once, and soakedSessionCount that of make soak.
-	deletedSessionCount, soakedSessionCount = 20, 50
-	// childDeletionLimit is the maximum time until their objects are deleted. It is promised for an otherwise idle
-	// node with two cores, so only make soak requires it: in CI, the kubelet needed up to 27 s to stop the Pods
-	// after their grace period.
+	// deletedSessionCount is the number of sessions that are deleted at once.
+	deletedSessionCount = 50
+	// childDeletionLimit is the maximum time until their objects are deleted, on an otherwise idle node with two cores.
 	childDeletionLimit = 30 * time.Second
 )
 
@@ -39,11 +37,7 @@ func testSessionsDeletedWithoutOperator(t *testing.T) {
 func createRunningSessions(t *testing.T) []*sessionTest {
 	t.Helper()
 	var sessions []*sessionTest
-	count := deletedSessionCount
-	if isSoaking() {
-		count = soakedSessionCount
-	}
-	for i := range count {
+	for i := range deletedSessionCount {
 		sessions = append(sessions, createSessionIn(t, deletionNamespace, fmt.Sprintf("session-%d-", i), deafRunner, "", setAllFeatures))
 	}
 	for _, s := range sessions {
@@ -82,7 +76,7 @@ func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 	slices.Sort(times)
 	last := times[len(times)-1]
 	t.Logf("%d sessions: all objects were deleted after %v (median), %v (last, target %v)", len(sessions), times[len(times)/2], last, childDeletionLimit)
-	if isSoaking() && last > childDeletionLimit {
+	if last > childDeletionLimit {
 		t.Errorf("objects existed for %v", last)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 func testPoliciesIgnored(t *testing.T) {
-	required := createIsolatedSession(t, unenforcedNamespace, v1alpha1.NetworkIsolationRequired)
-	preferred := createIsolatedSession(t, unenforcedNamespace, v1alpha1.NetworkIsolationPreferred)
+	required := createUnenforcedSession(t, v1alpha1.NetworkIsolationRequired)
+	preferred := createUnenforcedSession(t, v1alpha1.NetworkIsolationPreferred)
 	preferred.waitForPhase(v1alpha1.SessionCompleted)
 	required.waitForPhase(v1alpha1.SessionFailed)
 	required.wantRuns("1/1 Failed " + v1alpha1.ReasonNetworkNotEnforced) // without an exit code: the agent did not start
@@ -22,13 +22,13 @@ func testPoliciesIgnored(t *testing.T) {
 	preferred.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
 }
 
-// createIsolatedSession creates a session whose SessionRunner requires or prefers a restricted network.
-func createIsolatedSession(t *testing.T, ns string, isolation v1alpha1.NetworkIsolation) *sessionTest {
+// createUnenforcedSession creates a session where NetworkPolicies are ignored. Its SessionRunner requires or prefers a restricted network.
+func createUnenforcedSession(t *testing.T, isolation v1alpha1.NetworkIsolation) *sessionTest {
 	t.Helper()
-	runner := createRunnerIn(t, ns, "isolation-", func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.Image, testbuilder.RunnerPod(spec).SecurityContext.RunAsUser, testbuilder.RunnerContainer(spec).Command, spec.Network.Isolation = busyboxImage, new(int64(65532)), shellCommand, isolation
+	runner := createRunnerIn(t, unenforcedNamespace, "isolation-", func(spec *v1alpha1.SessionRunnerSpec) {
+		spec.Image, testbuilder.RunnerContainer(spec).Command, spec.Network.Isolation = busyboxImage, shellCommand, isolation
 	})
-	return createSessionIn(t, ns, "isolated-", runner, "echo started", nil)
+	return createSessionIn(t, unenforcedNamespace, "isolated-", runner, "echo started", nil)
 }
 
 func (s *sessionTest) wantNetworkRestricted(status metav1.ConditionStatus, reason string) {

@@ -56,21 +56,11 @@ func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string
 	pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod}
 }
 
-// patchPool applies a JSON merge patch to a pool.
-func (env *queueEnv) patchPool(pool, patch string) {
+// patchPool applies a JSON merge patch to the pool orders.
+func (env *queueEnv) patchPool(patch string) {
 	env.t.Helper()
-	object := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: pool, Namespace: env.namespace}}
-	requireNoError(env.t, strict().Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
-// changePool changes the spec of a pool.
-func (env *queueEnv) changePool(pool string, change func(*v1alpha1.WorkerPoolSpec)) {
-	env.t.Helper()
-	object := &v1alpha1.WorkerPool{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), types.NamespacedName{Namespace: env.namespace, Name: pool}, object))
-	before := object.DeepCopy()
-	change(&object.Spec)
-	requireNoError(env.t, cluster.Patch(env.t.Context(), object, client.MergeFrom(before)))
+	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
+	requireNoError(env.t, strict().Patch(env.t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // strict returns a client for which an unknown field in a patch is an error.
@@ -86,7 +76,7 @@ func (env *queueEnv) patchQueue(patch string) {
 // resizePool changes the number of workers, and waits until exactly that number runs.
 func (env *queueEnv) resizePool(replicas int) {
 	env.t.Helper()
-	env.patchPool("orders", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	env.patchPool(fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	env.waitUntilWorkers(replicas)
 }
 
@@ -125,7 +115,7 @@ func testSidecarWorkers(t *testing.T) {
 
 	env.resizePool(1)
 	env.resizePool(3)
-	env.patchPool("orders", `{"spec":{"version":"2"}}`)
+	env.patchPool(`{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.endBatches()
 	env.waitUntilAllDone()
@@ -141,14 +131,15 @@ const endTime = 4 * 15 * time.Second
 // Python and Node.js would be. The grace period of its Pods is six minutes.
 func (env *queueEnv) wantDeafApplicationsEnd() {
 	env.t.Helper()
-	env.changePool("orders", func(spec *v1alpha1.WorkerPoolSpec) {
-		worker := &spec.Template.Spec.Containers[0]
-		spec.Version, worker.Image, worker.Env, worker.VolumeMounts = "deaf", busyboxImage, nil, nil
-		worker.Command = []string{"sh", "-c", "httpd -p 8080 -h /tmp; while :; do sleep 3600; done"}
-	})
+	pool := env.getPool()
+	before := pool.DeepCopy()
+	worker := &pool.Spec.Template.Spec.Containers[0]
+	pool.Spec.Version, worker.Image, worker.Env, worker.VolumeMounts = "deaf", busyboxImage, nil, nil
+	worker.Command = []string{"sh", "-c", "httpd -p 8080 -h /tmp; while :; do sleep 3600; done"}
+	requireNoError(env.t, cluster.Patch(env.t.Context(), pool, client.MergeFrom(before)))
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(3)
-	env.patchPool("orders", `{"spec":{"replicas":1}}`)
+	env.patchPool(`{"spec":{"replicas":1}}`)
 	var since time.Time
 	poll.Until(env.t, "the surplus workers to end", func() bool {
 		pods := env.workerPods()
@@ -180,7 +171,7 @@ func testCommandWorkers(t *testing.T) {
 	env.runKubectl("delete", "pod", env.workerPods()[0].Name, "--wait=false")
 	env.resizePool(3)
 	env.sendBatch(jobBatch{queue: "orders", run: "rolled", jobs: 60, rate: 20, takes: 2 * time.Second})
-	env.patchPool("orders", `{"spec":{"version":"2"}}`)
+	env.patchPool(`{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job", "later", "rolled")
@@ -217,7 +208,7 @@ func testStatefulWorkers(t *testing.T) {
 	env.resizePool(1)
 	env.wantPodIndexes(0)
 	env.resizePool(3)
-	env.patchPool("orders", `{"spec":{"version":"2"}}`)
+	env.patchPool(`{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(3)
 	env.wantPodIndexes(0, 1, 2)
