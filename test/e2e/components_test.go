@@ -51,6 +51,7 @@ func testComponents(t *testing.T) {
 		t.Error("another Pod cannot connect to the metrics")
 	}
 	wantCreatorRecorded(t)
+	t.Run("the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate)
 
 	requireNoError(t, redeploy(t.Context()))
 	if !objectExists(t, mutating) || objectExists(t, policy) || objectExists(t, network) {
@@ -62,11 +63,6 @@ func testComponents(t *testing.T) {
 // testWebhookClientCertificate checks that the webhook, if it is configured so, accepts only the API server, which
 // proves its identity with a certificate.
 func testWebhookClientCertificate(t *testing.T) {
-	t.Cleanup(func() {
-		if err := errors.Join(deployOperator(context.Background(), exclusiveNamespaces), waitForOperator(context.Background())); err != nil {
-			t.Error(err)
-		}
-	})
 	// The API server has no certificate for what it forwards.
 	forward := func() string {
 		path := fmt.Sprintf("/api/v1/namespaces/%s/services/https:yardmaster-webhook:443/proxy/", operatorNamespace)

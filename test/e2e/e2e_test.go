@@ -243,7 +243,6 @@ func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
-		{"the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate},
 	})
 }
 
