@@ -171,7 +171,6 @@ func TestSessions(t *testing.T) {
 		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
 		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
-		{"a session cannot spend more than its budget, also after a restart of its proxy and a stop", testBudgetSurvivesRestarts},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
 	})
 }
@@ -183,6 +182,7 @@ func TestMoreSessions(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
 		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
+		{"a session cannot spend more than its budget, also after a restart of its proxy and a stop", testBudgetSurvivesRestarts},
 		{"the NetworkPolicy is enforced before the first packet of many sessions that start at once", testSessionFirstPacket},
 		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
 	})

@@ -58,6 +58,9 @@ type jobFixture struct {
 	cause string
 }
 
+// hookOfShop makes a Job a hook of a Helm release.
+const hookOfShop = "{labels: {app.kubernetes.io/instance: shop}, annotations: {helm.sh/hook: pre-upgrade}}"
+
 var jobFixtures = []jobFixture{
 	// Healthy or exempt.
 	{name: "succeeding", script: "true"},
@@ -67,8 +70,8 @@ var jobFixtures = []jobFixture{
 	{name: "nightly-2", script: "true", cronJob: "nightly"},
 	{name: "import-1", script: "exit 1", metadata: "labels: {" + v1alpha1.LabelReportSeries + ": import}"}, // superseded by import-2
 	{name: "import-2", script: "true", metadata: "labels: {" + v1alpha1.LabelReportSeries + ": import}"},
-	{name: "migrate-1", script: "exit 1", metadata: "{labels: {app.kubernetes.io/instance: shop}, annotations: {helm.sh/hook: pre-upgrade}}"}, // superseded by migrate-2
-	{name: "migrate-2", script: "true", metadata: "{labels: {app.kubernetes.io/instance: shop}, annotations: {helm.sh/hook: pre-upgrade}}"},
+	{name: "migrate-1", script: "exit 1", metadata: hookOfShop}, // superseded by migrate-2
+	{name: "migrate-2", script: "true", metadata: hookOfShop},
 	{name: "ignored", script: "exit 3", metadata: "annotations: {" + v1alpha1.AnnotationReportIgnore + ": 'true'}"},
 	{name: "training", script: scriptSleep, metadata: "annotations: {" + v1alpha1.AnnotationReportRunningTooLong + ": '0s'}"},
 
