@@ -120,10 +120,9 @@ func missingAttacks(t *testing.T) sets.Set[string] {
 	t.Helper()
 	missing := sets.KeySet(hostile.All())
 	missing = missing.Union(sets.KeySet(hostile.Workers()))
-	var pods corev1.PodList
-	requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(attackerNamespace)))
-	for i := range pods.Items {
-		logs, err := clientset.CoreV1().Pods(attackerNamespace).GetLogs(pods.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	pods := podsWith(t, attackerNamespace, nil)
+	for i := range pods {
+		logs, err := clientset.CoreV1().Pods(attackerNamespace).GetLogs(pods[i].Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		if err != nil {
 			continue // it has not started yet
 		}

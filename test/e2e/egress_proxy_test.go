@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
@@ -54,23 +53,22 @@ func testSessionHosts(t *testing.T) {
 	})
 	s := createSession(t, runner, "probe", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
-	pods := &corev1.PodList{} // the session has completed, so its status names no Job
-	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{agenticsession.LabelSession: s.s.Name}))
-	if len(pods.Items) != 1 {
-		t.Fatalf("the session has %d Pods", len(pods.Items))
+	// The session has completed, so its status names no Job.
+	pods := podsWith(t, sessionsNamespace, map[string]string{agenticsession.LabelSession: s.s.Name})
+	if len(pods) != 1 {
+		t.Fatalf("the session has %d Pods", len(pods))
 	}
-	wantProbed(t, &pods.Items[0], reachable, unreachable)
+	wantProbed(t, &pods[0], reachable, unreachable)
 	s.wantRefusalsLogged("HostNotAllowed", "AddressNotAllowed", "ServerNameMismatch")
 }
 
 // wantRefusalsLogged checks that the proxies logged refusals of the session for these reasons.
 func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
 	s.t.Helper()
-	proxies := &corev1.PodList{}
-	requireNoError(s.t, cluster.List(s.t.Context(), proxies, client.InNamespace(sessionsNamespace), client.MatchingLabels(workload.Selector().MatchLabels)))
+	proxies := podsWith(s.t, sessionsNamespace, workload.Selector().MatchLabels)
 	log := ""
-	for i := range proxies.Items {
-		log += readLog(s.t, sessionsNamespace, proxies.Items[i].Name, "")
+	for i := range proxies {
+		log += readLog(s.t, sessionsNamespace, proxies[i].Name, "")
 	}
 	for _, reason := range reasons {
 		isLogged := slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {

@@ -325,11 +325,10 @@ func waitForJobCondition(t *testing.T, name string, kind batchv1.JobConditionTyp
 func waitForPodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) (found *corev1.Pod) {
 	t.Helper()
 	poll.Until(t, "the wanted Pod of the Job "+name, func() bool {
-		pods := &corev1.PodList{}
-		requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(reportedNamespace), client.MatchingLabels{batchv1.JobNameLabel: name}))
-		for i := range pods.Items {
-			if isWanted(&pods.Items[i]) {
-				found = &pods.Items[i]
+		pods := podsWith(t, reportedNamespace, map[string]string{batchv1.JobNameLabel: name})
+		for i := range pods {
+			if isWanted(&pods[i]) {
+				found = &pods[i]
 				return true
 			}
 		}

@@ -393,7 +393,7 @@ func (s *sessionTest) waitUntilQueued(queue string) {
 	s.waitUntil("to be queued", func(status *v1alpha1.AgenticSessionStatus) bool {
 		return status.Phase == v1alpha1.SessionPending && status.QueuedSince != nil
 	})
-	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueued)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonQueued)
 	status := &s.s.Status
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if want := "Job " + status.Attempt.JobName + " waits in queue " + queue; ready.Message != want {
@@ -439,9 +439,7 @@ func testSessionsShareQuota(t *testing.T) {
 	for _, s := range sessions {
 		s.waitForPhase(v1alpha1.SessionCompleted)
 		s.wantRuns("1/1 Completed 0")
-		var list corev1.PodList
-		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(sessionsNamespace), client.MatchingLabels{batchv1.JobNameLabel: s.s.Status.Attempts[0].JobName}))
-		pods = append(pods, list.Items...)
+		pods = append(pods, podsWith(t, sessionsNamespace, map[string]string{batchv1.JobNameLabel: s.s.Status.Attempts[0].JobName})...)
 	}
 	sequence.waitForPhase(v1alpha1.PhaseCompleted)
 	sequence.wantEachStepOnce()

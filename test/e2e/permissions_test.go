@@ -181,10 +181,9 @@ func testWorkerPoolPermission(t *testing.T) {
 	}}
 	u.create(wp)
 	poll.Until(env.t, "a worker to have read the Secret", func() bool {
-		var pods corev1.PodList
-		requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(tenantNamespace), client.MatchingLabels{"yardmaster.dev/workerpool": "reader"}))
-		for i := range pods.Items {
-			logs, err := clientset.CoreV1().Pods(tenantNamespace).GetLogs(pods.Items[i].Name, &corev1.PodLogOptions{Container: v1alpha1.WorkerContainer}).DoRaw(t.Context())
+		pods := podsWith(t, tenantNamespace, map[string]string{"yardmaster.dev/workerpool": "reader"})
+		for i := range pods {
+			logs, err := clientset.CoreV1().Pods(tenantNamespace).GetLogs(pods[i].Name, &corev1.PodLogOptions{Container: v1alpha1.WorkerContainer}).DoRaw(t.Context())
 			if err == nil && strings.Contains(string(logs), "read "+secretValue) {
 				return true
 			}

@@ -17,6 +17,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -128,7 +129,7 @@ func (env *queueEnv) waitUntilQueueReady(name string) {
 	env.t.Helper()
 	poll.Until(env.t, "the Queue "+name+" to be ready", func() bool {
 		var queue v1alpha1.Queue
-		return cluster.Get(env.t.Context(), env.objectKey(name), &queue) == nil && isTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
+		return cluster.Get(env.t.Context(), env.objectKey(name), &queue) == nil && meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	})
 }
 
@@ -370,15 +371,6 @@ func (env *queueEnv) logState() {
 	}
 }
 
-func isTrue(conditions []metav1.Condition, kind string) bool {
-	for _, c := range conditions {
-		if c.Type == kind {
-			return c.Status == metav1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // rollOutVersion changes the pool's version.
 func (env *queueEnv) rollOutVersion(version int) {
 	env.t.Helper()
@@ -433,10 +425,9 @@ func testNoJobIsLostDuringRollouts(t *testing.T) {
 // workerPods returns the Pods of the pool.
 func (env *queueEnv) workerPods() []corev1.Pod {
 	env.t.Helper()
-	var pods corev1.PodList
-	requireNoError(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
+	pods := podsWith(env.t, env.namespace, nil)
 	var workers []corev1.Pod
-	for _, pod := range pods.Items {
+	for _, pod := range pods {
 		if strings.HasPrefix(pod.Name, "orders-") {
 			workers = append(workers, pod)
 		}

@@ -160,10 +160,7 @@ func (s *sequenceTest) listJobs() []batchv1.Job {
 // listPods returns the Pods of a Job.
 func (s *sequenceTest) listPods(job *batchv1.Job) []corev1.Pod {
 	s.t.Helper()
-	var list corev1.PodList
-	requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(job.Namespace),
-		client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}))
-	return list.Items
+	return podsWith(s.t, job.Namespace, map[string]string{batchv1.ControllerUidLabel: string(job.UID)})
 }
 
 // waitForRunningPod waits until the Pod of a step runs, and returns it.

@@ -122,7 +122,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 	})
 	poll.Until(t, pod.Name+" to be ready", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		return isPodReady(pod)
 	})
 	info := struct{ CloneURL, Host, CA, ModelURL string }{}
 	requireNoError(t, json.Unmarshal([]byte(a.ask(t, "/info")), &info))
@@ -164,9 +164,8 @@ func (a *agentTest) apply(t *testing.T) time.Time {
 // have parts of them.
 func (a *agentTest) logStart(t *testing.T, start time.Time) {
 	t.Helper()
-	pods := &corev1.PodList{}
-	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{"yardmaster.dev/session": a.Name}))
-	pod := &pods.Items[0]
+	pods := podsWith(t, sessionsNamespace, map[string]string{"yardmaster.dev/session": a.Name})
+	pod := &pods[0]
 	log := func(at time.Time, format string, arguments ...any) {
 		t.Logf("%5.1f s  %s", at.Sub(start).Seconds(), fmt.Sprintf(format, arguments...))
 	}
@@ -295,12 +294,11 @@ func (a *agentTest) checkPullRequest(t *testing.T, cost v1alpha1.Number) {
 func (a *agentTest) checkSecrets(t *testing.T) {
 	t.Helper()
 	found := map[string]string{}
-	var pods corev1.PodList
-	requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{"yardmaster.dev/session": a.Name}))
-	if len(pods.Items) != 1 {
-		t.Fatalf("%d Pods", len(pods.Items))
+	pods := podsWith(t, sessionsNamespace, map[string]string{"yardmaster.dev/session": a.Name})
+	if len(pods) != 1 {
+		t.Fatalf("%d Pods", len(pods))
 	}
-	pod := &pods.Items[0]
+	pod := &pods[0]
 	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
 		found["log of "+c.Name] = readLog(t, sessionsNamespace, pod.Name, c.Name)
 	}

@@ -5,7 +5,6 @@ package e2e
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -18,8 +17,8 @@ func testPoliciesIgnored(t *testing.T) {
 	preferred.waitForPhase(v1alpha1.SessionCompleted)
 	required.waitForPhase(v1alpha1.SessionFailed)
 	required.wantRuns("1/1 Failed " + v1alpha1.ReasonNetworkNotEnforced) // without an exit code: the agent did not start
-	required.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
-	preferred.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
+	required.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
+	preferred.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
 }
 
 // createUnenforcedSession creates a session where NetworkPolicies are ignored. Its SessionRunner requires or prefers a restricted network.
@@ -29,12 +28,4 @@ func createUnenforcedSession(t *testing.T, isolation v1alpha1.NetworkIsolation) 
 		spec.Image, testbuilder.RunnerContainer(spec).Command, spec.Network.Isolation = busyboxImage, shellCommand, isolation
 	})
 	return createSessionIn(t, unenforcedNamespace, "isolated-", runner, "echo started", nil)
-}
-
-func (s *sessionTest) wantNetworkRestricted(status metav1.ConditionStatus, reason string) {
-	s.t.Helper()
-	got := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionNetworkRestricted)
-	if got == nil || got.Status != status || got.Reason != reason {
-		s.t.Errorf("%s is %+v, want %s and %s", v1alpha1.ConditionNetworkRestricted, got, status, reason)
-	}
 }

@@ -227,11 +227,11 @@ func (s *sessionTest) wantSummary(want string) {
 	}
 }
 
-// wantReady checks the condition Ready.
-func (s *sessionTest) wantReady(status metav1.ConditionStatus, reason string) {
+// wantCondition checks a condition.
+func (s *sessionTest) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
-	if c := meta.FindStatusCondition(s.s.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != status || c.Reason != reason {
-		s.t.Errorf("Ready is %+v, want %s %s", c, status, reason)
+	if c := meta.FindStatusCondition(s.getSession().Status.Conditions, kind); c == nil || c.Status != status || c.Reason != reason {
+		s.t.Errorf("%s is %+v, want %s %s", kind, c, status, reason)
 	}
 }
 
@@ -266,12 +266,11 @@ func (s *sessionTest) deleteSession() {
 // currentPod returns the Pod of the open attempt.
 func (s *sessionTest) currentPod() *corev1.Pod {
 	s.t.Helper()
-	var pods corev1.PodList
-	requireNoError(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Attempt.JobName}))
-	if len(pods.Items) != 1 {
-		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Attempt.JobName, len(pods.Items))
+	pods := podsWith(s.t, s.s.Namespace, map[string]string{batchv1.JobNameLabel: s.getSession().Status.Attempt.JobName})
+	if len(pods) != 1 {
+		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Attempt.JobName, len(pods))
 	}
-	return &pods.Items[0]
+	return &pods[0]
 }
 
 // childObjectLists returns lists of all kinds of objects that a session can have.

@@ -41,11 +41,11 @@ func testSessionResult(t *testing.T) {
 		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionRunnerStarted,
 		v1alpha1.ConditionSucceeded, v1alpha1.ConditionRunnerReporting,
 	} {
-		if !isTrue(status.Conditions, condition) {
+		if !meta.IsStatusConditionTrue(status.Conditions, condition) {
 			t.Errorf("%s is not True", condition)
 		}
 	}
-	s.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
 	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning, v1alpha1.EventCompleted)
 	s.wantColumns("NAME PHASE RUN REASON PUSHED COST AGE", s.s.Name+" Completed 1 Completed 0.12")
 }
@@ -165,7 +165,7 @@ func testSessionRestarted(t *testing.T) {
 	if objectExists(t, pod) {
 		t.Error("the session is stopped but its Pod exists")
 	}
-	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonStopped)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStopped)
 	s.waitForEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
 	s.patchSpec(`{"suspend": false}`)
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -214,7 +214,7 @@ func testSessionExit(t *testing.T) {
 	s := createSession(t, echoRunner, "Try it.\n/fail 7", nil)
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 7")
-	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
 	s.wantSummary("Echoed 1 lines")
 	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventFailed)
 	// Output that is not a result becomes part of the message.

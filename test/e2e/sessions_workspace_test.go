@@ -10,7 +10,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -187,11 +186,10 @@ func (w *sharedWorkspace) change(i int) string {
 // disturbPods evicts or deletes the Pods of a session.
 func (w *sharedWorkspace) disturbPods(s *sessionTest) string {
 	w.t.Helper()
-	var pods corev1.PodList
-	requireNoError(w.t, cluster.List(w.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{agenticsession.LabelSessionUID: string(s.s.UID)}))
+	pods := podsWith(w.t, s.s.Namespace, map[string]string{agenticsession.LabelSessionUID: string(s.s.UID)})
 	isEviction := w.rng.IntN(2) == 0
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		err := error(nil)
 		if isEviction {
 			err = clientset.PolicyV1().Evictions(pod.Namespace).Evict(w.t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})

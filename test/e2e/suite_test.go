@@ -237,6 +237,14 @@ func readLog(t *testing.T, namespace, pod, container string) string {
 	return string(log)
 }
 
+// podsWith returns the Pods of a namespace with these labels.
+func podsWith(t *testing.T, ns string, labels map[string]string) []corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns), client.MatchingLabels(labels)))
+	return list.Items
+}
+
 // objectExists reads an object and reports whether it exists.
 func objectExists(t *testing.T, object client.Object) bool {
 	t.Helper()
