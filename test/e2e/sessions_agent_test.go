@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -113,13 +112,10 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 			SecurityContext: restrictedSecurityContext(),
 		}},
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}, StringData: map[string]string{"password": forgePassword, "AGENT_API_KEY": agentKey, "ANTHROPIC_API_KEY": providerKey}}
-	requireNoError(t, cluster.Create(t.Context(), secret))
-	requireNoError(t, cluster.Create(t.Context(), pod))
-	t.Cleanup(func() {
-		_ = cluster.Delete(context.Background(), secret)
-		_ = cluster.Delete(context.Background(), pod)
-	})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}}
+	secret.StringData = map[string]string{"password": forgePassword, "AGENT_API_KEY": agentKey, "ANTHROPIC_API_KEY": providerKey}
+	createUntilEnd(t, secret)
+	createUntilEnd(t, pod)
 	poll.Until(t, pod.Name+" to be ready", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return isPodReady(pod)
