@@ -208,7 +208,7 @@ func TestSessionHosts(t *testing.T) {
 	})
 }
 
-// TestDeletedSessions tests that the objects of many sessions are deleted with them in time. TestSessions deletes single ones.
+// TestDeletedSessions tests that the objects of many sessions are deleted with them in time. TestSessionNetwork deletes single ones.
 func TestDeletedSessions(t *testing.T) {
 	skipUnlessSoaking(t)
 	besideOthers(t)
