@@ -71,16 +71,8 @@ func TestAFailureThatDiffersOnlyInNumbersIsNoChange(t *testing.T) {
 			Failure{"PartialList", `http2: server sent GOAWAY; LastStreamID=7, debug=""`},
 			WriteUnchanged,
 		},
-		"other cause": {
-			Failure{"ListFailed", "connect: connection refused"},
-			Failure{"ListFailed", "connect: no route to host"},
-			WriteChanged,
-		},
-		"other reason": {
-			Failure{"ListFailed", "connect: connection refused"},
-			Failure{"PartialList", "connect: connection refused"},
-			WriteChanged,
-		},
+		"other cause":  {Failure{"ListFailed", "connect: connection refused"}, Failure{"ListFailed", "connect: no route to host"}, WriteChanged},
+		"other reason": {Failure{"ListFailed", "connect: connection refused"}, Failure{"PartialList", "connect: connection refused"}, WriteChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := statusAfterFailure(v1alpha1.JobReportStatus{}, row.first, testTime)

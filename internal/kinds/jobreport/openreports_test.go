@@ -121,19 +121,6 @@ func TestEachFindingBecomesAResult(t *testing.T) {
 	}
 }
 
-func TestEveryCategoryAndSeverityIsMapped(t *testing.T) {
-	for _, category := range []Category{CategorySuspicious, CategoryZombie} {
-		if resultByCategory[v1alpha1.JobCategory(category)] == "" {
-			t.Errorf("%s has no outcome", category)
-		}
-	}
-	for _, severity := range []Severity{SeverityLow, SeverityMedium, SeverityHigh} {
-		if severityByJobSeverity[v1alpha1.JobSeverity(severity)] == "" {
-			t.Errorf("%s has no severity", severity)
-		}
-	}
-}
-
 func TestApplyConfigurationOmitsUnknownFields(t *testing.T) {
 	withoutTime := zombieFinding("a")
 	withoutTime.Since = nil

@@ -2,11 +2,9 @@ package jobreport
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -79,13 +77,5 @@ func TestSeries(t *testing.T) {
 				t.Errorf("series (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestTheRunsOfACronJobAreOrderedByCreation(t *testing.T) {
-	earlier, later := jobWith(controlledBy("CronJob")), jobWith(controlledBy("CronJob"))
-	later.CreationTimestamp = metav1.NewTime(testTimePlus(time.Minute))
-	if SeriesOf(earlier)[0].Position >= SeriesOf(later)[0].Position {
-		t.Error("the later run does not follow the earlier one")
 	}
 }

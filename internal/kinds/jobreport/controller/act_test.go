@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +37,7 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 				cluster := newFakeCluster(t, "a", "b")
 				cluster.addJobs("a", 2, 48*time.Hour)
 				cluster.reconciler.options.OpenReports = true
-				cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+				cluster.useTheClockOfTheBubble()
 				cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 						if _, isReport := into.(*unstructured.Unstructured); isReport {

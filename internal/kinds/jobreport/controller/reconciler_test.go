@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -74,6 +74,9 @@ func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	cluster.reconciler.clock = cluster.clock
 	return cluster
 }
+
+// useTheClockOfTheBubble replaces the fake clock by that of synctest.
+func (f *fakeCluster) useTheClockOfTheBubble() { f.reconciler.clock = clock.RealClock{} }
 
 func (f *fakeCluster) listJobs(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 	f.mu.Lock()
@@ -253,28 +256,6 @@ func TestAScanWithoutChangesWritesOnlyAHeartbeat(t *testing.T) {
 	}
 }
 
-func TestAChangedJobCausesOneWriteOfOneFinding(t *testing.T) {
-	cluster := newFakeCluster(t, "a", "b")
-	cluster.addJobs("a", 10, 48*time.Hour)
-	cluster.addJobs("b", 10, 48*time.Hour)
-	cluster.reconcileAll()
-	before := cluster.storedStatus("a").Findings
-	cluster.jobsByNamespace["a"][3].Spec.Suspend = new(true)
-	cluster.jobsByNamespace["a"][3].CreationTimestamp = metav1.NewTime(testTime.Add(-8 * 24 * time.Hour))
-	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"update a"}) {
-		t.Errorf("writes %v", got)
-	}
-	after, differ := cluster.storedStatus("a").Findings, 0
-	for i := range after {
-		if !cmp.Equal(before[i], after[i]) {
-			differ++
-		}
-	}
-	if differ != 1 || len(after) != len(before) {
-		t.Errorf("%d of %d findings differ", differ, len(after))
-	}
-}
-
 func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 	for name, row := range map[string]struct {
 		fail func(page int) error
@@ -349,31 +330,37 @@ func TestAnExpiredListIsRestarted(t *testing.T) {
 	}
 }
 
-func TestAFirstScanWithoutPermissionCreatesAReport(t *testing.T) {
-	cluster := newFakeCluster(t, "a")
-	cluster.failures["a"] = failFromPage(0, errForbidden)
-	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a", "update a"}) {
-		t.Errorf("writes %v", got)
-	}
-	cluster.assertScanFailed("a", "Forbidden")
-}
-
 func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
-	for reason, refusal := range map[string]error{
-		"NamespaceNotFound":    apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
-		"NamespaceTerminating": errNamespaceTerminating(),
+	reports := schema.GroupResource{Resource: "jobreports"}
+	missingKind := apierrors.NewGenericServerResponse(404, "POST", reports, "jobs", "404 page not found", 0, true)
+	for name, row := range map[string]struct {
+		refusal error
+		reason  string
+		want    float64
+	}{
+		"the namespace does not exist": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"), "NamespaceNotFound", 1},
+		"the namespace is terminating": {errNamespaceTerminating(), "NamespaceTerminating", 1},
+		"the kind does not exist":      {missingKind, "NamespaceNotFound", 0},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
-			cluster.refusedWrites["create"] = refusal
-			before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
+			cluster.refusedWrites["create"] = row.refusal
+			counted := countErrors(t, row.reason)
 			if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
-			if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before; got != 1 {
-				t.Errorf("counted %v times", got)
+			if got := counted(); got != row.want {
+				t.Errorf("counted %v times, want %v", got, row.want)
 			}
 		})
+	}
+}
+
+// countErrors returns a function that returns how many scans of namespace a have failed with the reason since then.
+func countErrors(t *testing.T, reason string) func() float64 {
+	before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
+	return func() float64 {
+		return testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before
 	}
 }
 
@@ -410,33 +397,6 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 	}
 }
 
-func TestAMissingKindIsNotAMissingNamespace(t *testing.T) {
-	cluster := newFakeCluster(t, "a")
-	cluster.refusedWrites["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
-	before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound")
-	cluster.reconcileAll()
-	if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound") - before; got != 0 {
-		t.Error("counted as a missing namespace")
-	}
-}
-
-func TestAFailureThatDiffersOnlyInNumbersIsNotWritten(t *testing.T) {
-	cluster := newFakeCluster(t, "a")
-	reset := func(port int) error {
-		return &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs", Err: &net.OpError{
-			Op: "read", Net: "tcp", Err: errors.New("connection reset by peer"),
-			Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
-		}}
-	}
-	cluster.failures["a"] = failFromPage(0, reset(40001))
-	cluster.reconcileAll()
-	cluster.assertScanFailed("a", "ListFailed")
-	cluster.failures["a"] = failFromPage(0, reset(51234))
-	if got := cluster.reconcileAll(); got != nil {
-		t.Errorf("unexpected writes %v", got)
-	}
-}
-
 func errNamespaceTerminating() error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "jobreports"}, "jobs", errors.New("the namespace is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -459,7 +419,7 @@ func TestADeletedReportIsRecreated(t *testing.T) {
 func TestAReportIsRecordedOnceTheAPIServerIsAvailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, "a")
-		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.useTheClockOfTheBubble()
 		cluster.failures["a"] = failFromPage(0, errConnectionRefused)
 		cluster.refusedWrites["create"] = errConnectionRefused
 		time.AfterFunc(5*time.Second, func() {
@@ -478,7 +438,7 @@ func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
 		cluster := newFakeCluster(t, "a")
 		cluster.addJobs("a", 600, 48*time.Hour)
 		cluster.reconcileAll()
-		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.useTheClockOfTheBubble()
 		cluster.failures["a"] = failFromPage(1, errConnectionRefused)
 		cluster.refusedWrites["update"] = errForbidden
 		time.AfterFunc(3*time.Second, func() {
@@ -486,10 +446,10 @@ func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
 			defer cluster.mu.Unlock()
 			delete(cluster.refusedWrites, "update")
 		})
-		before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList")
+		counted := countErrors(t, "PartialList")
 		cluster.reconcileAll()
 		cluster.assertScanFailed("a", "PartialList")
-		if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList") - before; got != 1 {
+		if got := counted(); got != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})
@@ -499,45 +459,11 @@ func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
 	cluster.refusedWrites["create"] = errForbidden
-	failed, forbidden := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed"), testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden")
+	failed, forbidden := countErrors(t, "ListFailed"), countErrors(t, "Forbidden")
 	cluster.reconcileAll()
-	if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed") - failed; got != 1 {
-		t.Errorf("counted %v times", got)
+	if failed() != 1 || forbidden() != 0 {
+		t.Errorf("counted %v times, and %v times by the reason why it could not be recorded", failed(), forbidden())
 	}
-	if testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden") != forbidden {
-		t.Error("counted by the reason why it could not be recorded")
-	}
-}
-
-func TestConcurrentScansAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var namespaces []string
-		for i := range 20 {
-			namespaces = append(namespaces, fmt.Sprintf("team-%d", i))
-		}
-		cluster := newFakeCluster(t, namespaces...)
-		var mu sync.Mutex
-		peak, current := 0, 0
-		c := interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
-			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-				mu.Lock()
-				current++
-				peak = max(peak, current)
-				mu.Unlock()
-				time.Sleep(time.Second)
-				mu.Lock()
-				current--
-				mu.Unlock()
-				return nil
-			},
-		})
-		cluster.reconciler.live = c
-		cluster.reconcileAll()
-		if peak != concurrentNamespaces {
-			t.Errorf("%d concurrent scans, want %d", peak, concurrentNamespaces)
-		}
-		cluster.assertReportReady("team-19")
-	})
 }
 
 func TestAScanIsAbandonedAfterItsMaximumDuration(t *testing.T) {
@@ -564,33 +490,10 @@ func TestAScanIsAbandonedAfterItsMaximumDuration(t *testing.T) {
 	})
 }
 
-func TestScansStartImmediatelyAndRepeatEveryInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := newFakeCluster(t, "a")
-		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- cluster.reconciler.Start(ctx) }()
-		for _, want := range []int{1, 2, 3} {
-			synctest.Wait()
-			cluster.mu.Lock()
-			if got := len(cluster.lists); got != want {
-				t.Errorf("%d scans, want %d", got, want)
-			}
-			cluster.mu.Unlock()
-			time.Sleep(5 * time.Minute)
-		}
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, "a")
-		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.useTheClockOfTheBubble()
 		start := time.Now()
 		var scans []time.Duration
 		cluster.failures["a"] = func(int) error {
@@ -679,13 +582,13 @@ func TestAnEditedReportIsRepairedByTheNextScan(t *testing.T) {
 }
 
 // Five namespaces hang and four are scanned concurrently, which takes two intervals.
-func TestScansOfANamespaceNeverOverlap(t *testing.T) {
+func TestScansAreBoundedAndThoseOfANamespaceNeverOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, "a", "b", "c", "d", "e")
-		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.useTheClockOfTheBubble()
 		cluster.reconciler.options.Interval = time.Minute
 		var mu sync.Mutex
-		scans, running, peak := 0, map[string]int{}, 0
+		scans, running, total, peak, totalPeak := 0, map[string]int{}, 0, 0, 0
 		cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
 			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
 				requested := client.ListOptions{}
@@ -693,11 +596,13 @@ func TestScansOfANamespaceNeverOverlap(t *testing.T) {
 				mu.Lock()
 				scans++
 				running[requested.Namespace]++
-				peak = max(peak, running[requested.Namespace])
+				total++
+				peak, totalPeak = max(peak, running[requested.Namespace]), max(totalPeak, total)
 				mu.Unlock()
 				<-ctx.Done()
 				mu.Lock()
 				running[requested.Namespace]--
+				total--
 				mu.Unlock()
 				return ctx.Err()
 			},
@@ -707,8 +612,8 @@ func TestScansOfANamespaceNeverOverlap(t *testing.T) {
 		if err := cluster.reconciler.Start(ctx); err != nil {
 			t.Error(err)
 		}
-		if peak != 1 {
-			t.Errorf("%d concurrent scans of a namespace", peak)
+		if peak != 1 || totalPeak != concurrentNamespaces {
+			t.Errorf("%d concurrent scans of a namespace, %d of all", peak, totalPeak)
 		}
 		if scans < 25 || scans > 30 {
 			t.Errorf("%d scans in ten minutes, want five every two minutes", scans)
