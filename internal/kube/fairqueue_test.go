@@ -140,15 +140,6 @@ func TestNoRequestIsLostWhenManyAreAddedAndTakenAtOnce(t *testing.T) {
 	}
 }
 
-func TestARequestThatWaitsIsNotAddedAgain(t *testing.T) {
-	queue := newTestQueue(t)
-	queue.Add(requestFor("a", "a"))
-	queue.Add(requestFor("a", "a"))
-	if queue.Len() != 1 {
-		t.Errorf("%d requests wait, want 1", queue.Len())
-	}
-}
-
 func TestWaitingObjectsAreNotReconciledAfterTheOperatorStops(t *testing.T) {
 	queue := newTestQueue(t)
 	queue.Add(requestFor("a", "a"))

@@ -38,6 +38,16 @@ type scriptedKind struct {
 
 type scriptedObservation struct{ answers, refusals int }
 
+type testLoop = Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]
+
+// newTestLoop returns the loop of a kind whose cache and API server are these clients.
+func newTestLoop(kind Kind[*corev1.ConfigMap, scriptedObservation, scriptedObservation], cached, live client.Client) *testLoop {
+	return &testLoop{
+		Clients: Clients{Client: cached, Live: live}, Kind: kind, Written: NewWriteCache[*corev1.ConfigMap](),
+		New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+	}
+}
+
 func (k *scriptedKind) call(name string) error {
 	k.calls = append(k.calls, name)
 	if name == k.fails {
@@ -160,11 +170,9 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 					t.Fatal(err)
 				}
 			}
-			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: cached, Live: api}, Kind: &row.kind, Written: NewWriteCache[*corev1.ConfigMap](),
-				New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, Finalizer: "yardmaster.dev/x",
-				NeedsFresh: func(*scriptedObservation) bool { return row.kind.needsFresh },
-			}
+			loop := newTestLoop(&row.kind, cached, api)
+			loop.Finalizer = "yardmaster.dev/x"
+			loop.NeedsFresh = func(*scriptedObservation) bool { return row.kind.needsFresh }
 			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if !errors.Is(err, row.wantError) || result.RequeueAfter != row.wait {
 				t.Errorf("requeued after %v with the error %v, want %v and %v", result.RequeueAfter, err, row.wait, row.wantError)
@@ -215,11 +223,9 @@ func TestNewRunsWaitOnlyWhileManyRunsAreDue(t *testing.T) {
 			}}
 			api := fake.NewClientBuilder().WithObjects(object).Build()
 			kind := &scriptedKind{}
-			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(now)}, Kind: kind,
-				Written: NewWriteCache[*corev1.ConfigMap](), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-				IsNew: func(*corev1.ConfigMap) bool { return NeverObserved(row.observed) },
-			}
+			loop := newTestLoop(kind, api, api)
+			loop.Clock = clocktesting.NewFakePassiveClock(now)
+			loop.IsNew = func(*corev1.ConfigMap) bool { return NeverObserved(row.observed) }
 			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
 			if err != nil || (len(kind.calls) == 0) != row.wait || (result.RequeueAfter == runWaitInterval) != row.wait {
 				t.Errorf("called %q, requeued after %s, error %v", kind.calls, result.RequeueAfter, err)
@@ -242,11 +248,8 @@ func TestARunIsDueUntilItsPassEnds(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			var seen []int64
-			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: api, Live: api}, Kind: &startingKind{scriptedKind{failure: row.failure}, &seen},
-				Written: NewWriteCache[*corev1.ConfigMap](), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-				IsDue: func(*scriptedObservation) bool { return row.isDue },
-			}
+			loop := newTestLoop(&startingKind{scriptedKind{failure: row.failure}, &seen}, api, api)
+			loop.IsDue = func(*scriptedObservation) bool { return row.isDue }
 			if _, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)}); !errors.Is(err, row.failure) {
 				t.Fatal(err)
 			}
@@ -295,10 +298,7 @@ func TestAnObjectThatTheCacheHasTrimmedIsReadFromTheAPIServer(t *testing.T) {
 				})
 			}
 			kind := &observingKind{}
-			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: fake.NewClientBuilder().WithObjects(row.cached.DeepCopy()).Build(), Live: api.Build()}, Kind: kind,
-				Written: NewWriteCache[*corev1.ConfigMap](), New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-			}
+			loop := newTestLoop(kind, fake.NewClientBuilder().WithObjects(row.cached.DeepCopy()).Build(), api.Build())
 			for range cap(largePasses) {
 				largePasses <- struct{}{}
 			}

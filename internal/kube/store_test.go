@@ -37,20 +37,15 @@ func TestAStoredValueBelongsToOneUID(t *testing.T) {
 	}
 }
 
-func TestSetReplacesAStoredValue(t *testing.T) {
-	s := NewStore[int]()
-	s.Set(podWithUID("a", "1"), 1)
-	s.Set(podWithUID("a", "1"), 2)
-	if v, found := s.Get(podWithUID("a", "1")); !found || v != 2 {
+func TestTheLastValueOfAnObjectIsStoredUntilItIsDeleted(t *testing.T) {
+	s, pod := NewStore[int](), podWithUID("a", "1")
+	s.Set(pod, 1)
+	s.Set(pod, 2)
+	if v, found := s.Get(pod); !found || v != 2 {
 		t.Errorf("stored 2, got %d, %v", v, found)
 	}
-}
-
-func TestDeleteDropsTheValueOfItsObject(t *testing.T) {
-	s := NewStore[int]()
-	s.Set(podWithUID("a", "1"), 1)
-	s.Delete(podWithUID("a", "1"))
-	if _, found := s.Get(podWithUID("a", "1")); found {
+	s.Delete(pod)
+	if _, found := s.Get(pod); found {
 		t.Error("the value remains")
 	}
 }
