@@ -118,11 +118,14 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 	}
 }
 
+var defaultThresholds = DefaultThresholds()
+
 // matchingReasons returns the reasons of all rules that match the Job, in the order of the rules.
 func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
 	for i := range rules {
-		if finding := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: ptr.Deref(DefaultThresholds()[rules[i].key()], Threshold{})}); finding != nil {
+		threshold := ptr.Deref(defaultThresholds[rules[i].key()], Threshold{})
+		if finding := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: threshold}); finding != nil {
 			found = append(found, finding.Reason)
 		}
 	}

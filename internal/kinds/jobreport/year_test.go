@@ -49,8 +49,9 @@ func TestInAYearOfJobsNoHealthyJobIsAZombieAndEachStuckJobIsFound(t *testing.T) 
 
 // simulatedYear is a namespace and its report.
 type simulatedYear struct {
-	random *rand.Rand
-	jobs   []*simulatedJob // by creation
+	random     *rand.Rand
+	thresholds Thresholds
+	jobs       []*simulatedJob // by creation
 	// next is the index of the first Job that does not exist yet.
 	next int
 	live []*simulatedJob
@@ -106,7 +107,7 @@ func (y *simulatedYear) failScan(now time.Time) {
 func (y *simulatedYear) scan(now time.Time) []string {
 	aggregator := NewAggregator(MaxFindings)
 	for _, i := range y.random.Perm(len(y.live)) {
-		aggregator.Add(NewEntry(y.live[i].Job, now, DefaultThresholds()))
+		aggregator.Add(NewEntry(y.live[i].Job, now, y.thresholds))
 	}
 	decision := decideOn(y.status, Scan{Jobs: aggregator, StartTime: now}, nil, now)
 	if decision.Write != WriteUnchanged {
@@ -142,7 +143,7 @@ func (y *simulatedYear) check(job *simulatedJob, finding *v1alpha1.JobFinding, n
 		}
 		return ""
 	}
-	threshold := DefaultThresholds()[job.stuckFor]
+	threshold := y.thresholds[job.stuckFor]
 	age := now.Sub(job.stuckSince)
 	isZombie := finding != nil && finding.Category == v1alpha1.JobZombie && finding.Reason == string(job.stuckFor)
 	switch {
@@ -162,7 +163,7 @@ func (y *simulatedYear) check(job *simulatedJob, finding *v1alpha1.JobFinding, n
 // checkCoverage checks that the year had stuck Jobs of all kinds.
 func (y *simulatedYear) checkCoverage(t *testing.T) {
 	t.Helper()
-	for reason, threshold := range DefaultThresholds() {
+	for reason, threshold := range y.thresholds {
 		if threshold.Zombie > 0 && y.found[reason] == 0 {
 			t.Errorf("no zombie was found with the reason %s", reason)
 		}
@@ -170,7 +171,7 @@ func (y *simulatedYear) checkCoverage(t *testing.T) {
 }
 
 func newSimulatedYear(seed int64) *simulatedYear {
-	y := &simulatedYear{random: rand.New(rand.NewSource(seed)), found: map[Reason]int{}}
+	y := &simulatedYear{random: rand.New(rand.NewSource(seed)), thresholds: DefaultThresholds(), found: map[Reason]int{}}
 	for range 600 {
 		y.addStandaloneJob(y.randomTime())
 	}
