@@ -60,27 +60,25 @@ func TestSelectControllersRejectsUnknownNames(t *testing.T) {
 
 func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
-
-	if err := checkInstalled(mapper, knownControllers()[:1]); err != nil {
-		t.Errorf("everything is installed, but: %v", err)
-	}
-	err := checkInstalled(mapper, knownControllers())
-	want := "controller switch needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want one with %q", err, want)
-	}
-}
-
-func TestMissingDefinitionsOfWatchedKindsAreReported(t *testing.T) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
-	crane := knownControllers()[0]
-	crane.Needs = []schema.GroupVersionKind{knownControllers()[1].Kind}
-	err := checkInstalled(mapper, []Controller{crane})
-	want := "controller crane needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want one with %q", err, want)
+	crane, other := knownControllers()[0], knownControllers()[1]
+	mapper.Add(crane.Kind, meta.RESTScopeNamespace)
+	watching := crane
+	watching.Needs = []schema.GroupVersionKind{other.Kind}
+	const missing = " needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
+	for title, row := range map[string]struct {
+		controllers []Controller
+		want        string
+	}{
+		"everything is installed":        {[]Controller{crane}, ""},
+		"the kind of a controller":       {[]Controller{crane, other}, "controller switch" + missing},
+		"a kind that a controller needs": {[]Controller{watching}, "controller crane" + missing},
+	} {
+		t.Run(title, func(t *testing.T) {
+			err := checkInstalled(mapper, row.controllers)
+			if (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
+				t.Errorf("error %v, want one with %q", err, row.want)
+			}
+		})
 	}
 }
 

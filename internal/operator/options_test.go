@@ -64,13 +64,8 @@ func TestParseFlags(t *testing.T) {
 		environment map[string]string
 		want        func(*optionsSummary)
 	}{
-		"no flags": {
-			want: func(*optionsSummary) {},
-		},
-		"namespaces are sorted and deduplicated": {
-			args: "--namespaces=b,a,,b",
-			want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} },
-		},
+		"no flags":                               {want: func(*optionsSummary) {}},
+		"namespaces are sorted and deduplicated": {args: "--namespaces=b,a,,b", want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} }},
 		"the environment sets omitted flags": {
 			environment: map[string]string{"YARDMASTER_KUBE_API_QPS": "50", "YARDMASTER_LEADER_ELECT": "false"},
 			want:        func(s *optionsSummary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false },
@@ -80,10 +75,7 @@ func TestParseFlags(t *testing.T) {
 			environment: map[string]string{"YARDMASTER_CONCURRENCY": "7"},
 			want:        func(s *optionsSummary) { s.Concurrency = 3 },
 		},
-		"an empty variable is a value": {
-			environment: map[string]string{"YARDMASTER_NAMESPACES": ""},
-			want:        func(*optionsSummary) {},
-		},
+		"an empty variable is a value": {environment: map[string]string{"YARDMASTER_NAMESPACES": ""}, want: func(*optionsSummary) {}},
 		"booleans are disabled": {
 			args: "--webhook=false --metrics-secure=false --metrics-bind-address=0",
 			want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} },
@@ -227,24 +219,14 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 		wantLeaseNamespace string
 		wantError          string
 	}{
-		"the Lease is in the operator's namespace": {
-			args: "--operator-namespace=a", wantLeaseNamespace: "a",
-		},
-		"the Lease is in another namespace": {
-			args: "--operator-namespace=a --leader-election-namespace=b", wantLeaseNamespace: "b",
-		},
-		"in a namespace of Kubernetes": {
-			args: "--operator-namespace=kube-system", wantError: "does not work in namespace kube-system",
-		},
-		"outside a cluster, without leader election and webhooks": {
-			args: "--leader-elect=false --webhook=false",
-		},
+		"the Lease is in the operator's namespace":                {"--operator-namespace=a", "a", ""},
+		"the Lease is in another namespace":                       {"--operator-namespace=a --leader-election-namespace=b", "b", ""},
+		"in a namespace of Kubernetes":                            {"--operator-namespace=kube-system", "", "does not work in namespace kube-system"},
+		"outside a cluster, without leader election and webhooks": {"--leader-elect=false --webhook=false", "", ""},
 		"outside a cluster, the namespace of the Service of the webhooks is unknown": {
-			args: "--leader-elect=false", wantError: "--operator-namespace must be given",
+			"--leader-elect=false", "", "--operator-namespace must be given",
 		},
-		"outside a cluster, the namespace of the Lease is unknown": {
-			args: "--webhook=false", wantError: "--leader-election-namespace must be given",
-		},
+		"outside a cluster, the namespace of the Lease is unknown": {"--webhook=false", "", "--leader-election-namespace must be given"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options, err := ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)

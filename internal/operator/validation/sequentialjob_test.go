@@ -91,10 +91,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 		want         []string
 		wantWarnings []string
 	}{
-		"a pending step can change": {
-			before: started(twoSteps()),
-			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "other" },
-		},
+		"a pending step can change": {before: started(twoSteps()), edit: func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "other" }},
 		"a started step cannot change": {
 			before: started(twoSteps()),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
@@ -113,15 +110,8 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "" },
 			want:   []string{"spec.containers[1].image"},
 		},
-		"a possible rerun": {
-			before: ended(twoSteps()),
-			edit:   rerun("2", "Failed"),
-		},
-		"an impossible rerun": {
-			before: ended(twoSteps()),
-			edit:   rerun("2", "test"),
-			want:   []string{"spec.rerun"},
-		},
+		"a possible rerun":    {before: ended(twoSteps()), edit: rerun("2", "Failed")},
+		"an impossible rerun": {before: ended(twoSteps()), edit: rerun("2", "test"), want: []string{"spec.rerun"}},
 		"a stored impossible rerun does not prevent other changes": {
 			before: ended(twoSteps().Rerun("2", "test")),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.TTLSecondsAfterFinished = new(int32(60)) },
@@ -174,9 +164,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
 			want: []string{"spec.containers[0].command: the step uses the args of spec.template; set args too unless they are meant for this command"},
 		},
-		"a command with its own args": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
-		},
+		"a command with its own args": {sj: testbuilder.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj()},
 		"a mount that replaces the workspace": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
 			want: []string{"spec.containers[1].volumeMounts[0]: this mount replaces the workspace in this step"},

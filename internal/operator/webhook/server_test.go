@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
+	"github.com/yardmaster/yardmaster/test/certtest"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -82,7 +84,8 @@ func newCA(t *testing.T, created time.Time) map[string][]byte {
 func TestFilesThatCannotServeAreRefused(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	certificate, key := newAuthority(t).issue("server")
+	certificate, key := certtest.NewCertificate(t)
+	leaf, leafKey := issueCertificate(t, now)
 	other := newCA(t, now)
 	for title, row := range map[string]struct {
 		change func(map[string][]byte)
@@ -94,7 +97,7 @@ func TestFilesThatCannotServeAreRefused(t *testing.T) {
 		"the key of another authority":   {func(f map[string][]byte) { f[ca.KeyFile] = other[ca.KeyFile] }, "does not match"},
 		"a key without its certificate":  {func(f map[string][]byte) { delete(f, ca.CertFile) }, "certificate authority in ca.crt"},
 		"an expired authority":           {func(f map[string][]byte) { maps.Copy(f, newCA(t, now.AddDate(-11, 0, 0))) }, "authority expired at 20"},
-		"a certificate that cannot sign": {func(f map[string][]byte) { f[ca.CertFile], f[ca.KeyFile] = certificate, key }, "not that of a certificate authority"},
+		"a certificate that cannot sign": {func(f map[string][]byte) { f[ca.CertFile], f[ca.KeyFile] = leaf, leafKey }, "not that of a certificate"},
 		"a certificate":                  {func(f map[string][]byte) { clear(f); f[CertFile], f[KeyFile] = certificate, key }, ""},
 		"a certificate, an empty path":   {func(f map[string][]byte) { clear(f); f[CertFile], f[KeyFile], f[PathFile] = certificate, key, nil }, "path is missing or empty"},
 		"a certificate without its key":  {func(f map[string][]byte) { clear(f); f[CertFile] = certificate }, "neither a certificate authority"},
@@ -110,6 +113,24 @@ func TestFilesThatCannotServeAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// issueCertificate returns a certificate of an authority, and its key.
+func issueCertificate(t *testing.T, now time.Time) (certificate, key []byte) {
+	t.Helper()
+	directory := t.TempDir()
+	writeFiles(t, directory, newCA(t, now))
+	issued, err := (&credentialFiles{directory: directory, hosts: []string{"a.b.svc"}}).current(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := &issued.tls.Certificates[0]
+	rawKey, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})
 }
 
 func writeFiles(t *testing.T, directory string, content map[string][]byte) {
@@ -188,10 +209,8 @@ func TestServerStartsOnceItsFilesExist(t *testing.T) {
 	if err := s.StartedChecker()(nil); err == nil {
 		t.Error("the server is ready without a certificate")
 	}
-	newAuthority(t).writeCertificate(directory)
-	if err := os.WriteFile(filepath.Join(directory, PathFile), []byte(segment), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	certificate, key := certtest.NewCertificate(t)
+	writeFiles(t, directory, map[string][]byte{CertFile: certificate, KeyFile: key, PathFile: []byte(segment)})
 	poll.Until(t, "the server to be ready", func() bool { return s.StartedChecker()(nil) == nil })
 	select {
 	case err := <-ended:
@@ -204,10 +223,8 @@ func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	env := startServer(t)
 	env.wantReviews(1)
-	renewed := newAuthority(t)
-	renewed.writeCertificate(env.directory)
+	env.writeCertificate()
 	env.writeFile(PathFile, "next "+segment)
-	env.roots = renewed.pool()
 	poll.Until(t, "the new certificate to be served", func() bool {
 		status, err := env.tryPost(env.newClient(), "/next"+poolsPath, reviewOf(t, []byte(`{}`)))
 		return err == nil && status == http.StatusOK
@@ -222,28 +239,28 @@ func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
 
 func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
 	t.Parallel()
-	clients := newAuthority(t)
+	certificate, key := certtest.NewCertificate(t) // which is its own authority
 	env := startServer(t, func(o *Options, _ *limits) {
 		o.ClientCAFile = filepath.Join(o.Directory, "clients.crt")
-		if err := os.WriteFile(o.ClientCAFile, clients.pem, 0o600); err != nil {
+		if err := os.WriteFile(o.ClientCAFile, certificate, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	})
-	pair := func(a *authority) tls.Certificate {
-		certificate, err := tls.X509KeyPair(a.issue("kube-apiserver"))
+	pair := func(certificate, key []byte) tls.Certificate {
+		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return certificate
+		return pair
 	}
 	review := reviewOf(t, []byte(`{}`))
 	if status, err := env.tryPost(env.newClient(), "/"+segment+poolsPath, review); err == nil {
 		t.Errorf("without a certificate: %d", status)
 	}
-	if status, err := env.tryPost(env.newClient(pair(newAuthority(t))), "/"+segment+poolsPath, review); err == nil {
+	if status, err := env.tryPost(env.newClient(pair(certtest.NewCertificate(t))), "/"+segment+poolsPath, review); err == nil {
 		t.Errorf("with a certificate of another authority: %d", status)
 	}
-	if status := env.post(env.newClient(pair(clients)), "/"+segment+poolsPath, review); status != http.StatusOK {
+	if status := env.post(env.newClient(pair(certificate, key)), "/"+segment+poolsPath, review); status != http.StatusOK {
 		t.Errorf("with a certificate: %d", status)
 	}
 }

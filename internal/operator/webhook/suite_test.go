@@ -3,16 +3,10 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/certtest"
 )
 
 // poolsPath is the path of the webhook in the tests, after the secret segment.
@@ -48,9 +43,7 @@ type testServer struct {
 func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 	t.Helper()
 	env := &testServer{T: t, directory: t.TempDir()}
-	authority := newAuthority(t)
-	authority.writeCertificate(env.directory)
-	env.roots = authority.pool()
+	env.writeCertificate()
 	env.writeFile(PathFile, segment)
 	options, limits := Options{Directory: env.directory}, defaultLimits
 	limits.leave, limits.header, limits.body, limits.review = 0, testTimeout, testTimeout, testTimeout
@@ -107,6 +100,15 @@ func (env *testServer) writeFile(name, content string) {
 	if err := os.WriteFile(filepath.Join(env.directory, name), []byte(content), 0o600); err != nil {
 		env.Fatal(err)
 	}
+}
+
+// writeCertificate writes a new certificate, which is the only one that new clients trust.
+func (env *testServer) writeCertificate() {
+	env.Helper()
+	certificate, key := certtest.NewCertificate(env.T)
+	writeFiles(env.T, env.directory, map[string][]byte{CertFile: certificate, KeyFile: key})
+	env.roots = x509.NewCertPool()
+	env.roots.AppendCertsFromPEM(certificate)
 }
 
 func (env *testServer) url(path string) string { return "https://" + env.address + path }
@@ -194,80 +196,4 @@ func reviewOf(t *testing.T, object []byte) []byte {
 		t.Fatal(err)
 	}
 	return raw
-}
-
-// authority is a certificate authority.
-type authority struct {
-	t           *testing.T
-	key         *ecdsa.PrivateKey
-	certificate *x509.Certificate
-	pem         []byte
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, key: newKey(t)}
-	template := certificateTemplate("authority")
-	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
-	a.certificate, a.pem = a.sign(template, template, &a.key.PublicKey)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func certificateTemplate(name string) *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-}
-
-func (a *authority) sign(template, parent *x509.Certificate, public *ecdsa.PublicKey) (*x509.Certificate, []byte) {
-	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.certificate)
-	return pool
-}
-
-// issue returns a certificate that is valid for servers and clients.
-func (a *authority) issue(name string) (certificate, key []byte) {
-	a.t.Helper()
-	private := newKey(a.t)
-	_, certificate = a.sign(certificateTemplate(name), a.certificate, &private.PublicKey)
-	der, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-}
-
-func (a *authority) writeCertificate(directory string) {
-	a.t.Helper()
-	certificate, key := a.issue("server")
-	for name, content := range map[string][]byte{CertFile: certificate, KeyFile: key} {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
 }
