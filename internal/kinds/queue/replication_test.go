@@ -15,46 +15,38 @@ func storedAs(state broker.StorageState) func(*Observation) {
 }
 
 func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
+	type storage = broker.StorageState
 	for name, row := range map[string]struct {
-		state     broker.StorageState
+		state     storage
 		replicas  int32
 		want      string
 		wantText  string
 		wantReady string
 	}{
-		"three replicas": {
-			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3}, want: "True FullyReplicated", wantText: "3 servers have all messages",
-		},
-		"more than by default": {state: broker.StorageState{Replicas: 5, CurrentReplicas: 5}, want: "True FullyReplicated"},
+		"three replicas":       {storage{Replicas: 3, CurrentReplicas: 3}, 0, "True FullyReplicated", "3 servers have all messages", ""},
+		"more than by default": {storage{Replicas: 5, CurrentReplicas: 5}, 0, "True FullyReplicated", "", ""},
 		"the broker refuses more than enough": {
-			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3, Refusal: "no suitable peers"}, want: "True FullyReplicated",
+			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no suitable peers"}, 0, "True FullyReplicated", "", "",
 		},
 		"the broker refuses the default": {
-			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no suitable peers"},
-			want:  "False ReplicasRefused", wantText: "1 of 3 replicas: no suitable peers",
+			storage{Replicas: 1, CurrentReplicas: 1, Refusal: "no suitable peers"},
+			0,
+			"False ReplicasRefused", "1 of 3 replicas: no suitable peers", "",
 		},
 		"the broker refuses the spec": {
-			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3, Refusal: "no suitable peers", RefusesConfig: true}, replicas: 5,
-			want: "False ReplicasRefused", wantText: "3 of 5 replicas: no suitable peers", wantReady: "False RefusedByBroker",
+			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no suitable peers", RefusesConfig: true},
+			5,
+			"False ReplicasRefused", "3 of 5 replicas: no suitable peers", "False RefusedByBroker",
 		},
-		"nothing adds replicas": {
-			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1}, want: "False ReplicasMissing", wantText: "drift is Warn",
-		},
-		"one replica by choice": {
-			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1}, replicas: 1, want: "False SingleReplica", wantText: "lost with its server",
-		},
-		"a move before more replicas": {
-			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1, IsMoving: true}, want: "False CatchingUp",
-		},
-		"new replicas": {
-			state: broker.StorageState{Replicas: 3, CurrentReplicas: 1}, want: "False CatchingUp", wantText: "1 of 3 replicas have all messages",
-		},
+		"nothing adds replicas":       {storage{Replicas: 1, CurrentReplicas: 1}, 0, "False ReplicasMissing", "drift is Warn", ""},
+		"one replica by choice":       {storage{Replicas: 1, CurrentReplicas: 1}, 1, "False SingleReplica", "lost with its server", ""},
+		"a move before more replicas": {storage{Replicas: 1, CurrentReplicas: 1, IsMoving: true}, 0, "False CatchingUp", "", ""},
+		"new replicas":                {storage{Replicas: 3, CurrentReplicas: 1}, 0, "False CatchingUp", "1 of 3 replicas have all messages", ""},
 		"a server is offline": {
-			state: broker.StorageState{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1},
-			want:  "False ReplicasOffline", wantText: "2 of 3 replicas are online",
+			storage{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1}, 0, "False ReplicasOffline", "2 of 3 replicas are online", "",
 		},
-		"a broker that reports no replicas":         {state: broker.StorageState{}, want: "Unknown Pending"},
-		"a broker that reports no current replicas": {state: broker.StorageState{Replicas: 3}, want: "Unknown Pending"},
+		"a broker that reports no replicas":         {storage{}, 0, "Unknown Pending", "", ""},
+		"a broker that reports no current replicas": {storage{Replicas: 3}, 0, "Unknown Pending", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed(storedAs(row.state))

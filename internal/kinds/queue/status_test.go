@@ -146,104 +146,93 @@ func TestNothingOfAStatusRevealsAnotherNamespacesOwner(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
+	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
 	for name, row := range map[string]struct {
 		change func(*Observation)
 		// want lists the conditions that differ from those of an empty queue in sync.
 		want        map[string]string
 		wantMessage string
 	}{
-		"in sync": {wantMessage: "The queue on the broker matches the spec"},
+		"in sync": {nil, nil, "The queue on the broker matches the spec"},
 		"no Secret": {
-			change: withoutConnection(v1alpha1.ReasonSecretNotFound),
-			want: map[string]string{
+			withoutConnection(v1alpha1.ReasonSecretNotFound),
+			map[string]string{
 				v1alpha1.ConditionBrokerReachable:    "False SecretNotFound",
 				v1alpha1.ConditionConfigSynced:       "Unknown SecretNotFound",
 				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 				v1alpha1.ConditionReplicated:         "Unknown SecretNotFound",
 			},
-			wantMessage: `Secret "broker" not found`,
+			`Secret "broker" not found`,
 		},
 		"another Queue of the namespace owns the queue": {
-			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}),
-			want:        inConflict,
-			wantMessage: "The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
+			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}), inConflict,
+			"The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
 		},
 		"a Queue of another namespace owns the queue": {
-			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}),
-			want:        inConflict,
-			wantMessage: "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name",
+			ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}), inConflict, ofOthers,
 		},
 		"a Queue of another cluster owns the queue": {
-			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}),
-			want:        inConflict,
-			wantMessage: "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name",
+			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}), inConflict, ofOthers,
 		},
 		"the queue belongs to no Queue": {
-			change:      ownedBy(broker.QueueOwner{}),
-			want:        inConflict,
-			wantMessage: "The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
+			ownedBy(broker.QueueOwner{}), inConflict,
+			"The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
 		},
 		"the configuration is refused": {
-			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
-			want: map[string]string{
+			failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
+			map[string]string{
 				v1alpha1.ConditionConfigSynced:       "Unknown RefusedByBroker",
 				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 				v1alpha1.ConditionReplicated:         "Unknown RefusedByBroker",
 			},
-			wantMessage: "retention is Limits",
+			"retention is Limits",
 		},
 		"drift that is not corrected": {
-			change:      withDrift(false),
-			want:        map[string]string{v1alpha1.ConditionConfigSynced: "False Drifted"},
-			wantMessage: "stream x: max_msgs is 2, should be 1",
+			withDrift(false), map[string]string{v1alpha1.ConditionConfigSynced: "False Drifted"}, "stream x: max_msgs is 2, should be 1",
 		},
-		"drift that was corrected": {change: withDrift(true)},
+		"drift that was corrected": {withDrift(true), nil, ""},
 		"a field that is not enforced": {
-			change: func(o *Observation) {
+			func(o *Observation) {
 				o.Queue.Spec.MaxBacklog = new(int64(9))
 				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
 			},
-			want:        map[string]string{v1alpha1.ConditionConfigSynced: "False Unsupported"},
-			wantMessage: "Not enforced: maxBacklog (too late)",
+			map[string]string{v1alpha1.ConditionConfigSynced: "False Unsupported"},
+			"Not enforced: maxBacklog (too late)",
 		},
 		"a missing feature that is not a field of the spec": {
-			change: func(o *Observation) {
+			func(o *Observation) {
 				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced}
-			},
+			}, nil, "",
 		},
 		"dead letters": {
-			change:      func(o *Observation) { o.Stats.DeadLetters = 1 },
-			want:        map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
-			wantMessage: "1 dead letter",
+			func(o *Observation) { o.Stats.DeadLetters = 1 },
+			map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
+			"1 dead letter",
 		},
 		"dead letters below the threshold": {
-			change: func(o *Observation) {
-				o.Stats.DeadLetters = 2
-				o.Effective.DeadLetter = &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
-			},
-			wantMessage: "2 dead letters, fewer than deadLetter.alertThreshold (3)",
+			func(o *Observation) {
+				o.Stats.DeadLetters, o.Effective.DeadLetter = 2, &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
+			}, nil, "2 dead letters, fewer than deadLetter.alertThreshold (3)",
 		},
 		"more messages arrive than rateLimit allows": {
-			change: func(o *Observation) {
+			func(o *Observation) {
 				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
 				for i := range 20 {
 					o.History.Stats = o.History.Stats.add(statsAt(float64(5*i), uint64(125*i), int64(75*i), 0, time.Second))
 				}
 				o.Stats = statsAt(100, 2500, 1500, 0, time.Second)
-			},
-			wantMessage: "The backlog grows by 15 messages per second: 25 arrive, and rateLimit lets workers start 10",
+			}, nil, "The backlog grows by 15 messages per second: 25 arrive, and rateLimit lets workers start 10",
 		},
 		"deletion blocked": {
-			change: func(o *Observation) {
+			func(o *Observation) {
 				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
 				o.EnsureResult = nil
 				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
 			},
-			want: map[string]string{
-				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty",
-				v1alpha1.ConditionReplicated: "",
+			map[string]string{
+				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: "",
 			},
-			wantMessage: "2 messages left",
+			"2 messages left",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
