@@ -1,29 +1,18 @@
 package plugin
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 func TestCreateFromArguments(t *testing.T) {
-	c := interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if review, isReview := object.(*authenticationv1.SelfSubjectReview); isReview {
-				review.Status.UserInfo.Username = "ada"
-				return nil
-			}
-			return c.Create(ctx, object, options...)
-		},
-	})
+	c := newClientOf(t, "ada")
 	words := []string{"seq", "create", "etl", "--image", "busybox:1.37", "--step", "extract=curl -o x example.org", "--step", "load=wc x"}
 	if code, _, errOut := runPluginArgs(t, words, c); code != exitSuccess {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)

@@ -187,33 +187,3 @@ func TestRestartRefusesADeletedPool(t *testing.T) {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 	}
 }
-
-func TestPoolScalingIsSuspendedAndResumed(t *testing.T) {
-	autoscaled := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "a"}, Spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 3}}}
-	manual := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "manual", Namespace: "a"}, Spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(3))}}
-	c := newFakeClient(t, autoscaled, manual)
-	run := func(args, want string) {
-		t.Helper()
-		if code, out, errOut := runPluginWith(t, args, c); code != exitSuccess || out != want {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", args, code, out, errOut, want)
-		}
-	}
-	isSuspended := func() bool {
-		wp := &v1alpha1.WorkerPool{}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(autoscaled), wp); err != nil {
-			t.Fatal(err)
-		}
-		return wp.Spec.Autoscaling.Suspend
-	}
-	run("pool suspend-scaling mailers", "workerpool.yardmaster.dev/mailers does not scale\n")
-	if !isSuspended() {
-		t.Error("the autoscaling is not suspended")
-	}
-	run("pool suspend-scaling mailers", "workerpool.yardmaster.dev/mailers is already suspended, or is not autoscaled\n")
-	run("pool resume-scaling mailers", "workerpool.yardmaster.dev/mailers scales again\n")
-	if isSuspended() {
-		t.Error("the autoscaling is suspended")
-	}
-	run("pool resume-scaling mailers", "workerpool.yardmaster.dev/mailers is not suspended\n")
-	run("pool suspend-scaling manual", "workerpool.yardmaster.dev/manual is already suspended, or is not autoscaled\n")
-}

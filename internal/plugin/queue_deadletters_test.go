@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,15 +53,7 @@ func (g *deadLetterBroker) clientURL() string { return "nats://" + g.Address() }
 // addDeadLetters publishes dead letters as workers do.
 func (g *deadLetterBroker) addDeadLetters(letters int) {
 	g.t.Helper()
-	conn, err := nats.Connect(g.clientURL())
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	js := g.JetStream()
 	for i := range letters {
 		message := nats.NewMsg("yardmaster.mail.dead.default")
 		message.Data = fmt.Appendf(nil, "letter %d", i+1)

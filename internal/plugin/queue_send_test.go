@@ -6,22 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // lastJob returns the last message of queue mail.
 func (g *deadLetterBroker) lastJob() *jetstream.RawStreamMsg {
 	g.t.Helper()
-	conn, err := nats.Connect(g.clientURL())
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	js := g.JetStream()
 	name, err := js.StreamNameBySubject(g.t.Context(), "yardmaster.mail.ready.default")
 	if err != nil {
 		g.t.Fatal(err)

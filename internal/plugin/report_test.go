@@ -323,12 +323,8 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 }
 
 func TestReportExplainWithoutPermissionSaysWhatIsUnknown(t *testing.T) {
-	forbidden := interceptor.NewClient(newFakeClient(t, unstartedJob("a", "train", time.Hour)), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no RBAC policy matched"))
-		},
-	})
-	code, out, errOut := runPluginWith(t, "report explain train", forbidden)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no RBAC policy matched"))
+	code, out, errOut := runPluginWith(t, "report explain train", failingLists(t, forbidden, unstartedJob("a", "train", time.Hour)))
 	if code != exitSuccess || !strings.Contains(out, "NeverStarted") {
 		t.Errorf("exit code %d, stdout %q", code, out)
 	}

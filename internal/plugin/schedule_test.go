@@ -31,7 +31,6 @@ func nightlySchedule(changes ...func(*v1alpha1.Schedule)) *v1alpha1.Schedule {
 }
 
 func TestSchedules(t *testing.T) {
-	suspended := func(s *v1alpha1.Schedule) { s.Spec.Suspend = true }
 	invalid := func(s *v1alpha1.Schedule) { s.Spec.TimeZone = "Europe/Atlantis" }
 	for title, row := range map[string]struct {
 		args string
@@ -50,9 +49,6 @@ func TestSchedules(t *testing.T) {
 			"schedule next nightly", nightlySchedule(invalid), exitError, []string{"schedule.yardmaster.dev/nightly: spec.timeZone is not the name of a time zone"},
 		},
 		"too many next times": {"schedule next nightly --count 1001", nightlySchedule(), exitError, []string{"--count is 1001, must be 1 to 1000"}},
-		"suspend":             {"schedule suspend nightly", nightlySchedule(), exitSuccess, []string{"schedule.yardmaster.dev/nightly suspended"}},
-		"suspend twice":       {"schedule suspend nightly", nightlySchedule(suspended), exitSuccess, []string{"is already suspended"}},
-		"resume":              {"schedule resume nightly", nightlySchedule(suspended), exitSuccess, []string{"schedule.yardmaster.dev/nightly resumed"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, row.args, row.s)

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,45 +115,6 @@ func TestGeneratedRerunIDsAreUnique(t *testing.T) {
 	}
 }
 
-func TestSuspendAndResumeSequences(t *testing.T) {
-	suspended := testbuilder.SequentialJob("halted", "a").Step("load").Suspend().Obj()
-	free := testbuilder.SequentialJob("free", "a").Step("load").Obj()
-	for args, row := range map[string]struct {
-		code        int
-		out, errOut string
-		suspended   []string
-	}{
-		"suspend free":         {exitSuccess, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "halted"}},
-		"suspend halted":       {exitSuccess, "sequentialjob.yardmaster.dev/halted is already suspended\n", "", []string{"halted"}},
-		"resume halted":        {exitSuccess, "sequentialjob.yardmaster.dev/halted resumed\n", "", nil},
-		"resume free":          {exitSuccess, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"halted"}},
-		"suspend no-such free": {exitError, "sequentialjob.yardmaster.dev/free suspended\n", "error: sequentialjobs.yardmaster.dev \"no-such\" not found\n", []string{"free", "halted"}},
-		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has finished, and the next run will wait until it is resumed\n", "", []string{"halted", "over"}},
-	} {
-		t.Run(args, func(t *testing.T) {
-			c := newFakeClient(t, suspended, free, failedSequence("over"))
-			code, out, errOut := runPluginWith(t, "seq "+args, c)
-			if code != row.code || out != row.out || errOut != row.errOut {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
-			var list v1alpha1.SequentialJobList
-			if err := c.List(t.Context(), &list); err != nil {
-				t.Fatal(err)
-			}
-			var suspended []string
-			for i := range list.Items {
-				if list.Items[i].Spec.Suspend {
-					suspended = append(suspended, list.Items[i].Name)
-				}
-			}
-			slices.Sort(suspended)
-			if diff := cmp.Diff(row.suspended, suspended); diff != "" {
-				t.Errorf("suspended (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestErrorsAreDescribedOnOneLineEach(t *testing.T) {
 	kind := schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "SequentialJob"}
 	notFound := apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: "sequentialjobs"}, "x")
@@ -187,18 +147,16 @@ func waitingSequence() *v1alpha1.SequentialJob {
 	return sj
 }
 
-// newClientOf returns a client of a user.
+// newClientOf returns a client of a user. The fake client does not know who asks.
 func newClientOf(t *testing.T, user string, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return interceptor.NewClient(newFakeClient(t, objects...), interceptor.Funcs{
-		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-			review, isReview := object.(*authenticationv1.SelfSubjectReview)
-			if !isReview {
-				t.Errorf("%T is created", object)
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if review, isReview := object.(*authenticationv1.SelfSubjectReview); isReview {
+				review.Status.UserInfo.Username = user
 				return nil
 			}
-			review.Status.UserInfo.Username = user
-			return nil
+			return c.Create(ctx, object, options...)
 		},
 	})
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// failingLists returns a client whose lists fail.
-func failingLists(t *testing.T, err error) client.WithWatch {
-	return interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
+// failingLists returns a client for a cluster with these objects, which cannot be listed.
+func failingLists(t *testing.T, err error, objects ...client.Object) client.WithWatch {
+	return interceptor.NewClient(newFakeClient(t, objects...), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err },
 	})
 }
@@ -42,20 +42,22 @@ func TestUIFailsWithoutAConnection(t *testing.T) {
 	}
 }
 
-func TestUIRejectsAnInvalidPort(t *testing.T) {
-	if code, _, errOut := runPlugin(t, "ui --no-browser --port 70000"); code != exitError || !strings.Contains(errOut, "--port") {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
-}
-
-func TestUIRejectsInvalidNamespacesAndLabels(t *testing.T) {
+func TestUIRejectsInvalidFlags(t *testing.T) {
 	for flags, want := range map[string]string{
 		"-A -n a":            "--namespace cannot be combined with --all-namespaces",
 		"-n a -n ../b":       `invalid --namespace "../b"`,
 		"-l ((":              "--selector: ",
 		"-n a" + manyNames(): "more than 20 namespaces: use --all-namespaces",
+		"--port 70000":       "--port",
+		"--history=6h":       "--history needs --prometheus",
+		"--prometheus=http://127.0.0.1:9090 --history=1m":  "must be between 10m and 90d",
+		"--prometheus=http://127.0.0.1:9090 --history=91d": "must be between 10m and 90d",
+		"--prometheus=localhost":                           "invalid --prometheus: must be an address such as",
+		"--prometheus=ftp://me:secret@x":                   "invalid --prometheus: must be an address such as",
 	} {
-		if code, _, errOut := runPluginWith(t, "ui --no-browser "+flags, failingLists(t, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")))); code != exitError || !strings.Contains(errOut, want) {
+		c := failingLists(t, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")))
+		code, _, errOut := runPluginWith(t, "ui --no-browser "+flags, c)
+		if code != exitError || !strings.Contains(errOut, want) || strings.Contains(errOut, "secret") {
 			t.Errorf("%s: exit code %d, stderr %q", flags, code, errOut)
 		}
 	}
@@ -82,17 +84,6 @@ func TestUIShowsSeveralNamespaces(t *testing.T) {
 		scope, err := u.newScope(&clusterConnection{namespace: "a"})
 		if err != nil || scope.String() != want {
 			t.Errorf("%s: %s, %v", flags, scope.String(), err)
-		}
-	}
-}
-
-func TestUIRejectsAnInvalidHistory(t *testing.T) {
-	for flags, want := range map[string]string{
-		"--history=6h": "--history needs --prometheus", "--prometheus=http://127.0.0.1:9090 --history=1m": "must be between 10m and 90d", "--prometheus=http://127.0.0.1:9090 --history=91d": "must be between 10m and 90d",
-		"--prometheus=localhost": "invalid --prometheus: must be an address such as", "--prometheus=ftp://me:secret@x": "invalid --prometheus: must be an address such as",
-	} {
-		if code, _, errOut := runPlugin(t, "ui --no-browser "+flags); code != exitError || !strings.Contains(errOut, want) || strings.Contains(errOut, "secret") {
-			t.Errorf("%s: exit code %d, stderr %q", flags, code, errOut)
 		}
 	}
 }

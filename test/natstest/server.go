@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/test/ports"
 )
@@ -58,6 +60,21 @@ func (s *Server) Options() *server.Options { return &s.options }
 // Address returns host:port, also after the server was stopped.
 func (s *Server) Address() string {
 	return net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
+}
+
+// JetStream returns a client of the server, which is disconnected when the test ends.
+func (s *Server) JetStream() jetstream.JetStream {
+	s.t.Helper()
+	connection, err := nats.Connect(s.ClientURL(), nats.Timeout(loginTimeout))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(connection.Close)
+	js, err := jetstream.New(connection)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return js
 }
 
 // Stop stops the server and keeps its files.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,22 +36,14 @@ func newDeadLetterQueue(t *testing.T, ns, text string, letters int) *v1alpha1.Qu
 	if _, err := e.EnsureQueue(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	connection, err := nats.Connect(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-	stream, err := jetstream.New(connection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := server.JetStream()
 	for i := range letters {
 		message := nats.NewMsg("yardmaster.mail.dead.default")
 		message.Data = fmt.Appendf(nil, "letter %d %s", i+1, text)
 		message.Header.Set("Yardmaster-Error", text)
 		message.Header.Set("Yardmaster-Attempts", "5")
 		message.Header.Set("Note", text)
-		if _, err := stream.PublishMsg(t.Context(), message); err != nil {
+		if _, err := js.PublishMsg(t.Context(), message); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -48,16 +48,3 @@ func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 		t.Errorf("reported again: %q", got)
 	}
 }
-
-func TestTheChangesOfAFinishedRunAreInTheOrderOfTheirTimes(t *testing.T) {
-	end := metav1.NewTime(startTime)
-	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Times: v1alpha1.Times{CompletionTime: &end}}},
-		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepSkipped})
-	failed.Status.CompletionTime = &end
-	for _, change := range SequenceChanges(nil, failed) {
-		if !change.Time.Equal(startTime) {
-			t.Errorf("%s: at %s, want %s", change.Text, change.Time, startTime)
-		}
-	}
-}

@@ -84,17 +84,6 @@ func TestSequenceTable(t *testing.T) {
 	}
 }
 
-func TestTableLinesCanShowNamespaces(t *testing.T) {
-	got := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{sequentialJob(v1alpha1.PhaseCompleted, 1)}, startTime.Add(time.Hour)).Lines(true)
-	want := []string{
-		"NAMESPACE   NAME   STATUS      REASON   STEPS   STEP   TIME     AGE",
-		"data        etl    Completed                    load   1h0m0s   60m",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-}
-
 func TestColorsDoNotChangeTheWidthOfATable(t *testing.T) {
 	sjs := []*v1alpha1.SequentialJob{
 		sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning}),

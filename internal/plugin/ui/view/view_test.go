@@ -279,9 +279,6 @@ func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
 	s.Name, s.Namespace, s.UID = "nightly", "a", "1"
 	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{}
 	s.Status.ActiveRuns = []v1alpha1.ScheduledRun{{Name: "unreadable", RerunID: "again"}}
-	at := func(minutes int) *metav1.Time {
-		return new(metav1.NewTime(testTime.Add(time.Duration(minutes) * time.Minute)))
-	}
 	run := func(name string, created int, owner *v1alpha1.Schedule, finish *metav1.Time) *Entry {
 		sj := &v1alpha1.SequentialJob{}
 		sj.Name, sj.Namespace, sj.CreationTimestamp = name, "a", *at(created)
