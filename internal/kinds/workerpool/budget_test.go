@@ -15,9 +15,7 @@ func TestBudgetIsAllocatedByPriority(t *testing.T) {
 		"free workers go to the pool that needs them": {
 			[]budgetClaim{low(budgetClaim{Replicas: 2, Desired: 2, Recommended: 5})}, 10, map[string]int32{"low": 5},
 		},
-		"a pool gets at most the total": {
-			[]budgetClaim{low(budgetClaim{Replicas: 2, Desired: 2, Recommended: 5})}, 4, map[string]int32{"low": 4},
-		},
+		"a pool gets at most the total": {[]budgetClaim{low(budgetClaim{Replicas: 2, Desired: 2, Recommended: 5})}, 4, map[string]int32{"low": 4}},
 		"the pool with the higher priority is first": {
 			[]budgetClaim{low(budgetClaim{Recommended: 5}), high(budgetClaim{Recommended: 5})}, 6, map[string]int32{"high": 5, "low": 1},
 		},

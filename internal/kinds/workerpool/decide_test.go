@@ -133,24 +133,16 @@ func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 		finalizer bool
 		replicas  int32
 	}{
-		"all workers are drained": {
-			newTestPool(2).withCurrentRevision(2), []string{"worker:1-0", "worker:1-1"}, true, 2,
-		},
-		"removable workers are removed": {
-			newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable), nil, true, 0,
-		},
+		"all workers are drained":       {newTestPool(2).withCurrentRevision(2), []string{"worker:1-0", "worker:1-1"}, true, 2},
+		"removable workers are removed": {newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable), nil, true, 0},
 		"without stats no worker is removed": {
 			withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable)), nil, true, 1,
 		},
 		"the annotation abandons draining": {
 			withAbandonAnnotation(withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable))), nil, true, 0,
 		},
-		"a problem does not prevent draining": {
-			withMissingQueue(newTestPool(1).withCurrentRevision(1)), []string{"worker:1-0"}, true, 1,
-		},
-		"the finalizer is removed without workers": {
-			newTestPool(0).withCurrentRevision(0), nil, false, 0,
-		},
+		"a problem does not prevent draining":      {withMissingQueue(newTestPool(1).withCurrentRevision(1)), []string{"worker:1-0"}, true, 1},
+		"the finalizer is removed without workers": {newTestPool(0).withCurrentRevision(0), nil, false, 0},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

@@ -15,10 +15,8 @@ func TestOrderInWhichWorkersAreDrained(t *testing.T) {
 		change func(s *testPool)
 		want   string
 	}{
-		"the youngest idle worker": {func(*testPool) {}, "worker:1-2"},
-		"an idle worker before a younger busy one": {
-			func(s *testPool) { s.withInFlight("worker:1-2", 3) }, "worker:1-1",
-		},
+		"the youngest idle worker":                 {func(*testPool) {}, "worker:1-2"},
+		"an idle worker before a younger busy one": {func(s *testPool) { s.withInFlight("worker:1-2", 3) }, "worker:1-1"},
 		"the youngest busy worker": {
 			func(s *testPool) {
 				s.withInFlight("worker:1-0", 1).withInFlight("worker:1-1", 9).withInFlight("worker:1-2", 5)
@@ -98,15 +96,11 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 				s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.InFlight, w.Stats.Prefetched = 1, 1 })
 			}, true,
 		},
-		"the broker counts more than the others report": {
-			func(s *testPool) { s.Stats.InFlight = 1 }, false,
-		},
+		"the broker counts more than the others report": {func(s *testPool) { s.Stats.InFlight = 1 }, false},
 		"the broker counts more, but the worker is idle for a lease": {
 			func(s *testPool) { s.Stats.InFlight = 1; s.changeWorker(name, drainedSince(30*time.Second)) }, true,
 		},
-		"the broker counts more, and includes retries": {
-			func(s *testPool) { s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true }, true,
-		},
+		"the broker counts more, and includes retries": {func(s *testPool) { s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true }, true},
 		"it does not respond, and the broker counts retries for longer than a lease": {
 			func(s *testPool) {
 				s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true
@@ -121,9 +115,7 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 				s.changeWorker(name, drainedSince(time.Hour))
 			}, false,
 		},
-		"it does not respond, and draining has just started": {
-			func(s *testPool) { s.changeWorker(name, func(w *Worker) { w.Stats = nil }) }, false,
-		},
+		"it does not respond, and draining has just started": {func(s *testPool) { s.changeWorker(name, func(w *Worker) { w.Stats = nil }) }, false},
 		"it does not respond, and the broker counts nothing for a lease": {
 			func(s *testPool) {
 				s.changeWorker(name, drainedSince(31*time.Second))
@@ -141,9 +133,7 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 				s.changeWorker(name, drainedSince(time.Hour)).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
 			}, true,
 		},
-		"the source does not count messages in flight": {
-			func(s *testPool) { s.Stats.InFlightKnown, s.Stats.InFlight = false, 7 }, true,
-		},
+		"the source does not count messages in flight": {func(s *testPool) { s.Stats.InFlightKnown, s.Stats.InFlight = false, 7 }, true},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

@@ -141,22 +141,17 @@ func TestRolloutReportsMissingProgress(t *testing.T) {
 	}
 }
 
-func TestNewerSpecReplacesARollout(t *testing.T) {
-	s := rollingPool(4, 1).withImage("worker:3")
-	decision := Decide(s.Observation)
-	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
-		t.Errorf("the revision in between is drained first (-want, +got):\n%s", diff)
+func TestANewerSpecAndARollbackReplaceARolloutWithoutProof(t *testing.T) {
+	rolledBack := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
+	if current := Decide(rolledBack.Observation).Status.CurrentRevision; current != rolledBack.Revisions[0].Name {
+		t.Errorf("the revision is %s", current)
 	}
-}
-
-func TestRollbackNeedsNoProof(t *testing.T) {
-	s := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
-	decision := Decide(s.Observation)
-	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
-	if decision.Status.CurrentRevision != s.Revisions[0].Name {
-		t.Errorf("the revision is %s", decision.Status.CurrentRevision)
+	for title, s := range map[string]*testPool{"a newer spec": rollingPool(4, 1).withImage("worker:3"), "a rollback": rolledBack} {
+		decision := Decide(s.Observation)
+		drained := workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })
+		if diff := cmp.Diff([]string{"worker:2-0"}, drained); diff != "" {
+			t.Errorf("%s: the revision in between is drained first (-want, +got):\n%s", title, diff)
+		}
 	}
 }
 

@@ -9,41 +9,32 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestPoolIsReconciledWhenItsQueueBecomesReady(t *testing.T) {
-	tests := map[string]struct {
-		before, after metav1.ConditionStatus
+func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *testing.T) {
+	proven := &v1alpha1.Queue{}
+	proven.Status.Name, proven.Status.Effective = "mail", &v1alpha1.QueueEffective{}
+	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}}
+	ready, notReady := queueWithReady(metav1.ConditionTrue), queueWithReady(metav1.ConditionFalse)
+	for title, test := range map[string]struct {
+		before, after *v1alpha1.Queue
 		want          bool
 	}{
-		"created on its broker":    {"", metav1.ConditionTrue, true},
-		"ready again":              {metav1.ConditionFalse, metav1.ConditionTrue, true},
-		"still ready, other stats": {metav1.ConditionTrue, metav1.ConditionTrue, false},
-		"no longer ready":          {metav1.ConditionTrue, metav1.ConditionFalse, false},
-	}
-	for title, test := range tests {
+		"created on its broker":       {&v1alpha1.Queue{}, ready, true},
+		"ready again":                 {notReady, ready, true},
+		"still ready, other stats":    {ready, ready, false},
+		"no longer ready":             {ready, notReady, false},
+		"proven to own its queue":     {&v1alpha1.Queue{}, proven, true},
+		"still proven, other changes": {proven, proven, false},
+	} {
 		t.Run(title, func(t *testing.T) {
-			if got := becomesUsable.Update(event.UpdateEvent{ObjectOld: queueWithReady(test.before), ObjectNew: queueWithReady(test.after)}); got != test.want {
+			if got := becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 				t.Errorf("reconciled: %t, want %t", got, test.want)
 			}
 		})
 	}
 }
 
-func TestPoolIsReconciledWhenItsQueueIsProvenToOwnItsQueue(t *testing.T) {
-	unproven, proven := &v1alpha1.Queue{}, &v1alpha1.Queue{}
-	proven.Status.Name, proven.Status.Effective = "mail", &v1alpha1.QueueEffective{}
-	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}}
-	if !becomesUsable.Update(event.UpdateEvent{ObjectOld: unproven, ObjectNew: proven}) {
-		t.Error("the pool waits")
-	}
-	if becomesUsable.Update(event.UpdateEvent{ObjectOld: proven, ObjectNew: proven}) {
-		t.Error("the pool is reconciled after each change of the Queue")
-	}
-}
-
 func queueWithReady(ready metav1.ConditionStatus) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{}
-	if ready != "" {
-		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
-	}
+	q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
 	return q
 }

@@ -20,10 +20,7 @@ func TestSettingsOfAutoscaling(t *testing.T) {
 		given v1alpha1.Autoscaling
 		want  Settings
 	}{
-		"omitted fields have defaults": {
-			given: v1alpha1.Autoscaling{MaxReplicas: 20},
-			want:  defaultSettings(),
-		},
+		"omitted fields have defaults": {given: v1alpha1.Autoscaling{MaxReplicas: 20}, want: defaultSettings()},
 		"all fields are used": {
 			given: v1alpha1.Autoscaling{
 				MinReplicas: 2, MaxReplicas: 9, WaitP95: apiDuration(5 * time.Second),
