@@ -15,8 +15,8 @@ type AutoscalingApplyConfiguration struct {
 	// it, 1s to 24h. Defaults to 30s.
 	WaitP95 *DurationApplyConfiguration `json:"waitP95,omitempty"`
 	// backlogPerReplica is the number of messages per worker, 1 to 1000000. The larger of this recommendation and that
-	// of waitP95 applies. With a source it defaults to the target that the source names, or concurrency but at least
-	// 5.
+	// of waitP95 applies. With a source it defaults to the target that the source names, or while the service time is
+	// unknown to concurrency, but at least 5.
 	BacklogPerReplica *int32 `json:"backlogPerReplica,omitempty"`
 	// idleAfter is the time without messages after which the pool scales to zero, if minReplicas is 0, 0s to 24h.
 	// Defaults to 60s.

@@ -12,7 +12,8 @@ import (
 // PolicySpec contains the defaults and limits of a Policy. Durations are written as 500ms, 30s,
 // 10m or 1h30m.
 type PolicySpecApplyConfiguration struct {
-	// selector of Queues and WorkerPools by their labels. Unset means all of the namespace.
+	// selector of Queues and WorkerPools by their labels, and of SequentialJobs and AgenticSessions for allowedImages.
+	// Unset means all of the namespace.
 	Selector *v1.LabelSelectorApplyConfiguration `json:"selector,omitempty"`
 	// precedence over other Policies for the same object, -1000 to 1000: higher values first. Defaults to 0.
 	Precedence *int32 `json:"precedence,omitempty"`

@@ -10,8 +10,8 @@ import (
 // RolloutApplyConfiguration represents a declarative configuration of the Rollout type for use
 // with apply.
 //
-// Rollout configures how workers of a new revision replace old ones. The number of workers stays
-// between desired minus maxUnavailable and desired plus maxSurge.
+// Rollout configures how workers of a new revision replace old ones. Unless strategy is Recreate, the
+// number of workers stays between desired minus maxUnavailable and desired plus maxSurge.
 type RolloutApplyConfiguration struct {
 	// strategy of the rollout. Rolling replaces workers in batches, Canary in steps, Recreate drains all old workers
 	// first. Defaults to Rolling.
