@@ -273,7 +273,7 @@ func (n *next) proceed(f *facts) {
 	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
 	switch {
 	case isStopped && f.spec.Suspend:
-		status.StoppedReason = v1alpha1.StopUser
+		status.StoppedReason, status.WaitingSince = v1alpha1.StopUser, nil
 		return
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
 	case IsRerunRequested(f.Session, status):

@@ -161,6 +161,21 @@ func TestTimeInAQueueDoesNotCountTowardsTheTimeout(t *testing.T) {
 }
 
 // The operator may not observe that a Job was suspended and resumed. What it did not observe may have been running.
+func TestTheStartupTimeoutCountsAgainAfterAStop(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = seconds(60) })
+	s.startAttempt().startRunner().decideAndRecord()
+	s.updateSpec(suspend).decideAndRecord()
+	s.exitRunner(143, "").removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
+	s.Runner = nil
+	resume := func(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = false }
+	for range 3 {
+		s.updateSpec(resume).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRunnerNotFound)
+		s.advanceClock(40*time.Second).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRunnerNotFound)
+		s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopped, "")
+		s.advanceClock(40 * time.Second)
+	}
+}
+
 func TestTimeBeforeAnUnobservedSuspensionCountsUntilTheJobWasResumed(t *testing.T) {
 	s := newQueuedScenario(t, withTimeout(100))
 	s.decideAndRecord()
