@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +50,31 @@ func (s *scenario) endCheck(result networkcheck.Result, exitCode int32) *scenari
 		s.endJob("Failed", "BackoffLimitExceeded")
 	}
 	return s
+}
+
+func TestEachInitContainerHasATemporaryVolumeOfItsOwnSize(t *testing.T) {
+	s := newCheckedScenario(t)
+	sidecar := testbuilder.Sidecar("proxy", "proxy:1")
+	sidecar.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Gi")}
+	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{sidecar, testbuilder.Sidecar("cache", "cache:1")}
+	pod := &s.startChecked().newestJob().Spec.Template.Spec
+	used := map[string]bool{}
+	for i := range pod.InitContainers {
+		c := &pod.InitContainers[i]
+		at := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tempPath })
+		if at < 0 && c.Name == checkContainer {
+			used[sidecarTempVolume(i)] = true
+			continue
+		}
+		if at < 0 || used[c.VolumeMounts[at].Name] {
+			t.Fatalf("%s has no volume of its own: %+v", c.Name, c.VolumeMounts)
+		}
+		name := c.VolumeMounts[at].Name
+		used[name] = true
+		if want := emptyDirVolume(name, c.Resources.Limits); !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return cmp.Equal(v, want) }) {
+			t.Errorf("%s: there is no volume %+v", c.Name, want)
+		}
+	}
 }
 
 func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {

@@ -161,12 +161,14 @@ func TestASessionOfARepositoryThatIsNotListedDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestSidecarCannotReplaceTheGitContainer(t *testing.T) {
-	s := newGitScenario(t)
-	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar(GitContainer, "x")}
-	decision := s.decideAndRecord()
-	if got := messageOf(decision, v1alpha1.ConditionSpecAccepted); decision.CreateJob != nil || !strings.Contains(got, "another container of the Pod has this name") {
-		t.Errorf("accepted: %s", got)
+func TestNoSidecarHasTheNameOfAContainerThatReports(t *testing.T) {
+	for _, name := range []string{v1alpha1.RunnerContainer, checkContainer, GitContainer, ArchiveContainer, ModelContainer} {
+		s := newScenario(t)
+		testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar(name, "x")}
+		decision := s.decideAndRecord()
+		if got := messageOf(decision, v1alpha1.ConditionSpecAccepted); decision.CreateJob != nil || !strings.Contains(got, "another container of the Pod has this name") {
+			t.Errorf("%s: accepted: %s", name, got)
+		}
 	}
 }
 

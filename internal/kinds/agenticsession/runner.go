@@ -107,20 +107,12 @@ func validateContainers(runner *v1alpha1.SessionRunner) field.ErrorList {
 		errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
 		errs = append(errs, validateMounts(spec, c, at.Child("volumeMounts"))...)
 	}
-	taken := []string{v1alpha1.RunnerContainer, checkContainer}
-	if spec.Git != nil {
-		taken = append(taken, GitContainer)
-	}
-	if spec.Archive != nil {
-		taken = append(taken, ArchiveContainer)
-	}
-	if spec.Model != nil {
-		taken = append(taken, ModelContainer)
-	}
+	// The reports of the operator's containers are found by their names, also in Pods of an earlier SessionRunner.
+	taken := []string{v1alpha1.RunnerContainer, checkContainer, GitContainer, ArchiveContainer, ModelContainer}
 	for i := range spec.Template.Spec.InitContainers {
 		c, at := &spec.Template.Spec.InitContainers[i], podPath.Child("initContainers").Index(i)
 		if slices.Contains(taken, c.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), c.Name, "another container of the Pod has this name"))
+			errs = append(errs, field.Invalid(at.Child("name"), c.Name, "another container of the Pod has this name, or can have it"))
 		}
 		taken = append(taken, c.Name)
 		if c.Image == "" {

@@ -58,7 +58,7 @@ func (b *objectBuilder) newSidecars(inputs string, first int) (sidecars []corev1
 			}
 			probe.TerminationGracePeriodSeconds = nil
 		}
-		c.VolumeMounts = append([]corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}}, templateMounts(&c)...)
+		c.VolumeMounts = append([]corev1.VolumeMount{{Name: sidecarTempVolume(first + i), MountPath: tempPath}}, templateMounts(&c)...)
 		for _, variable := range b.newProxyVariables(inputs) {
 			if !slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
 				c.Env = append(c.Env, variable)
