@@ -139,14 +139,17 @@ func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.P
 	if options.BackoffLimitPerIndex != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		errs = append(errs, field.Forbidden(path.Child("step", "backoffLimitPerIndex"), needsNever))
 	}
-	for i, mount := range container.VolumeMounts {
+	for _, mount := range container.VolumeMounts {
 		if hasVolume(&template.Spec, mount.Name) {
 			continue
 		}
-		definedAt := field.NewPath("spec", "template", "spec", "containers").Index(0).Child("volumeMounts").Index(i)
-		hasSamePath := func(m corev1.VolumeMount) bool { return m.MountPath == mount.MountPath }
+		definedAt, hasSamePath := path.Child("step", "podTemplate"), func(m corev1.VolumeMount) bool { return m.MountPath == mount.MountPath }
 		if at := slices.IndexFunc(step.VolumeMounts, hasSamePath); at >= 0 {
 			definedAt = path.Child("volumeMounts").Index(at)
+		} else if in := sj.Spec.Template; in != nil && len(in.Spec.Containers) > 0 {
+			if at := slices.IndexFunc(in.Spec.Containers[0].VolumeMounts, hasSamePath); at >= 0 {
+				definedAt = field.NewPath("spec", "template", "spec", "containers").Index(0).Child("volumeMounts").Index(at)
+			}
 		}
 		errs = append(errs, field.NotFound(definedAt.Child("name"), mount.Name))
 	}

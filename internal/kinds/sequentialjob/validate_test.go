@@ -126,6 +126,11 @@ func TestValidate(t *testing.T) {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
 			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
 		},
+		"a mount of a missing volume in the template, beside a workspace": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).
+				Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
+			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
+		},
 		"a second mount of the workspace": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
 		},
