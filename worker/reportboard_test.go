@@ -16,11 +16,11 @@ func TestARequestToCancelAppliesUntilItsExpiry(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"while the queue keeps it":           {jobstate.Cancel{}, 59 * time.Minute, true},
-		"after the queue has deleted it":     {jobstate.Cancel{}, time.Hour, false},
-		"for a job that was sent before":     {jobstate.Cancel{SentBefore: sent}, time.Minute, true},
-		"for a job that was sent later":      {jobstate.Cancel{SentBefore: sent.Add(-1)}, time.Minute, false},
-		"while the engine repeats it":        {jobstate.Cancel{ValidFor: 3 * time.Second}, time.Second, true},
+		"while the queue keeps it":             {jobstate.Cancel{}, 59 * time.Minute, true},
+		"after the queue has deleted it":       {jobstate.Cancel{}, time.Hour, false},
+		"for a job that was sent before":       {jobstate.Cancel{SentBefore: sent}, time.Minute, true},
+		"for a job that was sent later":        {jobstate.Cancel{SentBefore: sent.Add(-1)}, time.Minute, false},
+		"while the engine repeats it":          {jobstate.Cancel{ValidFor: 3 * time.Second}, time.Second, true},
 		"after the engine has not repeated it": {jobstate.Cancel{ValidFor: 3 * time.Second}, 3 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,8 +32,8 @@ func newAttachCommand(env *environment) *cobra.Command {
 		"Talk to an interactive AgenticSession of session-runner. Each line is a message, and the agent's work is printed as `session logs` does. "+
 			"Ctrl-C ends the display of an answer, while the agent continues. Ctrl-D leaves the session, which continues to run.\n\n"+
 			"If standard input is not a terminal, all of it is one message. The exit code is then 0 if the agent finished its work, 1 if it did not, "+
-			"and 2 if it could not be asked.\n\n"+
-			"The connection is a port forwarded through the API server, which requires the permission to create pods/portforward.",
+			"and 2 if the answer is unknown.\n\n"+
+			"The connection is a port forwarded through the API server, which requires the permissions to get and create pods/portforward.",
 		a.attach)
 	command.Flags().BoolVar(&a.full, "full", false, "Print whole results of tools, and the changes of files.")
 	command.Flags().BoolVar(&a.raw, "raw", false, "Print the events in JSON.")

@@ -188,7 +188,7 @@ func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
 		return []Action{restart}
 	default:
 		return []Action{
-			newAction(e, "Stop", "The runner has 20 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", "stop").destroying(e),
+			newAction(e, "Stop", "The runner has 10 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", "stop").destroying(e),
 		}
 	}
 }
