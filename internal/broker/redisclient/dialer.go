@@ -30,7 +30,7 @@ func boundedDialer(credentials *broker.Credentials, o *redis.UniversalOptions, a
 		}
 		stream := raw
 		if o.TLSConfig != nil {
-			config := o.TLSConfig.Clone()
+			config := currentTLS(credentials, o.TLSConfig)
 			if config.ServerName == "" {
 				config.ServerName, _, _ = net.SplitHostPort(address)
 			}
@@ -43,6 +43,18 @@ func boundedDialer(credentials *broker.Credentials, o *redis.UniversalOptions, a
 		}
 		return bounded.GuardRedis(raw, stream, func() { answered.Store(true) }), nil
 	}
+}
+
+// currentTLS returns a copy of the current configuration, or of the first one if reading fails, as it can while files are replaced.
+func currentTLS(credentials *broker.Credentials, first *tls.Config) *tls.Config {
+	if credentials.Refresh != nil {
+		if now, err := credentials.Refresh(); err == nil {
+			if config, err := now.TLS.ClientConfig(); err == nil {
+				return config
+			}
+		}
+	}
+	return first.Clone()
 }
 
 // conceal keeps the type of an error that it does not change.

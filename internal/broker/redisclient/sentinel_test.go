@@ -1,6 +1,7 @@
 package redisclient
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -134,13 +135,45 @@ func TestTheClientUsesTheCurrentLoginAtTheSentinels(t *testing.T) {
 	poll.Until(t, "the client to use the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
 }
 
+// writeCertificate writes the certificate of a server, and returns what a client needs.
+func writeCertificate(t *testing.T, dir string) *broker.TLS {
+	t.Helper()
+	certificate, key := certtest.NewCertificate(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "crt"), certificate, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), key, 0o600))
+	return broker.NewTLS(certificate, certificate, key, "")
+}
+
+func TestEachConnectionHasTheCurrentCertificates(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), strconv.Itoa(int(ports.Reserve(t).Port()))
+	c := broker.Credentials{URL: "rediss://127.0.0.1:" + port, TLS: writeCertificate(t, dir)}
+	server := redistest.Start(t, "--tls-port", port, "--tls-cert-file", dir+"/crt", "--tls-key-file", dir+"/key", "--tls-ca-cert-file", dir+"/crt")
+	var current atomic.Pointer[broker.TLS]
+	c.Refresh = func() (broker.Credentials, error) {
+		if now := current.Load(); now != nil {
+			return broker.Credentials{URL: c.URL, TLS: now}, nil
+		}
+		return broker.Credentials{}, errors.New("the files are being replaced")
+	}
+	clients := map[string]redis.UniversalClient{}
+	for name, dial := range dialers {
+		c.Dial = dial
+		clients[name] = connect(t, c)
+	}
+	rotated := writeCertificate(t, dir)
+	server.Stop()
+	server.Restart()
+	current.Store(rotated)
+	for name, client := range clients {
+		poll.Until(t, name+" to connect with the new certificates", func() bool { return client.Ping(t.Context()).Err() == nil })
+	}
+}
+
 func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 	t.Parallel()
-	certificate, key := certtest.NewCertificate(t)
 	dir := t.TempDir()
-	for name, content := range map[string][]byte{"crt": certificate, "key": key} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
+	certificates := writeCertificate(t, dir)
 	settings := []string{"tls-cert-file " + dir + "/crt", "tls-key-file " + dir + "/key", "tls-ca-cert-file " + dir + "/crt", "tls-replication yes"}
 	masterPort, sentinelPort := strconv.Itoa(int(ports.Reserve(t).Port())), strconv.Itoa(int(ports.Reserve(t).Port()))
 	arguments := []string{"--tls-port", masterPort}
@@ -152,7 +185,7 @@ func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 	redistest.StartSentinel(t, masterPort, 1, append(settings, "tls-port "+sentinelPort)...)
 	for name, dial := range dialers {
 		c := broker.Credentials{
-			URL: "rediss://127.0.0.1:" + sentinelPort, TLS: broker.NewTLS(certificate, certificate, key, ""),
+			URL: "rediss://127.0.0.1:" + sentinelPort, TLS: certificates,
 			Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial,
 		}
 		if err := connect(t, c).Set(t.Context(), "key", "value", 0).Err(); err != nil {
