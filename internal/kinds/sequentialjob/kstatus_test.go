@@ -80,6 +80,12 @@ func TestConditionsOfEachState(t *testing.T) {
 			s.reconcile()
 			return s
 		}, false, false, true, v1alpha1.ReasonRerunInvalid, status.FailedStatus},
+		"completed, then an invalid change that no webhook refused": {func(t *testing.T) *testEnv {
+			s := finished(t)
+			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = " a" })
+			s.reconcile()
+			return s
+		}, false, false, true, v1alpha1.ReasonInvalid, status.FailedStatus},
 		"running, and an invalid change was reported": {func(t *testing.T) *testEnv {
 			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 			s.runPod("build")

@@ -46,9 +46,8 @@ func newRun(f *facts) run {
 		if status.Run == 1 && !hasRunStarted(status) {
 			status.Parameters = runParameters(f.spec, nil)
 		}
-		accepted := decision.True(v1alpha1.ReasonAccepted, "")
+		accepted := specValidity(f.SequentialJob)
 		if !IsFinished(status) {
-			accepted = specValidity(f.SequentialJob)
 			if violations := ImmutabilityViolations(nil, f.spec, status); len(violations) > 0 {
 				accepted = decision.False(v1alpha1.ReasonStartedStepChanged, violations.ToAggregate().Error())
 			}
@@ -208,7 +207,7 @@ func podProblemMessage(refusal *decision.Refusal) string {
 	return "its Pod was refused in a dry run: " + refusal.Message
 }
 
-// specValidity returns the condition SpecAccepted of a spec of which no step has started.
+// specValidity returns the condition SpecAccepted of a spec that no started step forbids to change.
 func specValidity(sj *v1alpha1.SequentialJob) decision.State {
 	if errs := Validate(sj); len(errs) > 0 {
 		return decision.False(v1alpha1.ReasonInvalid, errs.ToAggregate().Error())
