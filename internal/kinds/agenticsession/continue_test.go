@@ -26,7 +26,7 @@ func newContinuingScenario(t *testing.T) *scenario {
 	})
 	s.Parent = newParentSession()
 	claim := s.createClaim(&metav1.ObjectMeta{Name: "before-workspace", Labels: map[string]string{LabelSessionUID: "parent"}})
-	claim.OwnerReferences = []metav1.OwnerReference{{UID: "parent"}}
+	claim.OwnerReferences = []metav1.OwnerReference{{Kind: "AgenticSession", UID: "parent"}}
 	return s
 }
 

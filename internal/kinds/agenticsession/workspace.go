@@ -85,12 +85,12 @@ func resolveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus) workspace
 		return w
 	}
 	// As soon as the claim is found, this session becomes an owner too, even while it waits, so that the workspace is not
-	// deleted with the parent.
+	// deleted with the parent. A claim that no session owns is kept: with an owner, it would be deleted with this session.
 	w.status.ClaimRef.Name, w.status.UID = name, claim.UID
 	if isParentOf(f, &w.status) && !hasAttempted(status) && parent.Status.Result != nil && parent.Status.Result.SDKSessionID != "" {
 		w.result = &v1alpha1.SessionResult{SDKSessionID: parent.Status.Result.SDKSessionID}
 	}
-	if !isClaimOwner(s.UID, claim) {
+	if !isClaimOwner(s.UID, claim) && !isKept(claim) {
 		w.share = claim
 	}
 	return w
@@ -165,10 +165,10 @@ func lostWorkspace(f *facts, recorded types.UID, name string, claim *metav1.Part
 	return lost
 }
 
-// ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has only the label of
+// ownsClaim reports whether a session created a claim, is one of its owners, or has used it. A claim that is kept has only the label of
 // the session that created it.
 func ownsClaim(s *v1alpha1.AgenticSession, claim metav1.Object) bool {
-	return s != nil && (claim.GetLabels()[LabelSessionUID] == string(s.UID) || isClaimOwner(s.UID, claim))
+	return s != nil && (claim.GetLabels()[LabelSessionUID] == string(s.UID) || isClaimOwner(s.UID, claim) || s.Status.Workspace.UID == claim.GetUID())
 }
 
 func isClaimOwner(uid types.UID, claim metav1.Object) bool {
@@ -249,11 +249,14 @@ func workspaceToKeep(f *facts, status *v1alpha1.AgenticSessionStatus) (*metav1.P
 	switch {
 	case !answered:
 		return nil, &Question{Claim: name}
-	case claim == nil, claim.UID != status.Workspace.UID, !claim.DeletionTimestamp.IsZero(), len(KeptOwners(claim)) == len(claim.OwnerReferences):
+	case claim == nil, claim.UID != status.Workspace.UID, !claim.DeletionTimestamp.IsZero(), isKept(claim):
 		return nil, nil
 	}
 	return claim, nil
 }
+
+// isKept reports whether nothing deletes the claim with a session.
+func isKept(claim *metav1.PartialObjectMetadata) bool { return len(KeptOwners(claim)) == len(claim.OwnerReferences) }
 
 // KeptOwners returns the owners of a claim without the sessions: nothing deletes the claim with a session then.
 func KeptOwners(claim *metav1.PartialObjectMetadata) []metav1.OwnerReference {

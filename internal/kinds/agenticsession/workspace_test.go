@@ -292,10 +292,24 @@ func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
 	}
 }
 
+// The claim was created with the retention Retain, or has work that was not pushed. With an owner, it would be deleted with the owner.
+func TestAContinuedSessionDoesNotOwnAClaimThatIsKept(t *testing.T) {
+	for title, creator := range map[string]string{"of the continued session": "parent", "that the continued session had continued": "first"} {
+		s := newContinuingScenario(t)
+		claim := s.claims["before-workspace"]
+		claim.Labels, claim.OwnerReferences = map[string]string{LabelSessionUID: creator}, nil
+		s.Parent.Status.Workspace.UID = claim.UID
+		decision := s.decideAndRecord()
+		if decision.ShareClaim != nil || decision.CreateJob == nil || s.Session.Status.Workspace.UID != claim.UID {
+			t.Errorf("a claim %s: shared %v, Job %v, %+v", title, decision.ShareClaim, decision.CreateJob != nil, s.Session.Status.Workspace)
+		}
+	}
+}
+
 func TestClaimOfAnotherSessionIsNotUsed(t *testing.T) {
 	s := newContinuingScenario(t)
 	claim := s.claims["before-workspace"]
-	claim.Labels, claim.OwnerReferences = map[string]string{LabelSessionUID: "another"}, nil
+	claim.UID, claim.Labels, claim.OwnerReferences = "another", map[string]string{LabelSessionUID: "another"}, nil
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceNotFound)
 	delete(s.claims, "before-workspace")
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceNotFound)
