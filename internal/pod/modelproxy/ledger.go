@@ -40,8 +40,9 @@ func ParseReport(message string) (*Report, error) {
 // state is what a restart of the container must not forget.
 type state struct {
 	// Spent is the cost of the requests that ended, and Open the sum of the upper bounds of the others, in millionths of a dollar.
-	Spent, Open         int64
-	Refused             int64
+	Spent, Open int64
+	// Unpriced is how many open requests have no price.
+	Unpriced, Refused   int64
 	Incomplete, Limited bool
 }
 
@@ -63,14 +64,22 @@ type ledger struct {
 // newLedger continues with the state of the container before its restart. Its open requests cost their upper bounds.
 func newLedger(limit int64, before state, store func(state) error) (*ledger, error) {
 	before.Spent, before.Open = before.Spent+before.Open, 0
+	before.Incomplete, before.Unpriced = before.Incomplete || before.Unpriced > 0, 0
 	l := &ledger{limit: limit, store: store, state: before, changed: make(chan struct{})}
 	return l, store(before)
 }
 
-// bound is what a request costs at most. With alone, other requests must not run beside it.
+// bound is what a request costs at most, unless it is unpriced. With alone, other requests must not run beside it.
 type bound struct {
-	micros int64
-	alone  bool
+	micros          int64
+	alone, unpriced bool
+}
+
+func (b bound) unpricedCount() int64 {
+	if b.unpriced {
+		return 1
+	}
+	return 0
 }
 
 // admit waits until a request fits into the budget: beside all open requests, or alone. So at most one response exceeds the budget.
@@ -87,6 +96,7 @@ func (l *ledger) admit(ctx context.Context, b bound) error {
 		case !l.state.Limited || fits || l.open == 0:
 			next := l.state
 			next.Open += b.micros
+			next.Unpriced += b.unpricedCount()
 			err := l.store(next)
 			if err == nil {
 				l.state, l.alone = next, b.alone
@@ -110,6 +120,7 @@ func (l *ledger) settle(b bound, micros int64, incomplete bool) error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.state.Open -= b.micros
+	l.state.Unpriced -= b.unpricedCount()
 	l.state.Spent += micros
 	l.state.Incomplete = l.state.Incomplete || incomplete
 	l.open--
@@ -134,7 +145,7 @@ func dollars(micros int64) string {
 
 // report returns the report of a state.
 func (s *state) report() *Report {
-	return &Report{SpentUSD: dollars(s.Spent + s.Open), Incomplete: s.Incomplete, Refused: s.Refused}
+	return &Report{SpentUSD: dollars(s.Spent + s.Open), Incomplete: s.Incomplete || s.Unpriced > 0, Refused: s.Refused}
 }
 
 func (l *ledger) isLimited() bool {

@@ -367,6 +367,20 @@ func TestARestartCountsOpenRequestsWithTheirUpperBounds(t *testing.T) {
 	}
 }
 
+func TestTheCostIsIncompleteIfTheContainerIsKilledDuringARequestWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, apis["Messages"], "silent")
+	c := newContainer(t, "Anthropic", m.URL, "Inf")
+	c.proxy.limits.silence = time.Minute
+	before := *c
+	go before.post("/v1/messages", `{"model":"other"}`, false)
+	poll.Until(t, "the request to arrive", func() bool { return m.charged.Load() == 1 })
+	c.kill()
+	if !c.report().Incomplete {
+		t.Errorf("the report is %+v", c.report())
+	}
+}
+
 func TestWhatTheProxyCannotPriceIsRefusedWithABudget(t *testing.T) {
 	t.Parallel()
 	for path, bodies := range map[string][]string{
