@@ -92,7 +92,7 @@ type PolicyLimits struct {
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicasPerPool *int32 `json:"maxReplicasPerPool,omitempty"`
 
-	// maxRatePerQueue bounds the messages started from each Queue per second, 1 to 1000000.
+	// maxRatePerQueue bounds the average rate of each Queue in messages per second, 1 to 1000000. A Queue keeps its burst.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000

@@ -11,7 +11,7 @@ type PolicyLimitsApplyConfiguration struct {
 	MaxReplicasTotal *int32 `json:"maxReplicasTotal,omitempty"`
 	// maxReplicasPerPool bounds the workers of each selected WorkerPool, 0 to 10000.
 	MaxReplicasPerPool *int32 `json:"maxReplicasPerPool,omitempty"`
-	// maxRatePerQueue bounds the messages started from each Queue per second, 1 to 1000000.
+	// maxRatePerQueue bounds the average rate of each Queue in messages per second, 1 to 1000000. A Queue keeps its burst.
 	MaxRatePerQueue *int32 `json:"maxRatePerQueue,omitempty"`
 	// allowedImages of Pods, as patterns in which * matches any characters, such as registry.example/team/*. An image
 	// must match a pattern of each Policy that sets some.
