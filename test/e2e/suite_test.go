@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/test/poll"
-
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 

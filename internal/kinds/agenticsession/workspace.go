@@ -256,7 +256,9 @@ func workspaceToKeep(f *facts, status *v1alpha1.AgenticSessionStatus) (*metav1.P
 }
 
 // isKept reports whether nothing deletes the claim with a session.
-func isKept(claim *metav1.PartialObjectMetadata) bool { return len(KeptOwners(claim)) == len(claim.OwnerReferences) }
+func isKept(claim *metav1.PartialObjectMetadata) bool {
+	return len(KeptOwners(claim)) == len(claim.OwnerReferences)
+}
 
 // KeptOwners returns the owners of a claim without the sessions: nothing deletes the claim with a session then.
 func KeptOwners(claim *metav1.PartialObjectMetadata) []metav1.OwnerReference {

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/yardmaster/yardmaster/worker"
-
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/worker"
 )
 
 // Roles of the measured processes.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apimachinery "k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -12,8 +13,6 @@ import (
 	controllermanageroptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 func newAPIServer(ctx context.Context, args []string) (func(context.Context) error, error) {
