@@ -61,8 +61,8 @@ func TestSuspendAndResume(t *testing.T) {
 			{kind.resume, true, kind.resumed},
 			{kind.resume, false, kind.notSuspended},
 		} {
-			for others, wantCode := range map[string]int{"": exitSuccess, "no-such ": exitError} {
-				args := row.command + " " + others + kind.object.GetName()
+			for names, wantCode := range map[string]int{kind.object.GetName(): exitSuccess, "no-such " + kind.object.GetName(): exitError} {
+				args := row.command + " " + names
 				t.Run(args, func(t *testing.T) {
 					*suspendField(kind.object) = row.wasSuspended
 					c := newFakeClient(t, kind.object.DeepCopyObject().(client.Object))
