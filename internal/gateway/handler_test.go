@@ -367,6 +367,7 @@ func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
 func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
+	poll.Until(t, "the gateway to be connected", func() bool { return env.do("POST", ordersPath, "{}").status == http.StatusCreated })
 	body, write := io.Pipe()
 	ended := make(chan reply)
 	go func() {

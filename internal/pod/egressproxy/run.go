@@ -104,6 +104,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
 	_ = tcp.Close() // no further connections; open connections end by themselves
+	<-ended         //nolint:errcheck // its listener is closed; until then, Close would close it again, and fail
 	proxy.Drain(drain)
 	return server.Close()
 }
