@@ -50,7 +50,7 @@ func (r *jobRecorder) readCancels(ctx context.Context, onCancel func(id string, 
 	}
 	for id, requested := range requests {
 		task, err := r.inspector.GetTaskInfo(r.queue, id)
-		if isTaskGone(err) || err == nil && infoOf(task).State.IsFinal() {
+		if hasTaskEnded(task, err) {
 			_ = deleteCancel.Run(ctx, r.client, []string{key}, id, requested).Err()
 			continue
 		}

@@ -101,7 +101,7 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 	for range maxCancelTries {
 		task, err := e.inspector.GetTaskInfo(queue, id)
 		switch {
-		case isTaskGone(err), err == nil && (task.State == asynq.TaskStateArchived || task.State == asynq.TaskStateCompleted):
+		case hasTaskEnded(task, err):
 			return false, nil
 		case err != nil:
 			return false, sendError(queue, err)
@@ -151,6 +151,11 @@ func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, err
 // endKeys releases the keys of a task that was canceled before a worker received it.
 func (e *Engine) endKeys(ctx context.Context, queue string, task *asynq.TaskInfo) error {
 	return jobkeys.EndCanceled(ctx, e, queue, jobID(task.Headers, task.ID), messageHeaders(task.Type, task.Headers))
+}
+
+// hasTaskEnded reports whether no attempt of a task follows, according to the answer of the inspector.
+func hasTaskEnded(task *asynq.TaskInfo, err error) bool {
+	return isTaskGone(err) || err == nil && (task.State == asynq.TaskStateArchived || task.State == asynq.TaskStateCompleted)
 }
 
 func isTaskGone(err error) bool {

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hibiken/asynq"
-
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -65,7 +63,7 @@ func (e *Engine) WriteKey(
 func (e *Engine) StoredHolder(_ context.Context, job *broker.OutgoingJob, duplicate broker.SendResult) (string, error) {
 	task, err := e.inspector.GetTaskInfo(job.Queue, duplicate.ID)
 	switch {
-	case isTaskGone(err), err == nil && (task.State == asynq.TaskStateCompleted || task.State == asynq.TaskStateArchived):
+	case hasTaskEnded(task, err):
 		return "", nil
 	case err != nil:
 		return "", queueError("looking up a job of", job.Queue, err)
