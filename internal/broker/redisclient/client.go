@@ -40,9 +40,10 @@ func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int
 	}
 	if credentials.Refresh != nil {
 		options.CredentialsProvider = refreshedLogin(&credentials, options.Username, options.Password)
-		if credentials.Dial == nil && options.TLSConfig != nil { // the dialer of the library keeps the first certificates
-			credentials.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-		}
+	}
+	// The dialer of the library knows no Sentinels, and keeps the first certificates.
+	if credentials.Dial == nil && (credentials.Sentinel != nil || credentials.Refresh != nil && options.TLSConfig != nil) {
+		credentials.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	options.PoolSize = poolSize
 	answered := &atomic.Bool{}

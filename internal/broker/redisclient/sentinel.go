@@ -52,9 +52,6 @@ type sentinelDialer struct {
 
 // newSentinelClient returns a client of the master. Options.Addrs are the addresses of the Sentinels.
 func newSentinelClient(credentials *broker.Credentials, o *redis.UniversalOptions, answered *atomic.Bool) *redis.Client {
-	if credentials.Dial == nil {
-		credentials.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
 	d := &sentinelDialer{
 		credentials: credentials, options: o, dialMaster: boundedDialer(credentials, o, answered), conns: map[*masterConn]struct{}{},
 	}
