@@ -86,7 +86,7 @@ func (in *incoming) metered(model string, output, answers, searches int64, hoste
 	case !found && in.limited:
 		return nil, fmt.Errorf("the model %q has no price, and the session has a maxCostUSD; an administrator can add it to spec.model.prices of the SessionRunner", model)
 	case !found:
-		r.bound.unpriced = true
+		r.bound.unpriced = 1
 		return r, nil
 	}
 	prompt := min(int64(len(in.body))+promptOverhead, price.MaxInputTokens)

@@ -71,15 +71,10 @@ func newLedger(limit int64, before state, store func(state) error) (*ledger, err
 
 // bound is what a request costs at most, unless it is unpriced. With alone, other requests must not run beside it.
 type bound struct {
-	micros          int64
-	alone, unpriced bool
-}
-
-func (b bound) unpricedCount() int64 {
-	if b.unpriced {
-		return 1
-	}
-	return 0
+	micros int64
+	alone  bool
+	// unpriced is 1 for a request without a price, else 0.
+	unpriced int64
 }
 
 // admit waits until a request fits into the budget: beside all open requests, or alone. So at most one response exceeds the budget.
@@ -96,7 +91,7 @@ func (l *ledger) admit(ctx context.Context, b bound) error {
 		case !l.state.Limited || fits || l.open == 0:
 			next := l.state
 			next.Open += b.micros
-			next.Unpriced += b.unpricedCount()
+			next.Unpriced += b.unpriced
 			err := l.store(next)
 			if err == nil {
 				l.state, l.alone = next, b.alone
@@ -120,7 +115,7 @@ func (l *ledger) settle(b bound, micros int64, incomplete bool) error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.state.Open -= b.micros
-	l.state.Unpriced -= b.unpricedCount()
+	l.state.Unpriced -= b.unpriced
 	l.state.Spent += micros
 	l.state.Incomplete = l.state.Incomplete || incomplete
 	l.open--
