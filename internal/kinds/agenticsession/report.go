@@ -86,16 +86,20 @@ func runnerReporting(reports []decision.State) decision.State {
 
 // phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
 func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
-	last, attempt := lastRun(status), &status.Attempt
-	switch {
-	case attempt.JobName != "" && attempt.StopTime != nil:
-		return v1alpha1.SessionStopping
-	case attempt.JobName != "" && status.QueuedSince == nil && attempt.RunnerStartTime != nil:
-		return v1alpha1.SessionRunning
-	case attempt.JobName != "" && status.QueuedSince == nil && attempt.JobUID != "":
-		return v1alpha1.SessionCreating
-	case attempt.JobName != "": // its Job is suspended or does not exist yet
+	if attempt := &status.Attempt; attempt.JobName != "" {
+		switch {
+		case attempt.StopTime != nil:
+			return v1alpha1.SessionStopping
+		case status.QueuedSince != nil: // its Job is suspended
+			return v1alpha1.SessionPending
+		case attempt.RunnerStartTime != nil:
+			return v1alpha1.SessionRunning
+		case attempt.JobUID != "":
+			return v1alpha1.SessionCreating
+		}
 		return v1alpha1.SessionPending
+	}
+	switch last := lastRun(status); {
 	case last != nil && last.Outcome == v1alpha1.RunCompleted:
 		return v1alpha1.SessionCompleted
 	case last != nil && last.Outcome == v1alpha1.RunFailed:
