@@ -27,8 +27,8 @@ func newSessionCommand(env *environment) *cobra.Command {
 		newCreateSessionCommand(env), newDescribeCommand(env, agenticSessionKind, agenticsession.LabelSessionUID), newSessionLogsCommand(env), newAttachCommand(env),
 		newChangeCommand(env, specChange[*v1alpha1.AgenticSession]{
 			kind: agenticSessionKind, verb: "stop", short: "Stop AgenticSessions",
-			long: "Stop AgenticSessions. The runner has 10 seconds to exit. A persistent workspace is kept, " +
-				"and `session restart` continues in it.",
+			long: fmt.Sprintf("Stop AgenticSessions. The runner has %d seconds to exit. A persistent workspace is kept, "+
+				"and `session restart` continues in it.", agenticsession.GracePeriodSeconds),
 			changeSpec:     func(s *v1alpha1.AgenticSession) { s.Spec.Suspend = true },
 			changedMessage: "stop requested", unchangedMessage: "stop is already requested",
 			remark: func(s *v1alpha1.AgenticSession) string {

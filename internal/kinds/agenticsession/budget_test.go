@@ -102,8 +102,8 @@ func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 		s.decideAndRecord()
 		s.advanceClock(10 * time.Second).updateSpec(suspend).decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
-		if got := s.Session.Status.ActiveDuration.Seconds(); got != 10+gracePeriodSeconds {
-			t.Errorf("%v seconds, want 10 and a grace period of %d", got, gracePeriodSeconds)
+		if got := s.Session.Status.ActiveDuration.Seconds(); got != 10+GracePeriodSeconds {
+			t.Errorf("%v seconds, want 10 and a grace period of %d", got, GracePeriodSeconds)
 		}
 	})
 	t.Run("after a Job was lost", func(t *testing.T) {

@@ -283,7 +283,7 @@ func TestJobSpec(t *testing.T) {
 		t.Errorf("%+v", spec)
 	}
 	pod := spec.Template.Spec
-	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds != gracePeriodSeconds || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
+	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds != GracePeriodSeconds || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
 		t.Errorf("%+v", pod)
 	}
 	if diff := cmp.Diff(pod, decision.DryRunPod.Spec); diff != "" {

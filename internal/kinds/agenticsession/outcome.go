@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	gracePeriod = gracePeriodSeconds * time.Second
+	gracePeriod = GracePeriodSeconds * time.Second
 	// maxPodLag is how long after the end of a Job the end of its Pod may be observed.
 	maxPodLag = 10 * time.Second
 	// queueLabel is the label with which Kueue manages a Job.

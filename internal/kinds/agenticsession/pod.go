@@ -40,9 +40,9 @@ const (
 )
 
 const (
-	// gracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be deleted within 30 s,
+	// GracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be deleted within 30 s,
 	// and the kubelet needs up to 15 s more if 20 of them ignore SIGTERM at the same time on 2 cores.
-	gracePeriodSeconds = 10
+	GracePeriodSeconds = 10
 	// defaultFSGroup owns the volumes if the template sets no runAsGroup.
 	defaultFSGroup = 65532
 	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.
@@ -66,7 +66,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
+		TerminationGracePeriodSeconds: new(int64(GracePeriodSeconds)),
 		RuntimeClassName:              from.RuntimeClassName,
 		HostUsers:                     from.HostUsers,
 		NodeSelector:                  from.NodeSelector,

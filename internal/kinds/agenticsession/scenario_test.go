@@ -207,7 +207,7 @@ func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
 
 // deletePod marks the newest Pod as deleted now.
 func (s *scenario) deletePod() {
-	s.newestPod().DeletionGracePeriodSeconds = new(int64(gracePeriodSeconds))
+	s.newestPod().DeletionGracePeriodSeconds = new(int64(GracePeriodSeconds))
 	s.newestPod().DeletionTimestamp = new(metav1.NewTime(s.Now.Add(gracePeriod)))
 }
 

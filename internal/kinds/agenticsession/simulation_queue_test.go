@@ -44,7 +44,7 @@ func (w *simulation) preempt(j *simulatedJob) {
 	w.terminatePod(j, endReasonSuspended)
 	j.job.Spec.Suspend, j.job.Status.StartTime = new(true), nil
 	j.job.Status.Active, j.job.Status.Terminating = 0, new(int32(1))
-	j.pod.DeletionTimestamp, j.pod.DeletionGracePeriodSeconds = new(metav1.NewTime(w.now.Add(gracePeriod).Truncate(time.Second))), new(int64(gracePeriodSeconds))
+	j.pod.DeletionTimestamp, j.pod.DeletionGracePeriodSeconds = new(metav1.NewTime(w.now.Add(gracePeriod).Truncate(time.Second))), new(int64(GracePeriodSeconds))
 	w.setSuspended(j, corev1.ConditionTrue)
 }
 

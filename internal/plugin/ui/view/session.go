@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"time"
@@ -188,7 +189,7 @@ func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
 		return []Action{restart}
 	default:
 		return []Action{
-			newAction(e, "Stop", "The runner has 10 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", "stop").destroying(e),
+			newAction(e, "Stop", fmt.Sprintf("The runner has %d seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", agenticsession.GracePeriodSeconds), "stop").destroying(e),
 		}
 	}
 }
