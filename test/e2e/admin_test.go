@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // visitorScript prints the status lines of the responses to requests that change a worker.
@@ -77,7 +78,7 @@ func testAdminAPI(t *testing.T) {
 func (env *queueEnv) wantHooksSucceeded() {
 	env.t.Helper()
 	var events eventsv1.EventList
-	requireNoError(env.t, cluster.List(env.t.Context(), &events, client.InNamespace(env.namespace)))
+	require.NoError(env.t, cluster.List(env.t.Context(), &events, client.InNamespace(env.namespace)))
 	restarted := map[string]bool{}
 	for i := range events.Items {
 		if e := &events.Items[i]; e.Reason == "Created" && (e.Series != nil || e.DeprecatedCount > 1) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -20,11 +21,11 @@ import (
 func createLogArchive(t *testing.T, name string) {
 	t.Helper()
 	metadata := metav1.ObjectMeta{Name: name, Namespace: watchedNamespace}
-	requireNoError(t, cluster.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metadata, Spec: corev1.PersistentVolumeClaimSpec{
+	require.NoError(t, cluster.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metadata, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}))
-	requireNoError(t, cluster.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metadata}))
+	require.NoError(t, cluster.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metadata}))
 	grantRole(t, watchedNamespace, name,
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})

@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -76,7 +77,7 @@ func newAttackEnv(t *testing.T) *attackEnv {
 	}
 	var err error
 	env.pods, err = operatorPods(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	env.createVictim(t)
 	env.baseline = env.measure(t, env.workLegitimately)
 	t.Logf("baseline: %s", env.baseline)
@@ -252,7 +253,7 @@ func (env *attackEnv) readMemory(t *testing.T, command string) map[string]int {
 	[ "$(cat /proc/$p/comm)" = %s ] && sed -n 's/VmHWM://p' /proc/$p/status && %s
 done; true`, container, operatorName, command)
 		output, err := newKubectlCommand(t.Context(), "-n", privilegedNamespace, "exec", env.meter.Name, "--", "sh", "-c", script).Output()
-		requireNoError(t, err)
+		require.NoError(t, err)
 		var kib int
 		if _, err := fmt.Sscan(string(output), &kib); err != nil {
 			t.Fatalf("the process of Pod %s ended, or its memory is unknown: %q", env.pods[i].Name, output)
@@ -281,7 +282,7 @@ func (env *attackEnv) check(t *testing.T, u usage, maxGrowth float64) {
 		t.Errorf("another tenant waited %s, want at most %s", slowest, limit)
 	}
 	pods, err := operatorPods(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	for i, pod := range pods {
 		if len(pods) != len(env.pods) || pod.UID != env.pods[i].UID || pod.Status.ContainerStatuses[0].RestartCount != env.pods[i].Status.ContainerStatuses[0].RestartCount {
 			t.Errorf("Pod %s was replaced or restarted: %+v", pod.Name, pod.Status.ContainerStatuses)

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -54,7 +55,7 @@ func (env *attackEnv) attack(t *testing.T, prefix string, maxGrowth float64) {
 	env.check(t, env.measure(t, func(t *testing.T) {
 		output, err := newKubectlCommand(t.Context(), args...).CombinedOutput()
 		t.Logf("%s", output)
-		requireNoError(t, err)
+		require.NoError(t, err)
 	}), maxGrowth)
 }
 
@@ -134,7 +135,7 @@ func missingAttacks(t *testing.T) sets.Set[string] {
 // isFailureReported reads a Queue or a WorkerPool.
 func isFailureReported(t *testing.T, object client.Object) bool {
 	t.Helper()
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	return failureOf(object) != ""
 }
 

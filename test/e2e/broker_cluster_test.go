@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Numbers of jobs in a thousand whose first attempt fails, hangs until its context ends at the timeout of the
@@ -148,7 +149,7 @@ func (c *brokerClusterTest) streamLeader() string {
 		} `json:"account_details"`
 	}
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/nats-0:8222/proxy/jsz?streams=true", c.namespace)
-	requireNoError(c.t, json.Unmarshal([]byte(c.runKubectl("get", "--raw", path)), &account))
+	require.NoError(c.t, json.Unmarshal([]byte(c.runKubectl("get", "--raw", path)), &account))
 	for _, details := range account.Details {
 		for _, stream := range details.Streams {
 			if stream.Name == "yardmaster_orders" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testComponents deploys components for the webhook, and checks that `make deploy` removes them again.
@@ -38,12 +39,12 @@ func testComponents(t *testing.T) {
 		t.Error("without the component, another Pod cannot connect to the webhook")
 	}
 
-	requireNoError(t, redeploy(t.Context(), "COMPONENTS=admission-policy,webhook-network-policy"))
+	require.NoError(t, redeploy(t.Context(), "COMPONENTS=admission-policy,webhook-network-policy"))
 	if objectExists(t, mutating) || !objectExists(t, policy) {
 		t.Error("the MutatingAdmissionPolicy does not replace the webhook")
 	}
 	admitAPIServer(t, network)
-	requireNoError(t, webhookServes(t.Context()))
+	require.NoError(t, webhookServes(t.Context()))
 	if canConnect(t, nil, podAddress(leaderPod(t), 9443)) {
 		t.Error("another Pod can connect to the webhook")
 	}
@@ -53,7 +54,7 @@ func testComponents(t *testing.T) {
 	wantCreatorRecorded(t)
 	t.Run("the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate)
 
-	requireNoError(t, redeploy(t.Context()))
+	require.NoError(t, redeploy(t.Context()))
 	if !objectExists(t, mutating) || objectExists(t, policy) || objectExists(t, network) {
 		t.Error("the components remain although they are no longer deployed")
 	}
@@ -75,8 +76,8 @@ func testWebhookClientCertificate(t *testing.T) {
 	patch := `{"spec": {"template": {"spec": {"containers": [{"name": "yardmaster", "env": [
 		{"name": "YARDMASTER_WEBHOOK_CLIENT_CA_FILE", "value": "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"}]}]}}}}`
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: operatorNamespace}}
-	requireNoError(t, cluster.Patch(t.Context(), deployment, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
-	requireNoError(t, waitForOperator(t.Context())) // the API server can call the webhook
+	require.NoError(t, cluster.Patch(t.Context(), deployment, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	require.NoError(t, waitForOperator(t.Context())) // the API server can call the webhook
 	if output := forward(); !strings.Contains(output, "tls: certificate required") {
 		t.Errorf("a request without a certificate gets %s", output)
 	}
@@ -85,9 +86,9 @@ func testWebhookClientCertificate(t *testing.T) {
 // admitAPIServer does what the component asks of its users: it replaces the addresses in the policy.
 func admitAPIServer(t *testing.T, network *networkingv1.NetworkPolicy) {
 	t.Helper()
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(network), network))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(network), network))
 	network.Spec.Ingress[0].From[0].IPBlock.CIDR = apiServerEgress(t)[1].To.IPBlock.CIDR
-	requireNoError(t, cluster.Update(t.Context(), network))
+	require.NoError(t, cluster.Update(t.Context(), network))
 }
 
 // wantCreatorRecorded waits until a session that claims to belong to another user belongs to its creator.
@@ -100,7 +101,7 @@ func wantCreatorRecorded(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "webhook") {
 			return false // the API server has not observed the new configuration yet
 		}
-		requireNoError(t, err)
+		require.NoError(t, err)
 		return s.Spec.UserContext.UserID != "forged"
 	})
 }

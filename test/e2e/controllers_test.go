@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -27,7 +28,7 @@ import (
 // permissions of the controller before it.
 func testSingleControllers(t *testing.T) {
 	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
-	requireNoError(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(deployOperator(context.Background(), watchedNamespaces), waitForOperator(context.Background())); err != nil {
 			t.Error(err)
@@ -39,8 +40,8 @@ func testSingleControllers(t *testing.T) {
 		"schedule": reportOfSchedules,
 	} {
 		t.Run(controller, func(t *testing.T) {
-			requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "CONTROLLERS="+controller))
-			requireNoError(t, waitForOperator(t.Context()))
+			require.NoError(t, deployOperator(t.Context(), watchedNamespaces, "CONTROLLERS="+controller))
+			require.NoError(t, waitForOperator(t.Context()))
 			want := permissions.Union(
 				page.Columns(permissions.WatchedNamespaces, controller),
 				page.Columns(permissions.AllNamespaces, "metrics", "admission policies", "identity", "API server", controller),
@@ -88,7 +89,7 @@ func workOfEgressProxies(t *testing.T) {
 	r.Spec.Image, r.Spec.Network.Egress = busyboxImage, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
 	createUntilEnd(t, r)
 	poll.Until(t, "the proxy to run", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(r), r))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(r), r))
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 	})
 }
@@ -112,7 +113,7 @@ func createAndWait(t *testing.T, object client.Object, conditions func() []metav
 	t.Helper()
 	createUntilEnd(t, object)
 	poll.Until(t, object.GetName()+" to be reconciled", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		ready := meta.FindStatusCondition(conditions(), v1alpha1.ConditionReady)
 		return ready != nil && ready.Reason == reason
 	})
@@ -125,7 +126,7 @@ func workOfWorkerPools(t *testing.T) {
 	createUntilEnd(t, wp)
 	poll.Until(t, "the pool's Deployment", func() bool {
 		var list appsv1.DeploymentList
-		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(tenantNamespace)))
+		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(tenantNamespace)))
 		return slices.ContainsFunc(list.Items, func(d appsv1.Deployment) bool { return metav1.IsControlledBy(&d, wp) })
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func testCertificateAuthorityIsRenewed(t *testing.T) {
@@ -27,10 +28,10 @@ func testCertificateAuthorityIsRenewed(t *testing.T) {
 	mustRunPlugin(t, "webhook-ca", "--renew")
 	renewed := authoritySecret(t).Data[ca.CertFile]
 	pods, err := operatorPods(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	for i := range pods {
 		// A kubelet updates the Secrets of a Pod every minute, and whenever the Pod changes.
-		requireNoError(t, cluster.Patch(t.Context(), pods[i].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"renewed"}}}`))))
+		require.NoError(t, cluster.Patch(t.Context(), pods[i].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"renewed"}}}`))))
 	}
 	start := time.Now()
 	for i := range pods {
@@ -41,7 +42,7 @@ func testCertificateAuthorityIsRenewed(t *testing.T) {
 	if trusted := readTrustedCA(t); bytes.Equal(renewed, replaced) || !bytes.Equal(trusted, renewed) {
 		t.Error("the API server does not trust only the new authority")
 	}
-	requireNoError(t, webhookServes(t.Context()))
+	require.NoError(t, webhookServes(t.Context()))
 	for _, err := range calls.stopCalling() {
 		t.Errorf("a request failed: %v", err)
 	}
@@ -77,8 +78,8 @@ func testRollingRestart(t *testing.T) {
 	restarted := operatorDeployment(t)
 	original := restarted.DeepCopy()
 	restarted.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = time.Now().Format(time.RFC3339)
-	requireNoError(t, cluster.Patch(t.Context(), restarted, client.MergeFrom(original)))
-	requireNoError(t, waitForOperator(t.Context()))
+	require.NoError(t, cluster.Patch(t.Context(), restarted, client.MergeFrom(original)))
+	require.NoError(t, waitForOperator(t.Context()))
 	after := currentLease(t)
 	if leaseHolder(after) == leaseHolder(before) {
 		t.Fatal("the leader did not change")

@@ -5,6 +5,8 @@ package e2e
 import (
 	"os"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Tests that call besideOthers leave the operator as it is. They start when the others have ended, which need the operator
@@ -271,7 +273,7 @@ func skipUnlessSoaking(t *testing.T) {
 func besideOthers(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	requireNoError(t, watchNamespaces())
+	require.NoError(t, watchNamespaces())
 }
 
 // runInParallel runs scenarios that do not affect each other.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -189,7 +190,7 @@ func newPod(name string, labels map[string]string, image string, command ...stri
 // createUntilEnd creates an object until the end of the test.
 func createUntilEnd[T client.Object](t *testing.T, object T) T {
 	t.Helper()
-	requireNoError(t, cluster.Create(t.Context(), object))
+	require.NoError(t, cluster.Create(t.Context(), object))
 	deleteAtEnd(t, object)
 	return object
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // gatewayService is the Service of the gateway, and the prefix of the name of its Secret.
@@ -37,7 +38,7 @@ func testGateway(t *testing.T) {
 	env.runKubectl("apply", "-f", env.producerWithoutCurl(filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml")))
 	poll.Until(env.t, "the producer to have sent its job", func() bool {
 		job := &batchv1.Job{}
-		requireNoError(t, cluster.Get(t.Context(), env.objectKey("send-order"), job))
+		require.NoError(t, cluster.Get(t.Context(), env.objectKey("send-order"), job))
 		if job.Status.Failed > 0 {
 			t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/send-order"))
 		}
@@ -66,15 +67,15 @@ func (env *queueEnv) deployGateway() {
 		}
 	})
 	certificate, key, err := certutil.GenerateSelfSignedCertKey(gatewayService+"."+operatorNamespace+".svc", nil, nil)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: gatewayService + "-tls", Namespace: operatorNamespace}}
 	secret.Type, secret.Data = corev1.SecretTypeTLS, map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
-	requireNoError(t, cluster.Create(t.Context(), secret))
+	require.NoError(t, cluster.Create(t.Context(), secret))
 	authority := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: gatewayService + "-ca", Namespace: env.namespace}}
 	authority.Data = map[string]string{"ca.crt": string(certificate)}
-	requireNoError(t, cluster.Create(t.Context(), authority))
+	require.NoError(t, cluster.Create(t.Context(), authority))
 
-	requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "COMPONENTS=gateway"))
+	require.NoError(t, deployOperator(t.Context(), watchedNamespaces, "COMPONENTS=gateway"))
 	env.runKubectl("create", "role", "yardmaster-gateway-broker", "--verb=get", "--resource=secrets", "--resource-name=broker")
 	env.runKubectl("create", "rolebinding", "yardmaster-gateway-broker", "--role=yardmaster-gateway-broker", "--serviceaccount="+operatorNamespace+":"+gatewayService)
 	env.runKubectl("-n", operatorNamespace, "rollout", "status", "deployment/"+gatewayService, "--timeout=10m")
@@ -85,7 +86,7 @@ func (env *queueEnv) producerWithoutCurl(example string) string {
 	t := env.t
 	t.Helper()
 	raw, err := os.ReadFile(example)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(raw), "        image: localhost/curl\n")
 	_, after, hasContext := strings.Cut(rest, "        securityContext:\n")
 	if !found || !hasContext {
@@ -95,6 +96,6 @@ func (env *queueEnv) producerWithoutCurl(example string) string {
 		"        command: [/plain, post, 'https://" + gatewayService + "." + operatorNamespace + ".svc/queues/orders/jobs?id=order-7']\n" +
 		"        securityContext:\n"
 	path := filepath.Join(t.TempDir(), "producer.yaml")
-	requireNoError(t, os.WriteFile(path, []byte(before+command+after), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(before+command+after), 0o600))
 	return path
 }

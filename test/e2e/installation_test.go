@@ -22,13 +22,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The operator's Pod runs only if it satisfies what its namespace enforces.
 func testOperatorIsRestricted(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(ns), ns))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(ns), ns))
 	if profile := ns.Labels["pod-security.kubernetes.io/enforce"]; profile != "restricted" {
 		t.Errorf("the namespace enforces %q", profile)
 	}
@@ -41,7 +42,7 @@ func testOperatorIsRestricted(t *testing.T) {
 func authoritySecret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: authoritySecretName}, secret))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: authoritySecretName}, secret))
 	return secret
 }
 
@@ -49,7 +50,7 @@ func authoritySecret(t *testing.T) *corev1.Secret {
 func readTrustedCA(t *testing.T) []byte {
 	t.Helper()
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Name: operatorName}, configuration))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Name: operatorName}, configuration))
 	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
@@ -63,7 +64,7 @@ func testMetricsRequireAuthorization(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "yardmaster-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: unwatchedNamespace, Name: "metrics-reader"}},
 	}
-	requireNoError(t, cluster.Create(t.Context(), binding))
+	require.NoError(t, cluster.Create(t.Context(), binding))
 	defer cluster.Delete(t.Context(), binding)
 
 	if code, _ := scrapeMetrics(t, ""); code != http.StatusUnauthorized {
@@ -98,10 +99,10 @@ func serviceAccountToken(t *testing.T, ns, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 	if err := cluster.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
-		requireNoError(t, err)
+		require.NoError(t, err)
 	}
 	request := &authenticationv1.TokenRequest{}
-	requireNoError(t, cluster.SubResource("token").Create(t.Context(), account, request))
+	require.NoError(t, cluster.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }
 
@@ -114,8 +115,8 @@ func forwardPort(t *testing.T, target, port string) (address string, stop func()
 	ctx, cancel := context.WithCancel(t.Context())
 	command := newKubectlCommand(ctx, "port-forward", "--namespace", operatorNamespace, target, ":"+port)
 	output, err := command.StdoutPipe()
-	requireNoError(t, err)
-	requireNoError(t, command.Start())
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
 	stop = func() {
 		cancel()
 		_ = command.Wait()
@@ -137,16 +138,16 @@ func scrapeMetrics(t *testing.T, token string) (code int, page string) {
 	address, stop := forwardPort(t, "pod/"+leaderPod(t).Name, "8443")
 	defer stop()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	// The certificate is self-signed and created at each start.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	return response.StatusCode, string(body)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -248,7 +249,7 @@ func newFixtureJob(t *testing.T, f *jobFixture) *batchv1.Job {
 		fields string
 		of     any
 	}{{f.metadata, &job.ObjectMeta}, {f.spec, &job.Spec}, {f.pod, pod}, {f.main, &pod.Containers[0]}} {
-		requireNoError(t, yaml.UnmarshalStrict([]byte(part.fields), part.of))
+		require.NoError(t, yaml.UnmarshalStrict([]byte(part.fields), part.of))
 	}
 	return job
 }
@@ -267,7 +268,7 @@ func createJobFixtures(t *testing.T) {
 		if failed, isLater := strings.CutSuffix(job.Name, "-2"); isLater {
 			waitForJobCondition(t, failed+"-1", batchv1.JobFailed) // a CronJob creates its next run later, too
 		}
-		requireNoError(t, cluster.Create(t.Context(), job))
+		require.NoError(t, cluster.Create(t.Context(), job))
 	}
 	now := time.Now()
 	writeFinishedStatus(t, "failed-long-ago", now, batchv1.JobFailureTarget, batchv1.JobFailed)
@@ -294,7 +295,7 @@ func createLicenseQuota(t *testing.T) {
 	t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "licenses", Namespace: reportedNamespace}}
 	quota.Spec.Hard = corev1.ResourceList{"requests." + limitedResource: resource.MustParse("0")}
-	requireNoError(t, cluster.Create(t.Context(), quota))
+	require.NoError(t, cluster.Create(t.Context(), quota))
 }
 
 // createCronJob creates a CronJob that never runs by itself.
@@ -303,7 +304,7 @@ func createCronJob(t *testing.T, name string) *batchv1.CronJob {
 	cronJob := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
 	cronJob.Spec.Schedule, cronJob.Spec.Suspend = "0 2 * * *", new(true)
 	cronJob.Spec.JobTemplate.Spec = newFixtureJob(t, &jobFixture{script: "true"}).Spec
-	requireNoError(t, cluster.Create(t.Context(), cronJob))
+	require.NoError(t, cluster.Create(t.Context(), cronJob))
 	return cronJob
 }
 
@@ -311,7 +312,7 @@ func waitForJobCondition(t *testing.T, name string, kind batchv1.JobConditionTyp
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the Job %s to be %s", name, kind), func() bool {
 		job := &batchv1.Job{}
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
 		for i := range job.Status.Conditions {
 			if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
 				return true
@@ -340,7 +341,7 @@ func waitForPodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) (f
 func deletePodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) {
 	t.Helper()
 	deleted := waitForPodOf(t, name, isWanted)
-	requireNoError(t, cluster.Delete(t.Context(), deleted))
+	require.NoError(t, cluster.Delete(t.Context(), deleted))
 	waitForPodOf(t, name, func(pod *corev1.Pod) bool { return pod.UID != deleted.UID && pod.Status.Phase == deleted.Status.Phase })
 }
 
@@ -349,20 +350,20 @@ func isRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunn
 func patchJobSpec(t *testing.T, name, spec string) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
-	requireNoError(t, cluster.Patch(t.Context(), job, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+	require.NoError(t, cluster.Patch(t.Context(), job, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
 func deleteJob(t *testing.T, name string, propagation metav1.DeletionPropagation) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
-	requireNoError(t, cluster.Delete(t.Context(), job, client.PropagationPolicy(propagation)))
+	require.NoError(t, cluster.Delete(t.Context(), job, client.PropagationPolicy(propagation)))
 }
 
 // writeFinishedStatus makes a Job have finished eight days ago, as its controller would.
 func writeFinishedStatus(t *testing.T, name string, now time.Time, conditions ...batchv1.JobConditionType) {
 	t.Helper()
 	job := &batchv1.Job{}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
 	at := metav1.NewTime(now.Add(-8 * 24 * time.Hour))
 	job.Status.StartTime = &at
 	for _, kind := range conditions {
@@ -373,7 +374,7 @@ func writeFinishedStatus(t *testing.T, name string, now time.Time, conditions ..
 			job.Status.CompletionTime, job.Status.Succeeded = &at, 1
 		}
 	}
-	requireNoError(t, cluster.Status().Update(t.Context(), job))
+	require.NoError(t, cluster.Status().Update(t.Context(), job))
 }
 
 // releaseStuckJobs removes what blocks the deletion of Jobs, because nothing else does.

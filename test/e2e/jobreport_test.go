@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // shortThresholds sets thresholds of seconds for the operator, instead of hours and days.
@@ -77,7 +78,7 @@ func testOperatorReportsStaleJobs(t *testing.T) {
 	before := readJobSpecs(t)
 	report := &v1alpha1.JobReport{}
 	waitForFindings(t, func() map[string]reportedFinding {
-		requireNoError(t, client.IgnoreNotFound(cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}, report)))
+		require.NoError(t, client.IgnoreNotFound(cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}, report)))
 		return findingsByJob(report)
 	})
 	if s := &report.Status.Summary; int(s.Total) != len(jobFixtures) || s.Ignored != 2 {
@@ -107,7 +108,7 @@ func waitForFindings(t *testing.T, findings func() map[string]reportedFinding) {
 func readJobSpecs(t *testing.T) map[string]batchv1.JobSpec {
 	t.Helper()
 	var jobs batchv1.JobList
-	requireNoError(t, cluster.List(t.Context(), &jobs, client.InNamespace(reportedNamespace)))
+	require.NoError(t, cluster.List(t.Context(), &jobs, client.InNamespace(reportedNamespace)))
 	all := map[string]batchv1.JobSpec{}
 	for i := range jobs.Items {
 		all[jobs.Items[i].Name] = jobs.Items[i].Spec
@@ -141,7 +142,7 @@ func testPluginExplainsStaleJobs(t *testing.T) {
 		poll.Until(t, "the explanation of "+f.name, func() bool {
 			output, _ = runPluginBinary(t, "report", "explain", f.name, "-n", reportedNamespace, "-o", "json")
 			explanation = render.JobExplanation{}
-			requireNoError(t, json.Unmarshal([]byte(output), &explanation))
+			require.NoError(t, json.Unmarshal([]byte(output), &explanation))
 			verdict := strings.TrimSpace(string(explanation.Category) + " " + string(explanation.Reason))
 			if f.finding == "" {
 				return verdict == "Healthy" || verdict == "Ignored"
@@ -191,6 +192,6 @@ func newJobListerKubeconfig(t *testing.T) (path string) {
 	kubeconfig.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "lister"}
 	kubeconfig.CurrentContext = "e2e"
 	path = filepath.Join(t.TempDir(), "kubeconfig")
-	requireNoError(t, clientcmd.WriteToFile(*kubeconfig, path))
+	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, path))
 	return path
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -66,7 +67,7 @@ func installKueue(t *testing.T) {
 		}
 		return nil
 	}
-	requireNoError(t, apply(repositoryRoot+"/dist/kueue/install.yaml"))
+	require.NoError(t, apply(repositoryRoot+"/dist/kueue/install.yaml"))
 	var last error
 	defer func() {
 		if last != nil {
@@ -107,7 +108,7 @@ func createClusterQueue(t *testing.T, name string) string {
 			}}},
 		}},
 	}
-	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
 	return name
 }
 
@@ -116,7 +117,7 @@ func createLocalQueue(t *testing.T, ns, name, clusterQueue string) string {
 	queue := kueueObject("LocalQueue", name)
 	queue.SetNamespace(ns)
 	queue.Object["spec"] = map[string]any{"clusterQueue": clusterQueue}
-	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
 	return name
 }
 
@@ -130,7 +131,7 @@ func occupyQuota(t *testing.T, ns, queue string) (release func()) {
 	spec.Containers = []corev1.Container{{
 		Name: "sleep", Image: busyboxImage, Command: []string{"sleep", "3600"}, SecurityContext: restrictedSecurityContext(), Resources: workResources(),
 	}}
-	requireNoError(t, cluster.Create(t.Context(), job))
+	require.NoError(t, cluster.Create(t.Context(), job))
 	remove := func(ctx context.Context) error {
 		return client.IgnoreNotFound(cluster.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
@@ -140,7 +141,7 @@ func occupyQuota(t *testing.T, ns, queue string) (release func()) {
 		}
 	})
 	poll.Until(t, "the quota to be used", func() bool { return objectExists(t, job) && job.Spec.Suspend != nil && !*job.Spec.Suspend })
-	return func() { requireNoError(t, remove(t.Context())) }
+	return func() { require.NoError(t, remove(t.Context())) }
 }
 
 func workResources() corev1.ResourceRequirements {
@@ -179,7 +180,7 @@ func workloadsOf(t *testing.T, ns, prefix string) []string {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "WorkloadList"})
-	requireNoError(t, cluster.List(t.Context(), list, client.InNamespace(ns)))
+	require.NoError(t, cluster.List(t.Context(), list, client.InNamespace(ns)))
 	var names []string
 	for i := range list.Items {
 		if strings.HasPrefix(list.Items[i].GetName(), "job-"+prefix) {
@@ -227,7 +228,7 @@ func testQueuedStep(t *testing.T) {
 	})).Step("b", countedAs(shellScript("true"))).Obj())
 	s.waitUntilQueued("a", queue)
 	output, err := newKubectlCommand(t.Context(), "get", "sj", "-n", watchedNamespace, s.sj.Name).CombinedOutput()
-	requireNoError(t, err)
+	require.NoError(t, err)
 	if !strings.Contains(string(output), v1alpha1.ReasonQueued) {
 		t.Errorf("kubectl get does not say that it is queued:\n%s", output)
 	}
@@ -334,11 +335,11 @@ func testSuspendedInQueue(t *testing.T) {
 	release := occupyQuota(t, watchedNamespace, queue)
 	s := createSequence(t, queuedSequence("suspended", queue).SuspendImmediately().Step("a", countedAs(shellScript("true"))).Obj())
 	s.waitUntilQueued("a", queue)
-	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
 	s.waitForPhase(v1alpha1.PhaseSuspended)
 	waitUntilNoWorkloads(t, s.sj)
 	release()
-	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if status := s.stepStatus("a"); status.Attempt != 2 {
 		t.Errorf("attempt %d completed, want 2", status.Attempt)
@@ -364,13 +365,13 @@ func createQueuedRunner(t *testing.T, ns, name string, labels map[string]string)
 	t.Helper()
 	createRunners(t, ns)
 	runner := &v1alpha1.SessionRunner{}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: shellRunner}, runner))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: shellRunner}, runner))
 	runner.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: ns}
 	testbuilder.RunnerContainer(&runner.Spec).Resources.Requests[corev1.ResourceCPU] = resource.MustParse(workCPU)
 	if len(labels) > 0 {
 		runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: labels}
 	}
-	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
 	return name
 }
 
@@ -480,7 +481,7 @@ func testPreemptedSession(t *testing.T) {
 	}
 	s.waitUntil("to have a deadline", func(status *v1alpha1.AgenticSessionStatus) bool {
 		var job batchv1.Job
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: sessionsNamespace, Name: status.Attempt.JobName}, &job))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: sessionsNamespace, Name: status.Attempt.JobName}, &job))
 		waited := status.Attempt.ActiveSince.Sub(job.Status.StartTime.Time)
 		return *job.Spec.ActiveDeadlineSeconds == timeout-int64(used.Seconds())+int64(waited.Seconds())
 	})

@@ -16,13 +16,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func testAllNamespaces(t *testing.T) {
-	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))
-	requireNoError(t, deployOperator(t.Context(), allNamespaces))
-	requireNoError(t, waitForOperator(t.Context()))
+	require.NoError(t, undeployOperator(t.Context(), watchedNamespaces))
+	require.NoError(t, deployOperator(t.Context(), allNamespaces))
+	require.NoError(t, waitForOperator(t.Context()))
 	t.Cleanup(func() {
 		ctx := context.Background()
 		err := errors.Join(undeployOperator(ctx, allNamespaces), deployOperator(ctx, watchedNamespaces), waitForOperator(ctx))
@@ -33,7 +34,7 @@ func testAllNamespaces(t *testing.T) {
 
 	ns := &corev1.Namespace{}
 	ns.GenerateName = "e2e-new-"
-	requireNoError(t, cluster.Create(t.Context(), ns))
+	require.NoError(t, cluster.Create(t.Context(), ns))
 	refused := prepareSequence(ns.Name, testbuilder.SequentialJob("refused", "").Step("a", testbuilder.StepImage("")).Obj())
 	if err := cluster.Create(t.Context(), refused); !apierrors.IsInvalid(err) {
 		t.Errorf("a step without an image: %v", err)
@@ -46,7 +47,7 @@ func testAllNamespaces(t *testing.T) {
 	running := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a", untilReleased()).Obj())
 	running.waitForRunningPod("a")
 	start := time.Now()
-	requireNoError(t, cluster.Delete(t.Context(), ns))
+	require.NoError(t, cluster.Delete(t.Context(), ns))
 	waitUntilDeleted(t, ns)
 	t.Logf("the namespace was deleted after %v", roundedSince(start))
 }
@@ -76,12 +77,12 @@ func testNamespaceIsDeleted(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	requireNoError(t, cluster.Delete(t.Context(), ns))
+	require.NoError(t, cluster.Delete(t.Context(), ns))
 	waitUntilDeleted(t, ns)
 	t.Logf("the namespace was deleted after %v", roundedSince(start))
 
 	// Later tests need the operator, which needs all watched namespaces when it restarts.
-	requireNoError(t, createNamespace(t.Context(), terminatingNamespace, "restricted"))
-	requireNoError(t, deployOperator(t.Context(), exclusiveNamespaces))
-	requireNoError(t, waitForOperator(t.Context()))
+	require.NoError(t, createNamespace(t.Context(), terminatingNamespace, "restricted"))
+	require.NoError(t, deployOperator(t.Context(), exclusiveNamespaces))
+	require.NoError(t, waitForOperator(t.Context()))
 }

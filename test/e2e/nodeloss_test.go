@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -83,7 +84,7 @@ kill -STOP $pid
 sleep %s
 kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
 	}
-	requireNoError(t, cluster.Create(t.Context(), kubelet))
+	require.NoError(t, cluster.Create(t.Context(), kubelet))
 	poll.Until(t, "the Pod that stops the kubelet", func() bool { return objectExists(t, kubelet) && kubelet.Status.Phase == corev1.PodRunning })
 	if now := time.Now(); now.After(lost) {
 		t.Fatalf("the Pods took %v longer than this test expects to start", now.Sub(lost))

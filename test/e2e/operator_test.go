@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -106,7 +107,7 @@ func webhookServes(ctx context.Context) error {
 func currentLease(t *testing.T) *coordinationv1.Lease {
 	t.Helper()
 	l, err := readLease(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	return l
 }
 
@@ -114,7 +115,7 @@ func currentLease(t *testing.T) *coordinationv1.Lease {
 func leaderPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods, err := operatorPods(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	pod := leaderAmong(pods, currentLease(t))
 	if pod == nil {
 		t.Fatalf("the Lease is held by %q, but no Pod has that name", leaseHolder(currentLease(t)))
@@ -135,7 +136,7 @@ func waitForAnotherLeader(t *testing.T, than string) {
 func operatorDeployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
-	requireNoError(t, cluster.Get(t.Context(), operatorKey, deployment))
+	require.NoError(t, cluster.Get(t.Context(), operatorKey, deployment))
 	return deployment
 }
 
@@ -162,8 +163,8 @@ exit 1`, container, process, sig)
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "signal", Image: busyboxImage, Command: []string{"sh", "-c", command}}},
 	}
-	requireNoError(t, cluster.Create(t.Context(), sender))
-	defer func() { requireNoError(t, cluster.Delete(t.Context(), sender)) }()
+	require.NoError(t, cluster.Create(t.Context(), sender))
+	defer func() { require.NoError(t, cluster.Delete(t.Context(), sender)) }()
 	poll.Until(t, "the signal to be sent", func() bool {
 		return objectExists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -42,16 +43,16 @@ func newTenant(t *testing.T, resource string) *tenant {
 	name, group, _ := strings.Cut(resource, ".")
 	account := "system:serviceaccount:" + tenantNamespace + ":" + name + "-creator"
 	grantRole(t, tenantNamespace, name+"-creator", rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{name}, Verbs: []string{"create"}})
-	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), confidentialSecret())))
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), confidentialSecret())))
 	poll.Until(t, "the user to have exactly one permission", func() bool {
 		granted, err := permissions.OfServiceAccount(t.Context(), config, account, tenantNamespace)
-		requireNoError(t, err)
+		require.NoError(t, err)
 		return slices.Equal(granted, []string{"create " + resource})
 	})
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: permissions.Groups(account)}
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
-	requireNoError(t, err)
+	require.NoError(t, err)
 	return &tenant{t, c}
 }
 
@@ -78,7 +79,7 @@ func (u *tenant) create(object client.Object) {
 	if err := u.client.Get(u.t.Context(), client.ObjectKeyFromObject(confidentialSecret()), &corev1.Secret{}); !apierrors.IsForbidden(err) {
 		u.t.Errorf("reading a Secret: %v, want Forbidden", err)
 	}
-	requireNoError(u.t, u.client.Create(u.t.Context(), object))
+	require.NoError(u.t, u.client.Create(u.t.Context(), object))
 	deleteAtEnd(u.t, object)
 }
 
@@ -124,14 +125,14 @@ func testSequentialJobPermission(t *testing.T) {
 func testSchedulePermission(t *testing.T) {
 	u := newTenant(t, "schedules.yardmaster.dev")
 	spec, err := json.Marshal(newSecretReader().Spec)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	s := &v1alpha1.Schedule{ObjectMeta: tenantMeta("reader")}
 	s.Spec.Schedule, s.Spec.ConcurrencyPolicy = "* * * * *", v1alpha1.ConcurrencyForbid
 	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: spec}}
 	u.create(s)
 	var runs v1alpha1.SequentialJobList
 	poll.Until(t, "a run to end", func() bool {
-		requireNoError(t, cluster.List(t.Context(), &runs, client.InNamespace(s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.Name}))
+		require.NoError(t, cluster.List(t.Context(), &runs, client.InNamespace(s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.Name}))
 		return len(runs.Items) > 0 && runs.Items[0].Status.CompletionTime != nil
 	})
 	if message := runs.Items[0].Status.Steps[0].Message; !strings.Contains(message, secretValue) {
@@ -155,7 +156,7 @@ func testQueuePermission(t *testing.T) {
 	u.create(newQueue("curious", secretName))
 	q := &v1alpha1.Queue{}
 	poll.Until(t, "the Queue with another Secret to be refused", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: tenantNamespace, Name: "curious"}, q))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: tenantNamespace, Name: "curious"}, q))
 		ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Status == metav1.ConditionFalse
 	})
@@ -205,7 +206,7 @@ func testPolicyPermission(t *testing.T) {
 	setFixedReplicas(wp, 0, 1)
 	createUntilEnd(t, wp)
 	poll.Until(t, "the pool to be refused for its image", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(wp), wp))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(wp), wp))
 		ready := meta.FindStatusCondition(wp.Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Status == metav1.ConditionFalse && strings.Contains(ready.Message, "Policy")
 	})
@@ -269,7 +270,7 @@ func testJobReportPermission(t *testing.T) {
 	forged := &v1alpha1.JobReport{ObjectMeta: tenantMeta("jobs")}
 	forged.Status.Summary.Zombie = 7
 	u.create(forged)
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(forged), forged))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(forged), forged))
 	if forged.Status.Summary.Zombie != 0 {
 		t.Error("a user without permission for the status forged a report")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -21,7 +22,7 @@ var buildPlugin sync.Once
 
 func newPluginCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	buildPlugin.Do(func() { requireNoError(t, runInRepository(t.Context(), "make", "plugin")) })
+	buildPlugin.Do(func() { require.NoError(t, runInRepository(t.Context(), "make", "plugin")) })
 	command := exec.CommandContext(t.Context(), filepath.Join(repositoryRoot, "bin", "kubectl-yardmaster"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+os.Getenv("KUBECONFIG"))
 	return command
@@ -37,7 +38,7 @@ func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		code = exit.ExitCode()
 	} else {
-		requireNoError(t, err)
+		require.NoError(t, err)
 	}
 	if stderr.Len() > 0 {
 		t.Logf("%s: %s", command, stderr.String())

@@ -27,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -109,13 +110,13 @@ func newQueueEnvOn(t *testing.T, ns, broker string) *queueEnv {
 func (env *queueEnv) deployNATS() {
 	env.t.Helper()
 	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", env.broker))
-	requireNoError(env.t, err)
+	require.NoError(env.t, err)
 	dir := env.t.TempDir()
 	base, err = filepath.Rel(dir, base)
-	requireNoError(env.t, err)
+	require.NoError(env.t, err)
 	patch := `[{"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests/cpu", "value": "5m"}]`
 	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\npatches:\n- {target: {kind: StatefulSet}, patch: '%s'}\n", env.namespace, base, patch)
-	requireNoError(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
+	require.NoError(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
 	env.runKubectl("apply", "-k", dir)
 }
 
@@ -143,14 +144,14 @@ func (env *queueEnv) createPool(change func(pool *v1alpha1.WorkerPool)) {
 func (env *queueEnv) createPoolFromExample(example string, change func(pool *v1alpha1.WorkerPool)) {
 	env.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", filepath.FromSlash(example)))
-	requireNoError(env.t, err)
+	require.NoError(env.t, err)
 	pool := &v1alpha1.WorkerPool{}
-	requireNoError(env.t, yaml.Unmarshal(raw, pool))
+	require.NoError(env.t, yaml.Unmarshal(raw, pool))
 	pool.Namespace = env.namespace
 	if change != nil {
 		change(pool)
 	}
-	requireNoError(env.t, cluster.Create(env.t.Context(), pool))
+	require.NoError(env.t, cluster.Create(env.t.Context(), pool))
 }
 
 func (env *queueEnv) objectKey(name string) client.ObjectKey {
@@ -160,14 +161,14 @@ func (env *queueEnv) objectKey(name string) client.ObjectKey {
 func (env *queueEnv) getPool() *v1alpha1.WorkerPool {
 	env.t.Helper()
 	pool := &v1alpha1.WorkerPool{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), pool))
+	require.NoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), pool))
 	return pool
 }
 
 func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
 	env.t.Helper()
 	q := &v1alpha1.Queue{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
+	require.NoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
 	return q
 }
 
@@ -188,7 +189,7 @@ func (env *queueEnv) runLoadgen(name string, args ...string) {
 	job.Spec.BackoffLimit = new(int32(0))
 	job.Spec.Template.Spec = env.newPodSpec("/ledger-tool", args...)
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	requireNoError(env.t, cluster.Create(env.t.Context(), job))
+	require.NoError(env.t, cluster.Create(env.t.Context(), job))
 }
 
 // newPodSpec returns a Pod with the ledger that runs a program of the worker's image.
@@ -258,7 +259,7 @@ func (env *queueEnv) sendCompletionTime() time.Time {
 	var last time.Time
 	for _, b := range env.sentBatches {
 		job := &batchv1.Job{}
-		requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("send-"+b.run), job))
+		require.NoError(env.t, cluster.Get(env.t.Context(), env.objectKey("send-"+b.run), job))
 		if job.Status.Failed > 0 {
 			env.t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/"+job.Name))
 		}
@@ -291,7 +292,7 @@ func (env *queueEnv) waitUntilAllDone() {
 				changed = time.Now()
 				queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: b.queue, Namespace: env.namespace}}
 				patch := fmt.Appendf(nil, `{"spec":{"deadLetter":{"alertThreshold":%d}}}`, changed.Unix())
-				requireNoError(env.t, cluster.Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, patch)))
+				require.NoError(env.t, cluster.Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, patch)))
 			}
 			return false
 		})

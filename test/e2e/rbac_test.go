@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/permissions"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -25,7 +26,7 @@ func testOperatorCannotChangeSpecs(t *testing.T) {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: permissions.Groups(serviceAccount)}
 	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
-	requireNoError(t, err)
+	require.NoError(t, err)
 	s := createSequenceIn(t, unwatchedNamespace, testbuilder.SequentialJob("immutable", "").Step("a", shellScript("true")).Obj())
 	patch := func(text string) error {
 		return asOperator.Patch(t.Context(), s.readSequence().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
@@ -33,15 +34,15 @@ func testOperatorCannotChangeSpecs(t *testing.T) {
 	if err := patch(`{"spec":{"suspend":true}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "may not change a spec") {
 		t.Errorf("a change of the spec: %v", err)
 	}
-	requireNoError(t, patch(`{"metadata":{"finalizers":["`+v1alpha1.SequentialJobFinalizer+`"]}}`))
-	requireNoError(t, patch(`{"metadata":{"finalizers":null}}`))
+	require.NoError(t, patch(`{"metadata":{"finalizers":["`+v1alpha1.SequentialJobFinalizer+`"]}}`))
+	require.NoError(t, patch(`{"metadata":{"finalizers":null}}`))
 }
 
 // operatorPermissions returns the operator's permissions in a namespace, except those of every user.
 func operatorPermissions(t *testing.T, namespace string) []string {
 	t.Helper()
 	granted, err := permissions.OfServiceAccount(t.Context(), config, serviceAccount, namespace)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	return granted
 }
 
@@ -54,7 +55,7 @@ func grantRole(t *testing.T, ns, name string, rules ...rbacv1.PolicyRule) {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: ns}},
 	}
 	for _, object := range []client.Object{role, binding} {
-		requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)))
+		require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)))
 	}
 }
 
@@ -90,7 +91,7 @@ func testForbiddenRequests(t *testing.T) {
 						Verb: verb, Group: denied.group, Resource: resource, Subresource: subresource, Namespace: denied.namespace,
 					},
 				}}
-				requireNoError(t, cluster.Create(t.Context(), review))
+				require.NoError(t, cluster.Create(t.Context(), review))
 				if review.Status.Allowed {
 					t.Errorf("the operator is allowed to %s %s in namespace %q: %s", verb, name, denied.namespace, review.Status.Reason)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -136,7 +137,7 @@ func (r *releaseTest) createReleasePool() {
 func (r *releaseTest) pool() *v1alpha1.WorkerPool {
 	r.t.Helper()
 	pool := &v1alpha1.WorkerPool{}
-	requireNoError(r.t, cluster.Get(r.t.Context(), r.objectKey(r.trial.name()), pool))
+	require.NoError(r.t, cluster.Get(r.t.Context(), r.objectKey(r.trial.name()), pool))
 	return pool
 }
 
@@ -152,7 +153,7 @@ func (r *releaseTest) release(version, defect string) {
 	pool := r.pool()
 	before := pool.DeepCopy()
 	pool.Spec.Version, pool.Spec.Template.Spec.Containers[0].Env = version, r.environment(defect)
-	requireNoError(r.t, cluster.Patch(r.t.Context(), pool, client.MergeFrom(before)))
+	require.NoError(r.t, cluster.Patch(r.t.Context(), pool, client.MergeFrom(before)))
 }
 
 // wantOldReleaseServes checks that the defective release is never promoted, and the old one keeps all

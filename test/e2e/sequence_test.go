@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -87,7 +88,7 @@ func restrictedSecurityContext() *corev1.SecurityContext {
 // readSequence reads the SequentialJob.
 func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 	s.t.Helper()
-	requireNoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
+	require.NoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
 	return s.sj
 }
 
@@ -139,14 +140,14 @@ func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) er
 // deleteSequence deletes the SequentialJob as kubectl does.
 func (s *sequenceTest) deleteSequence() {
 	s.t.Helper()
-	requireNoError(s.t, cluster.Delete(s.t.Context(), s.sj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	require.NoError(s.t, cluster.Delete(s.t.Context(), s.sj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 // listJobs returns the Jobs of the SequentialJob, in the order of their steps.
 func (s *sequenceTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
-	requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
+	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
 	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
 	index := func(job batchv1.Job) int {
 		return slices.IndexFunc(s.sj.Spec.Containers, func(step v1alpha1.Step) bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/modelserver"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -92,7 +93,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 	t.Helper()
 	a := &agentTest{Name: name, Key: agentKey, Password: forgePassword}
 	script, err := json.Marshal(turns)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.forge(), Namespace: sessionsNamespace, Labels: map[string]string{"app": a.forge()}}}
 	pod.Spec = corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(1)),
@@ -117,11 +118,11 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 	createUntilEnd(t, secret)
 	createUntilEnd(t, pod)
 	poll.Until(t, pod.Name+" to be ready", func() bool {
-		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return isPodReady(pod)
 	})
 	info := struct{ CloneURL, Host, CA, ModelURL string }{}
-	requireNoError(t, json.Unmarshal([]byte(a.ask(t, "/info")), &info))
+	require.NoError(t, json.Unmarshal([]byte(a.ask(t, "/info")), &info))
 	a.ForgeHost, a.CloneURL, a.ModelURL = info.Host, info.CloneURL, info.ModelURL
 	a.CA = "    " + strings.ReplaceAll(strings.TrimSpace(info.CA), "\n", "\n    ")
 	return a
@@ -138,7 +139,7 @@ func (a *agentTest) secretKey(key string) *corev1.EnvVarSource {
 func (a *agentTest) ask(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := clientset.CoreV1().Pods(sessionsNamespace).ProxyGet("http", a.forge(), "8080", path, nil).DoRaw(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	return string(raw)
 }
 
@@ -146,7 +147,7 @@ func (a *agentTest) ask(t *testing.T, path string) string {
 func (a *agentTest) apply(t *testing.T) time.Time {
 	t.Helper()
 	manifest := &bytes.Buffer{}
-	requireNoError(t, agentManifest.Execute(manifest, a))
+	require.NoError(t, agentManifest.Execute(manifest, a))
 	command := newKubectlCommand(t.Context(), "apply", "-n", sessionsNamespace, "-f", "-")
 	command.Stdin = manifest
 	if output, err := command.CombinedOutput(); err != nil {
@@ -181,7 +182,7 @@ func (a *agentTest) logStart(t *testing.T, start time.Time) {
 			Time       time.Time
 			Type, Text string
 		}{}
-		requireNoError(t, json.Unmarshal([]byte(line), &event))
+		require.NoError(t, json.Unmarshal([]byte(line), &event))
 		switch event.Type {
 		case "text", "thinking", "toolCall":
 			log(event.Time, "the agent's first token")
@@ -300,7 +301,7 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 	}
 	for _, kind := range []string{"events", "pods", "jobs", "agenticsessions", "sessionrunners", "leases", "configmaps"} {
 		output, err := newKubectlCommand(t.Context(), "get", kind, "-n", sessionsNamespace, "-o", "yaml").Output()
-		requireNoError(t, err)
+		require.NoError(t, err)
 		found[kind] = string(output)
 	}
 	found["commits"] = a.ask(t, "/commits")
@@ -321,10 +322,10 @@ func testAgentAnswersThePlugin(t *testing.T) {
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "scripted-pair", Namespace: sessionsNamespace}}
 	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "agent:v1", new(int64(65532))
 	testbuilder.RunnerContainer(&runner.Spec).Command = []string{"session-runner", "--profile", "events", "--", "sh", "-c", `read -r line; printf '{"type":"text","text":"You said %s"}\n{"type":"result","text":"x"}\n' "$$line"`}
-	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "pair", Namespace: sessionsNamespace}}
 	s.Spec.Runner, s.Spec.Interactive = runner.Name, true
-	requireNoError(t, cluster.Create(t.Context(), s))
+	require.NoError(t, cluster.Create(t.Context(), s))
 	pair := trackSession(t, s)
 	pair.waitForPhase(v1alpha1.SessionRunning)
 	for _, message := range []string{"first", "second"} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -87,7 +88,7 @@ func scaleOperatorToZero(t *testing.T) {
 	before := operatorDeployment(t)
 	none := before.DeepCopy()
 	none.Spec.Replicas = new(int32(0))
-	requireNoError(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
+	require.NoError(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas))); err != nil {
@@ -99,7 +100,7 @@ func scaleOperatorToZero(t *testing.T) {
 	})
 	poll.Until(t, "the operator's Pods to be deleted", func() bool {
 		pods, err := operatorPods(t.Context())
-		requireNoError(t, err)
+		require.NoError(t, err)
 		return len(pods) == 0
 	})
 }

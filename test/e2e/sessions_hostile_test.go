@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -117,7 +118,7 @@ func (s *sessionTest) waitForAttacks() {
 
 func (s *sessionTest) deletePolicy() {
 	s.t.Helper()
-	requireNoError(s.t, cluster.Delete(s.t.Context(), &networkingv1.NetworkPolicy{
+	require.NoError(s.t, cluster.Delete(s.t.Context(), &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: agenticsession.NetworkPolicyName(s.s.Name)},
 	}))
 }
@@ -159,9 +160,9 @@ func testHostileSessionInDeletedNamespace(t *testing.T) {
 	deployments.Lock()
 	defer deployments.Unlock()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hostileNamespace}}
-	requireNoError(t, cluster.Delete(t.Context(), ns))
+	require.NoError(t, cluster.Delete(t.Context(), ns))
 	waitUntilDeleted(t, pod)
 	receiver.wantNothing()
 	waitUntilDeleted(t, ns)
-	requireNoError(t, createNamespace(t.Context(), hostileNamespace, "restricted"))
+	require.NoError(t, createNamespace(t.Context(), hostileNamespace, "restricted"))
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // accessScript reports, in its first run, what the runner can read. The second run reports the identifier
@@ -30,7 +31,7 @@ fi
 func testSessionSecrets(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "listed", Namespace: sessionsNamespace}, StringData: map[string]string{"token": "hunter2", "other": "b"}}
 	if err := cluster.Create(t.Context(), secret); !apierrors.IsAlreadyExists(err) {
-		requireNoError(t, err)
+		require.NoError(t, err)
 	}
 	s := createSession(t, tokenRunner, accessScript, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "listed"}}}
@@ -45,12 +46,12 @@ func testSessionSecrets(t *testing.T) {
 		t.Fatalf("the runner reads %q, want one file, one variable, and only the directory with tokens", parts)
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[3])
-	requireNoError(t, err)
+	require.NoError(t, err)
 	var claims struct {
 		Aud []string `json:"aud"`
 		Sub string   `json:"sub"`
 	}
-	requireNoError(t, json.Unmarshal(payload, &claims))
+	require.NoError(t, json.Unmarshal(payload, &claims))
 	if want := "system:serviceaccount:" + sessionsNamespace + ":" + s.s.Name + "-session"; !slices.Equal(claims.Aud, []string{"cloud.example"}) || claims.Sub != want {
 		t.Errorf("the token is for %q, of %s, want cloud.example and %s", claims.Aud, claims.Sub, want)
 	}

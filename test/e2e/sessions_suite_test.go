@@ -28,6 +28,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -112,7 +113,7 @@ func createRunners(t *testing.T, ns string) {
 		}
 		configure(&r.Spec)
 		if err := cluster.Create(t.Context(), r); !apierrors.IsAlreadyExists(err) {
-			requireNoError(t, err)
+			require.NoError(t, err)
 		}
 	}
 }
@@ -122,9 +123,9 @@ func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	t.Helper()
 	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 	var service corev1.Service
-	requireNoError(t, cluster.Get(t.Context(), key, &service))
+	require.NoError(t, cluster.Get(t.Context(), key, &service))
 	var slice discoveryv1.EndpointSlice
-	requireNoError(t, cluster.Get(t.Context(), key, &slice))
+	require.NoError(t, cluster.Get(t.Context(), key, &slice))
 	egress := []v1alpha1.SessionEgress{{To: testbuilder.Block(service.Spec.ClusterIP + "/32"), Ports: testbuilder.Ports(service.Spec.Ports[0].Port)}}
 	for _, endpoint := range slice.Endpoints {
 		egress = append(egress, v1alpha1.SessionEgress{To: testbuilder.Block(endpoint.Addresses[0] + "/32"), Ports: testbuilder.Ports(*slice.Ports[0].Port)})
@@ -155,7 +156,7 @@ func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(
 	if change != nil {
 		change(&s.Spec)
 	}
-	requireNoError(t, cluster.Create(t.Context(), s))
+	require.NoError(t, cluster.Create(t.Context(), s))
 	return trackSession(t, s)
 }
 
@@ -177,7 +178,7 @@ func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
 // getSession reads the session from the cluster.
 func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
-	requireNoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
+	require.NoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
 	return s.s
 }
 
@@ -240,7 +241,7 @@ func (s *sessionTest) waitForEvents(want ...string) {
 	s.t.Helper()
 	poll.Until(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
 		var list eventsv1.EventList
-		requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
+		require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
 		found := map[string]bool{}
 		for i := range list.Items {
 			if list.Items[i].Regarding.UID == s.s.UID {
@@ -254,13 +255,13 @@ func (s *sessionTest) waitForEvents(want ...string) {
 // patchSpec changes the spec as a user does.
 func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
-	requireNoError(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+	require.NoError(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
 // deleteSession deletes the session as kubectl does.
 func (s *sessionTest) deleteSession() {
 	s.t.Helper()
-	requireNoError(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	require.NoError(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 // currentPod returns the Pod of the open attempt.
@@ -287,8 +288,8 @@ func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
 	t.Helper()
 	found := map[types.UID]map[string]int{}
 	for kind, list := range childObjectLists() {
-		requireNoError(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{agenticsession.LabelSessionUID}))
-		requireNoError(t, meta.EachListItem(list, func(object runtime.Object) error {
+		require.NoError(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{agenticsession.LabelSessionUID}))
+		require.NoError(t, meta.EachListItem(list, func(object runtime.Object) error {
 			accessor, err := meta.Accessor(object)
 			if err != nil {
 				return err

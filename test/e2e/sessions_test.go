@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func testSessionResult(t *testing.T) {
@@ -54,7 +55,7 @@ func testSessionResult(t *testing.T) {
 func (s *sessionTest) wantColumns(header, row string) {
 	s.t.Helper()
 	output, err := newKubectlCommand(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
-	requireNoError(s.t, err)
+	require.NoError(s.t, err)
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	if len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != header || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), row+" ") {
 		s.t.Errorf("kubectl get shows:\n%s\nwant:\n%s\n%s", output, header, row)
@@ -181,7 +182,7 @@ func testSessionEvicted(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.waitForLogLine("waiting")
 	pod := s.currentPod()
-	requireNoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
+	require.NoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 	}))
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -204,7 +205,7 @@ func testSessionIdle(t *testing.T) {
 	busy.waitForPhase(v1alpha1.SessionCompleted)
 	busy.wantRuns("1/1 Completed 0")
 	lease := &coordinationv1.Lease{}
-	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
 	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != busy.s.Name+"-r1-a1" {
 		t.Errorf("the Lease is held by %v", holder)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -177,7 +178,7 @@ func (w *sharedWorkspace) change(i int) string {
 		return "stop"
 	case action <= 3:
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: status.Attempt.JobName}}
-		requireNoError(w.t, client.IgnoreNotFound(cluster.Delete(w.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))))
+		require.NoError(w.t, client.IgnoreNotFound(cluster.Delete(w.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))))
 		return "delete Job"
 	}
 	return w.disturbPods(s)
@@ -197,7 +198,7 @@ func (w *sharedWorkspace) disturbPods(s *sessionTest) string {
 			err = cluster.Delete(w.t.Context(), pod)
 		}
 		if !apierrors.IsConflict(err) {
-			requireNoError(w.t, client.IgnoreNotFound(err))
+			require.NoError(w.t, client.IgnoreNotFound(err))
 		}
 	}
 	if isEviction {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -90,11 +91,11 @@ func testImmediateSuspension(t *testing.T) {
 		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
 		Obj())
 	pod := s.waitForRunningPod("write")
-	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
 	waitUntilDeleted(t, pod)
 	s.waitForPhase(v1alpha1.PhaseSuspended)
 	s.waitForNoFinalizer()
-	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if diary := s.stepStatus("read").Output; diary != "started ended started " {
 		t.Errorf("history %q", diary)
@@ -126,7 +127,7 @@ func checkEviction(t *testing.T, template corev1.PodTemplateSpec, exit string) {
 	pod := s.waitForRunningPod("write")
 	poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(s.readLogs(pod.Name, "write"), "started") })
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	requireNoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), eviction))
+	require.NoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), eviction))
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt; history != "started ended started " || attempt != 2 {
 		t.Errorf("history %q after %d attempts", history, attempt)
@@ -201,7 +202,7 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 	if message := s.stepStatus("extract").Message; message != "container extract exited with 0; container mesh-proxy still runs" {
 		t.Errorf("message %q", message)
 	}
-	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true }))
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true }))
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	if step := s.stepStatus("extract"); step.Phase != v1alpha1.StepSucceeded || step.Output != "42" {
 		t.Errorf("step extract is %s, with output %q", step.Phase, step.Output)
@@ -218,11 +219,11 @@ func testSequenceDeletion(t *testing.T) {
 		Obj())
 	pod := s.waitForRunningPod("a")
 	follow, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	defer follow.Close()
 	started := make([]byte, len("started\n"))
 	_, err = io.ReadFull(follow, started) // the trap is set by then
-	requireNoError(t, err)
+	require.NoError(t, err)
 
 	s.deleteSequence()
 	poll.Until(t, "the SequentialJob to be deleted", func() bool { return !objectExists(t, s.sj) })
@@ -230,7 +231,7 @@ func testSequenceDeletion(t *testing.T) {
 		t.Error("the SequentialJob was deleted before the Pod of its step")
 	}
 	rest, err := io.ReadAll(follow)
-	requireNoError(t, err)
+	require.NoError(t, err)
 	if string(rest) != "received SIGTERM\nended\n" {
 		t.Errorf("the step's last output is %q", rest)
 	}

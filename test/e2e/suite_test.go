@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -213,20 +214,12 @@ func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "localcluster", append(local, args...)...)
 }
 
-// requireNoError ends the test on an error.
-func requireNoError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // readLog returns the log of a container; of the only one if none is named. The kubelet of a busy node does not answer each
 // request in time.
 func readLog(t *testing.T, namespace, pod, container string) string {
 	t.Helper()
 	var log []byte
-	requireNoError(t, poll.UntilNil(t.Context(), func() (err error) {
+	require.NoError(t, poll.UntilNil(t.Context(), func() (err error) {
 		log, err = clientset.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
 		if apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -240,7 +233,7 @@ func readLog(t *testing.T, namespace, pod, container string) string {
 func podsWith(t *testing.T, ns string, labels map[string]string) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
-	requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns), client.MatchingLabels(labels)))
+	require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns), client.MatchingLabels(labels)))
 	return list.Items
 }
 
@@ -251,7 +244,7 @@ func objectExists(t *testing.T, object client.Object) bool {
 	if apierrors.IsNotFound(err) {
 		return false
 	}
-	requireNoError(t, err)
+	require.NoError(t, err)
 	return true
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // plainImage contains the plain worker and the operator's binary.
@@ -35,7 +36,7 @@ func (env *queueEnv) createQueue(name string, change func(q *v1alpha1.Queue)) {
 	if change != nil {
 		change(q)
 	}
-	requireNoError(env.t, cluster.Create(env.t.Context(), q))
+	require.NoError(env.t, cluster.Create(env.t.Context(), q))
 	env.waitUntilQueueReady(name)
 }
 
@@ -60,7 +61,7 @@ func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string
 func (env *queueEnv) patchPool(patch string) {
 	env.t.Helper()
 	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
-	requireNoError(env.t, strict().Patch(env.t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(patch))))
+	require.NoError(env.t, strict().Patch(env.t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // strict returns a client for which an unknown field in a patch is an error.
@@ -70,7 +71,7 @@ func strict() client.Client { return client.WithFieldValidation(cluster, metav1.
 func (env *queueEnv) patchQueue(patch string) {
 	env.t.Helper()
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
-	requireNoError(env.t, strict().Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
+	require.NoError(env.t, strict().Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // resizePool changes the number of workers, and waits until exactly that number runs.
@@ -136,7 +137,7 @@ func (env *queueEnv) wantDeafApplicationsEnd() {
 	worker := &pool.Spec.Template.Spec.Containers[0]
 	pool.Spec.Version, worker.Image, worker.Env, worker.VolumeMounts = "deaf", busyboxImage, nil, nil
 	worker.Command = []string{"sh", "-c", "httpd -p 8080 -h /tmp; while :; do sleep 3600; done"}
-	requireNoError(env.t, cluster.Patch(env.t.Context(), pool, client.MergeFrom(before)))
+	require.NoError(env.t, cluster.Patch(env.t.Context(), pool, client.MergeFrom(before)))
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(3)
 	env.patchPool(`{"spec":{"replicas":1}}`)
@@ -278,13 +279,13 @@ func testBrokerCredentialsRotate(t *testing.T) {
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
 	operators, err := operatorPods(t.Context())
-	requireNoError(t, err)
+	require.NoError(t, err)
 	workers := env.workerPods()
 	env.sendBatch(jobBatch{queue: "orders", run: "first", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()
 
 	login.Data["password"] = []byte("second")
-	requireNoError(t, cluster.Update(t.Context(), login))
+	require.NoError(t, cluster.Update(t.Context(), login))
 	env.requireLogin("worker:second@", "--user=worker", "--pass=second")
 	env.sendBatch(jobBatch{queue: "orders", run: "second", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()
@@ -298,7 +299,7 @@ func (env *queueEnv) createLogin(data map[string][]byte) *corev1.Secret {
 	env.t.Helper()
 	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}, Data: data}
 	login.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	requireNoError(env.t, cluster.Create(env.t.Context(), login))
+	require.NoError(env.t, cluster.Create(env.t.Context(), login))
 	return login
 }
 
@@ -314,7 +315,7 @@ func (env *queueEnv) requireLogin(user string, args ...string) {
 func (env *queueEnv) restartBroker(pod map[string]any) {
 	env.t.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}})
-	requireNoError(env.t, err)
+	require.NoError(env.t, err)
 	env.runKubectl("patch", "statefulset", "nats", "-p", string(patch))
 	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")
 }
