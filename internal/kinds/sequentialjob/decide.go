@@ -129,7 +129,11 @@ func advance(f *facts, r *run) progress {
 				n = continueStep(f, &p.status, &o)
 				p = p.with(f, &n)
 			}
-			if n.verdict.phase == "" {
+			switch {
+			case n.verdict.phase == "":
+				return p
+			case !f.HasStored && !f.Answers.HasAllJobs: // another process may have started later steps
+				p.question = &Question{AllJobs: true}
 				return p
 			}
 		}
@@ -274,21 +278,18 @@ func (p progress) startNext(f *facts) (progress, bool) {
 		attempt, failedAttempts, reason, first = step.Attempt+1, step.FailedAttempts, step.Reason, step.FirstStartTime // the reason is why there is another attempt
 	}
 	// The Job of the attempt is created once it is known not to exist.
-	*step = v1alpha1.StepStatus{
-		Name:  step.Name,
-		Phase: v1alpha1.StepStarting,
-		JobAttempt: v1alpha1.JobAttempt{
-			AttemptNumber: v1alpha1.AttemptNumber{Run: status.Run, Attempt: attempt},
-			JobName:       jobName(f.SequentialJob, status.Run, step.Name, attempt),
-			Times:         v1alpha1.Times{StartTime: f.now.DeepCopy()},
-			Explanation:   v1alpha1.Explanation{Reason: reason},
-		},
-		FailedAttempts: failedAttempts,
-		FirstStartTime: first,
-		SpecHash:       stepHash(stepSpec),
-		ApprovedBy:     c.by,
-	}
+	*step = f.startedStep(status.Run, step.Name, attempt)
+	step.Reason, step.FailedAttempts, step.FirstStartTime, step.SpecHash, step.ApprovedBy = reason, failedAttempts, first, stepHash(stepSpec), c.by
 	return p, true
+}
+
+// startedStep returns the record of an attempt at a step that starts now.
+func (f *facts) startedStep(run int32, name string, attempt int32) v1alpha1.StepStatus {
+	return v1alpha1.StepStatus{Name: name, Phase: v1alpha1.StepStarting, JobAttempt: v1alpha1.JobAttempt{
+		AttemptNumber: v1alpha1.AttemptNumber{Run: run, Attempt: attempt},
+		JobName:       jobName(f.SequentialJob, run, name, attempt),
+		Times:         v1alpha1.Times{StartTime: f.now.DeepCopy()},
+	}}
 }
 
 // decideDeletion deletes the running Jobs of a SequentialJob that is being deleted. The finalizer is removed once a
@@ -321,7 +322,9 @@ func decideDeletion(f *facts) Decision {
 // finish completes a decision with what follows from the stored status.
 func (f *facts) finish(d Decision) Decision {
 	stored := &f.SequentialJob.Status
-	d.StatusChanged = !equality.Semantic.DeepEqual(stored, &d.Status)
+	if d.StatusChanged = !equality.Semantic.DeepEqual(stored, &d.Status); d.StatusChanged {
+		d.RecordWithin = recordWithin(f, &d)
+	}
 	d.Events = append(statusEvents(stored, &d.Status), d.Events...)
 	d.DeleteJobs = slices.DeleteFunc(d.DeleteJobs, func(job *batchv1.Job) bool { return !job.DeletionTimestamp.IsZero() })
 	return d

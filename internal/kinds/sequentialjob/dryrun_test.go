@@ -27,7 +27,7 @@ func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 		t.Errorf("a second reconciliation asks %+v", decision.Question)
 	}
 	sj.Generation++
-	sj.Spec.Containers[1].Image = "other"
+	sj.Spec.Containers[1].Image, in.Answers.HasAllJobs = "other", true
 	if decision := Decide(in); decision.Question == nil || len(decision.Question.DryRun) != 1 {
 		t.Errorf("after a change it asks %+v, want a dry run of the pending step", decision.Question)
 	}

@@ -26,6 +26,9 @@ type Observation struct {
 	// CreatedJobs are the UIDs, by name, of the Jobs that this process created or found by a
 	// live read.
 	CreatedJobs map[string]types.UID
+	// HasStored is true if this process has stored the status of the SequentialJob: then no other process has decided about it since, or
+	// the object has another version.
+	HasStored bool
 	// Policies that select the SequentialJob. They limit the images of steps.
 	Policies policy.Selection
 	// Now is the time of the decision.
@@ -102,6 +105,8 @@ type Decision struct {
 	Status v1alpha1.SequentialJobStatus
 	// StatusChanged is true if Status differs from the stored status.
 	StatusChanged bool
+	// RecordWithin is how long Status may be stored later, although the actions follow now; 0 if it must be stored first.
+	RecordWithin time.Duration
 	// Events to emit after the status is stored.
 	Events []decision.Event
 

@@ -100,6 +100,8 @@ func newOutcome(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.S
 		o.verdict = verdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}
 	case step.Phase == v1alpha1.StepStopping:
 		o.verdict = newFailure(f, status, step.Name, step.Reason, step.Message)
+	case !isNew && !f.Answers.HasAllJobs: // a later Job, which the cache does not show yet, would prove that the step succeeded
+		o.question = &Question{AllJobs: true}
 	case step.JobUID == "" && !wasCreated:
 		o.isMissing = true
 	default:
@@ -151,6 +153,9 @@ func (o outcome) ended(f *facts, status *v1alpha1.SequentialJobStatus) outcome {
 	case interruption != "":
 	case !listed && (isUnknown || needsPods):
 		o.question = &Question{PodsOf: job}
+		return o
+	case isUnknown && !f.Answers.HasAllJobs: // as for a Job that does not exist
+		o.question = &Question{AllJobs: true}
 		return o
 	case isUnknown && !o.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)):
 		o.timer.RequeueWithin(evidenceRetry)
@@ -436,7 +441,9 @@ func NeedsEvidence(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
 		return attempt.JobName == job.Name && (attempt.JobUID == "" || attempt.JobUID == job.UID)
 	}
 	step, isArchive := activeStep(sj.Status.Steps), isArchiving(&sj.Status) && isOf(&sj.Status.Archive.JobAttempt)
-	return IsTerminal(job) && (isArchive || step != nil && isOf(&step.JobAttempt))
+	later := findStep(sj.Status.Steps, job.Labels[v1alpha1.LabelStep])
+	isLater := later != nil && isUnstarted(later) && job.Name == jobName(sj, sj.Status.Run, later.Name, 1)
+	return IsTerminal(job) && (isArchive || isLater || step != nil && isOf(&step.JobAttempt))
 }
 
 // AddEnded adds a Job that was deleted after its end to the Jobs and to the UIDs of created Jobs, if the next decision depends on

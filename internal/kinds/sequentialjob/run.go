@@ -32,7 +32,7 @@ type run struct {
 // newRun observes a new or changed spec: started steps are immutable, the others follow the spec. A finished run starts again if the
 // spec requests a rerun.
 func newRun(f *facts) run {
-	r := run{status: *f.SequentialJob.Status.DeepCopy(), notes: f.newNotes()}
+	r := run{status: *caughtUp(f), notes: f.newNotes()}
 	status := &r.status
 	isChanged := f.SequentialJob.Generation != status.ObservedGeneration
 	if status.Run == 0 {
@@ -40,6 +40,10 @@ func newRun(f *facts) run {
 		if f.spec.Rerun != nil {
 			status.RerunID = f.spec.Rerun.ID // an id that is set at creation requests nothing
 		}
+	}
+	if isChanged && activeStep(status.Steps) != nil && !f.Answers.HasAllJobs {
+		r.question = &Question{AllJobs: true} // a step that started with the earlier spec may be known by its Job only
+		return r
 	}
 	if isChanged {
 		status.ObservedGeneration = f.SequentialJob.Generation

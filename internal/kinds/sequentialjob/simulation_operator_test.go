@@ -56,6 +56,7 @@ func (w *simulator) observe() Observation {
 		Now:           w.now,
 		ArchiveImage:  "yardmaster:test",
 		CreatedJobs:   map[string]types.UID{},
+		HasStored:     w.hasStored,
 		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
 	}
 	in.Evidence = maps.Clone(w.evidence)
@@ -206,29 +207,51 @@ func (w *simulator) answer(in *Observation, question *Question) {
 
 // maybeCrash randomly ends the process, which then forgets its memory and fills its caches again.
 func (w *simulator) maybeCrash() bool {
-	if w.noDisturbances || !w.happensWithChance(5) {
+	if w.noDisturbances || w.rng.IntN(w.calm*100) >= 5 {
 		return false
 	}
 	w.logEvent("operator crashes")
 	w.crashes++
+	w.markUnrecordedJobs()
+	if w.paused == nil && w.happensWithChance(30) {
+		w.logEvent("it was only paused")
+		w.paused = new(w.operator)
+	}
+	w.operator = newOperator()
+	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
+	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
+	return true
+}
+
+// wakePaused lets a process that was paused make one more reconciliation.
+func (w *simulator) wakePaused() {
+	w.logEvent("a paused operator wakes up")
+	w.markUnrecordedJobs()
+	current := w.operator
+	w.operator, w.paused = *w.paused, nil
+	w.reconcile()
+	w.markUnrecordedJobs()
+	for name, job := range current.rememberedJobs {
+		if created := w.jobs[name]; created != nil && created.UID != job.UID {
+			w.strayJobs[created.UID] = true
+		}
+	}
+	w.operator = current
+}
+
+// markUnrecordedJobs marks the Jobs that another process of the operator may not know.
+func (w *simulator) markUnrecordedJobs() {
 	recorded := map[types.UID]bool{}
 	for _, step := range w.sj.Status.Steps {
 		recorded[step.JobUID] = true
 	}
-	for _, job := range w.jobs {
-		if !recorded[job.UID] {
-			w.unrecordedJobs[job.UID] = true
+	for _, jobs := range []map[string]*batchv1.Job{w.jobs, w.rememberedJobs} {
+		for _, job := range jobs {
+			if !recorded[job.UID] {
+				w.unrecordedJobs[job.UID] = true
+			}
 		}
 	}
-	for _, job := range w.rememberedJobs {
-		if !recorded[job.UID] {
-			w.unrecordedJobs[job.UID] = true
-		}
-	}
-	w.rememberedJobs, w.evidence, w.expiredJobs = map[string]*batchv1.Job{}, map[types.UID]Evidence{}, map[types.UID]*batchv1.Job{}
-	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
-	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
-	return true
 }
 
 func (w *simulator) record(stored *v1alpha1.SequentialJob, decision *Decision) error {
@@ -238,11 +261,17 @@ func (w *simulator) record(stored *v1alpha1.SequentialJob, decision *Decision) e
 	if !decision.StatusChanged {
 		return nil
 	}
+	if decision.RecordWithin > 0 && w.happensWithChance(70) {
+		w.logEvent("the status is stored later")
+		w.checkLag(&stored.Status, &decision.Status)
+		return nil
+	}
 	changed := stored.DeepCopy()
 	changed.Status = decision.Status
 	if err := w.writeLocked(stored, changed); err != nil {
 		return err
 	}
+	w.hasStored = true
 	maps.DeleteFunc(w.rememberedJobs, func(name string, _ *batchv1.Job) bool {
 		return !slices.ContainsFunc(stored.Status.Steps, func(step v1alpha1.StepStatus) bool {
 			return (step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepRunning) && step.JobName == name && step.JobUID == ""
@@ -534,14 +563,27 @@ func (w *simulator) hasUnrecordedJob(run string) bool {
 	return false
 }
 
-// checkStepOrder checks that every earlier step has its outcome stored.
+// checkStepOrder checks that every earlier step has its outcome stored, or succeeded.
 func (w *simulator) checkStepOrder(job *batchv1.Job) {
 	for _, step := range w.sj.Status.Steps {
 		if step.Name == job.Labels[v1alpha1.LabelStep] {
 			return
 		}
 		if canStart(step.Phase) || isActive(step.Phase) {
-			w.reportViolation("%s is created while step %s is stored as %s", job.Name, step.Name, step.Phase)
+			w.postponed++
+			if step.Run = w.sj.Status.Run; !w.hasCompletedJob(&step) {
+				w.reportViolation("%s is created while step %s is stored as %s", job.Name, step.Name, step.Phase)
+			}
+		}
+	}
+}
+
+// checkLag checks that a status which is stored later says nothing that is older than maxStatusLag.
+func (w *simulator) checkLag(storedStatus, status *v1alpha1.SequentialJobStatus) {
+	for i := range status.Steps {
+		end := status.Steps[i].CompletionTime
+		if stored := &storedStatus.Steps[i]; stored.CompletionTime == nil && end != nil && w.now.Sub(end.Time) > maxStatusLag {
+			w.reportViolation("the end of step %s is not stored after %s", stored.Name, w.now.Sub(end.Time))
 		}
 	}
 }
@@ -554,6 +596,8 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 		outcome := decision.FindEndCondition(earlier)
 		switch {
 		case w.interruptedJobs[earlier.UID]:
+		case w.strayJobs[earlier.UID]:
+			w.ambiguous++
 		case w.stuckJobs[earlier.UID] && (w.jobs[earlier.Name] == nil || w.jobs[earlier.Name].UID != earlier.UID): // no container of it ran
 		case w.retryTimes[earlier.UID].After(w.now):
 			w.reportViolation("%s is created %s too soon", job.Name, w.retryTimes[earlier.UID].Sub(w.now))

@@ -30,7 +30,8 @@ import (
 // disrupted, and their programs exit with 0; Jobs expire at once. In every case:
 //
 //   - a Job is created only when no other Job of the sequence may be running,
-//   - and only after every earlier step has its outcome stored,
+//   - and only after every earlier step has its outcome stored, or its Job is complete,
+//   - the status that is stored later is at most maxStatusLag behind,
 //   - and not again for a step that ran, unless the spec allows it: also if the step is corrected because its image does not exist,
 //   - no step is skipped in a run that completes, unless its own expression is false,
 //   - no step that needs an approval starts with content that no user approved for its run,
@@ -45,7 +46,7 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 500), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
-	var ambiguous, created, crashes, replaced atomic.Int64
+	var ambiguous, created, crashes, replaced, postponed atomic.Int64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
@@ -59,12 +60,13 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 				created.Add(int64(w.created))
 				crashes.Add(int64(w.crashes))
 				replaced.Add(int64(w.replaced))
+				postponed.Add(int64(w.postponed))
 			}
 		})
 	}
 	group.Wait()
-	t.Logf("%d runs, %d Jobs, %d crashes, %d Jobs replaced because their step was corrected; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
-		runs, created.Load(), crashes.Load(), replaced.Load(), ambiguous.Load())
+	t.Logf("%d runs, %d Jobs, of which %d before the outcome of the step before was stored, %d crashes, %d Jobs replaced because their step was corrected; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
+		runs, created.Load(), postponed.Load(), crashes.Load(), replaced.Load(), ambiguous.Load())
 }
 
 // simulator simulates a cluster with one SequentialJob.
@@ -75,13 +77,12 @@ type simulator struct {
 	jobs map[string]*batchv1.Job
 
 	// What a cache may still show.
-	objectVersions      []*v1alpha1.SequentialJob
-	jobVersions         []map[string]*batchv1.Job
-	observedVersion     int
-	observedJobsVersion int
+	objectVersions []*v1alpha1.SequentialJob
+	jobVersions    []map[string]*batchv1.Job
 
-	// What the operator's process remembers of created Jobs.
-	rememberedJobs map[string]*batchv1.Job
+	operator
+	// paused is an earlier process that has not noticed yet that it lost its lease; nil for none.
+	paused *operator
 
 	// claim is the workspace's claim, and claimOfJob the UID of the one that each Job uses.
 	claim      *metav1.PartialObjectMetadata
@@ -92,20 +93,19 @@ type simulator struct {
 	approved       map[string]bool
 	parameterOfRun map[string]string
 
-	// hasTTL is true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs, and expiredJobs are the Jobs of which the operator's
-	// process saw the deletion.
-	hasTTL      bool
-	expiredJobs map[types.UID]*batchv1.Job
+	// hasTTL is true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs.
+	hasTTL bool
 
 	noDisturbances  bool
+	calm            int // by which crashes, deletions and changes of the spec are less likely
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
 	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
-	forgottenJobs   map[types.UID]bool        // of these, deleted before the operator created another claim
+	strayJobs       map[types.UID]bool        // created by a paused operator in place of one that another client had deleted
+	forgottenJobs   map[types.UID]bool        // of unrecordedJobs, deleted before the operator created another claim
 	interruptedJobs map[types.UID]bool        // ended by suspension, or by a disruption after which the program exited with 0
 	disruptedJobs   map[types.UID]bool        // ended by a disruption
 	stuckJobs       map[types.UID]bool        // of which no container has run, because its image cannot be pulled
-	evidence        map[types.UID]Evidence    // what the operator's process remembers of the Pods of such Jobs
 	leftoverJobs    map[types.UID]bool        // whose step has exited with 0 while another container still runs
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
 	log             []string
@@ -114,6 +114,20 @@ type simulator struct {
 	created         int
 	crashes         int
 	replaced        int
+	postponed       int
+}
+
+// operator is what a process of the operator has in its caches, and remembers.
+type operator struct {
+	observedVersion, observedJobsVersion int
+	rememberedJobs                       map[string]*batchv1.Job
+	expiredJobs                          map[types.UID]*batchv1.Job // of which it saw the deletion
+	evidence                             map[types.UID]Evidence
+	hasStored                            bool
+}
+
+func newOperator() operator {
+	return operator{rememberedJobs: map[string]*batchv1.Job{}, expiredJobs: map[types.UID]*batchv1.Job{}, evidence: map[types.UID]Evidence{}}
 }
 
 func newSimulator(seed uint64) *simulator {
@@ -121,15 +135,15 @@ func newSimulator(seed uint64) *simulator {
 		rng:             rand.New(rand.NewPCG(seed, 0)),
 		now:             time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		jobs:            map[string]*batchv1.Job{},
-		rememberedJobs:  map[string]*batchv1.Job{},
+		operator:        newOperator(),
+		calm:            1,
 		jobHistory:      map[string][]*batchv1.Job{},
 		unrecordedJobs:  map[types.UID]bool{},
+		strayJobs:       map[types.UID]bool{},
 		forgottenJobs:   map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
 		disruptedJobs:   map[types.UID]bool{},
 		stuckJobs:       map[types.UID]bool{},
-		evidence:        map[types.UID]Evidence{},
-		expiredJobs:     map[types.UID]*batchv1.Job{},
 		leftoverJobs:    map[types.UID]bool{},
 		retryTimes:      map[types.UID]time.Time{},
 		claimOfJob:      map[types.UID]types.UID{},
@@ -137,6 +151,13 @@ func newSimulator(seed uint64) *simulator {
 		parameterOfRun:  map[string]string{},
 	}
 	w.sj = w.randomSequentialJob()
+	if w.happensWithChance(30) { // of which most progress is plain
+		w.calm = 4
+		w.sj.Spec = v1alpha1.SequentialJobSpec{OnLostJob: w.sj.Spec.OnLostJob, SuspendPolicy: w.sj.Spec.SuspendPolicy, JobHistoryLimit: w.sj.Spec.JobHistoryLimit, Parameters: w.sj.Spec.Parameters}
+		for i := range 3 + w.rng.IntN(5) {
+			w.sj.Spec.Containers = append(w.sj.Spec.Containers, v1alpha1.Step{Name: fmt.Sprintf("s%d", i), Container: corev1.Container{Image: "image"}})
+		}
+	}
 	w.hasTTL = w.happensWithChance(20)
 	w.storeSequentialJob(w.sj)
 	w.storeJobs()
@@ -293,6 +314,9 @@ func (w *simulator) runSimulation() {
 	for range 20 + w.rng.IntN(40) {
 		w.applyRandomEvent()
 		w.reconcile()
+		if w.paused != nil && w.happensWithChance(20) {
+			w.wakePaused()
+		}
 	}
 	w.noDisturbances = true
 	w.sj = w.sj.DeepCopy()
@@ -334,7 +358,7 @@ func (w *simulator) applyRandomEvent() {
 	if AwaitingApproval(w.sj) != "" && w.happensWithChance(40) {
 		w.approveStep()
 	}
-	switch dice := w.rng.IntN(100); {
+	switch dice := w.rng.IntN(w.calm * 100); {
 	case dice < 6:
 		w.deleteRandomJob()
 	case dice < 11:

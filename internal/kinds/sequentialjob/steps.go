@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -113,29 +112,6 @@ func isSuspendedBySpec(step *v1alpha1.StepStatus) bool {
 
 func hasRunStarted(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run })
-}
-
-// latestRunningReport is how long after the start of an attempt it is stored that its step runs, at the latest.
-const latestRunningReport = 50 * time.Second
-
-// OnlyReportsRunning reports whether the only difference between two statuses is that steps which started less than latestRunningReport
-// ago are Running. Such a change may be stored later.
-func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus, now time.Time) bool {
-	if len(before.Steps) != len(after.Steps) {
-		return false
-	}
-	reverted := after.DeepCopy()
-	for i := range reverted.Steps {
-		start := before.Steps[i].StartTime
-		isRecent := start == nil || now.Sub(start.Time) < latestRunningReport
-		if before.Steps[i].Phase == v1alpha1.StepStarting && before.Steps[i].Message == "" && reverted.Steps[i].Phase == v1alpha1.StepRunning && isRecent {
-			reverted.Steps[i] = before.Steps[i]
-			if before.Phase == v1alpha1.PhasePending && reverted.Phase == v1alpha1.PhaseRunning { // the first step
-				reverted.Phase, reverted.Conditions = before.Phase, before.Conditions
-			}
-		}
-	}
-	return equality.Semantic.DeepEqual(before, reverted)
 }
 
 // isCompleted reports whether the run finished, every wanted step ran, and no failure failed the run.

@@ -28,11 +28,11 @@ const (
 	routineEventBurst = 20
 )
 
-// Status writes that only report that a step runs are limited to this rate per second in a namespace, because they
-// would add to the load of a busy control plane, which reports Pods late.
+// Status writes that only report progress which the Jobs show are limited to this rate per second in a namespace, because they would add
+// to the load of a busy control plane.
 const (
-	runningReportRate  = 5
-	runningReportBurst = 50
+	progressWriteRate  = 1
+	progressWriteBurst = 20
 )
 
 // Options configure a Reconciler.
@@ -55,7 +55,7 @@ type Reconciler struct {
 
 	policies       *kube.NamespaceCache[policy.Set]
 	routineEvents  *kube.NamespaceLimiter
-	runningReports *kube.NamespaceLimiter
+	progressWrites *kube.NamespaceLimiter
 	writeCache     *kube.WriteCache[*v1alpha1.SequentialJob]
 	createdJobs    *createdJobs
 	evidence       *evidenceStore
@@ -66,6 +66,8 @@ type Reconciler struct {
 	endedJobs *kube.Store[map[types.UID]*batchv1.Job]
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
+	// stored has the unfinished SequentialJobs whose status this process has stored.
+	stored *kube.Store[struct{}]
 	// failures of each SequentialJob since its last successful reconciliation.
 	failures *kube.Store[failure]
 	// accepted has the fingerprints that the API server accepted in a dry run.
@@ -81,13 +83,14 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		Clients:        clients,
 		policies:       kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents:  kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
-		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
+		progressWrites: kube.NewNamespaceLimiter(progressWriteRate, progressWriteBurst),
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
 		evidence:       newEvidenceStore(),
 		watchedJobs:    kube.NewStore[types.UID](),
 		endedJobs:      kube.NewStore[map[types.UID]*batchv1.Job](),
 		stepEnds:       kube.NewStore[time.Time](),
+		stored:         kube.NewStore[struct{}](),
 		failures:       kube.NewStore[failure](),
 		accepted:       utilcache.NewLRUExpireCache(maxAccepted),
 		warnings:       newWarningReader(clients.Live),
@@ -128,6 +131,7 @@ func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
 	r.watchedJobs.Forget(key)
 	r.endedJobs.Forget(key)
 	r.stepEnds.Forget(key)
+	r.stored.Forget(key)
 	r.failures.Forget(key)
 	return nil
 }

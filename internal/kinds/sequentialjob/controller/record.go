@@ -15,16 +15,17 @@ import (
 )
 
 // postponedFor is the delay until the next decision if the status was not stored because of the rate limit.
-const postponedFor = time.Second
+const postponedFor = 10 * time.Second
 
-// Record implements kube.Kind. When many steps of a namespace start, the phase Running is stored later, or not before
-// the outcome.
+// Record implements kube.Kind. When many steps of a namespace start and succeed, their progress is stored later, or not before the outcome of
+// the run.
 func (r *Reconciler) Record(
 	ctx context.Context, sj *v1alpha1.SequentialJob, _ *sequentialjob.Observation, decision *sequentialjob.Decision,
 ) (*v1alpha1.SequentialJob, error) {
-	if decision.StatusChanged && sequentialjob.OnlyReportsRunning(&sj.Status, &decision.Status, r.Clock.Now()) && !r.runningReports.Allow(sj.Namespace) {
-		if decision.RequeueAfter == 0 || decision.RequeueAfter > postponedFor {
-			decision.RequeueAfter = postponedFor
+	if decision.RecordWithin > 0 && !r.progressWrites.Allow(sj.Namespace) {
+		within := min(decision.RecordWithin, postponedFor)
+		if decision.RequeueAfter == 0 || decision.RequeueAfter > within {
+			decision.RequeueAfter = within
 		}
 		return sj, nil
 	}
@@ -38,6 +39,10 @@ func (r *Reconciler) Record(
 		}
 		r.createdJobs.forgetRecorded(stored)
 		countEnded(&sj.Status, &stored.Status)
+		r.stored.Set(stored, struct{}{})
+		if sequentialjob.IsFinished(&stored.Status) {
+			r.stored.Delete(stored)
+		}
 		sj = stored
 	}
 	for _, event := range decision.Events {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -14,9 +13,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
+func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 	writes := 0
 	api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
@@ -24,39 +24,31 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 			return nil
 		},
 	}).Build()
-	clock := testclock.NewFakePassiveClock(time.Now())
 	r := &Reconciler{
-		Clients:        kube.Clients{Client: api, Clock: clock},
-		runningReports: kube.NewNamespaceLimiter(0, 1),
+		Clients:        kube.Clients{Client: api},
+		progressWrites: kube.NewNamespaceLimiter(0, 1),
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
+		stored:         kube.NewStore[struct{}](),
 	}
-	sj := &v1alpha1.SequentialJob{}
-	sj.Name, sj.Namespace = "a", "ns"
-	sj.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepStarting}}
-	report := func(phase v1alpha1.StepPhase, message string) *sequentialjob.Decision {
-		decision := &sequentialjob.Decision{StatusChanged: true, RequeueAfter: time.Hour}
-		decision.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: phase, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Message: message}}}}
-		decision.Status.Steps[0].StartTime = sj.Status.Steps[0].StartTime
-		if _, err := r.Record(t.Context(), sj.DeepCopy(), nil, decision); err != nil {
-			t.Fatal(err)
+	for i, row := range []struct {
+		within, requeueAfter time.Duration
+		wantWrites           int
+		wantRequeueAfter     time.Duration
+	}{
+		{time.Minute, time.Hour, 1, time.Hour},
+		{time.Minute, time.Hour, 1, 10 * time.Second},
+		{time.Second, 0, 1, time.Second},
+		{time.Minute, 5 * time.Second, 1, 5 * time.Second},
+		{0, time.Hour, 2, time.Hour}, // an outcome or a problem
+	} {
+		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}
+		d := &sequentialjob.Decision{StatusChanged: true, RecordWithin: row.within, RequeueAfter: row.requeueAfter}
+		d.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepRunning}}
+		_, err := r.Record(t.Context(), sj, nil, d)
+		require.NoError(t, err)
+		if writes != row.wantWrites || d.RequeueAfter != row.wantRequeueAfter {
+			t.Errorf("row %d: %d writes, the next decision is in %s; want %d and %s", i, writes, d.RequeueAfter, row.wantWrites, row.wantRequeueAfter)
 		}
-		return decision
-	}
-	report(v1alpha1.StepRunning, "")
-	if postponed := report(v1alpha1.StepRunning, ""); writes != 1 || postponed.RequeueAfter != time.Second {
-		t.Errorf("%d writes, the next decision is in %s; want 1 and 1 s", writes, postponed.RequeueAfter)
-	}
-	report(v1alpha1.StepFailed, "")
-	report(v1alpha1.StepStarting, "no node fits")
-	if writes != 3 {
-		t.Errorf("%d writes, want 3: an outcome and a problem are stored at once", writes)
-	}
-	sj.Status.Steps[0].StartTime = new(metav1.NewTime(clock.Now().Add(-49 * time.Second)))
-	report(v1alpha1.StepRunning, "")
-	clock.SetTime(clock.Now().Add(time.Second))
-	report(v1alpha1.StepRunning, "")
-	if writes != 4 {
-		t.Errorf("%d writes, want 4: that a step runs is stored within a minute of its start", writes)
 	}
 }

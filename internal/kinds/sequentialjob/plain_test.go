@@ -1,0 +1,113 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
+	t.Parallel()
+	type change func(s *testEnv)
+	option := func(step int, set func(*v1alpha1.StepOptions)) change {
+		return func(s *testEnv) {
+			s.sj.Spec.Containers[step].Step = &v1alpha1.StepOptions{}
+			set(s.sj.Spec.Containers[step].Step)
+		}
+	}
+	spec := func(set func(*v1alpha1.SequentialJobSpec)) change { return func(s *testEnv) { set(&s.sj.Spec) } }
+	for name, row := range map[string]struct {
+		prepare, end change // before the run, and while its first Job exists, which is complete unless end changes it
+		want         time.Duration
+	}{
+		"the next step starts":                         {want: maxStatusLag},
+		"the Job ended 20 s ago":                       {end: func(s *testEnv) { s.now = s.now.Add(20 * time.Second) }, want: maxStatusLag - 20*time.Second},
+		"the Job ended 50 s ago":                       {end: func(s *testEnv) { s.now = s.now.Add(50 * time.Second) }},
+		"this process has stored nothing":              {end: func(s *testEnv) { s.restartOperator() }},
+		"the step fails":                               {end: func(s *testEnv) { testbuilder.Job(s.newestJob("one")).Failed("", "no", s.now) }},
+		"the failure is tolerated":                     {prepare: option(0, func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue }), end: func(s *testEnv) { testbuilder.Job(s.newestJob("one")).Failed("", "no", s.now) }},
+		"a Pod of the step failed":                     {end: func(s *testEnv) { s.newestJob("one").Status.Failed = 1 }},
+		"the step has an output":                       {prepare: option(0, func(o *v1alpha1.StepOptions) { o.Outputs = true })},
+		"the next step waits for an approval":          {prepare: option(1, func(o *v1alpha1.StepOptions) { o.RequireApproval = true })},
+		"the next step has an expression":              {prepare: option(1, func(o *v1alpha1.StepOptions) { o.When = "true" })},
+		"the next step is skipped":                     {prepare: option(1, func(o *v1alpha1.StepOptions) { o.When = "false" })},
+		"the run has a workspace":                      {prepare: spec(func(s *v1alpha1.SequentialJobSpec) { s.Workspace = &v1alpha1.Workspace{} })},
+		"the logs are archived":                        {prepare: spec(func(s *v1alpha1.SequentialJobSpec) { s.Archive = &v1alpha1.SequenceArchive{} })},
+		"an ended Job is deleted":                      {prepare: spec(func(s *v1alpha1.SequentialJobSpec) { s.JobHistoryLimit = new(int32) })},
+		"the run is suspended":                         {end: func(s *testEnv) { s.sj.Spec.Suspend = true }},
+		"the spec changes":                             {end: func(s *testEnv) { s.sj.Generation++ }},
+		"the Job expires":                              {end: func(s *testEnv) { s.newestJob("one").Spec.TTLSecondsAfterFinished = new(int32) }},
+		"a queue manages the Job":                      {end: func(s *testEnv) { s.newestJob("one").Labels[queueLabel] = "q" }},
+		"the Job is of another controller":             {end: func(s *testEnv) { s.newestJob("one").Spec.ManagedBy = new("example.com/other") }},
+		"the run fails, because its deadline exceeded": {prepare: spec(func(s *v1alpha1.SequentialJobSpec) { s.ActiveDeadlineSeconds = new(int64(1)) }), end: func(s *testEnv) { s.now = s.now.Add(5 * time.Second) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("one").Step("two").Step("three").Obj())
+			if row.prepare != nil {
+				row.prepare(s)
+			}
+			s.reconcile()
+			testbuilder.Job(s.newestJob("one")).Complete(s.now)
+			if row.end != nil {
+				row.end(s)
+			}
+			if d := s.decide(nil); d.RecordWithin != row.want || !d.StatusChanged {
+				t.Errorf("the status may be stored within %s, want %s; changed: %t", d.RecordWithin, row.want, d.StatusChanged)
+			}
+		})
+	}
+}
+
+// Each run is that of a process which stores all at once, whatever is lost between two steps: the process, ended Jobs, their Pods, the
+// cache of the newest Job.
+func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
+	t.Parallel()
+	steps := []string{"one", "two", "three", "four"}
+	for lossAfter := 1; lossAfter < len(steps); lossAfter++ {
+		for faults := range 1 << 4 {
+			isRestarted, areJobsDeleted, arePodsGone, isStale := faults&1 > 0, faults&2 > 0, faults&4 > 0, faults&8 > 0
+			name := fmt.Sprintf("after %d steps, restarted: %t, ended Jobs deleted: %t, Pods gone: %t, stale cache: %t", lossAfter, isRestarted, areJobsDeleted, arePodsGone, isStale)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				sj := testbuilder.SequentialJob("a", "ns")
+				for _, step := range steps {
+					sj.Step(step)
+				}
+				s := startRun(t, sj)
+				s.storesLater = true
+				for i, step := range steps[:lossAfter] {
+					s.now = s.now.Add(time.Second)
+					s.succeedStep(step)
+					if stored := s.stepStatus(step).Phase; stored == v1alpha1.StepSucceeded || s.newestJob(steps[i+1]) == nil {
+						t.Fatalf("step %s is stored as %s", step, stored)
+					}
+				}
+				for _, step := range steps[:lossAfter] {
+					job := s.newestJob(step)
+					if arePodsGone {
+						s.pods[job.UID] = nil
+					}
+					if areJobsDeleted {
+						s.loseJob(step)
+					}
+				}
+				s.uncached[s.newestJob(steps[lossAfter]).Name] = isStale
+				if isRestarted {
+					s.restartOperator()
+				}
+				for _, step := range steps[lossAfter:] {
+					s.reconcile()
+					s.now = s.now.Add(time.Second)
+					s.succeedStep(step)
+				}
+				s.wantCreated(steps...)
+				s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+				s.wantSteps("one: Succeeded", "two: Succeeded", "three: Succeeded", "four: Succeeded")
+			})
+		}
+	}
+}
