@@ -73,7 +73,7 @@ type QueueSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// priorities of messages, 1 to 8. Producers select one by name; other messages get the first. Workers take
+	// priorities of messages, 1 to 8. Producers select one by name, or else the one named default. Workers take
 	// messages in proportion to the weights. Defaults to one priority named default.
 	// +optional
 	// +listType=map

@@ -16,7 +16,7 @@ type QueueSpecApplyConfiguration struct {
 	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable. Defaults to a name
 	// with the namespace, metadata.name and an ID of the cluster: see status.name.
 	Name *string `json:"name,omitempty"`
-	// priorities of messages, 1 to 8. Producers select one by name; other messages get the first. Workers take
+	// priorities of messages, 1 to 8. Producers select one by name, or else the one named default. Workers take
 	// messages in proportion to the weights. Defaults to one priority named default.
 	Priorities []QueuePriorityApplyConfiguration `json:"priorities,omitempty"`
 	// strictPriority makes workers take messages of a priority only while all of greater weight are empty. Defaults to
