@@ -119,7 +119,7 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="messageTimeout must be a duration from 1s to 24h"
 	MessageTimeout *Duration `json:"messageTimeout,omitempty"`
 
-	// maxAge is the age at which a message without any attempt is deleted, 1m to 87600h. Unset means never.
+	// maxAge is the age at which a message is deleted, whatever its attempts, 1m to 87600h. Unset means never.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
 	MaxAge *Duration `json:"maxAge,omitempty"`

@@ -37,7 +37,7 @@ type QueueSpecApplyConfiguration struct {
 	// messageTimeout is how long a handler may take for a message, 1s to 24h. The header Yardmaster-Timeout overrides
 	// it. Unset means no limit.
 	MessageTimeout *DurationApplyConfiguration `json:"messageTimeout,omitempty"`
-	// maxAge is the age at which a message without any attempt is deleted, 1m to 87600h. Unset means never.
+	// maxAge is the age at which a message is deleted, whatever its attempts, 1m to 87600h. Unset means never.
 	MaxAge *DurationApplyConfiguration `json:"maxAge,omitempty"`
 	// results keeps the state, progress and result of each job, and makes running jobs cancelable. Unset means that
 	// none are kept.
