@@ -257,7 +257,7 @@ type ScaleRule struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 10000 : string(self).matches('^[1-9][0-9]{0,3}%$')",message="maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%"
 	MaxStep *intstr.IntOrString `json:"maxStep,omitempty"`
 
-	// period of maxStep, 1s to 1h. Defaults to 10s.
+	// period of maxStep, 1s to 1h. Defaults to 10s, or 30s with the default maxStep.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h"
 	Period *Duration `json:"period,omitempty"`

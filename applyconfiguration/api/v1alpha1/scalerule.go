@@ -15,7 +15,7 @@ type ScaleRuleApplyConfiguration struct {
 	Window *DurationApplyConfiguration `json:"window,omitempty"`
 	// maxStep is the largest change within one period: a number, or a percentage of the workers at its start.
 	MaxStep *intstr.IntOrString `json:"maxStep,omitempty"`
-	// period of maxStep, 1s to 1h. Defaults to 10s.
+	// period of maxStep, 1s to 1h. Defaults to 10s, or 30s with the default maxStep.
 	Period *DurationApplyConfiguration `json:"period,omitempty"`
 }
 
