@@ -31,7 +31,7 @@ type Options struct {
 	Timeout time.Duration
 	// Codec encodes the values of Enqueue[T]. The default is JSON.
 	Codec Codec
-	// TracerProvider makes a span of each call. By default there are no spans; jobs then have the trace context of the span in the context
+	// TracerProvider makes a span of each request that sends. By default there are no spans; jobs then have the trace context of the span in the context
 	// of the call. For the global provider of OpenTelemetry, set otel.GetTracerProvider().
 	TracerProvider trace.TracerProvider
 }

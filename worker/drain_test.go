@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -63,33 +64,42 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 
 func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
-	w := env.start(env.config(func(c *Config) { c.DrainTimeout = Duration(200 * time.Millisecond) }), func(ctx context.Context, _ *Job) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	poll.Until(t, "all executors to be busy", func() bool { return w.Stats().InFlight == 1 })
-	startTime := time.Now()
-	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
-		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
+	for name, result := range map[string]func(context.Context) error{
+		"the error of the context":   context.Context.Err,
+		"the cause of its end":       context.Cause,
+		"an error that wraps either": func(ctx context.Context) error { return fmt.Errorf("half done: %w", context.Cause(ctx)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t)
+			env.send("default", "x")
+			w := env.start(env.config(func(c *Config) { c.DrainTimeout = Duration(200 * time.Millisecond) }), func(ctx context.Context, _ *Job) error {
+				<-ctx.Done()
+				return result(ctx)
+			})
+			poll.Until(t, "all executors to be busy", func() bool { return w.Stats().InFlight == 1 })
+			startTime := time.Now()
+			if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
+				t.Errorf("Run returned %v, want ErrDrainTimeout", err)
+			}
+			if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > testTimeout {
+				t.Errorf("shutdown took %s, want 200 ms", elapsed)
+			}
+			if s := w.Stats(); s.Succeeded+s.Failed > 0 {
+				t.Errorf("%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
+			}
+			var attempt atomic.Int32
+			other := env.start(env.config(), func(_ context.Context, job *Job) error {
+				attempt.Store(int32(job.Attempt))
+				return nil
+			})
+			poll.Until(t, "another worker to do the job", env.isEmpty)
+			if attempt.Load() != 1 {
+				t.Errorf("the job was done in attempt %d, want 1", attempt.Load())
+			}
+			requireCleanShutdown(t, other)
+		})
 	}
-	if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > testTimeout {
-		t.Errorf("shutdown took %s, want 200 ms", elapsed)
-	}
-	if s := w.Stats(); s.Succeeded+s.Failed > 0 {
-		t.Errorf("%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
-	}
-	var attempt atomic.Int32
-	other := env.start(env.config(), func(_ context.Context, job *Job) error {
-		attempt.Store(int32(job.Attempt))
-		return nil
-	})
-	poll.Until(t, "another worker to do the job", env.isEmpty)
-	if attempt.Load() != 1 {
-		t.Errorf("the job was done in attempt %d, want 1", attempt.Load())
-	}
-	requireCleanShutdown(t, other)
 }
 
 func TestAdminAPIDrainsAndResumes(t *testing.T) {

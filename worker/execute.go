@@ -140,7 +140,7 @@ func returnsToQueue(job *Job, err error) bool {
 
 // wasInterrupted reports whether the handler returned early because the worker shuts down.
 func (w *Worker) wasInterrupted(err error) bool {
-	return errors.Is(context.Cause(w.handlerContext), errShutdown) && errors.Is(err, context.Canceled)
+	return errors.Is(context.Cause(w.handlerContext), errShutdown) && (errors.Is(err, context.Canceled) || errors.Is(err, errShutdown))
 }
 
 func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error, finishedAt time.Time) scheduler.JobOutcome {

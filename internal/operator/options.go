@@ -206,7 +206,7 @@ func (p *flagParser) bindServerFlags() {
 	f.BoolVar(&o.Metrics.Secure, "metrics-secure", true,
 		"Serve metrics over HTTPS, to authenticated and authorized clients only.")
 	f.BoolVar(&o.Metrics.OmitObjectNames, "metrics-omit-object-names", false,
-		"Leave the labels queue and pool empty, so that metrics are per namespace. Use it with thousands of Queues and WorkerPools.")
+		"Leave the labels queue, pool, schedule and runner empty, so that metrics are per namespace. Use it with thousands of these objects.")
 }
 
 func (p *flagParser) bindLeaderElectionFlags() {
