@@ -3,23 +3,13 @@ package integration
 import (
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 func TestAgenticSessionRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "AgenticSession", map[string]invalidSpec{
 		"a cost of 0":          {spec: `{prompt: a, limits: {maxCostUSD: 0}}`, want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000"},
-		"a cost of -1":         {spec: `{prompt: a, limits: {maxCostUSD: -1}}`, want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000"},
 		"a cost of 1000000001": {spec: `{prompt: a, limits: {maxCostUSD: 1000000001}}`, want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000"},
-		"a cost as text": {
-			spec: `{prompt: a, limits: {maxCostUSD: "2"}}`,
-			want: `spec.limits.maxCostUSD: Invalid value: "string": spec.limits.maxCostUSD in body must be of type number: "string"`,
-		},
 		"a name longer than 52 characters": {
 			name: strings.Repeat("a", 53), spec: `{prompt: a}`,
 			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
@@ -28,7 +18,6 @@ func TestAgenticSessionRules(t *testing.T) {
 			name: "1a", spec: `{prompt: a}`,
 			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
 		},
-		"a name with a dot": {name: "a.b", spec: `{prompt: a}`, want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes"},
 		"no prompt":         {spec: `{}`, want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an agent.workflow"},
 		"an empty prompt":   {spec: `{prompt: ""}`, want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`},
 		"a prompt of more than 64 KiB": {
@@ -36,7 +25,6 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
 		},
 		"a changed prompt":             {spec: `{prompt: a}`, changedTo: `{prompt: b}`, want: "spec.prompt: Invalid value: prompt is immutable"},
-		"a removed prompt":             {spec: `{interactive: true, prompt: a}`, changedTo: `{interactive: true}`, want: "spec.prompt: Invalid value: prompt is immutable"},
 		"a changed userContext":        {spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userID: mallory}}`, want: "spec.userContext: Invalid value: userContext is immutable"},
 		"interactive changed to false": {spec: `{prompt: a, interactive: true}`, changedTo: `{prompt: a}`, want: "spec.interactive: Invalid value: false: interactive is immutable"},
 		"more than 16 repos":           {spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(numberedURLs(17), ", "), ", ") + `]}`, want: "spec.repos: Too many: 17: must have at most 16 items"},
@@ -47,10 +35,6 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"a repo without a URL":    {spec: `{prompt: a, repos: [{name: x}]}`, want: "spec.repos[0].url: Required value"},
 		"a repo with an http URL": {spec: `{prompt: a, repos: [{url: "http://a/b"}]}`, want: `spec.repos[0].url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`},
-		"a repo with a file URL": {
-			spec: `{prompt: a, repos: [{url: "file:///etc/passwd"}]}`,
-			want: `spec.repos[0].url: Invalid value: "file:///etc/passwd": the URL must be https://, ssh:// or git@host:path`,
-		},
 		"a repo URL with a git remote helper": {
 			spec: `{prompt: a, repos: [{url: "ext::sh -c id"}]}`,
 			want: `spec.repos[0].url: Invalid value: "ext::sh -c id": the URL must be https://, ssh:// or git@host:path`,
@@ -106,13 +90,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/secrets/../etc": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
 		"a negative timeout":            {spec: `{prompt: a, limits: {timeout: -1s}}`, want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`},
-		"a timeout that is no duration": {spec: `{prompt: a, limits: {timeout: soon}}`, want: `spec.limits.timeout: Invalid value: "soon": timeout must be a duration from 0s to 8760h`},
-		"a timeout in seconds":          {spec: `{prompt: a, limits: {timeout: 300}}`, want: `spec.limits.timeout: Invalid value: "integer": spec.limits.timeout in body must be of type string: "integer"`},
 		"a timeout above one year":      {spec: `{prompt: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
-		"a negative inactivityTimeout": {
-			spec: `{prompt: a, limits: {inactivityTimeout: -1s}}`,
-			want: `spec.limits.inactivityTimeout: Invalid value: "-1s": inactivityTimeout must be a duration from 0s to 720h`,
-		},
 		"a negative startupTimeout": {
 			spec: `{prompt: a, limits: {startupTimeout: -1s}}`,
 			want: `spec.limits.startupTimeout: Invalid value: "-1s": startupTimeout must be a duration from 0s to 168h`,
@@ -147,10 +125,6 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.continueFrom: Invalid value: continueFrom is immutable",
 		},
 		"a workflow without a URL": {spec: `{agent: {workflow: {branch: main}}}`, want: "spec.agent.workflow.url: Required value"},
-		"a workflow with an http URL": {
-			spec: `{agent: {workflow: {url: "http://a/b"}}}`,
-			want: `spec.agent.workflow.url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
-		},
 		"a workflow path outside the repository": {
 			spec: `{agent: {workflow: {url: "https://a/b", path: a/../../b}}}`,
 			want: `spec.agent.workflow.path: Invalid value: "a/../../b": path must stay within the repository`,
@@ -190,7 +164,6 @@ func TestSessionRunnerRules(t *testing.T) {
 			want: "spec.limits.maxSessionsPerUser: Invalid value: maxSessionsPerUser must not be greater than maxSessions",
 		},
 		"a cost of 0":          {spec: `{image: a, limits: {maxCostUSD: 0}}`, want: "spec.limits.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000"},
-		"a cost of -1":         {spec: `{image: a, limits: {maxCostUSD: -1}}`, want: "spec.limits.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000"},
 		"a cost of 1000000001": {spec: `{image: a, limits: {maxCostUSD: 1000000001}}`, want: "spec.limits.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000"},
 		"an allowed Secret whose name is a path": {
 			spec: `{image: a, allowed: {secrets: [{name: a/b}]}}`,
@@ -249,19 +222,15 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, template: {spec: {containers: [{name: runner, env: [{name: AGENTIC_RUN, value: "7"}]}]}}}`,
 			want: "spec.template.spec.containers: Invalid value: names of variables that begin with AGENTIC_ are reserved",
 		},
-		"runAsUser root": {
-			spec: `{image: a, template: {spec: {securityContext: {runAsUser: 0}}}}`,
-			want: "spec.template.spec.securityContext: Invalid value: runAsUser and runAsGroup must be from 1 to 2147483647",
-		},
 		"runAsGroup root": {
 			spec: `{image: a, template: {spec: {securityContext: {runAsGroup: 0}}}}`,
 			want: "spec.template.spec.securityContext: Invalid value: runAsUser and runAsGroup must be from 1 to 2147483647",
 		},
-		"a privileged port": {spec: `{image: a, network: {port: 80}}`, want: "spec.network.port: Invalid value: 80: spec.network.port in body should be greater than or equal to 1024"},
-		"a sidecar named runner": {
-			spec: `{image: a, template: {spec: {initContainers: [{name: runner, image: b, restartPolicy: Always}]}}}`,
-			want: "spec.template.spec.initContainers: Invalid value: each of the initContainers is a sidecar: it has an image, restartPolicy: Always, and another name than runner",
+		"runAsUser root": {
+			spec: `{image: a, template: {spec: {securityContext: {runAsUser: 0}}}}`,
+			want: "spec.template.spec.securityContext: Invalid value: runAsUser and runAsGroup must be from 1 to 2147483647",
 		},
+		"a privileged port": {spec: `{image: a, network: {port: 80}}`, want: "spec.network.port: Invalid value: 80: spec.network.port in body should be greater than or equal to 1024"},
 		"two sidecars with the same name": {
 			spec: `{image: a, template: {spec: {initContainers: [{name: proxy, image: b, restartPolicy: Always}, {name: proxy, image: c, restartPolicy: Always}]}}}`,
 			want: `spec.template.spec.initContainers[1]: Duplicate value: {"name":"proxy"}`,
@@ -272,10 +241,6 @@ func TestSessionRunnerRules(t *testing.T) {
 		},
 		"egress to a host name": {
 			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: example.com}}, ports: [{port: 443}]}]}}`,
-			want: "spec.network.egress[0].to.ipBlock: Invalid value: cidr and except must be networks, such as 10.0.0.0/8",
-		},
-		"egress to an address without a prefix length": {
-			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.1}}, ports: [{port: 443}]}]}}`,
 			want: "spec.network.egress[0].to.ipBlock: Invalid value: cidr and except must be networks, such as 10.0.0.0/8",
 		},
 		"egress without ports": {
@@ -290,16 +255,11 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.0/8}}, ports: [{port: 443, endPort: 80}]}]}}`,
 			want: "spec.network.egress[0].ports: Invalid value: each port must be a number from 1 to 65535, and endPort not less than port",
 		},
-		"a port with a name": {
-			spec: `{image: a, network: {egress: [{to: {ipBlock: {cidr: 10.0.0.0/8}}, ports: [{port: https}]}]}}`,
-			want: "spec.network.egress[0].ports: Invalid value: each port must be a number from 1 to 65535, and endPort not less than port",
-		},
 		"an access mode that does not allow writing": {
 			spec: `{image: a, workspace: {accessMode: ReadOnlyMany}}`,
 			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"`,
 		},
 		"maxWorkspaceSize of 0":    {spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`, want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`},
-		"a timeout above one year": {spec: `{image: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
 	})
 }
 
@@ -364,20 +324,5 @@ func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}
-}
-
-// The operator must not convert a number to a string or a float.
-func TestAMaximumCostKeepsItsPrecision(t *testing.T) {
-	t.Parallel()
-	ns := namespaceWithoutWebhook(t)
-	cost := v1alpha1.Number("0.7")
-	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: ns}}
-	session.Spec.Prompt = "a"
-	session.Spec.Limits.MaxCostUSD = &cost
-	mustCreate(t, session)
-	mustGet(t, client.ObjectKeyFromObject(session), session)
-	if got := *session.Spec.Limits.MaxCostUSD; got != cost {
-		t.Errorf("it is %s, want %s", got, cost)
 	}
 }

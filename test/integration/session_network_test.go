@@ -1,12 +1,14 @@
 package integration
 
 import (
-	"context"
-	"slices"
+	"fmt"
+	"reflect"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,81 +22,44 @@ import (
 // somebodyElse is a field manager other than the operator's.
 const somebodyElse = client.FieldOwner("somebody-else")
 
-// networkPolicy reads a NetworkPolicy of the session's namespace; nil if it does not exist.
 func (s *sessionTest) networkPolicy(name string) *networkingv1.NetworkPolicy {
 	s.t.Helper()
 	policy := &networkingv1.NetworkPolicy{}
-	err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: name}, policy)
-	if client.IgnoreNotFound(err) != nil {
-		s.t.Fatal(err)
-	}
-	if err != nil {
-		return nil
-	}
+	mustGet(s.t, client.ObjectKey{Namespace: s.key.Namespace, Name: name}, policy)
 	return policy
 }
 
-func (s *sessionTest) isDefaultDenyCurrent() bool {
-	policy := s.networkPolicy(agenticsession.DefaultDenyPolicyName)
-	return policy != nil && policy.DeletionTimestamp.IsZero() && agenticsession.IsNetworkPolicyCurrent(policy, agenticsession.NewDefaultDenyPolicy(s.key.Namespace))
-}
-
-// holdPod keeps the session's Pod, as a runner does that ignores SIGTERM, until the end of the test.
-func (s *sessionTest) holdPod() {
-	s.t.Helper()
-	const finalizer = "test.yardmaster.dev/ignores-sigterm"
-	pod := s.waitForPod()
-	patch := func(list string) error {
-		return cluster.Patch(s.t.Context(), pod, client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":`+list+`}}`)))
-	}
-	if err := patch(`["` + finalizer + `"]`); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if err := client.IgnoreNotFound(cluster.Patch(context.Background(), pod, client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`)))); err != nil {
-			s.t.Error(err)
-		}
+func TestObjectsOfARunningSessionAreRestored(t *testing.T) {
+	t.Parallel()
+	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		s.Spec.Interactive, r.Spec.ActivityLease = true, true
 	})
-}
-
-func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
-	t.Parallel()
-	s := createSession(t)
-	s.waitForPhase(v1alpha1.SessionCreating)
-	s.holdPod()
-	if !s.isDefaultDenyCurrent() || len(s.networkPolicy(agenticsession.DefaultDenyPolicyName).OwnerReferences) > 0 {
-		t.Fatalf("the namespace has no policy without an owner that denies everything: %+v", s.networkPolicy(agenticsession.DefaultDenyPolicyName))
-	}
-	if jobs := s.listJobs(); jobs[0].CreationTimestamp.Before(&s.networkPolicy(agenticsession.DefaultDenyPolicyName).CreationTimestamp) {
-		t.Error("the Job is older than the policy")
-	}
-	mustDelete(t, s.getSession())
-	poll.Until(t, "the garbage collector to delete the session's own policy", func() bool { return s.networkPolicy("fix-session") == nil })
-	if !s.isDefaultDenyCurrent() {
-		t.Error("the policy of the namespace was deleted with the session")
-	}
-	// Somebody deletes it, too, where no admission policy prevents that.
-	mustDelete(t, s.networkPolicy(agenticsession.DefaultDenyPolicyName))
-	poll.Until(t, "the policy to be restored for the Pod of the deleted session", s.isDefaultDenyCurrent)
-}
-
-func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
-	t.Parallel()
-	s := createSession(t)
-	s.waitForPhase(v1alpha1.SessionCreating)
-	for name, change := range map[string]string{
-		"fix-session":                        `{"spec":{"ingress":[{}]}}`,
-		agenticsession.DefaultDenyPolicyName: `{"spec":{"egress":[{}]}}`,
+	s.startRunner()
+	s.waitForPhase(v1alpha1.SessionRunning)
+	ofSession, ofNamespace := metav1.ObjectMeta{Name: "fix-session"}, metav1.ObjectMeta{Name: agenticsession.DefaultDenyPolicyName}
+	for _, object := range []client.Object{
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "fix"}}, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fix"}},
+		&corev1.ServiceAccount{ObjectMeta: ofSession}, &rbacv1.Role{ObjectMeta: ofSession}, &rbacv1.RoleBinding{ObjectMeta: ofSession},
+		&networkingv1.NetworkPolicy{ObjectMeta: ofSession}, &networkingv1.NetworkPolicy{ObjectMeta: ofNamespace},
 	} {
-		version := s.networkPolicy(name).ResourceVersion
-		mustPatch(t, s.networkPolicy(name), client.RawPatch(mergePatch, []byte(change)), somebodyElse)
-		poll.Until(t, name+" to be restored", func() bool {
-			policy := s.networkPolicy(name)
-			return policy.ResourceVersion != version && len(policy.Spec.Ingress)+len(policy.Spec.Egress) == map[string]int{"fix-session": 1}[name]
+		key := client.ObjectKey{Namespace: s.key.Namespace, Name: object.GetName()}
+		mustGet(t, key, object)
+		deleted := object.GetUID()
+		mustDelete(t, object)
+		poll.Until(t, fmt.Sprintf("%T %s to be created again", object, key.Name), func() bool {
+			return cluster.Get(t.Context(), key, object) == nil && object.GetUID() != deleted &&
+				metav1.IsControlledBy(object, s.getSession()) == (key.Name != ofNamespace.Name)
 		})
 	}
-	mustDelete(t, s.networkPolicy(agenticsession.DefaultDenyPolicyName))
-	poll.Until(t, "the deleted policy to be restored", s.isDefaultDenyCurrent)
+	for name, change := range map[string]string{ofSession.Name: `{"spec":{"ingress":[{}]}}`, ofNamespace.Name: `{"spec":{"egress":[{}]}}`} {
+		changed := s.networkPolicy(name)
+		want := changed.Spec.DeepCopy()
+		mustPatch(t, changed, client.RawPatch(mergePatch, []byte(change)), somebodyElse)
+		poll.Until(t, name+" to be restored", func() bool {
+			is := s.networkPolicy(name)
+			return is.ResourceVersion != changed.ResourceVersion && reflect.DeepEqual(&is.Spec, want)
+		})
+	}
 }
 
 func TestSessionDoesNotStartWhileAnotherNetworkPolicyAllowsMore(t *testing.T) {
@@ -153,10 +118,6 @@ func TestOnlyTheOperatorChangesThePolicyThatIsolatesSessions(t *testing.T) {
 	}
 	if other := o.newObject("networkpolicies.networking.k8s.io", o.watched, "other"); cluster.Create(t.Context(), other, client.DryRunAll) != nil {
 		t.Error("another user cannot create other NetworkPolicies")
-	}
-	var types []networkingv1.PolicyType
-	if types = policy.Spec.PolicyTypes; !slices.Contains(types, networkingv1.PolicyTypeIngress) || !slices.Contains(types, networkingv1.PolicyTypeEgress) {
-		t.Errorf("it applies to %v", types)
 	}
 	// The namespace controller can delete it, or no namespace with sessions could be deleted.
 	mustDelete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}})

@@ -8,14 +8,11 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -148,90 +145,6 @@ func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.P
 		change(pod)
 		return cluster.Status().Update(s.t.Context(), pod) == nil
 	})
-}
-
-func TestSessionRunsAndReportsItsResult(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
-		s.Spec.Interactive = true
-		s.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2"}
-	})
-	s.waitForPhase(v1alpha1.SessionCreating)
-	policy := &networkingv1.NetworkPolicy{}
-	mustGet(t, client.ObjectKey{Namespace: s.key.Namespace, Name: "fix-session"}, policy)
-	if jobs := s.listJobs(); len(jobs) != 1 || jobs[0].CreationTimestamp.Before(&policy.CreationTimestamp) {
-		t.Errorf("%d Jobs, the first created before the NetworkPolicy", len(jobs))
-	}
-	s.startRunner()
-	running := s.waitForPhase(v1alpha1.SessionRunning)
-	for _, condition := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionNetworkRestricted,
-		v1alpha1.ConditionRunnerStarted,
-	} {
-		if !meta.IsStatusConditionTrue(running.Status.Conditions, condition) {
-			t.Errorf("%s is not True: %+v", condition, meta.FindStatusCondition(running.Status.Conditions, condition))
-		}
-	}
-	if running.Spec.UserContext == nil || running.Spec.UserContext.UserID == "" {
-		t.Error("the session has no userContext")
-	}
-	s.exitRunner(0, `{"summary": "done", "costUSD": 0.25}`)
-	done := s.waitForPhase(v1alpha1.SessionCompleted)
-	if done.Status.Result == nil || done.Status.Result.Summary != "done" || *done.Status.TotalCostUSD != "0.25" {
-		t.Errorf("%+v", done.Status)
-	}
-	s.patchSpec(`{"rerun": {"id": "2"}}`)
-	s.waitForPhase(v1alpha1.SessionCreating)
-	if job := s.getSession().Status.Attempt.JobName; job != "fix-r2-a1" {
-		t.Errorf("Job %s, want fix-r2-a1", job)
-	}
-}
-
-// The claim with the only copy of work is not deleted with its session.
-func TestAWorkspaceWithWorkThatWasNotPushedIsKept(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, setPersistentWorkspace, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git"}, AutoPush: true}}
-		r.Spec.Git = &v1alpha1.SessionGit{}
-	})
-	s.waitForPhase(v1alpha1.SessionCreating)
-	if owners := s.claim("fix-workspace").OwnerReferences; len(owners) != 1 {
-		t.Errorf("owners %+v", owners)
-	}
-	s.startRunner()
-	s.exitRunner(0, `{"repositories": [{"name": "shop", "branch": "session/fix", "error": "rejected"}]}`)
-	s.waitForPhase(v1alpha1.SessionFailed)
-	poll.Until(t, "the claim to have no owner", func() bool { return len(s.claim("fix-workspace").OwnerReferences) == 0 })
-}
-
-// reportCost writes this annotation into the Lease, as a runner does.
-func (s *sessionTest) reportCost(annotation string) {
-	s.t.Helper()
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{agenticsession.AnnotationCost: annotation}}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: agenticsession.LeaseName(s.key.Name)}}
-	mustPatch(s.t, lease, client.RawPatch(types.MergePatchType, raw))
-}
-
-func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
-	t.Parallel()
-	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.Limits.MaxCostUSD, r.Spec.Limits.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("1.5")), new(v1alpha1.Number("2")), true
-	})
-	s.startRunner()
-	s.waitForPhase(v1alpha1.SessionRunning)
-	s.reportCost("fix-r1-a1=NaN")
-	s.reportCost("fix-r1-a1=0.25")
-	if running := s.getSession(); running.Status.Phase != v1alpha1.SessionRunning {
-		t.Errorf("the session is %s below its limit", running.Status.Phase)
-	}
-	s.reportCost("fix-r1-a1=1.75")
-	failed := s.waitForPhase(v1alpha1.SessionFailed)
-	if run := failed.Status.Attempts[0]; run.Reason != v1alpha1.ReasonBudgetExceeded || *run.CostUSD != "1.75" || *failed.Status.TotalCostUSD != "1.75" {
-		t.Errorf("%+v", run)
-	}
 }
 
 // The API server accepts all examples except refused.yaml.
