@@ -112,7 +112,7 @@ test-busy: test-tools ## Run make test beside two endless loops (BUSY_RUNS times
 	for run in $$(seq $(BUSY_RUNS)); do echo "==> run $$run of $(BUSY_RUNS)"; hack/beside-loops $(MAKE) test TEST_FLAGS=-count=1; done
 
 test-tools: gotestsum localcluster kustomize helm
-	hack/prerequisites redis-server redis-cli=redis-server rabbitmq-server promtool=prometheus python3 node=nodejs openssl curl tmux
+	hack/prerequisites redis-server redis-cli=redis-server rabbitmq-server promtool=prometheus python3 node=nodejs openssl curl
 	localcluster build --mode control-plane
 
 # The simulations allocate much memory and keep little.

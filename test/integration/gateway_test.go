@@ -17,7 +17,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -166,26 +165,6 @@ func (e *gatewayEnv) send(token, queue string, arguments ...string) (answer, boo
 	return a, err == nil
 }
 
-// applyExample creates the objects of examples/gateway/producer.yaml, as a user does, in a namespace.
-func (e *gatewayEnv) applyExample() {
-	e.t.Helper()
-	role := &rbacv1.ClusterRole{}
-	if err := readYAML(filepath.Join(repositoryRoot, "config", "rbac", "users", "producer.yaml"), role); err != nil {
-		e.t.Fatal(err)
-	}
-	if err := cluster.Create(e.t.Context(), role); err != nil && !apierrors.IsAlreadyExists(err) {
-		e.t.Fatal(err)
-	}
-	var warnings warningList
-	strict := strictClient(e.t, &warnings)
-	for _, object := range readManifests(e.t, filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml")) {
-		object.SetNamespace(e.ns)
-		if err := apply(e.t.Context(), strict, object, false); err != nil {
-			e.t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-	}
-}
-
 // The Pod of the gateway and that of the example satisfy the Pod Security Standard restricted.
 func TestPodsOfTheGatewayAndOfItsExampleAreRestricted(t *testing.T) {
 	t.Parallel()
@@ -210,40 +189,6 @@ func TestPodsOfTheGatewayAndOfItsExampleAreRestricted(t *testing.T) {
 			t.Errorf("%s has no Pod", path)
 		}
 	}
-}
-
-func TestTheGatewaySendsJobsOfServiceAccountsThatMay(t *testing.T) {
-	t.Parallel()
-	e := newGatewayEnv(t)
-	e.applyExample()
-	token := e.token(e.ns, "shop", gateway.DefaultAudience)
-	var first answer
-	poll.Until(t, "the API server to know the permission", func() bool {
-		var sent bool
-		first, sent = e.send(token, "orders", "id=order-7", "kind=charge")
-		return sent
-	})
-	if first.ID != "order-7" || first.Duplicate {
-		t.Errorf("%+v", first)
-	}
-	if again, sent := e.send(token, e.ns+"/orders", "id=order-7"); !sent || !again.Duplicate {
-		t.Errorf("again: %+v", again)
-	}
-	messages := e.messagesOf("orders")
-	if len(messages) != 1 || messages[0].Header.Get("Yardmaster-Kind") != "charge" || string(messages[0].Data) != `{"id": "7"}` {
-		t.Errorf("messages %+v", messages)
-	}
-	if got, sent := e.send(token, "missing"); sent || got.Reason != "QueueNotFound" {
-		t.Errorf("a Queue that does not exist: %+v", got)
-	}
-
-	// The permission ends within the time for which reviews are kept.
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: "shop-producer"}}
-	mustDelete(t, binding)
-	poll.Until(t, "the permission to end", func() bool {
-		got, sent := e.send(token, "orders", "id=order-7")
-		return !sent && got.Reason == "Forbidden"
-	})
 }
 
 func TestTheGatewayRefusesThoseWhoMayNot(t *testing.T) {

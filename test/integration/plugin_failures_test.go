@@ -1,12 +1,15 @@
 package integration
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/yardmaster/yardmaster/internal/plugin"
 )
 
 // pluginCommands are all commands of the plugin that need a cluster. Those with an X need an object of this name.
@@ -30,6 +33,14 @@ func pluginCommands(t *testing.T) []string {
 		}
 	}
 	return commands
+}
+
+// runPlugin runs the plugin in the namespace, through the proxy.
+func (p *apiServerProxy) runPlugin(t *testing.T, ns string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var outBuffer, errBuffer bytes.Buffer
+	code = plugin.Run(t.Context(), append([]string{"--kubeconfig=" + p.writeKubeconfig(t, ns)}, args...), &outBuffer, &errBuffer)
+	return code, outBuffer.String(), errBuffer.String()
 }
 
 func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
@@ -63,12 +74,10 @@ func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
 					continue
 				}
 				args := append(strings.Fields(strings.ReplaceAll(command, " X", " no-such-object")), strings.Fields(failure.flags)...)
-				run := proxy.runPlugin(t, ns, args...)
-				code := run.exitCode()
-				line := run.errOut.String()
+				code, out, line := proxy.runPlugin(t, ns, args...)
 				isOneLine := strings.Count(line, "\n") == 1 && strings.HasPrefix(line, "error: ") && strings.Contains(line, failure.want)
-				if code != 2 || run.out.String() != "" || !isOneLine {
-					t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, run.out.String(), line)
+				if code != 2 || out != "" || !isOneLine {
+					t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, out, line)
 				}
 			}
 		})
@@ -83,10 +92,9 @@ func TestPluginSaysThatNothingIsInANamespaceThatDoesNotExist(t *testing.T) {
 		"report", "report --group-by owner", "seq list", "seq list -o wide", "queue list", "queue list -o wide", "pool list", "pool list -o wide",
 		"session list", "session list -o wide",
 	} {
-		run := proxy.runPlugin(t, "default", append(strings.Fields(command), "--namespace=no-such-namespace")...)
-		code := run.exitCode()
-		if line := run.errOut.String(); strings.Count(line, "\n") != 1 || !strings.Contains(line, "no-such-namespace") || run.out.String() != "" {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, run.out.String(), line)
+		code, out, line := proxy.runPlugin(t, "default", append(strings.Fields(command), "--namespace=no-such-namespace")...)
+		if strings.Count(line, "\n") != 1 || !strings.Contains(line, "no-such-namespace") || out != "" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, out, line)
 		}
 	}
 }

@@ -1,14 +1,9 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 func TestTheDocumentedNATSPermissionsAreSufficient(t *testing.T) {
@@ -25,21 +20,6 @@ func TestTheDocumentedNATSPermissionsAreSufficient(t *testing.T) {
 	e.waitUntilReady("mail")
 	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
 	e.waitForEvent("mail", "DeadLettersRequeued")
-	e.deleteQueue("mail")
-	e.waitUntilDeleted("mail")
-}
-
-func TestAQueueOnTheAsynqEngine(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	s := redistest.Start(t)
-	e.createSecret("redis", "url", s.URL())
-	e.createQueueOn("broker: {engine: Asynq, urlSecretRef: {name: redis}}", "mail", "deletionPolicy: Purge, maxBacklog: 10")
-	e.waitUntilReady("mail")
-	is := e.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
-	if !strings.Contains(is.Message, "maxBacklog") {
-		t.Errorf("the message is %q", is.Message)
-	}
 	e.deleteQueue("mail")
 	e.waitUntilDeleted("mail")
 }

@@ -199,18 +199,6 @@ func (e *queueEnv) sendMessages(queue string, number int) {
 	}
 }
 
-// addDeadLetters sends dead letters as workers do.
-func (e *queueEnv) addDeadLetters(queue string, number int) {
-	e.t.Helper()
-	js := e.connectJetStream()
-	subject := "yardmaster." + e.brokerName(queue) + ".dead.default"
-	for range number {
-		if _, err := js.Publish(e.t.Context(), subject, []byte("poison")); err != nil {
-			e.t.Fatal(err)
-		}
-	}
-}
-
 // hasEvent reports whether an object has an event with that reason.
 func (e *queueEnv) hasEvent(name, reason string) bool {
 	e.t.Helper()

@@ -2,15 +2,11 @@ package integration
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -138,219 +133,52 @@ func postReview(t *testing.T, path string, s *v1alpha1.AgenticSession) (status i
 	return response.StatusCode, string(text)
 }
 
-// webhookCATest is an installation whose webhooks match no object, one of several in the cluster. Its configurations have the name of
-// its namespace.
-type webhookCATest struct {
-	*testing.T
-	ns string
-}
-
-func newWebhookCATest(t *testing.T) *webhookCATest {
-	t.Helper()
-	ns := namespace(t)
-	client := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "webhook", Namespace: ns}}
-	rules := []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"none.yardmaster.dev"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
-	}}
-	named := metav1.ObjectMeta{Name: ns, Labels: map[string]string{"app.kubernetes.io/name": "yardmaster"}}
-	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: *named.DeepCopy()}
-	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *named.DeepCopy()}
-	for _, name := range []string{"first.yardmaster.dev", "second.yardmaster.dev"} {
-		validates.Webhooks = append(validates.Webhooks, admissionregistrationv1.ValidatingWebhook{
-			Name: name, ClientConfig: client, Rules: rules,
-			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-		})
-	}
-	mutates.Webhooks = []admissionregistrationv1.MutatingWebhook{{
-		Name: "first.yardmaster.dev", ClientConfig: client, Rules: rules,
-		SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-	}}
-	mustCreate(t, validates)
-	mustCreate(t, mutates)
-	return &webhookCATest{T: t, ns: ns}
-}
-
-// run runs kubectl yardmaster webhook-ca for the installation.
-func (env *webhookCATest) run(args ...string) (code int, output string) {
-	env.Helper()
-	var out bytes.Buffer
-	code = plugin.Run(env.Context(), append([]string{
-		"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", env.ns,
-	}, args...), &out, &out)
-	return code, out.String()
-}
-
-func (env *webhookCATest) mustRun(args ...string) (output string) {
-	env.Helper()
-	code, output := env.run(args...)
-	if code != 0 {
-		env.Fatalf("exit code %d: %s", code, output)
-	}
-	return output
-}
-
-// clients returns how the API server calls the webhooks, by verb and name.
-func (env *webhookCATest) clients() map[string]admissionregistrationv1.WebhookClientConfig {
-	env.Helper()
-	validates, mutates := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
-	for _, configuration := range []client.Object{validates, mutates} {
-		if err := cluster.Get(env.Context(), client.ObjectKey{Name: env.ns}, configuration); err != nil {
-			env.Fatal(err)
-		}
-	}
-	all := map[string]admissionregistrationv1.WebhookClientConfig{}
-	for i := range validates.Webhooks {
-		all[webhook.ValidatingPath(validates.Webhooks[i].Name)] = validates.Webhooks[i].ClientConfig
-	}
-	for i := range mutates.Webhooks {
-		all[webhook.MutatingPath(mutates.Webhooks[i].Name)] = mutates.Webhooks[i].ClientConfig
-	}
-	return all
-}
-
-// startReplica starts a webhook server with the Secret that the kubelet mounts at its start, and returns its address.
-func (env *webhookCATest) startReplica() (address string) {
-	env.Helper()
-	secret := &corev1.Secret{}
-	if err := cluster.Get(env.Context(), client.ObjectKey{Namespace: env.ns, Name: "yardmaster-webhook-ca"}, secret); err != nil {
-		env.Fatal(err)
-	}
-	directory := env.TempDir()
-	for name, content := range secret.Data {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
-			env.Fatal(err)
-		}
-	}
-	listener, err := (&net.ListenConfig{}).Listen(env.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		env.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		env.Fatal(err)
-	}
-	server := webhook.New(webhook.Options{Port: port, Directory: directory, Hosts: []string{"webhook." + env.ns + ".svc"}})
-	for path := range env.clients() {
-		server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(env.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- server.Start(ctx) }()
-	env.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			env.Error(err)
-		}
-	})
-	poll.Until(env.T, "the replica to serve", func() bool { return server.StartedChecker()(nil) == nil })
-	return listener.Addr().String()
-}
-
-// callable reports whether the API server can call all webhooks of a replica, as their configurations say.
-func (env *webhookCATest) callable(address string) bool {
-	env.Helper()
-	for path, configuration := range env.clients() {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(configuration.CABundle)
-		transport := &http.Transport{
-			TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "webhook." + env.ns + ".svc"},
-			DisableKeepAlives: true,
-		}
-		if configuration.Service.Path == nil || !strings.HasSuffix(*configuration.Service.Path, path) {
-			return false
-		}
-		request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, "https://"+address+*configuration.Service.Path, strings.NewReader("{}"))
-		if err != nil {
-			env.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		if err != nil {
-			return false
-		}
-		_ = response.Body.Close()
-		if response.StatusCode == http.StatusNotFound {
-			return false
-		}
-	}
-	return true
-}
-
-func TestWebhooksCanBeCalledOnceTheirCertificateAuthorityExists(t *testing.T) {
-	t.Parallel()
-	env := newWebhookCATest(t)
-	if output := env.mustRun(); !strings.Contains(output, "for 2 webhooks") || !strings.Contains(output, "for 1 webhooks") {
-		t.Errorf("output: %s", output)
-	}
-	replica := env.startReplica()
-	if !env.callable(replica) {
-		t.Error("the API server cannot call the webhooks")
-	}
-	if output := env.mustRun(); output != "" {
-		t.Errorf("a second run changed something: %s", output)
-	}
-	// Somebody changes the configurations.
-	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: env.ns}}
-	patch := `[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guessable"},
-		{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`
-	mustPatch(t, validates, client.RawPatch(types.JSONPatchType, []byte(patch)))
-	if env.callable(replica) {
-		t.Error("the change has no effect")
-	}
-	if output := env.mustRun(); !strings.Contains(output, "for 2 webhooks") || !env.callable(replica) {
-		t.Errorf("the configurations are not restored: %s", output)
-	}
-}
-
-// While replicas with the old and with the new authority serve, the API server can call both.
-func TestWebhooksCanBeCalledWhileTheirCertificateAuthorityIsRenewed(t *testing.T) {
-	t.Parallel()
-	env := newWebhookCATest(t)
-	env.mustRun()
-	before := env.startReplica()
-	env.mustRun("--renew")
-	after := env.startReplica()
-	if !env.callable(before) || !env.callable(after) {
-		t.Error("a replica cannot be called during the renewal")
-	}
-	env.mustRun()
-	if env.callable(before) || !env.callable(after) {
-		t.Error("after the renewal, not only replicas with the new authority can be called")
-	}
-}
-
 func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
 	t.Parallel()
 	for title, row := range map[string]struct {
-		prepare func(*webhookCATest)
-		args    []string
-		want    string
+		namespace  string // instead of that of the Service
+		annotation map[string]string
+		secret     map[string][]byte
+		want       string
 	}{
-		"another namespace than the Service's": {func(*webhookCATest) {}, []string{"--namespace", "default"}, "use --namespace "},
-		"cert-manager": {func(env *webhookCATest) {
-			patch := `{"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "a/b"}}}`
-			validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: env.ns}}
-			if err := cluster.Patch(env.Context(), validates, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-				env.Fatal(err)
-			}
-		}, nil, "from cert-manager"},
-		"an incomplete Secret": {func(env *webhookCATest) {
-			mustCreate(env.T, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: env.ns, Name: "yardmaster-webhook-ca"}, Data: map[string][]byte{"path": []byte("a")},
-			})
-		}, nil, "lacks ca.crt: delete the Secret"},
+		"another namespace than the Service's": {namespace: "default", want: "use --namespace "},
+		"cert-manager":                         {annotation: map[string]string{"cert-manager.io/inject-ca-from": "a/b"}, want: "from cert-manager"},
+		"an incomplete Secret":                 {secret: map[string][]byte{"path": []byte("a")}, want: "lacks ca.crt: delete the Secret"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			env := newWebhookCATest(t)
-			row.prepare(env)
-			code, output := env.run(row.args...)
-			if code != 2 || !strings.Contains(output, row.want) {
-				t.Errorf("exit code %d, output %q, want %q", code, output, row.want)
+			ns := namespace(t)
+			configuration := newUncalledWebhook(ns)
+			configuration.Annotations = row.annotation
+			mustCreate(t, configuration)
+			if row.secret != nil {
+				mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-webhook-ca"}, Data: row.secret})
 			}
-			if env.clients()[webhook.ValidatingPath("first.yardmaster.dev")].CABundle != nil {
+			var out bytes.Buffer
+			arguments := []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", cmp.Or(row.namespace, ns)}
+			if code := plugin.Run(t.Context(), arguments, &out, &out); code != 2 || !strings.Contains(out.String(), row.want) {
+				t.Errorf("exit code %d, output %q, want %q", code, out.String(), row.want)
+			}
+			mustGet(t, client.ObjectKeyFromObject(configuration), configuration)
+			if configuration.Webhooks[0].ClientConfig.CABundle != nil {
 				t.Error("the configuration was changed")
 			}
 		})
 	}
+}
+
+// newUncalledWebhook returns the configuration of an installation in this namespace whose webhook matches no object.
+func newUncalledWebhook(ns string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"app.kubernetes.io/name": "yardmaster"}},
+	}
+	configuration.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
+		Name:         "first.yardmaster.dev",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "webhook", Namespace: ns}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"none.yardmaster.dev"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
+		}},
+		SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+	}}
+	return configuration
 }
