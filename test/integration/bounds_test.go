@@ -17,18 +17,3 @@ func assertWithin(t *testing.T, what string, promised time.Duration, since time.
 		t.Errorf("%s after %s, want %s, or on a busy machine at most %s", what, took, promised, most)
 	}
 }
-
-// TestTiming runs tests that measure time, or wait to see that nothing happens.
-func TestTiming(t *testing.T) {
-	t.Parallel()
-	for title, run := range map[string]func(*testing.T){
-		"only busy Pods are protected from the removal of their node": protectsOnlyBusyPods,
-		"a pool scales from zero on the first message, and back":      scalesFromZeroAndBack,
-		"of an unchanged pool, only the status is written":            writesOnlyStatusOfAnUnchangedPool,
-	} {
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			run(t)
-		})
-	}
-}

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-
-	"github.com/yardmaster/yardmaster/internal/operator"
 )
 
 // The tests also run on the oldest release of Kubernetes that docs/support.md supports, which lacks one kind.
@@ -72,21 +70,4 @@ func comparableMessage(t *testing.T, message string) string {
 		message = older.part.ReplaceAllString(message, older.common)
 	}
 	return message
-}
-
-func TestOperatorDoesNotStartWhereNothingRecordsTheCreatorsOfSessions(t *testing.T) {
-	if hasMutatingAdmissionPolicies(t) {
-		t.Skipf("Kubernetes %s has MutatingAdmissionPolicy, which can replace the webhook", serverVersion(t))
-	}
-	options, err := operator.ParseFlags([]string{
-		"--controllers=agenticsession", "--mutating-webhook=false", "--leader-elect=false", "--operator-namespace=default",
-		"--metrics-bind-address=0", "--health-probe-bind-address=0",
-	}, nil, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "--mutating-webhook=false needs the kind MutatingAdmissionPolicy of Kubernetes 1.36"
-	if _, err := operator.New(config, options); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want one with %q", err, want)
-	}
 }

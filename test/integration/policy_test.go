@@ -34,15 +34,6 @@ func (w *policyTestEnv) getPolicy(name string) *v1alpha1.Policy {
 	return p
 }
 
-// waitForCounts waits until the Policy's status has these counts.
-func (w *policyTestEnv) waitForCounts(name string, queues, pools, replicas int32) {
-	w.t.Helper()
-	poll.Until(w.t, name+" to have the counts", func() bool {
-		s := w.getPolicy(name).Status
-		return s.Queues == queues && s.WorkerPools == pools && s.Replicas == replicas
-	})
-}
-
 // waitForReady waits until the condition Ready has that status and reason.
 func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	w.t.Helper()
@@ -55,50 +46,9 @@ func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus,
 	return found
 }
 
-// setPoolReplicas sets the numbers of workers in a pool's status.
-func (w *policyTestEnv) setPoolReplicas(name string, replicas, busy int32) {
-	w.t.Helper()
-	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
-	mustGet(w.t, client.ObjectKeyFromObject(wp), wp)
-	before := wp.DeepCopy()
-	wp.Status.Replicas, wp.Status.Busy = replicas, &busy
-	if err := cluster.Status().Patch(w.t.Context(), wp, client.MergeFrom(before)); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 func (w *policyTestEnv) patchPolicy(name, patch string) {
 	w.t.Helper()
 	mustPatch(w.t, w.getPolicy(name), client.RawPatch(mergePatch, []byte(patch)))
-}
-
-const queueSpec = "{broker: {engine: NATS, urlSecretRef: {name: missing}}}"
-
-func TestPolicyReportsSelectedQueuesAndPools(t *testing.T) {
-	t.Parallel()
-	w := &policyTestEnv{t, namespace(t)}
-	w.createObject("Policy", "team", "", "{selector: {matchLabels: {team: mail}}, limits: {maxReplicasTotal: 10}}")
-	w.createObject("Policy", "all", "", "{}")
-	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
-	w.createObject("Queue", "letters", "mail", queueSpec)
-	w.createObject("Queue", "pages", "web", queueSpec)
-	w.createObject("WorkerPool", "mailers", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
-	w.createObject("WorkerPool", "renderers", "web", "{image: 'worker:1', queues: [{name: pages}], replicas: 0}")
-	w.setPoolReplicas("mailers", 3, 0)
-	w.setPoolReplicas("renderers", 2, 0)
-	w.waitForCounts("team", 1, 1, 3)
-	w.waitForCounts("all", 2, 2, 5)
-	is := w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonReady)
-	if want := "selects 1 Queue and 1 WorkerPool with 3 replicas of maxReplicasTotal 10"; is.Message != want {
-		t.Errorf("the message is %q, want %q", is.Message, want)
-	}
-
-	pages := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "pages"}}
-	mustPatch(t, pages, client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"team":"mail"}}}`)))
-	w.waitForCounts("team", 2, 1, 3)
-	renderers := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "renderers"}}
-	mustDelete(t, renderers)
-	w.waitForCounts("all", 2, 1, 3)
 }
 
 // The API server rejects an event whose note has more than 1,024 bytes.

@@ -94,17 +94,6 @@ func (s *scheduleTest) runs() []v1alpha1.SequentialJob {
 	return list.Items
 }
 
-// waitForRuns waits for this number of runs.
-func (s *scheduleTest) waitForRuns(count int) []v1alpha1.SequentialJob {
-	s.t.Helper()
-	var runs []v1alpha1.SequentialJob
-	poll.Until(s.t, fmt.Sprintf("%d runs", count), func() bool {
-		runs = s.runs()
-		return len(runs) == count
-	})
-	return runs
-}
-
 func (s *scheduleTest) waitForReady(status metav1.ConditionStatus, reason string) string {
 	s.t.Helper()
 	var message string
@@ -116,38 +105,6 @@ func (s *scheduleTest) waitForReady(status metav1.ConditionStatus, reason string
 		return ready != nil && ready.Status == status && ready.Reason == reason
 	})
 	return message
-}
-
-// The cache does not keep its template.
-func TestALargeScheduleStartsItsRuns(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
-		large := strings.Replace(etlSpec, `"image": "etl:1"`, `"image": "etl:1", "args": ["`+strings.Repeat("x", 900<<10)+`"]`, 1)
-		spec.SequentialJob.Spec.Raw = []byte(large)
-	})
-	s.makeDue(1)
-	run := s.waitForRuns(1)[0]
-	if args := run.Spec.Containers[0].Args; len(args) != 1 || len(args[0]) != 900<<10 {
-		t.Error("the run lacks arguments of its template")
-	}
-}
-
-func TestForbiddenRunsWaitAndReplacedOnesAreDeleted(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid })
-	s.makeDue(1)
-	first := s.waitForRuns(1)[0]
-	s.waitUntil("the run to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 })
-	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.Schedule, spec.StartingDeadlineSeconds = "* * * * *", nil })
-	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun)
-	if runs := s.runs(); len(runs) != 1 {
-		t.Errorf("%d runs", len(runs))
-	}
-	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyReplace })
-	poll.Until(t, "the run to be replaced", func() bool {
-		runs := s.runs()
-		return len(runs) == 1 && runs[0].UID != first.UID
-	})
 }
 
 func TestAForeignObjectWithTheNameOfARunIsNotTouched(t *testing.T) {

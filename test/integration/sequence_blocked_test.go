@@ -143,25 +143,6 @@ func (s *sequenceTest) correct() {
 	}
 }
 
-func TestPodThatIsRefusedAfterTheDryRunIsReported(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, nil)
-	first := createSequenceIn(t, ns, testbuilder.SequentialJob("first", "").Step("a").Obj())
-	first.succeedStep("a")
-	quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
-	mustCreate(t, quota)
-	poll.Until(t, "the quota to take effect", func() bool {
-		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
-	})
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("second", "").Step("a").Obj())
-	job := s.waitForJob("a") // an equal Job and Pod were accepted within the last minute
-	s.waitUntil("the reason", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Reason == v1alpha1.ReasonPodNotCreated })
-	if message := s.stepStatus("a").Message; !strings.Contains(message, "Job "+job.Name+" cannot create its Pod") || !strings.Contains(message, "exceeded quota") {
-		t.Errorf("message %q", message)
-	}
-	s.wantBlocked(v1alpha1.ReasonPodNotCreated)
-}
-
 // wantBlocked checks that the condition, the reason of the status and one event say what blocks the run.
 func (s *sequenceTest) wantBlocked(reason string) {
 	s.t.Helper()
@@ -186,30 +167,5 @@ func (s *sequenceTest) wantBlocked(reason string) {
 	}
 	if count != 1 {
 		s.t.Errorf("%d events, want 1", count)
-	}
-}
-
-func TestStepOfASuspendedJobIsQueuedOrSuspended(t *testing.T) {
-	t.Parallel()
-	queued := createSequence(t, testbuilder.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj())
-	byHand := createSequence(t, testbuilder.SequentialJob("by-hand", "").Step("a").Obj())
-	for _, s := range []*sequenceTest{queued, byHand} {
-		job := s.waitForJob("a")
-		before := job.DeepCopy()
-		job.Spec.Suspend = new(true)
-		mustPatch(t, job, client.MergeFrom(before))
-	}
-	queued.waitForStep("a", v1alpha1.StepQueued)
-	queued.wantBlocked(v1alpha1.ReasonQueued)
-	byHand.waitForStep("a", v1alpha1.StepSuspended)
-	byHand.wantBlocked(v1alpha1.ReasonJobSuspended)
-	byHand.wantCondition(v1alpha1.ConditionSuspended, metav1.ConditionFalse, v1alpha1.ReasonNotSuspended)
-	for _, s := range []*sequenceTest{queued, byHand} {
-		job := s.waitForJob("a")
-		before := job.DeepCopy()
-		job.Spec.Suspend = new(false)
-		mustPatch(t, job, client.MergeFrom(before))
-		s.waitForStep("a", v1alpha1.StepRunning)
-		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 	}
 }

@@ -100,23 +100,6 @@ func TestStepsHaveOneOwner(t *testing.T) {
 	}
 }
 
-// A large SequentialJob is not in the operator's cache.
-func TestLargeSequenceRuns(t *testing.T) {
-	t.Parallel()
-	sj := testbuilder.SequentialJob("large", "").Step("a").Step("b").Obj()
-	for i := range sj.Spec.Containers {
-		sj.Spec.Containers[i].Args = []string{strings.Repeat("x", 100<<10)}
-	}
-	s := createSequence(t, sj)
-	s.succeedStep("a")
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
-	s.succeedStep("b")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if jobs := s.listJobs(); len(jobs) != 2 {
-		t.Errorf("%d Jobs", len(jobs))
-	}
-}
-
 // TestOnlyApproversApproveInTheirOwnName crosses users with ways to set, change, copy and remove an approval.
 func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	t.Parallel()

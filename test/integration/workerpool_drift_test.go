@@ -52,7 +52,7 @@ func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 // newPoolWithTwoWorkers creates a pool and waits until its two workers are ready.
 func newPoolWithTwoWorkers(t *testing.T) *poolTestEnv {
 	t.Helper()
-	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c := newPoolTestEnv(t)
 	c.createPool("mailers", "autoscaling: {minReplicas: 2, maxReplicas: 2}")
 	c.waitForPool("mailers", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Ready == 2 && wp.Status.CurrentRevision != "" && wp.Status.CurrentRevision == wp.Status.UpdatedRevision
@@ -125,7 +125,8 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	}
 }
 
-func writesOnlyStatusOfAnUnchangedPool(t *testing.T) {
+func TestOfAnUnchangedPoolOnlyTheStatusIsWritten(t *testing.T) {
+	t.Parallel()
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)

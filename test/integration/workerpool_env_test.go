@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,37 +35,27 @@ import (
 )
 
 // poolTestEnv runs the workers of pools: for each simulated Pod, a real worker in the process of the
-// test, with the configuration of the Pod.
+// test, with the configuration of the Pod. Its jobs succeed at once.
 type poolTestEnv struct {
 	*queueEnv
-	// jobDuration is the duration of each job.
-	jobDuration time.Duration
-	// missSignals makes workers go on when their Pod is deleted, as those do that receive the signal too early.
-	missSignals bool
-	// failJob returns the error of a job; nil if all succeed. It is set before there are workers.
-	failJob func(job *worker.Job) error
 
-	mu          sync.Mutex
-	workers     map[string]*fakeWorker // by Pod
-	handledJobs map[string]int         // how often, by job
-	// interruptedPods are the Pods that had a job in flight when they were deleted.
-	interruptedPods []string
+	mu      sync.Mutex
+	workers map[string]*fakeWorker // by Pod
 	// addressLookups is the number of times that the operator requested the address of a worker.
 	addressLookups int
 }
 
 // fakeWorker is one worker.
 type fakeWorker struct {
-	worker *worker.Worker
 	server *httptest.Server
 	stop   context.CancelFunc
 }
 
 // newPoolTestEnv creates a namespace and a queue, and runs the controller of WorkerPools and the
 // workers of its Pods.
-func newPoolTestEnv(t *testing.T, takes time.Duration) *poolTestEnv {
+func newPoolTestEnv(t *testing.T) *poolTestEnv {
 	t.Helper()
-	c := &poolTestEnv{queueEnv: newQueueEnv(t), jobDuration: takes, workers: map[string]*fakeWorker{}, handledJobs: map[string]int{}}
+	c := &poolTestEnv{queueEnv: newQueueEnv(t), workers: map[string]*fakeWorker{}}
 	c.createQueue("mail", "lease: 5s")
 	c.waitUntilReady("mail")
 	ctx, stop := context.WithCancel(t.Context())
@@ -144,7 +133,7 @@ func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 		}
 		there := map[string]bool{}
 		for i := range pods.Items {
-			if p := &pods.Items[i]; configMapOfPod(p) != "" && p.Status.Phase == corev1.PodRunning && (p.DeletionTimestamp.IsZero() || c.missSignals) {
+			if p := &pods.Items[i]; configMapOfPod(p) != "" && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
 				there[p.Name] = true
 				c.startWorker(ctx, p)
 			}
@@ -186,14 +175,14 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 	// The worker has no volumes, so the URL replaces the mounted files.
 	o.Config.Broker = worker.BrokerConfig{URL: "nats://" + c.Address()}
 	o.Config.AdminAddress = "0"
-	w, err := worker.New(o, c.handleJob)
+	w, err := worker.New(o, func(context.Context, *worker.Job) error { return nil })
 	if err != nil {
 		c.t.Errorf("Pod %s: %v", pod.Name, err)
 		return
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.workers[pod.Name] = &fakeWorker{w, httptest.NewServer(w.AdminHandler()), stop}
-	go func() { _ = w.Run(life) }() // an incomplete drain shows in the counts of jobs
+	c.workers[pod.Name] = &fakeWorker{httptest.NewServer(w.AdminHandler()), stop}
+	go func() { _ = w.Run(life) }()
 }
 
 // configMapOfPod returns the name of the ConfigMap with the configuration of a worker; empty if it consumes no
@@ -207,7 +196,7 @@ func configMapOfPod(pod *corev1.Pod) string {
 	return ""
 }
 
-// stopWorkers stops the workers whose Pods no longer exist, and records which had jobs in flight.
+// stopWorkers stops the workers whose Pods no longer exist.
 func (c *poolTestEnv) stopWorkers(there map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,43 +204,10 @@ func (c *poolTestEnv) stopWorkers(there map[string]bool) {
 		if there[name] {
 			continue
 		}
-		if there != nil && h.worker.Stats().InFlight > 0 {
-			c.interruptedPods = append(c.interruptedPods, name)
-		}
 		h.stop()
 		h.server.Close()
 		delete(c.workers, name)
 	}
-}
-
-func (c *poolTestEnv) handleJob(ctx context.Context, job *worker.Job) error {
-	select {
-	case <-time.After(c.jobDuration):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if c.failJob != nil {
-		if err := c.failJob(job); err != nil {
-			return err
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.handledJobs[job.ID]++
-	return nil
-}
-
-// holdJobs makes each job last until the returned function is called, or until the test ends. Call it before there are
-// workers.
-func (c *poolTestEnv) holdJobs() (release func()) {
-	held := make(chan struct{})
-	c.failJob = func(*worker.Job) error {
-		<-held
-		return nil
-	}
-	release = sync.OnceFunc(func() { close(held) })
-	c.t.Cleanup(release)
-	return release
 }
 
 // workerAddress returns the address of a worker's admin API, or one on which nothing listens.
@@ -275,51 +231,6 @@ func (c *poolTestEnv) waitForReadings(number int) {
 	}
 	begun := lookups()
 	c.waitFor(fmt.Sprintf("%d readings of workers", number), func() bool { return lookups() >= begun+number })
-}
-
-// waitForConnectedWorkers waits until at least this number of workers is connected to the broker.
-func (c *poolTestEnv) waitForConnectedWorkers(number int) {
-	c.t.Helper()
-	c.waitFor(fmt.Sprintf("%d workers to be connected", number), func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		connected := 0
-		for _, h := range c.workers {
-			if h.worker.Stats().Connected {
-				connected++
-			}
-		}
-		return connected >= number
-	})
-}
-
-// waitForHandledJobs waits until at least this number of jobs is done.
-func (c *poolTestEnv) waitForHandledJobs(number int) {
-	c.t.Helper()
-	c.waitFor(fmt.Sprintf("%d jobs to be done", number), func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.handledJobs) >= number
-	})
-}
-
-// assertEachJobHandledOnce checks that each job was done once, and that no worker was deleted with
-// jobs in flight.
-func (c *poolTestEnv) assertEachJobHandledOnce(number int) {
-	c.t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.handledJobs) != number {
-		c.t.Errorf("%d jobs are done, want %d", len(c.handledJobs), number)
-	}
-	for job, times := range c.handledJobs {
-		if times != 1 {
-			c.t.Errorf("job %s was done %d times", job, times)
-		}
-	}
-	if len(c.interruptedPods) > 0 {
-		c.t.Errorf("these were deleted while they had jobs in flight: %v", c.interruptedPods)
-	}
 }
 
 // waitFor waits until the condition is true. Its failure shows the status of all WorkerPools.
@@ -384,18 +295,4 @@ func (c *poolTestEnv) waitForCondition(name, kind string, status metav1.Conditio
 		return found != nil && found.Status == status && found.Reason == reason
 	})
 	return found
-}
-
-// scalePool sets the number of workers through the scale subresource.
-func (c *poolTestEnv) scalePool(name string, replicas int64) {
-	c.t.Helper()
-	scale := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "autoscaling/v1", "kind": "Scale",
-		"metadata": map[string]any{"name": name, "namespace": c.ns},
-		"spec":     map[string]any{"replicas": replicas},
-	}}
-	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: name}}
-	if err := cluster.SubResource("scale").Update(c.t.Context(), wp, client.WithSubResourceBody(scale)); err != nil {
-		c.t.Fatal(err)
-	}
 }

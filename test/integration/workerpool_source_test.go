@@ -10,7 +10,7 @@ import (
 
 func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
 	t.Parallel()
-	c := newPoolTestEnv(t, time.Second)
+	c := newPoolTestEnv(t)
 	redis := redistest.Start(t)
 	c.createSecret("redis", "url", redis.URL())
 	p := newManifest(t, "WorkerPool", "list", `{image: "worker:1", drain: {mode: Signal},
