@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -67,18 +66,5 @@ func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
 	}
 	if string(messages[0].Data) != `{"all":true}` {
 		t.Errorf("payload %s", messages[0].Data)
-	}
-}
-
-func TestSchedulesOfJobsHaveNoRulesAboutRuns(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	for want, change := range map[string]func(*v1alpha1.ScheduleSpec){
-		"can only have concurrencyPolicy Allow": func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid },
-		"cannot have suspendAfterFailures":      func(spec *v1alpha1.ScheduleSpec) { spec.SuspendAfterFailures = new(int32(1)) },
-	} {
-		if err := cluster.Create(t.Context(), newScheduleOf(ns, "refused", ofJobs, change)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
 	}
 }

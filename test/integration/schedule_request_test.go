@@ -2,7 +2,6 @@ package integration
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,24 +53,4 @@ func TestARequestedRunHasItsTimeAndItsFailureStopsTheSchedule(t *testing.T) {
 	}
 	run.endStep("load", 1, "")
 	s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures)
-}
-
-func TestInvalidRequestsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := createSchedule(t, namespace(t))
-	for title, test := range map[string]struct {
-		request v1alpha1.ScheduleRerun
-		want    string
-	}{
-		"an empty id":        {v1alpha1.ScheduleRerun{}, "spec.rerun.id"},
-		"a range backwards":  {v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: yesterday(9), To: yesterday(8)}, "to must not be before from"},
-		"no time":            {v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: new(metav1.Date(1, 1, 1, 0, 0, 1, 0, time.UTC))}, "from must not be before 1970"},
-		"a range from never": {v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, To: yesterday(8)}, "to must not be before from"},
-	} {
-		changed := s.read().DeepCopy()
-		changed.Spec.Rerun = &test.request
-		if err := cluster.Update(t.Context(), changed); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: error %v, want one with %q", title, err, test.want)
-		}
-	}
 }

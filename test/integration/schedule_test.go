@@ -130,6 +130,9 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 	template := func(raw string) func(*v1alpha1.ScheduleSpec) {
 		return func(spec *v1alpha1.ScheduleSpec) { spec.SequentialJob.Spec.Raw = []byte(raw) }
 	}
+	rerun := func(request v1alpha1.ScheduleRerun) func(*v1alpha1.ScheduleSpec) {
+		return func(spec *v1alpha1.ScheduleSpec) { spec.Rerun = &request }
+	}
 	tests := map[string]struct {
 		change func(*v1alpha1.ScheduleSpec)
 		want   string
@@ -146,6 +149,22 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"jitter of more than a day": {func(s *v1alpha1.ScheduleSpec) {
 			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
 		}, "jitter must be a duration from 0s to 24h"},
+		"a message of a Schedule that waits for runs": {func(s *v1alpha1.ScheduleSpec) {
+			ofJobs(s)
+			s.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid
+		}, "can only have concurrencyPolicy Allow"},
+		"a message of a Schedule that counts failures": {func(s *v1alpha1.ScheduleSpec) {
+			ofJobs(s)
+			s.SuspendAfterFailures = new(int32(1))
+		}, "cannot have suspendAfterFailures"},
+		"a rerun without an id": {rerun(v1alpha1.ScheduleRerun{}), "spec.rerun.id"},
+		"a rerun of a range backwards": {
+			rerun(v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: yesterday(9), To: yesterday(8)}), "to must not be before from",
+		},
+		"a rerun of a range from never": {rerun(v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, To: yesterday(8)}), "to must not be before from"},
+		"a rerun before 1970": {
+			rerun(v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: new(metav1.Date(1, 1, 1, 0, 0, 1, 0, time.UTC))}), "from must not be before 1970",
+		},
 		"a reserved label": {func(s *v1alpha1.ScheduleSpec) {
 			s.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
 		}, "is reserved"},
