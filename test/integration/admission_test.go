@@ -27,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -86,17 +87,13 @@ func installAdmissionPolicies(t *testing.T) {
 				_ = unstructured.SetNestedField(object.Object, "on", "spec", "matchResources", "namespaceSelector", "matchLabels", isolationLabel)
 			}
 		}
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Create(t.Context(), object))
 		admissionPolicies.installed = append(admissionPolicies.installed, object)
 	}
 	ns := namespace(t)
 	owner := clientWithRoles(t, ns, "owner", "yardmaster-session-view", "yardmaster-session-edit")
 	other := clientWithRoles(t, ns, "other", "yardmaster-session-view", "yardmaster-session-edit")
-	if err := owner.Create(t.Context(), sessionWithSpec(ns, "canary", map[string]any{"prompt": "a"})); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, owner.Create(t.Context(), sessionWithSpec(ns, "canary", map[string]any{"prompt": "a"})))
 	poll.Until(t, "the policy about the users of sessions to apply", func() bool {
 		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"suspend": true}}`))
 		return apierrors.IsForbidden(other.Patch(t.Context(), sessionWithSpec(ns, "canary", nil), patch, client.DryRunAll))
@@ -146,9 +143,7 @@ func (o *restrictedOperator) restrict() {
 // create creates an object as an administrator, until the end of the test.
 func (o *restrictedOperator) create(object client.Object) {
 	o.t.Helper()
-	if err := cluster.Create(o.t.Context(), object); err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, cluster.Create(o.t.Context(), object))
 	o.t.Cleanup(func() {
 		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
 			o.t.Error(err)
@@ -186,9 +181,7 @@ func (o *restrictedOperator) newObject(resource, ns, name string) *unstructured.
 		o.t.Fatalf("the operator may write %s, and this test does not know that resource", resource)
 	}
 	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(manifest), &object.Object); err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, json.Unmarshal([]byte(manifest), &object.Object))
 	object.SetNamespace(ns)
 	object.SetName(name + "-session")
 	if object.GetKind() == "RoleBinding" { // its Role must exist

@@ -286,9 +286,7 @@ func clientAs(t *testing.T, user, ns string, rules ...rbacv1.PolicyRule) client.
 func newClient(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -345,9 +343,7 @@ func TestAnObjectIsFreshOnlyUntilItChanges(t *testing.T) {
 	})
 	changed := current.DeepCopy()
 	changed.Labels = map[string]string{"changed": "true"}
-	if err := cluster.Patch(t.Context(), changed, client.MergeFrom(current)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Patch(t.Context(), changed, client.MergeFrom(current)))
 	if err := kube.AssertFresh(t.Context(), jane, jane, current); !errors.Is(err, kube.ErrStale) {
 		t.Errorf("after a change, got %v, want %v", err, kube.ErrStale)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var updateBadInput = flag.Bool("update", false, "record the messages of the cluster instead of comparing them")
@@ -232,13 +233,9 @@ func strictClient(t *testing.T, warnings *warningList) client.Client {
 func ruleMessages(t *testing.T) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var crd map[string]any
-	if err := yaml.Unmarshal(raw, &crd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(raw, &crd))
 	return collectRules(crd)
 }
 
@@ -277,9 +274,7 @@ func readBadInputs(t *testing.T) []*badInput {
 func readBadInput(t *testing.T, file string) *badInput {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := &badInput{file: file}
 	for bytes.HasPrefix(raw, []byte("# ")) {
 		var line []byte
@@ -333,9 +328,7 @@ func (b *badInput) write(t *testing.T) {
 	}
 	fmt.Fprintf(&text, "# from: %s\n# message: %s\n", b.from, b.message)
 	text.Write(b.body)
-	if err := os.WriteFile(b.file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(b.file, []byte(text.String()), 0o600))
 }
 
 // comparePage compares the documentation page with the files that it is generated from.
@@ -343,15 +336,11 @@ func comparePage(t *testing.T, inputs []*badInput) {
 	t.Helper()
 	page := badInputTable(inputs)
 	if *updateBadInput {
-		if err := os.WriteFile(badInputPage, []byte(page), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(badInputPage, []byte(page), 0o600))
 		return
 	}
 	recorded, err := os.ReadFile(badInputPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(string(recorded), page); diff != "" {
 		t.Errorf("%s is out of date; run this test with -update (-recorded, +new):\n%s", badInputPage, diff)
 	}

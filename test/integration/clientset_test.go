@@ -13,6 +13,7 @@ import (
 	yardmaster "github.com/yardmaster/yardmaster/applyconfiguration/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/clientset"
 	typed "github.com/yardmaster/yardmaster/clientset/typed/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestProgramAppliesASequentialJobWithTheClientset(t *testing.T) {
@@ -45,9 +46,7 @@ func TestProgramAppliesASequentialJobWithTheClientset(t *testing.T) {
 	// What a program no longer sets is removed; the fields of others remain.
 	report.Spec.ActiveDeadlineSeconds = nil
 	applied, err := sequences.Apply(t.Context(), report, billing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if deadline := applied.Spec.ActiveDeadlineSeconds; deadline != nil {
 		t.Errorf("activeDeadlineSeconds is still %d", *deadline)
 	}
@@ -66,18 +65,14 @@ func TestProgramAppliesASequentialJobWithControllerRuntime(t *testing.T) {
 	ns := namespace(t)
 	report := yardmaster.SequentialJob("report", ns).WithSpec(yardmaster.SequentialJobSpec().
 		WithSuspend(true).WithContainers(yardmaster.Step().WithName("report").WithImage("app:1")))
-	if err := cluster.Apply(t.Context(), report, client.FieldOwner("billing")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Apply(t.Context(), report, client.FieldOwner("billing")))
 	wantFieldsOfManager(t, sequencesIn(t, ns), "billing", `{"f:spec": {"f:containers": {}, "f:suspend": {}}}`)
 }
 
 func sequencesIn(t *testing.T, ns string) typed.SequentialJobInterface {
 	t.Helper()
 	programs, err := clientset.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return programs.YardmasterV1alpha1().SequentialJobs(ns)
 }
 
@@ -85,20 +80,14 @@ func sequencesIn(t *testing.T, ns string) typed.SequentialJobInterface {
 func wantFieldsOfManager(t *testing.T, sequences typed.SequentialJobInterface, manager, want string) {
 	t.Helper()
 	sj, err := sequences.Get(t.Context(), "report", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, entry := range sj.ManagedFields {
 		if entry.Manager != manager {
 			continue
 		}
 		var got, wanted any
-		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &got); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(entry.FieldsV1.GetRawBytes(), &got))
+		require.NoError(t, json.Unmarshal([]byte(want), &wanted))
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("fields of %s:\n%s", manager, diff)
 		}

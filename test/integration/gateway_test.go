@@ -26,6 +26,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/gateway"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -83,9 +84,7 @@ func (e *gatewayEnv) token(ns, name string, audiences ...string) string {
 	e.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	if err := cluster.SubResource("token").Create(e.t.Context(), account, request); err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, cluster.SubResource("token").Create(e.t.Context(), account, request))
 	return request.Status.Token
 }
 
@@ -94,25 +93,17 @@ func (e *gatewayEnv) start(as *rest.Config) {
 	e.t.Helper()
 	directory := e.t.TempDir()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
-			e.t.Fatal(err)
-		}
+		require.NoError(e.t, os.WriteFile(filepath.Join(directory, name), content, 0o600))
 	}
 	options, err := gateway.ParseFlags([]string{
 		"--bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0",
 		"--certificate-dir=" + directory, "--operator-namespace=" + e.deployment.operator, "--allow-local-brokers",
 	}, nil, io.Discard)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	log, err := os.Create(testenv.Artifact("gateway-" + e.ns + ".log"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(e.t.Context()))
 	ended := make(chan error)
 	go func() { ended <- gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(log, nil))) }()
@@ -125,9 +116,7 @@ func (e *gatewayEnv) start(as *rest.Config) {
 	e.ca = filepath.Join(directory, "tls.crt")
 	poll.Until(e.t, "the gateway to log the address of its API", func() bool {
 		text, err := os.ReadFile(log.Name())
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		require.NoError(e.t, err)
 		address := regexp.MustCompile(`msg=Started address=(\S+)`).FindSubmatch(text)
 		if address != nil {
 			e.url = "https://" + string(address[1])
@@ -148,9 +137,7 @@ type answer struct {
 func (e *gatewayEnv) send(token, queue string, arguments ...string) (answer, bool) {
 	e.t.Helper()
 	file := filepath.Join(e.t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, os.WriteFile(file, []byte(token), 0o600))
 	arguments = append([]string{e.url, queue, `{"id": "7"}`}, arguments...)
 	command := exec.CommandContext(e.t.Context(), filepath.Join(repositoryRoot, "examples", "producer", "enqueue.sh"), arguments...)
 	command.Env = append(os.Environ(), "TOKEN_FILE="+file, "CA_FILE="+e.ca, "no_proxy=127.0.0.1")

@@ -98,13 +98,9 @@ func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 // openReportsClient returns a client whose scheme contains the kind Report.
 func openReportsClient(t *testing.T) client.Client {
 	t.Helper()
-	if err := openreportsv1alpha1.Install(cluster.Scheme()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, openreportsv1alpha1.Install(cluster.Scheme()))
 	c, err := client.New(config, client.Options{Scheme: cluster.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -114,21 +110,15 @@ func openReportsCRD(t *testing.T) *unstructured.Unstructured {
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api")
 	list.Dir = repositoryRoot
 	directory, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	crd := &unstructured.Unstructured{}
-	if err := readYAML(filepath.Join(strings.TrimSpace(string(directory)), "config", "crd", "openreports.io_reports.yaml"), crd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, readYAML(filepath.Join(strings.TrimSpace(string(directory)), "config", "crd", "openreports.io_reports.yaml"), crd))
 	return crd
 }
 
 func installOpenReports(t *testing.T) {
 	t.Helper()
-	if err := cluster.Create(t.Context(), openReportsCRD(t)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), openReportsCRD(t)))
 	poll.Until(t, "the kind to be served", func() bool {
 		return openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) == nil
 	})
@@ -137,9 +127,7 @@ func installOpenReports(t *testing.T) {
 func removeOpenReports(t *testing.T) {
 	t.Helper()
 	crd := openReportsCRD(t)
-	if err := client.IgnoreNotFound(cluster.Delete(t.Context(), crd)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.IgnoreNotFound(cluster.Delete(t.Context(), crd)))
 	poll.Until(t, "the kind to be removed", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy())
 		return apierrors.IsNotFound(err) && openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) != nil

@@ -86,9 +86,7 @@ func grantRole(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	for file, object := range map[string]client.Object{"role.yaml": role, "binding.yaml": binding} {
-		if err := readYAML(filepath.Join(repositoryRoot, "config", "rbac", directory, file), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, readYAML(filepath.Join(repositoryRoot, "config", "rbac", directory, file), object))
 		object.SetNamespace(ns)
 		binding.RoleRef.Kind = "Role"
 		mustCreate(t, object)
@@ -117,9 +115,7 @@ func scanOptions(namespaces ...string) jobreportcontroller.Options {
 func newScanner(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreportcontroller.Options) *jobreportcontroller.Reconciler {
 	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return jobreportcontroller.New(c, c, recorder, testr.New(t), options)
 }
 

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The tests also run on the oldest release of Kubernetes that docs/support.md supports, which lacks one kind.
@@ -39,9 +41,7 @@ var readServerVersion = sync.OnceValues(func() (string, error) {
 func serverVersion(t *testing.T) string {
 	t.Helper()
 	version, err := readServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return version
 }
 

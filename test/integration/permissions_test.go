@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -17,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // watchingControllers are the controllers that work in watched namespaces.
@@ -30,9 +29,7 @@ var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "q
 func permissionsPage(t *testing.T) permissions.Page {
 	t.Helper()
 	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return page
 }
 
@@ -102,9 +99,7 @@ func (d *deployment) wantPermissions(t *testing.T, ns string, lists ...[]string)
 	}()
 	poll.Until(t, "the permissions in "+ns, func() bool {
 		got, err := permissions.OfServiceAccount(t.Context(), config, d.account(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		diff = cmp.Diff(want, got)
 		return diff == ""
 	})
@@ -117,14 +112,7 @@ func installPermissions(t *testing.T, controllers string, clusterWide bool) *dep
 	d := &deployment{controllers: controllers, serviceAccount: "yardmaster", operator: namespace(t), watched: namespace(t), reported: namespace(t)}
 	names := strings.NewReplacer("overlay-operator", d.operator, "overlay-watched", d.watched, "overlay-reported", d.reported)
 	for _, object := range bindingsAndRoles(t, names.Replace(overlayOf(t, controllers, clusterWide))) {
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
-				t.Error(err)
-			}
-		})
+		mustCreate(t, object)
 	}
 	return d
 }
@@ -196,9 +184,7 @@ func bindingsAndRoles(t *testing.T, manifest string) []*unstructured.Unstructure
 func readManifests(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return decodeManifest(t, string(raw))
 }
 
@@ -223,9 +209,7 @@ func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, directory := range []string{"config", "examples/install"} {
-		if err := os.CopyFS(filepath.Join(root, directory), os.DirFS(filepath.Join(repositoryRoot, directory))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(filepath.Join(root, directory), os.DirFS(filepath.Join(repositoryRoot, directory))))
 	}
 	components := []string{"admission-policy", "cert-manager", "default-broker", "gateway", "jobreport-alerts", "prometheus", "queue-alerts", "webhook-network-policy"}
 	writeKustomization(t, filepath.Join(root, "config", "platform"), "namespace: platform\nresources: [../cluster-wide]\n", nil)
@@ -276,9 +260,7 @@ func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
 		manifest += "---\n" + runInRepository(t, "kustomize", "build", "config/shared")
 		for _, object := range decodeManifest(t, manifest) {
 			mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != (object.GetNamespace() != "") {
 				t.Errorf("%s %s has the namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
 			}
@@ -295,10 +277,6 @@ func writeKustomization(t *testing.T, directory, text string, components []strin
 	for _, component := range components {
 		text += "- ../components/" + component + "\n"
 	}
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(directory, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600))
 }

@@ -10,15 +10,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/yardmaster/yardmaster/internal/plugin"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // pluginCommands are all commands of the plugin that need a cluster. Those with an X need an object of this name.
 func pluginCommands(t *testing.T) []string {
 	t.Helper()
 	prompt := filepath.Join(t.TempDir(), "prompt.md")
-	if err := os.WriteFile(prompt, []byte("Fix the tests"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(prompt, []byte("Fix the tests"), 0o600))
 	commands := []string{
 		"report", "report -o json", "report --from-cluster", "report --group-by owner", "report explain X",
 		"seq create new --image busybox:1.37 --step load=true", "seq watch", "seq watch X", "seq logs X", "seq logs X -f", "seq rerun X",
@@ -49,13 +48,9 @@ func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
 	proxy := newAPIServerProxy(t)
 	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
 	config, err := clientcmd.LoadFromFile(proxy.writeKubeconfig(t, ns))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.Clusters["proxy"].Server = "http://127.0.0.1:1"
-	if err := clientcmd.WriteToFile(*config, unreachable); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientcmd.WriteToFile(*config, unreachable))
 	for title, failure := range map[string]struct {
 		flags string
 		// named is whether only commands with the name of an object fail.

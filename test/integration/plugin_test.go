@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -32,13 +33,9 @@ type apiServerProxy struct {
 func newAPIServerProxy(t *testing.T) *apiServerProxy {
 	t.Helper()
 	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -67,9 +64,7 @@ func (p *apiServerProxy) writeKubeconfig(t *testing.T, ns string) string {
 	kubeconfig.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.URL}
 	kubeconfig.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy", Namespace: ns}
 	kubeconfig.CurrentContext = "proxy"
-	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, path))
 	return path
 }
 

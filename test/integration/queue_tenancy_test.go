@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newNeighbor returns another namespace whose Queues use the same NATS server.
@@ -44,9 +45,7 @@ func (e *queueEnv) visibleText() string {
 	var queues v1alpha1.QueueList
 	var events eventsv1.EventList
 	for _, list := range []client.ObjectList{&queues, &events} {
-		if err := cluster.List(e.t.Context(), list, client.InNamespace(e.ns)); err != nil {
-			e.t.Fatal(err)
-		}
+		require.NoError(e.t, cluster.List(e.t.Context(), list, client.InNamespace(e.ns)))
 	}
 	return fmt.Sprintf("%+v %+v", queues.Items, events.Items)
 }
@@ -96,9 +95,7 @@ func TestAQueueKeepsTheNameThatItsStatusRecords(t *testing.T) {
 	if err := cluster.Patch(t.Context(), q.DeepCopy(), named); !apierrors.IsInvalid(err) {
 		t.Errorf("a name that is not in the status: %v", err)
 	}
-	if err := cluster.Status().Patch(t.Context(), q, client.RawPatch(mergePatch, []byte(`{"status":{"name":"mail"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Status().Patch(t.Context(), q, client.RawPatch(mergePatch, []byte(`{"status":{"name":"mail"}}`))))
 	e.patchQueue("mail", `{"spec":{"broker":{"urlSecretRef":{"name":"broker"}}}}`)
 	e.waitUntilReady("mail")
 	if !slices.Contains(e.streamNames(), "yardmaster_mail") || e.getQueue("mail").Status.Name != "mail" {

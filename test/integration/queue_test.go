@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // queueEnv is a namespace with a NATS server whose URL is in the Secret "broker".
@@ -135,14 +136,10 @@ func (e *queueEnv) waitUntilDeleted(name string) {
 func (e *queueEnv) connectJetStream() jetstream.JetStream {
 	e.t.Helper()
 	nc, err := nats.Connect("nats://" + e.Address())
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	e.t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	return js
 }
 
@@ -182,9 +179,7 @@ func (e *queueEnv) streamNames() []string {
 func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
 	e.t.Helper()
 	c, err := e.connectJetStream().Consumer(e.t.Context(), e.streamName(queue), "default")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	return c.CachedInfo()
 }
 
@@ -209,9 +204,7 @@ func (e *queueEnv) hasEvent(name, reason string) bool {
 func findEvent(t *testing.T, namespace, name, reason string) *eventsv1.Event {
 	t.Helper()
 	var list eventsv1.EventList
-	if err := cluster.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(namespace)))
 	i := slices.IndexFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Reason == reason })
 	if i < 0 {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // ofJobs makes a Schedule send jobs to Queue billing.
@@ -24,19 +25,13 @@ func ofJobs(spec *v1alpha1.ScheduleSpec) {
 func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
 	e.t.Helper()
 	stream, err := e.connectJetStream().Stream(e.t.Context(), e.streamName(name))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	info, err := stream.Info(e.t.Context())
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	var all []*jetstream.RawStreamMsg
 	for sequence := max(info.State.FirstSeq, 1); sequence <= info.State.LastSeq; sequence++ {
 		message, err := stream.GetMsg(e.t.Context(), sequence)
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		require.NoError(e.t, err)
 		all = append(all, message)
 	}
 	return all

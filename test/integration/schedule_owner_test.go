@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newReviewSchedule returns a Schedule of sessions whose template claims to be root's.
@@ -26,22 +27,16 @@ func newReviewSchedule(ns, name string) *v1alpha1.Schedule {
 
 func patchSchedule(t *testing.T, c client.Client, s *v1alpha1.Schedule, patch string) {
 	t.Helper()
-	if err := c.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // wantOwner checks whose sessions a Schedule starts.
 func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
 	t.Helper()
 	run, err := schedule.NewRun(s, &v1alpha1.ScheduledRun{Name: "run", ScheduledTime: &s.CreationTimestamp})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	session := &v1alpha1.AgenticSession{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, session); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, session))
 	if session.Spec.UserContext == nil || session.Spec.UserContext.UserID != want {
 		t.Errorf("the sessions belong to %+v, want %s", session.Spec.UserContext, want)
 	}
@@ -51,9 +46,7 @@ func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
 func testTemplateOwners(t *testing.T, s *v1alpha1.Schedule) {
 	t.Helper()
 	ann, bob := clientOf(t, "ann"), clientOf(t, "bob")
-	if err := ann.Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ann.Create(t.Context(), s))
 	wantOwner(t, s, "ann")
 	patchSchedule(t, bob, s, `{"spec": {"successfulRunsHistoryLimit": 2}}`)
 	wantOwner(t, s, "ann")
@@ -72,9 +65,7 @@ func TestScheduledSessionsBelongToTheUserWhoLastChangedTheirTemplate(t *testing.
 	testTemplateOwners(t, newReviewSchedule(ns, "changes"))
 
 	s := newReviewSchedule(ns, "review")
-	if err := clientOf(t, "ann").Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientOf(t, "ann").Create(t.Context(), s))
 	test := &scheduleTest{t, s}
 	test.waitUntil("the first observation", func(s *v1alpha1.Schedule) bool { return s.Status.Timetable != nil })
 	test.makeDue(1)
@@ -95,9 +86,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 	mustCreate(t, s)
 	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
-	if err := clientOf(t, "ann").Create(t.Context(), session); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientOf(t, "ann").Create(t.Context(), session))
 	stored := &v1alpha1.AgenticSession{}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), stored); err != nil || stored.Spec.UserContext.UserID != "ann" {
 		t.Errorf("the session belongs to %+v: %v", stored.Spec.UserContext, err)
@@ -125,9 +114,7 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 	} {
 		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 		session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
-		if err := clientOf(t, test.user).Create(t.Context(), session); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, clientOf(t, test.user).Create(t.Context(), session))
 		stored := &v1alpha1.AgenticSession{}
 		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), stored); err != nil || stored.Spec.UserContext.UserID != test.want {
 			t.Errorf("the session %s belongs to %+v, want %s: %v", name, stored.Spec.UserContext, test.want, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -78,9 +79,7 @@ func (s *scheduleTest) makeDue(hours int) {
 	before := s.read().DeepCopy()
 	s.s.Status.Timetable.Since = metav1.NewTime(time.Now().Add(-time.Duration(hours) * time.Hour))
 	s.s.Status.LastScheduleTime = nil
-	if err := cluster.Status().Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, cluster.Status().Patch(s.t.Context(), s.s, client.MergeFrom(before)))
 	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.FailedRunsHistoryLimit = new(int32(10 + s.s.Generation%100)) }) // so that it is observed
 }
 
@@ -88,9 +87,7 @@ func (s *scheduleTest) makeDue(hours int) {
 func (s *scheduleTest) runs() []v1alpha1.SequentialJob {
 	s.t.Helper()
 	var list v1alpha1.SequentialJobList
-	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.s.Name}); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.s.Name}))
 	return list.Items
 }
 
@@ -237,9 +234,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 			manifest := readManifests(t, file)[0]
 			manifest.SetNamespace(namespace(t))
 			var warnings warningList
-			if err := apply(t.Context(), strictClient(t, &warnings), manifest, false); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, apply(t.Context(), strictClient(t, &warnings), manifest, false))
 			s := &scheduleTest{t, &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: manifest.GetName()}}}
 			if s.read().Spec.Message != nil { // TestADueScheduleSendsAJobToItsQueueOnceItIsReady sends one
 				s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
@@ -255,9 +250,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 			poll.Until(t, "a Job with the label of the Schedule, by which reports group it", func() bool {
 				var jobs batchv1.JobList
 				selection := client.MatchingLabels{v1alpha1.LabelSchedule: manifest.GetName()}
-				if err := cluster.List(t.Context(), &jobs, client.InNamespace(manifest.GetNamespace()), selection); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, cluster.List(t.Context(), &jobs, client.InNamespace(manifest.GetNamespace()), selection))
 				return len(jobs.Items) > 0 && jobreport.OwnerOf(&jobs.Items[0]).String() == "Schedule/"+manifest.GetName()
 			})
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -156,9 +157,7 @@ func (s *sequenceTest) wantBlocked(reason string) {
 	}
 	s.wantEvent(v1alpha1.EventBlocked)
 	var list eventsv1.EventList
-	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
 	count := 0
 	for i := range list.Items {
 		if list.Items[i].Regarding.UID == s.sj.UID && list.Items[i].Reason == v1alpha1.EventBlocked {

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Annotations that control Pods on the simulated nodes.
@@ -143,9 +144,7 @@ func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) {
 func (s *sequenceTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
-	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
 	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
 	slices.SortFunc(owned, func(a, b batchv1.Job) int {
 		return cmp.Or(
@@ -178,9 +177,8 @@ func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
 	var pods corev1.PodList
 	poll.Until(s.t, "a running Pod of step "+step, func() bool {
 		job := s.waitForJob(step) // each time: an attempt is recorded before its Job exists
-		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
-			s.t.Fatal(err)
-		}
+		ofJob := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
+		require.NoError(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), ofJob))
 		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 			return pod.Status.Phase != corev1.PodRunning || !pod.DeletionTimestamp.IsZero()
 		})
@@ -209,9 +207,7 @@ func (s *sequenceTest) terminatePod(pod *corev1.Pod, exitCode int32, message str
 			ExitCode: exitCode, Reason: reason, Message: message, StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
 		}}
 	}
-	if err := cluster.Status().Patch(s.t.Context(), pod, client.MergeFrom(before)); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, cluster.Status().Patch(s.t.Context(), pod, client.MergeFrom(before)))
 }
 
 // succeedStep completes a step and waits until that is recorded.
@@ -242,9 +238,7 @@ func (s *sequenceTest) wantEvent(reason string) {
 	s.t.Helper()
 	poll.Until(s.t, "event "+reason, func() bool {
 		var list eventsv1.EventList
-		if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
 			return e.Regarding.UID == s.sj.UID && e.Reason == reason
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The translations of examples of Argo Workflows and Tekton are applied with strict field validation, in a namespace
@@ -27,22 +28,16 @@ func TestTranslatedExamplesRun(t *testing.T) {
 		t.Run(filepath.Join(filepath.Base(filepath.Dir(file)), name), func(t *testing.T) {
 			t.Parallel()
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			labels := map[string]string{}
 			if strings.Contains(string(raw), "securityProfile: Restricted") {
 				labels["pod-security.kubernetes.io/enforce"] = "restricted"
 			}
 			manifest, err := decode(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			manifest.SetNamespace(newNamespace(t, labels))
 			var warnings warningList
-			if err := apply(t.Context(), strictClient(t, &warnings), manifest, false); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, apply(t.Context(), strictClient(t, &warnings), manifest, false))
 			s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: name}}}
 			s.waitUntil("the end of the run", func(sj *v1alpha1.SequentialJob) bool {
 				if step := sequentialjob.AwaitingApproval(sj); step != "" {
@@ -63,10 +58,6 @@ func (s *sequenceTest) approve() {
 	const user = "ada"
 	approved := s.sj.DeepCopy()
 	approval := sequentialjob.Approval{SequenceApproval: *s.sj.Status.Approval, By: user}
-	if err := approval.Write(approved); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := clientOf(s.t, user).Patch(s.t.Context(), approved, client.MergeFrom(s.sj.DeepCopy())); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, approval.Write(approved))
+	require.NoError(s.t, clientOf(s.t, user).Patch(s.t.Context(), approved, client.MergeFrom(s.sj.DeepCopy())))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -34,9 +35,7 @@ func options(set func(*v1alpha1.StepOptions)) testbuilder.StepOption {
 func parse(t *testing.T, ns, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(manifest), object))
 	object.SetNamespace(ns)
 	return object
 }
@@ -84,15 +83,11 @@ func TestStepsHaveOneOwner(t *testing.T) {
 		object := parse(t, ns, "apiVersion: yardmaster.dev/v1alpha1\nkind: SequentialJob\nmetadata: {name: shared}\nspec:\n  suspend: true\n  containers:\n"+steps)
 		return cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), append(options, client.FieldOwner(owner))...)
 	}
-	if err := apply("one", "build,test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, apply("one", "build,test"))
 	if err := apply("two", "inject"); !apierrors.IsConflict(err) {
 		t.Errorf("another owner adds a step: %v", err)
 	}
-	if err := apply("two", "inject", client.ForceOwnership); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, apply("two", "inject", client.ForceOwnership))
 	sj := &v1alpha1.SequentialJob{}
 	mustGet(t, client.ObjectKey{Namespace: ns, Name: "shared"}, sj)
 	if len(sj.Spec.Containers) != 1 || sj.Spec.Containers[0].Name != "inject" {
@@ -113,13 +108,9 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	approvalBy := func(user string) string {
 		copied := s.sj.DeepCopy()
 		approval := sequentialjob.Approval{SequenceApproval: *s.sj.Status.Approval, By: user}
-		if err := approval.Write(copied); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, approval.Write(copied))
 		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": copied.Annotations}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(raw)
 	}
 	patch := func(c client.Client, body string, o ...client.PatchOption) error {
@@ -151,9 +142,7 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	if jobs := s.listJobs(); len(jobs) != 0 {
 		t.Fatalf("%d Jobs before the approval", len(jobs))
 	}
-	if err := patch(approver, approvalBy("approver")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, patch(approver, approvalBy("approver")))
 	s.waitForJob("deploy")
 	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool {
 		return s.stepStatus("deploy").ApprovedBy == "approver"

@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // creatorRow is a write by ann, and what is recorded. Both the webhook and the MutatingAdmissionPolicy
@@ -87,9 +88,7 @@ func testCreators(t *testing.T, ns string) {
 		name := fmt.Sprintf("s%d", number)
 		t.Run(title, func(t *testing.T) {
 			if row.before != nil {
-				if err := clientOf(t, "bob").Create(t.Context(), sessionWithSpec(ns, name, row.before)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, clientOf(t, "bob").Create(t.Context(), sessionWithSpec(ns, name, row.before)))
 			}
 			err := writeSpec(t.Context(), clientOf(t, "ann"), ns, name, row)
 			if row.wantError {
@@ -98,9 +97,7 @@ func testCreators(t *testing.T, ns string) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			stored := &v1alpha1.AgenticSession{}
 			mustGet(t, client.ObjectKey{Namespace: ns, Name: name}, stored)
 			if diff := cmp.Diff(row.want, stored.Spec.UserContext); diff != "" {
@@ -149,16 +146,12 @@ func installAdmissionPolicy(t *testing.T, namespaces metav1.LabelSelector) {
 		t.Skipf("Kubernetes %s has no MutatingAdmissionPolicy, only a webhook that does the same", serverVersion(t))
 	}
 	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "components", "admission-policy", "policy.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	documents := bytes.Split(raw, []byte("\n---\n"))
 	for i := 0; i+1 < len(documents); i += 2 {
 		policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
 		for j, object := range []client.Object{policy, binding} {
-			if err := yaml.UnmarshalStrict(documents[i+j], object); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, yaml.UnmarshalStrict(documents[i+j], object))
 		}
 		policy.Spec.MatchConstraints.NamespaceSelector = &namespaces
 		mustCreate(t, policy)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -80,9 +81,7 @@ func wantEveryJobToCreateItsPod(t *testing.T, ns string) {
 	t.Helper()
 	poll.Until(t, "each Job to create its Pod", func() bool {
 		var jobs batchv1.JobList
-		if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.List(t.Context(), &jobs, client.InNamespace(ns)))
 		for i := range jobs.Items {
 			if status := &jobs.Items[i].Status; status.Active+status.Succeeded+status.Failed == 0 {
 				return false

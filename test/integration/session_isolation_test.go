@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -34,14 +35,10 @@ func clusterRolesOfUsers(t *testing.T) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, file := range []string{"session.yaml", "schedule.yaml", "sequentialjob.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
 			role := &rbacv1.ClusterRole{}
-			if err := yaml.UnmarshalStrict(document, role); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, yaml.UnmarshalStrict(document, role))
 			rules[role.Name] = role.Rules
 		}
 	}
@@ -89,9 +86,7 @@ func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			for _, user := range []string{"ann", "admin"} {
 				ns := namespace(t)
-				if err := clientOf(t, "ann").Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, clientOf(t, "ann").Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})))
 				err := clientOf(t, user).Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
 				wantOwnerKept(t, ns, "fix", err, row.want)
 			}
@@ -126,9 +121,7 @@ func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
 	ann := clientWithRoles(t, ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
 	bob := clientWithRoles(t, ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
 	admin := clientWithRoles(t, ns, "admin", "yardmaster-session-view", "yardmaster-session-edit", "yardmaster-session-admin")
-	if err := ann.Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ann.Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})))
 	stop := func(c client.Client, suspend string) error {
 		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"suspend": `+suspend+`}}`))
 		return c.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), patch)
@@ -181,9 +174,7 @@ func TestWithoutTheWebhooksASessionIsOfItsAuthor(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			var context any
-			if err := yaml.Unmarshal([]byte(row.context), &context); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, yaml.Unmarshal([]byte(row.context), &context))
 			spec := map[string]any{"prompt": "a", "userContext": context}
 			for kind, object := range map[string]*unstructured.Unstructured{"AgenticSession": sessionWithSpec(ns, "new", spec), "Schedule": newSchedule("new", spec)} {
 				err := users[row.user].Create(t.Context(), object, client.DryRunAll)
@@ -194,9 +185,7 @@ func TestWithoutTheWebhooksASessionIsOfItsAuthor(t *testing.T) {
 		})
 	}
 	anns := newSchedule("anns", map[string]any{"prompt": "a", "userContext": map[string]any{"userID": "ann"}})
-	if err := users["ann"].Create(t.Context(), anns); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, users["ann"].Create(t.Context(), anns))
 	bob := clientWithRoles(t, ns, "bob", roles...)
 	for patch, want := range map[string]string{
 		`{"spec": {"suspend": true}}`:                                                               "",
@@ -272,9 +261,7 @@ func (i *isolationTest) patch(spec string) error {
 // create creates a session of bob.
 func (i *isolationTest) create(name, spec string) error {
 	var fields map[string]any
-	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
-		i.Fatal(err)
-	}
+	require.NoError(i, yaml.Unmarshal([]byte(spec), &fields))
 	return i.bob.Create(i.Context(), sessionWithSpec(i.ns, name, fields))
 }
 
@@ -321,9 +308,7 @@ var attacksOnSessions = map[string]attack{
 	"replace her session": {func(i *isolationTest, _ string) error {
 		stored := &unstructured.Unstructured{}
 		stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
-		if err := i.bob.Get(i.Context(), client.ObjectKey{Namespace: i.ns, Name: annsSession}, stored); err != nil {
-			i.Fatal(err)
-		}
+		require.NoError(i, i.bob.Get(i.Context(), client.ObjectKey{Namespace: i.ns, Name: annsSession}, stored))
 		stored.Object["spec"] = map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}, "workspace": map[string]any{"retention": "Retain"}}
 		return i.bob.Update(i.Context(), stored)
 	}, belongsToAnn},
@@ -336,26 +321,18 @@ var attacksOnSessions = map[string]attack{
 	"read her inputs as variables":     {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
 	"continue a session with the name of her deleted one": {func(i *isolationTest, name string) error {
 		again := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: annsOldSession}}
-		if err := i.bob.Delete(i.Context(), again.getSession()); err != nil {
-			i.Fatal(err)
-		}
-		if err := i.create(annsOldSession, `{prompt: a, workspace: {}, limits: {startupTimeout: 1s}}`); err != nil {
-			i.Fatal(err)
-		}
+		require.NoError(i, i.bob.Delete(i.Context(), again.getSession()))
+		require.NoError(i, i.create(annsOldSession, `{prompt: a, workspace: {}, limits: {startupTimeout: 1s}}`))
 		again.waitForPhase(v1alpha1.SessionFailed) // NameTaken
 		return i.create(name, `{prompt: a, continueFrom: {name: `+annsOldSession+`}}`)
 	}, "PersistentVolumeClaim anns-old-workspace does not belong to the continued session"},
 	"continue a session that was refused her workspace": {func(i *isolationTest, name string) error {
-		if err := i.create("refused", `{prompt: a, continueFrom: {name: anns}, limits: {startupTimeout: 1s}}`); err != nil {
-			i.Fatal(err)
-		}
+		require.NoError(i, i.create("refused", `{prompt: a, continueFrom: {name: anns}, limits: {startupTimeout: 1s}}`))
 		(&sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: "refused"}}).waitForPhase(v1alpha1.SessionFailed)
 		return i.create(name, `{prompt: a, continueFrom: {name: refused}}`)
 	}, "AgenticSession refused of continueFrom has no persistent workspace"},
 	"continue her session later": {func(i *isolationTest, _ string) error {
-		if err := i.create("later", `{prompt: a}`); err != nil {
-			i.Fatal(err)
-		}
+		require.NoError(i, i.create("later", `{prompt: a}`))
 		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"continueFrom": {"name": "anns"}}}`))
 		return i.bob.Patch(i.Context(), sessionWithSpec(i.ns, "later", nil), patch)
 	}, "continueFrom is immutable"},
@@ -447,17 +424,13 @@ func (i *isolationTest) wantRefused(name string, row attack) {
 func (i *isolationTest) wantNoPodWithObjectsOfAnn() {
 	i.Helper()
 	var jobs batchv1.JobList
-	if err := cluster.List(context.Background(), &jobs, client.InNamespace(i.ns)); err != nil {
-		i.Fatal(err)
-	}
+	require.NoError(i, cluster.List(context.Background(), &jobs, client.InNamespace(i.ns)))
 	for _, job := range jobs.Items {
 		if slices.Contains(i.uids, job.Labels[agenticsession.LabelSessionUID]) {
 			continue
 		}
 		raw, err := job.Spec.Template.Marshal()
-		if err != nil {
-			i.Fatal(err)
-		}
+		require.NoError(i, err)
 		for _, name := range []string{annsSession + "-workspace", annsOldSession + "-workspace", annsSecret, annsAccount, i.inputs} {
 			if bytes.Contains(raw, []byte(name)) {
 				i.Errorf("the Pod of Job %s contains %s", job.Name, name)

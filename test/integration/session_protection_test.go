@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // sessionPolicy is the admission policy without which the operator of all tests starts no session. It denies nothing, as those of
@@ -84,17 +85,9 @@ func TestAnAdmissionPolicyIsEnforcedOnlyIfItAndItsBindingDenyEverywhere(t *testi
 			p, b := newAdmissionPolicy(name)
 			test.change(p, b)
 			for _, object := range []client.Object{p, b} {
-				if object.GetName() == "" {
-					continue
+				if object.GetName() != "" {
+					mustCreate(t, object)
 				}
-				if err := cluster.Create(t.Context(), object); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := cluster.Delete(context.Background(), object); err != nil {
-						t.Error(err)
-					}
-				})
 			}
 			reader := client.Reader(cluster)
 			if test.reader != "" {
@@ -143,8 +136,6 @@ func TestSessionsWaitWhileAnAdmissionPolicyThatProtectsUsersIsMissing(t *testing
 	if s := running.getSession(); s.Status.Attempt.JobName == "" {
 		t.Errorf("the session that ran was stopped: %+v", s.Status)
 	}
-	if err := cluster.Create(t.Context(), binding.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), binding.DeepCopy()))
 	waiting.waitForPod()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -65,9 +66,7 @@ func newUnschedulableRunner(t *testing.T, ns string) *v1alpha1.SessionRunner {
 // createIfMissing creates an object, unless it exists.
 func createIfMissing(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)))
 }
 
 func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
@@ -92,9 +91,8 @@ func (s *sessionTest) patchSpec(spec string) {
 func (s *sessionTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var jobs batchv1.JobList
-	if err := cluster.List(s.t.Context(), &jobs, client.InNamespace(s.key.Namespace), client.MatchingLabels{agenticsession.LabelSession: s.key.Name}); err != nil {
-		s.t.Fatal(err)
-	}
+	ofSession := client.MatchingLabels{agenticsession.LabelSession: s.key.Name}
+	require.NoError(s.t, cluster.List(s.t.Context(), &jobs, client.InNamespace(s.key.Namespace), ofSession))
 	return jobs.Items
 }
 
@@ -179,9 +177,7 @@ func wantAccepted(t *testing.T, ns string) {
 	t.Helper()
 	poll.Until(t, "its sessions to be accepted", func() bool {
 		var list v1alpha1.AgenticSessionList
-		if err := cluster.List(context.Background(), &list, client.InNamespace(ns)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.List(context.Background(), &list, client.InNamespace(ns)))
 		for i := range list.Items {
 			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionSpecAccepted) {
 				raw, _ := json.Marshal(list.Items[i].Status.Conditions)

@@ -24,6 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/operator"
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -227,9 +228,7 @@ func newNamespace(t *testing.T, labels map[string]string) string {
 // mustCreate creates an object, and deletes it at the end of the test if it has no namespace.
 func mustCreate(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), object))
 	if object.GetNamespace() == "" {
 		t.Cleanup(func() {
 			if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
@@ -241,21 +240,15 @@ func mustCreate(t *testing.T, object client.Object) {
 
 func mustDelete(t *testing.T, object client.Object, options ...client.DeleteOption) {
 	t.Helper()
-	if err := cluster.Delete(t.Context(), object, options...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Delete(t.Context(), object, options...))
 }
 
 func mustGet(t *testing.T, key client.ObjectKey, object client.Object) {
 	t.Helper()
-	if err := cluster.Get(t.Context(), key, object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Get(t.Context(), key, object))
 }
 
 func mustPatch(t *testing.T, object client.Object, patch client.Patch, options ...client.PatchOption) {
 	t.Helper()
-	if err := cluster.Patch(t.Context(), object, patch, options...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Patch(t.Context(), object, patch, options...))
 }

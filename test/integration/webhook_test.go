@@ -24,6 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A deletionTimestamp in a request proves nothing: only the stored object shows that it is being
@@ -39,9 +40,7 @@ func TestDeletionTimestampInARequestDoesNotBypassTheWebhooks(t *testing.T) {
 	}
 	for verb, do := range write {
 		t.Run(verb, func(t *testing.T) {
-			if err := do(sessionWithDeletionTimestamp(ns, verb, map[string]any{})); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, do(sessionWithDeletionTimestamp(ns, verb, map[string]any{})))
 			stored := &v1alpha1.AgenticSession{}
 			mustGet(t, client.ObjectKey{Namespace: ns, Name: verb}, stored)
 			if user := stored.Spec.UserContext; user == nil || user.UserID == "" || user.UserID == "forged" {
@@ -104,32 +103,22 @@ func postReview(t *testing.T, path string, s *v1alpha1.AgenticSession) (status i
 	t.Helper()
 	s.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
 	object, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	review := &admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
 		UID: "forged", Operation: admissionv1.Create, Namespace: s.Namespace, Name: s.Name, Object: runtime.RawExtension{Raw: object},
 	}}
 	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	raw, err := json.Marshal(review)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webhookAddress+path, bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	peer := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	response, err := peer.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return response.StatusCode, string(text)
 }
 

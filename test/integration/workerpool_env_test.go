@@ -31,6 +31,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -81,28 +82,18 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	keeper := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{Dialer: localDialer})
-	if err := mgr.Add(keeper); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, mgr.Add(keeper))
 	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{Dialer: localDialer})
-	if err := mgr.Add(sources); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, mgr.Add(sources))
 	adminSecret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "worker-admin"}}
-	if err := client.IgnoreAlreadyExists(cluster.Create(background, adminSecret)); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, client.IgnoreAlreadyExists(cluster.Create(background, adminSecret)))
 	o := workerpoolcontroller.Options{
 		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources,
 		AdminSecret: client.ObjectKeyFromObject(adminSecret), OperatorNamespace: "yardmaster-system",
 	}
-	if err := workerpoolcontroller.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, workerpoolcontroller.New(mgr, keeper, o).SetupWithManager(mgr))
 	group.Go(func() {
 		if err := mgr.Start(ctx); err != nil {
 			c.t.Error(err)

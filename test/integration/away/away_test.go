@@ -28,6 +28,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -193,9 +194,7 @@ func TestWhatUsersCanDoWhileTheOperatorIsAway(t *testing.T) {
 		table = append(table, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", s.kind, s.title, created, changed, marked, ended, orphaned))
 	}
 	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, documented, _ := strings.Cut(string(page), table[0])
 	documented, _, _ = strings.Cut(table[0]+documented, "\n\n")
 	if want := strings.Join(table, "\n"); want != documented {
@@ -221,9 +220,7 @@ func prepare(t *testing.T, ns string) {
 	runner := state{kind: "SessionRunner", manifest: `{"image": "runner:1", "template": {` + forAnHour + `, "spec": {"securityContext": {"runAsUser": 65532}, "containers": [{"name": "runner"}]}}}`}
 	orders := state{kind: "Queue", manifest: `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`}
 	for _, object := range []client.Object{secret, runner.object(ns, "long"), orders.object(ns, "orders")} {
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Create(t.Context(), object))
 	}
 }
 
@@ -231,13 +228,9 @@ func prepare(t *testing.T, ns string) {
 func leaveBehind(t *testing.T, ns string) {
 	t.Helper()
 	binary, err := testenv.BuildOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	operator, err := testenv.StartOperator(t.Context(), binary, cluster, "--namespaces", ns, "--report-namespaces", ns, "--report-interval", "1s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var objects []*unstructured.Unstructured
 	for i := range states {
 		s := &states[i]
@@ -253,9 +246,7 @@ func leaveBehind(t *testing.T, ns string) {
 			if s.kind == "Schedule" {
 				run := (&state{kind: "SequentialJob", manifest: states[2].manifest}).object(ns, object.GetName()+"-run")
 				run.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(object, object.GroupVersionKind())})
-				if err := cluster.Create(t.Context(), run); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, cluster.Create(t.Context(), run))
 				// A run with an active step would wait for the operator.
 				poll.Until(t, "the run "+run.GetName()+" to finish", func() bool {
 					return cluster.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && states[2].reached(run)
@@ -297,9 +288,7 @@ func removeOperator(t *testing.T) {
 	t.Helper()
 	for _, file := range []string{"webhook/webhooks.yaml", "admission/policies.yaml"} {
 		manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "config", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
 		for {
 			object := &unstructured.Unstructured{}
@@ -308,9 +297,7 @@ func removeOperator(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if err := cluster.Create(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cluster.Create(t.Context(), object))
 			t.Cleanup(func() {
 				if err := cluster.Delete(context.WithoutCancel(t.Context()), object); err != nil {
 					t.Error(err)
@@ -329,9 +316,7 @@ func runsOfTheSchedule(t *testing.T, ns string) (left int) {
 	t.Helper()
 	poll.Until(t, "the garbage collector to delete the run of the other Schedule", func() bool {
 		var list v1alpha1.SequentialJobList
-		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns)))
 		left = 0
 		owned := false
 		for i := range list.Items {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -64,9 +65,7 @@ func runHelm(t *testing.T, command string, args ...string) {
 
 func mustGet[T client.Object](t *testing.T, object T, ns, name string) T {
 	t.Helper()
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object))
 	return object
 }
 
@@ -91,9 +90,7 @@ func actAsOperator(t *testing.T) {
 	t.Helper()
 	secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin")
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData": {"key": "secret"}}`))
-	if err := cluster.Patch(t.Context(), secret, patch, client.FieldOwner("yardmaster")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Patch(t.Context(), secret, patch, client.FieldOwner("yardmaster")))
 }
 
 // wantSecretsKept checks that Helm has kept what the operator wrote, and the certificate authority and the path of the webhooks.
@@ -156,9 +153,7 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	wantSecretsKept(t, "the rollback", authority)
 
 	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: teamB, Name: "kept"}} // no webhook applies there
-	if err := cluster.Create(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), policy))
 	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster-"+namespace)
 	identity := mustGet(t, &rbacv1.ClusterRoleBinding{}, "", "yardmaster-identity-"+namespace)
 	runHelm(t, "uninstall")
@@ -180,23 +175,15 @@ func TestATeamInstallsAReleaseWithoutPermissionsForTheCluster(t *testing.T) {
 	createNamespaces(t, installerNamespace, installerTeam)
 	installer := &rbacv1.ClusterRole{}
 	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", "installer.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(raw, installer); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), installer)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, yaml.UnmarshalStrict(raw, installer))
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), installer)))
 	for _, ns := range []string{installerNamespace, installerTeam} {
 		for _, role := range []string{"admin", installer.Name} {
 			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role}}
 			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "team"}}
-			if err := cluster.Create(t.Context(), binding); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cluster.Create(t.Context(), binding))
 		}
 	}
 	as := []string{"--kube-as-user=team", "--kube-as-group=system:authenticated", "--namespace=" + installerNamespace}

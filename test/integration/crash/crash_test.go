@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -51,9 +52,7 @@ func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing
 	binary := buildOperator(t)
 	go func() { kills <- runAndKill(killing, t, binary, ns) }()
 	for i := range sequences {
-		if err := cluster.Create(t.Context(), sequenceNumber(i, ns)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Create(t.Context(), sequenceNumber(i, ns)))
 	}
 	waitUntilAllCompleted(t, ns, sequences)
 	stopKilling()
@@ -97,9 +96,7 @@ func failTwice(options *v1alpha1.StepOptions) {
 func buildOperator(t *testing.T) (binary string) {
 	t.Helper()
 	binary, err := testenv.BuildOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return binary
 }
 
@@ -166,9 +163,7 @@ type entry struct {
 func record(t *testing.T, ns string) *journal {
 	t.Helper()
 	events, err := cluster.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(ns))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	j := &journal{}
 	ended := map[string]bool{}
 	go func() {
@@ -218,9 +213,7 @@ func (j *journal) happened() (history map[string]string, entries int) {
 func (j *journal) check(t *testing.T, ns string) {
 	t.Helper()
 	var list v1alpha1.SequentialJobList
-	if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns)))
 	want, wantEntries := map[string]string{}, 0
 	for i := range list.Items {
 		sj := &list.Items[i]

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -45,9 +46,7 @@ func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {
 	changed := 0
 	poll.Until(t, "the sequences to complete", func() bool {
 		var list v1alpha1.SequentialJobList
-		if err := cluster.List(t.Context(), &list, client.InNamespace(kept)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(kept)))
 		completed := 0
 		for i := range list.Items {
 			// The others are those of Schedules.
@@ -59,21 +58,15 @@ func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {
 				continue
 			}
 			note := fmt.Sprintf(`{"metadata": {"annotations": {"example.com/note": "%d"}}}`, changed)
-			if err := cluster.Patch(t.Context(), &list.Items[i], client.RawPatch(types.MergePatchType, []byte(note))); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cluster.Patch(t.Context(), &list.Items[i], client.RawPatch(types.MergePatchType, []byte(note))))
 		}
 		return completed == objectsOfEach
 	})
-	if err := cluster.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: removed}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: removed}}))
 	// The Pods of a namespace that is being deleted stay until a kubelet reports their end, and so do workers.
 	poll.Until(t, "the sequences to be deleted", func() bool {
 		var list v1alpha1.SequentialJobList
-		if err := cluster.List(t.Context(), &list, client.InNamespace(removed)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(removed)))
 		return len(list.Items) == 0
 	})
 	end()
@@ -135,9 +128,7 @@ func createObjects(t *testing.T, ns, broker string) {
 		objects = append(objects, testbuilder.SequentialJob(name.Name, ns).Step("a").Step("b").Step("c").Obj(), session, queue, pool, schedule)
 	}
 	for _, object := range objects {
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Create(t.Context(), object))
 	}
 }
 
@@ -145,9 +136,7 @@ func createObjects(t *testing.T, ns, broker string) {
 func checkLog(t *testing.T, file string) (lines int) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for line := range bytes.Lines(raw) {
 		lines++
 		var entry struct{ Level, Msg string }
@@ -168,12 +157,8 @@ func deleteQueues(t *testing.T, ns string) {
 	t.Helper()
 	var queues v1alpha1.QueueList
 	var pools v1alpha1.WorkerPoolList
-	if err := cluster.List(t.Context(), &queues, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.List(t.Context(), &pools, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.List(t.Context(), &queues, client.InNamespace(ns)))
+	require.NoError(t, cluster.List(t.Context(), &pools, client.InNamespace(ns)))
 	var objects []client.Object
 	for i := range queues.Items {
 		objects = append(objects, &queues.Items[i])
@@ -230,8 +215,6 @@ func unreachable(t *testing.T) string {
 	path := t.TempDir() + "/kubeconfig"
 	content := `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
 		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}`
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -32,9 +33,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	s := natstest.Start(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
 	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	if err := cluster.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), secret))
 
 	kills := make(chan int, 2)
 	killing, stopKilling := context.WithCancel(t.Context())
@@ -65,9 +64,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 		}
 		<-js.PublishAsyncComplete()
 		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-		if err := cluster.Delete(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Delete(t.Context(), q))
 	}
 	waitForQueues(t, ns, func(*v1alpha1.Queue) bool { return true }, 1)
 	stopKilling()
@@ -116,9 +113,7 @@ func declare(t *testing.T, ns, name, policy string) {
 	if name != "archive" {
 		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveToRef: &v1alpha1.LocalReference{Name: "archive"}}
 	}
-	if err := cluster.Create(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), q))
 }
 
 // waitForQueues waits until the number of Queues is as given, and all satisfy the condition.
@@ -147,13 +142,9 @@ func waitForQueues(t *testing.T, ns string, so func(*v1alpha1.Queue) bool, numbe
 func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return js
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -42,9 +43,7 @@ func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
 	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
-	if err := cluster.Create(t.Context(), runner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), runner))
 
 	kills := make(chan int, 1)
 	killing, stopKilling := context.WithCancel(t.Context())
@@ -80,9 +79,7 @@ func createDeletableSession(t *testing.T, ns string, i int) deletableSession {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: ns}}
 	s.Spec.Prompt, s.Spec.Interactive, s.Spec.Workspace = "do it", true, &v1alpha1.WorkspaceClaim{}
-	if err := cluster.Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), s))
 	return deletableSession{session: s, deleteAt: time.Now().Add(rand.N(4 * time.Second)), afterJob: i%4 == 0}
 }
 
@@ -91,15 +88,11 @@ func (m *deletableSession) deleteIfDue(t *testing.T) bool {
 	if time.Now().Before(m.deleteAt) {
 		return false
 	}
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(m.session), m.session); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(m.session), m.session))
 	if m.afterJob && m.session.Status.Attempt.JobUID == "" && len(m.session.Status.Attempts) == 0 {
 		return false
 	}
-	if err := cluster.Delete(t.Context(), m.session); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Delete(t.Context(), m.session))
 	return true
 }
 
@@ -114,9 +107,7 @@ type ownerChecker struct {
 func (o *ownerChecker) checkAll(t *testing.T) {
 	t.Helper()
 	for _, list := range childObjectLists() {
-		if err := cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{agenticsession.LabelSessionUID}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{agenticsession.LabelSessionUID}))
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
 			object, ok := item.(client.Object)
 			if !ok {

@@ -47,6 +47,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/internal/version"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -120,9 +121,7 @@ func install(t *testing.T) *installation {
 
 func (i *installation) must(err error) {
 	i.Helper()
-	if err != nil {
-		i.Fatal(err)
-	}
+	require.NoError(i, err)
 }
 
 func (i *installation) run(name string, args ...string) string {
@@ -154,7 +153,7 @@ func (i *installation) restore() {
 	if code := plugin.Run(i.Context(), []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig}, &output, &output); code != 0 {
 		i.Fatal(output.String())
 	}
-	i.renewLease(func(*coordinationv1.Lease) {})
+	lead(i)
 	poll.Until(i.T, "the Pods of the operator to be ready", func() bool {
 		deployment := &appsv1.Deployment{}
 		err := cluster.Get(i.Context(), client.ObjectKey{Namespace: system, Name: "yardmaster"}, deployment)
@@ -179,9 +178,7 @@ func (i *installation) uninstall() {
 func (i *installation) renewLease(change func(*coordinationv1.Lease)) {
 	i.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "yardmaster.yardmaster.dev"}}
-	if err := client.IgnoreNotFound(cluster.Get(i.Context(), client.ObjectKeyFromObject(lease), lease)); err != nil {
-		i.Fatal(err)
-	}
+	require.NoError(i, client.IgnoreNotFound(cluster.Get(i.Context(), client.ObjectKeyFromObject(lease), lease)))
 	lease.Labels = map[string]string{version.LabelName: version.Label()}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("yardmaster-5c9f7d-x2k4p_1"), new(int32(3600))
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
@@ -192,6 +189,9 @@ func (i *installation) renewLease(change func(*coordinationv1.Lease)) {
 	}
 	i.must(cluster.Update(i.Context(), lease))
 }
+
+// lead renews the Lease as a leader of this version does.
+func lead(i *installation) { i.renewLease(func(*coordinationv1.Lease) {}) }
 
 func newQuota(namespace string) *corev1.ResourceQuota {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "yardmaster"}}
@@ -333,12 +333,14 @@ var damages = map[string]struct {
 	},
 	"no leader": {
 		do:   func(i *installation) { i.renewLease(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") }) },
+		undo: lead,
 		want: finding{"leader", "FAILED", "no replica leads", "kubectl rollout restart deployment yardmaster --namespace yardmaster-system"},
 	},
 	"a leader of another version": {
 		do: func(i *installation) {
 			i.renewLease(func(l *coordinationv1.Lease) { l.Labels[version.LabelName] = "v0.0.1" })
 		},
+		undo: lead,
 		want: finding{"leader", "WARNING", "has version v0.0.1", makeDeploy},
 	},
 	"a missing kind": {
@@ -416,6 +418,7 @@ var damages = map[string]struct {
 		},
 		undo: func(i *installation) {
 			i.delete(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")})
+			i.restore()
 		},
 		want: finding{"webhooks", "WARNING", "expires at", "kubectl yardmaster webhook-ca --namespace yardmaster-system --renew"},
 	},
@@ -480,6 +483,7 @@ var damages = map[string]struct {
 				l.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-10 * time.Minute)))
 			})
 		},
+		undo: lead,
 		want: finding{"clocks", "FAILED", "behind that of the API server: Schedules start at wrong times", "kubectl debug node/$(kubectl get pod yardmaster-5c9f7d-x2k4p"},
 	},
 }
@@ -497,12 +501,10 @@ func (i *installation) namesDamages() {
 		i.Run(name, func(t *testing.T) {
 			i := i.in(t)
 			damage.do(i)
-			defer func() {
-				if damage.undo != nil {
-					damage.undo(i)
-				}
-				i.restore()
-			}()
+			if damage.undo == nil {
+				damage.undo = (*installation).restore // which applies all manifests
+			}
+			defer damage.undo(i)
 			findings := i.doctor()
 			if !slices.ContainsFunc(findings, func(f finding) bool {
 				return f.Check == damage.want.Check && f.Status == damage.want.Status && strings.Contains(f.Reason, damage.want.Reason) && strings.HasPrefix(f.Fix, damage.want.Fix)
@@ -532,7 +534,7 @@ func (i *installation) isRepaired() {
 	} {
 		damages[name].do(i)
 	}
-	i.renewLease(func(*coordinationv1.Lease) {})
+	lead(i)
 	i.runFixes()
 	damages["a foreign certificate authority"].do(i)
 	i.runFixes()
@@ -547,9 +549,7 @@ func (i *installation) runFixes() {
 	i.Helper()
 	programs := i.TempDir()
 	kubectl := "#!/bin/sh\nif [ \"$1\" = yardmaster ]; then shift; exec kubectl-yardmaster \"$@\"; fi\nexec localcluster kubectl --name \"$CLUSTER_NAME\" -- \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(kubectl), 0o700); err != nil {
-		i.Fatal(err)
-	}
+	require.NoError(i, os.WriteFile(filepath.Join(programs, "kubectl"), []byte(kubectl), 0o700))
 	path := "PATH=" + strings.Join([]string{programs, filepath.Join(testenv.Root(), "bin"), os.Getenv("PATH")}, ":")
 	ran := map[string]bool{}
 	for _, f := range i.doctor() {

@@ -1,3 +1,5 @@
+// Package endurance tests that many large objects do not fill the operator's memory. It needs the KUBECONFIG
+// of a real API server, and no other operator may run there.
 package endurance
 
 import (
@@ -34,6 +36,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -45,6 +48,10 @@ const (
 	// largestObject is the size of objects as JSON. With the managed fields, which repeat names, it is as much as the API server accepts.
 	largestObject = 700_000
 )
+
+var cluster *testenv.Cluster
+
+func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
 // limitMemory returns a program that runs the operator in a control group, whose processes end when they need more memory than the
 // limit. The pages of the operator's file count in its resident memory, but not in the limit, because the kernel can drop them.
@@ -69,9 +76,7 @@ func limitMemory(t *testing.T, binary string) string {
 	}
 	limited := filepath.Join(t.TempDir(), "operator")
 	script := fmt.Sprintf("#!/bin/sh\necho $$ >%s/cgroup.procs && exec %s \"$@\"\n", group, binary)
-	if err := os.WriteFile(limited, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(limited, []byte(script), 0o700))
 	return limited
 }
 
@@ -79,9 +84,7 @@ func limitMemory(t *testing.T, binary string) string {
 func recommendedQuota(t *testing.T) map[string]int {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "security.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	command := regexp.MustCompile(`(?s)kubectl create quota .*?--hard=(.*?)\n` + "```").FindSubmatch(page)
 	if command == nil {
 		t.Fatal("docs/security.md recommends no quota")
@@ -298,17 +301,13 @@ func TestATenantCannotFillTheMemory(t *testing.T) {
 		changesOfKind *= 3
 	}
 	binary, err := testenv.BuildOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	binary = limitMemory(t, binary)
 	attacker, victim := cluster.NewNamespace(t, "attacker-", nil), cluster.NewNamespace(t, "victim-", nil)
 	start := func() *testenv.Operator {
 		t.Helper()
 		operator, err := testenv.StartOperator(t.Context(), binary, cluster, append(testenv.MetricsFlags(), "--namespaces", attacker+","+victim)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return operator
 	}
 	operator := start()
@@ -340,9 +339,7 @@ func TestATenantCannotFillTheMemory(t *testing.T) {
 		count = max(largest, count*percent/100)
 		number += count
 		at := time.Now()
-		if err := attack(t.Context(), attacker, resource, count, largest); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, attack(t.Context(), attacker, resource, count, largest))
 		t.Logf("%4d %-40s in %v; %s", count, resource, time.Since(at).Round(time.Second), memoryOf(t, operator))
 	}
 	t.Logf("%d objects were created in %v", number, time.Since(started).Round(time.Second))
@@ -366,19 +363,13 @@ func memoryOf(t *testing.T, operator *testenv.Operator) string {
 	default:
 	}
 	resident, peak, err := harness.ProcessMemory(operator.Pid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	scraped, err := operator.Metrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text := fmt.Sprintf("memory %d MiB, peak %d MiB", resident>>20, peak>>20)
 	for _, gauge := range gauges.FindAllSubmatch(scraped, -1) {
 		value, err := strconv.ParseFloat(string(gauge[2]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text += fmt.Sprintf(", %s %.0f MiB", gauge[1], value/(1<<20))
 	}
 	return text
@@ -419,9 +410,7 @@ func createVictim(t *testing.T, namespace string) {
 	for _, object := range []client.Object{sj, session, &v1alpha1.Policy{ObjectMeta: victim}, &corev1.ConfigMap{ObjectMeta: victim}} {
 		object.SetUID("")
 		object.SetResourceVersion("")
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Create(t.Context(), object))
 	}
 }
 
@@ -457,9 +446,7 @@ func waitForChange(t *testing.T, operator *testenv.Operator, kind, namespace, pa
 	events := watchVictim(t, kind, namespace)
 	defer func() { events.Stop() }()
 	at := time.Now()
-	if err := cluster.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(patch))))
 	deadline := time.After(2 * time.Minute)
 	for {
 		select {
@@ -492,8 +479,6 @@ func watchVictim(t *testing.T, kind, namespace string) watch.Interface {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(victimKind(kind).GroupVersion().WithKind(kind + "List"))
 	events, err := cluster.Watch(t.Context(), list, client.InNamespace(namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return events
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -72,13 +73,9 @@ func readKinds(t *testing.T) []kind {
 	var kinds []kind
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(raw, &crd); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.Unmarshal(raw, &crd))
 		version := crd.Spec.Versions[0]
 		k := kind{GroupVersionKind: schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}}
 		if spec, found := version.Schema.OpenAPIV3Schema.Properties["spec"]; found {
@@ -115,9 +112,7 @@ func (env *fuzzTest) createNamespace(name string, number int) {
 		objects = append(objects, &corev1.Secret{ObjectMeta: metadata, StringData: data}, &corev1.ConfigMap{ObjectMeta: metadata})
 	}
 	for _, object := range objects {
-		if err := env.Create(env.t.Context(), object); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, env.Create(env.t.Context(), object))
 	}
 }
 
@@ -144,9 +139,7 @@ func (env *fuzzTest) deleteNamespaces() {
 	env.t.Helper()
 	for i := range namespaces {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(i)}}
-		if err := env.Delete(env.t.Context(), ns); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, env.Delete(env.t.Context(), ns))
 	}
 	var left corev1.NamespaceList
 	err := poll.UntilNil(env.t.Context(), func() error {

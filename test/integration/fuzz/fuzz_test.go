@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -52,9 +53,7 @@ func (env *fuzzTest) runRound(seed, round uint64) {
 		g := generator{rand.New(rand.NewPCG(seed, round*namespaces+uint64(i)))}
 		group.Go(func() error { return env.changeObjects(ctx, g, ns) })
 	}
-	if err := group.Wait(); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, group.Wait())
 	env.checkAccepted(round)
 	env.sleep(settleTime)
 	env.checkQuiet()
@@ -81,9 +80,7 @@ func seedFromEnv(t *testing.T, duration time.Duration) uint64 {
 		text = strconv.FormatInt(time.Now().UnixNano(), 10)
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("FUZZ_SEED=%d", seed)
 	return seed
 }
@@ -95,9 +92,7 @@ func durationFromEnv(t *testing.T) time.Duration {
 		return 0
 	}
 	duration, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return duration
 }
 

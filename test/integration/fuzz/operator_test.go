@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -39,16 +40,12 @@ type operator struct {
 func (env *fuzzTest) startOperator() {
 	env.t.Helper()
 	binary, err := testenv.BuildOperator()
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	flags := append(testenv.MetricsFlags(), "--report-namespaces", namespaceName(0)+","+namespaceName(1),
 		"--report-interval", "1m", "--queue-sweep", "10s", "--worker-image", "registry.example/worker:1")
 	flags = append(flags, env.installWebhooks()...)
 	process, err := testenv.StartOperator(env.t.Context(), binary, cluster, flags...)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.operator = &operator{process, time.Now()}
 	env.t.Cleanup(process.Stop)
 }
@@ -58,13 +55,9 @@ func (env *fuzzTest) startOperator() {
 func (env *fuzzTest) installWebhooks() []string {
 	env.t.Helper()
 	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(testenv.Root(), "config", "webhook", "webhooks.yaml")}}
-	if err := webhooks.Install(env.Config); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, webhooks.Install(env.Config))
 	address := fmt.Sprintf("https://%s:%d/%s", webhooks.LocalServingHost, webhooks.LocalServingPort, webhookPathSegment)
-	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, webhook.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, webhook.PathFile), []byte(webhookPathSegment), 0o600))
 	var configurations []client.Object
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel: "on"}}
 	for _, configuration := range webhooks.ValidatingWebhooks {
@@ -82,9 +75,7 @@ func (env *fuzzTest) installWebhooks() []string {
 		configurations = append(configurations, configuration)
 	}
 	for _, configuration := range configurations {
-		if err := env.Update(env.t.Context(), configuration); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, env.Update(env.t.Context(), configuration))
 		env.t.Cleanup(func() { _ = env.Delete(context.Background(), configuration) })
 	}
 	return []string{
@@ -108,9 +99,7 @@ func (o *operator) checkRunning(t *testing.T) {
 		}
 	}
 	now, peak, err := harness.ProcessMemory(o.Pid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("resident memory: %d MiB, at most %d MiB", now>>20, peak>>20)
 	if peak > maxMemory {
 		t.Errorf("the operator used %d MiB, want at most %d MiB", peak>>20, maxMemory>>20)
@@ -121,9 +110,7 @@ func (o *operator) checkRunning(t *testing.T) {
 func (o *operator) metricSum(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := harness.OperatorMetrics(t.Context(), o.Operator)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sum := 0.0
 	for _, metric := range families[name].GetMetric() {
 		sum += metric.GetCounter().GetValue()
@@ -163,9 +150,7 @@ func (o *operator) checkLog(t *testing.T, changes map[objectKey]int) {
 func (o *operator) countLines(t *testing.T) map[objectKey][]string {
 	t.Helper()
 	log, err := os.ReadFile(o.LogFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lines := map[objectKey][]string{}
 	for text := range strings.Lines(string(log)) {
 		var line struct {
