@@ -10,9 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func TestOperatorCreatesOnlyRunsOfSchedules(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func createsOnlyRunsOfSchedules(t *testing.T, o *restrictedOperator) {
 	schedule := newScheduleOf(o.watched, "nightly")
 	o.create(schedule)
 	for title, row := range map[string]struct {

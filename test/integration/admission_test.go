@@ -222,10 +222,34 @@ func (o *restrictedOperator) attempt(verb string, object *unstructured.Unstructu
 	return nil
 }
 
+// The admission policies of an installation restrict its operator beyond what RBAC can express.
+func TestAdmissionPoliciesRestrictTheOperator(t *testing.T) {
+	t.Parallel()
+	shared := newRestrictedOperator(t)
+	for title, run := range map[string]func(*testing.T, *restrictedOperator){
+		"it writes only its own objects": writesOnlyItsOwnObjects,
+		"it may try the Job and the Pod of a step": mayTryTheJobAndThePodOfAStep,
+		"it cannot misuse its permissions": cannotMisuseItsPermissions,
+		"of a session's Pod, it removes only the workspace gate": removesOnlyTheWorkspaceGate,
+		"of a session's Job, it changes only the deadline": changesOnlyTheDeadline,
+		"it can restore its objects": canRestoreItsObjects,
+		"a ServiceAccount with its name in another namespace is not the operator": isNotItsNamesake,
+		"it can write its Lease and its key for workers": canWriteItsInstallation,
+		"of SequentialJobs and sessions, it creates only runs of Schedules": createsOnlyRunsOfSchedules,
+		"it writes objects of proxies only by their name": writesObjectsOfProxiesOnlyByTheirName,
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			o := *shared
+			o.t = t
+			run(t, &o)
+		})
+	}
+}
+
 // Every write that the page of permissions lists is attempted: on the operator's own object, on one of
 // somebody else, and on one that looks like its own in kube-system.
-func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
-	o := newRestrictedOperator(t)
+func writesOnlyItsOwnObjects(t *testing.T, o *restrictedOperator) {
 	page := permissionsPage(t)
 	for _, permission := range permissions.Union(page.Columns(permissions.WatchedNamespaces, watchingControllers...)) {
 		verb, resource, _ := strings.Cut(permission, " ")
@@ -259,9 +283,7 @@ func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
 	}
 }
 
-func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func mayTryTheJobAndThePodOfAStep(t *testing.T, o *restrictedOperator) {
 	sj := testbuilder.SequentialJob("tried", o.watched).Step("a").Obj()
 	sj.UID = "tried"
 	sj.Spec.Template = &v1alpha1.PodTemplate{}
@@ -283,9 +305,7 @@ func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
 }
 
 // These attempts use the operator's permissions, labels and owners, for something that it never does.
-func TestOperatorCannotMisuseItsPermissions(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func cannotMisuseItsPermissions(t *testing.T, o *restrictedOperator) {
 	own := func(resource, name string, fields map[string]any) *unstructured.Unstructured {
 		object := o.newOwnObject(resource, o.watched, name)
 		maps.Copy(object.Object, fields)
@@ -352,9 +372,7 @@ func (o *restrictedOperator) newGatedPod(name, label, gate string) *unstructured
 	return pod
 }
 
-func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func removesOnlyTheWorkspaceGate(t *testing.T, o *restrictedOperator) {
 	remove := func(pod *unstructured.Unstructured, more string) error {
 		patch := `[{"op": "remove", "path": "/spec/schedulingGates"}` + more + `]`
 		return o.client.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)), client.DryRunAll)
@@ -377,9 +395,7 @@ func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
 	}
 }
 
-func TestOperatorChangesOnlyTheDeadlineOfASessionsJob(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func changesOnlyTheDeadline(t *testing.T, o *restrictedOperator) {
 	job := o.newOwnObject("jobs.batch", o.watched, "limited")
 	job.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, agenticsession.LabelSessionUID: "owner"})
 	o.create(job)
@@ -404,9 +420,7 @@ func TestOperatorChangesOnlyTheDeadlineOfASessionsJob(t *testing.T) {
 
 // A user can remove labels or the owner from an object of the operator. The operator must still be able
 // to restore it, or a drifted Deployment would never be scaled again.
-func TestOperatorCanRestoreItsObjects(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func canRestoreItsObjects(t *testing.T, o *restrictedOperator) {
 	unlabeled := o.newOwnObject("deployments.apps", o.watched, "unlabeled")
 	unlabeled.SetLabels(nil)
 	o.create(unlabeled)
@@ -435,9 +449,7 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 }
 
 // A namesake in the namespace of a tenant is neither restricted like the operator nor exempt like it.
-func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func isNotItsNamesake(t *testing.T, o *restrictedOperator) {
 	o.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "namesake"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
@@ -456,9 +468,7 @@ func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 }
 
 // The operator's Lease and key for workers have no owner.
-func TestOperatorCanWriteItsInstallation(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func canWriteItsInstallation(t *testing.T, o *restrictedOperator) {
 	lease := o.newObject("leases.coordination.k8s.io", o.operator, "")
 	lease.SetName("yardmaster.yardmaster.dev")
 	if err := o.attempt("create", lease); err != nil {

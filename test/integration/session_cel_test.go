@@ -296,20 +296,9 @@ func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
 	strict := strictClient(t, &warningList{})
 	for _, row := range []struct{ spec, want string }{
 		{`{prompt: a, userContext: {userId: jane}}`, "unknown field \"spec.userContext.userId\""},
-		{`{prompt: a, timeout: 300}`, "unknown field \"spec.timeout\""},
-		{`{prompt: a, inactivityTimeout: 300}`, "unknown field \"spec.inactivityTimeout\""},
-		{`{prompt: a, llmSettings: {model: small}}`, "unknown field \"spec.llmSettings\""},
-		{`{prompt: a, mcpServers: {disabled: [web]}}`, "unknown field \"spec.mcpServers\""},
-		{`{prompt: a, activeWorkflow: {gitUrl: "https://git.example/flows.git"}}`, "unknown field \"spec.activeWorkflow\""},
 		{`{displayName: Chat}`, "prompt is required"},
-		{`{initialPrompt: a}`, "unknown field \"spec.initialPrompt\""},
-		{`{prompt: a, model: small}`, "unknown field \"spec.model\""},
-		{`{prompt: a, runnerType: small}`, "unknown field \"spec.runnerType\""},
-		{`{prompt: a, autoPushOnComplete: true}`, "unknown field \"spec.autoPushOnComplete\""},
 		{`{prompt: a, repos: [{input: {url: "https://git.example/shop.git", branch: main}}]}`, "unknown field \"spec.repos[0].input\""},
 		{`{prompt: a, repos: [{url: "https://git.example/a.git", output: {url: "https://git.example/b.git"}}]}`, "unknown field \"spec.repos[0].output\""},
-		{`{prompt: a, repos: [{url: "https://git.example/a.git", branch: main}, {url: "https://git.example/a.git", branch: next}]}`, "Duplicate value"},
-		{`{prompt: a, limits: {timeout: 5m, inactivityTimeout: 1h}}`, "inactivityTimeout must not be greater than timeout"},
 		{`{prompt: Explain the tests, interactive: true, displayName: Tests, stopOnRunFinished: true,
 			repos: [{url: "https://git.example/shop.git", branch: main, autoPush: true}], environmentVariables: {LEVEL: debug}}`, ""},
 	} {

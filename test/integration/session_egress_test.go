@@ -151,9 +151,7 @@ func TestInvalidHostsAreRefusedByTheAPIServer(t *testing.T) {
 }
 
 // The objects of a proxy have no owner of the operator's kinds, so the admission policy knows them by name and label.
-func TestOperatorWritesObjectsOfProxiesOnlyByTheirName(t *testing.T) {
-	t.Parallel()
-	o := newRestrictedOperator(t)
+func writesObjectsOfProxiesOnlyByTheirName(t *testing.T, o *restrictedOperator) {
 	own := func(resource, name string) *unstructured.Unstructured {
 		object := o.newObject(resource, o.watched, name)
 		object.SetName(name)

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // run exactly once, after the previous step has ended; one that fails as often as its retries say. CRASH_SEQUENCES sets the
 // number of sequences.
 func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
-	sequences := testbuilder.NumberFromEnv(t, "CRASH_SEQUENCES", 100)
+	sequences := testbuilder.NumberFromEnv(t, "CRASH_SEQUENCES", 60)
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	journal := record(t, ns)
 	kills := make(chan int, 1)

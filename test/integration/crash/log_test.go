@@ -27,10 +27,10 @@ import (
 )
 
 // objectsOfEach is the number of SequentialJobs, AgenticSessions, Queues, WorkerPools and Schedules in each of the two namespaces of
-// TestTheLogHasNoErrorsThatNeedNobody: 300 objects.
-const objectsOfEach = 30
+// TestTheLogHasNoErrorsThatNeedNobody: 200 objects.
+const objectsOfEach = 20
 
-// 300 objects of five kinds are created, and changed by a user all the time, while one operator after another is killed or stopped and
+// 200 objects of five kinds are created, and changed by a user all the time, while one operator after another is killed or stopped and
 // the next takes over. Then one of the two namespaces is deleted. An error in their logs would be something that somebody has to do
 // something about, and nobody has.
 func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {

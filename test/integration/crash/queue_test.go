@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	queuesOfEach = 10
+	queuesOfEach = 5
 	letters      = 300 // in each queue: more than one batch
 )
 
-// 30 queues, ten of each deletionPolicy, are created and deleted while two operators without leader
+// 15 queues, five of each deletionPolicy, are created and deleted while two operators without leader
 // election are killed about every second. Each queue must be deleted or retained on the broker
 // according to its policy, and each dead letter must be moved exactly once.
 func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T) {

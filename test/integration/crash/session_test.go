@@ -50,7 +50,7 @@ func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	binary := buildOperator(t)
 	go func() { kills <- runAndKill(killing, t, binary, ns) }()
 	checker := ownerChecker{namespace: ns, kinds: map[string]int{}}
-	all := testbuilder.NumberFromEnv(t, "SESSION_ORPHANS", 100)
+	all := testbuilder.NumberFromEnv(t, "SESSION_ORPHANS", 60)
 	var existing []deletableSession
 	for created := 0; created < all || len(existing) > 0; time.Sleep(20 * time.Millisecond) {
 		for ; created < all && len(existing) < concurrentSessions; created++ {
