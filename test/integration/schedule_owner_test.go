@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // newReviewSchedule returns a Schedule of sessions whose template claims to be root's.
@@ -96,7 +97,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 	const policyLabel = "test.yardmaster.dev/schedule-policy"
 	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
-	ns := newNamespace(t, map[string]string{webhookLabel: "off", policyLabel: "on"})
+	ns := newNamespace(t, map[string]string{testenv.WebhookLabel: "off", policyLabel: "on"})
 	poll.Until(t, "the policies to be effective", func() bool {
 		s := newReviewSchedule(ns, "effective")
 		session := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})

@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // etlSpec is the spec of a SequentialJob whose Pods run until the test ends them.
@@ -262,7 +263,7 @@ func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
 	ns := namespaceWithoutWebhook(t)
 	s := createSchedule(t, ns, func(spec *v1alpha1.ScheduleSpec) { spec.SequentialJob.Spec.Raw = []byte(`{"containers": []}`) })
 	withWebhook := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	mustPatch(t, withWebhook, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"`+webhookLabel+`": null}}}`)))
+	mustPatch(t, withWebhook, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"`+testenv.WebhookLabel+`": null}}}`)))
 	poll.Until(t, "the webhook to be called", func() bool {
 		return cluster.Create(t.Context(), newScheduleOf(ns, "invalid", func(spec *v1alpha1.ScheduleSpec) { spec.Schedule = "never" }), client.DryRunAll) != nil
 	})

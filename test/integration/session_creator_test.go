@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // creatorRow is a write by ann, and what is recorded. Both the webhook and the MutatingAdmissionPolicy
@@ -68,7 +69,7 @@ func TestWebhookRecordsTheCreatorOfASession(t *testing.T) {
 func TestAdmissionPolicyRecordsTheCreatorOfASession(t *testing.T) {
 	const policyLabel = "test.yardmaster.dev/admission-policy"
 	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
-	ns := newNamespace(t, map[string]string{webhookLabel: "off", policyLabel: "on"})
+	ns := newNamespace(t, map[string]string{testenv.WebhookLabel: "off", policyLabel: "on"})
 	poll.Until(t, "the policy to be effective", func() bool {
 		s := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
 		if err := cluster.Create(t.Context(), s, client.DryRunAll); err != nil { // for a while, policies do not know a new kind

@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // randomSpecCount returns the number of random specs: SESSION_SPECS, or a number that is fast enough
@@ -31,7 +32,7 @@ func randomSpecCount(t *testing.T) int { return testbuilder.NumberFromEnv(t, "SE
 // the session first.
 func TestRandomSessionPodsAreAccepted(t *testing.T) {
 	t.Parallel()
-	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted", webhookLabel: "off"})
+	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted", testenv.WebhookLabel: "off"})
 	var outcomes sessionOutcomes
 	for first, all := 0, randomSpecCount(t); first < all; first += 20 {
 		var sessions []*sessionTest

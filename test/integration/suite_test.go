@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,13 +15,11 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/operator"
-	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
@@ -41,8 +38,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, "make test-integration", installAndRunOperator)
 }
 
-// installAndRunOperator installs the CRDs and runs the operator. Its webhook is registered by address, as the API server
-// cannot reach it through a Service.
+// installAndRunOperator installs the CRDs and the webhooks, and runs the operator.
 func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() error, err error) {
 	// A field that does not exist is an error, or a test could change nothing by the name of a field that was renamed.
 	strict, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme(), FieldValidation: metav1.FieldValidationStrict})
@@ -59,79 +55,26 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() 
 	if err := cluster.InstallCRDs(ctx); err != nil {
 		return nil, fmt.Errorf("installing the CRDs: %w", err)
 	}
-	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(repositoryRoot, "config", "webhook", "webhooks.yaml")}}
-	if err := webhooks.Install(config); err != nil {
-		return nil, fmt.Errorf("installing the webhook: %w", err)
-	}
-	webhookAddress = fmt.Sprintf("https://%s:%d", webhooks.LocalServingHost, webhooks.LocalServingPort)
-	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, webhook.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
+	if webhooks, err = cluster.InstallWebhooks(ctx); err != nil {
 		return nil, err
 	}
 	end = func() error {
-		removeWebhooks(context.WithoutCancel(ctx), webhooks)
-		removeAdmissionPolicies(context.WithoutCancel(ctx))
-		return nil
+		ctx := context.WithoutCancel(ctx)
+		removeAdmissionPolicies(ctx)
+		return webhooks.Remove(ctx)
 	}
-	if err := createSessionPolicy(ctx); err != nil {
-		return nil, errors.Join(err, end())
-	}
-	if err := adaptWebhooks(ctx, webhooks); err != nil {
-		return nil, errors.Join(err, end())
-	}
-	if err := startOperator(ctx, webhooks); err != nil {
+	if err := errors.Join(createSessionPolicy(ctx), startOperator(ctx)); err != nil {
 		return nil, errors.Join(err, end())
 	}
 	return end, nil
 }
 
-// webhookLabel on a namespace enables or disables the webhook there. Without the webhook, the
-// reconciler reports what the webhook rejects in other namespaces.
-const webhookLabel = "test.yardmaster.dev/webhook"
-
-// nonExemptNamespaces selects the namespaces in which the webhooks are enabled.
-func nonExemptNamespaces() *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: webhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
-	}}}
-}
-
-// webhookPathSegment is the secret in the path of the webhooks.
-const webhookPathSegment = "secret-of-the-tests"
-
-// webhookAddress is the address of the webhook server.
-var webhookAddress string
-
-// adaptWebhooks limits the webhooks to namespaces that are not exempt. They are called by address, with
-// the secret that the operator would write into the path of the Service.
-func adaptWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
-	for _, configuration := range webhooks.ValidatingWebhooks {
-		for i := range configuration.Webhooks {
-			w := &configuration.Webhooks[i]
-			w.NamespaceSelector = nonExemptNamespaces()
-			w.ClientConfig.Service = nil
-			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + webhook.ValidatingPath(w.Name))
-		}
-		if err := cluster.Update(ctx, configuration); err != nil {
-			return fmt.Errorf("adapting the webhook: %w", err)
-		}
-	}
-	for _, configuration := range webhooks.MutatingWebhooks {
-		for i := range configuration.Webhooks {
-			w := &configuration.Webhooks[i]
-			w.NamespaceSelector = nonExemptNamespaces()
-			w.ClientConfig.Service = nil
-			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + webhook.MutatingPath(w.Name))
-		}
-		if err := cluster.Update(ctx, configuration); err != nil {
-			return fmt.Errorf("adapting the webhook: %w", err)
-		}
-	}
-	return nil
-}
+// webhooks of the operator of all tests.
+var webhooks *testenv.Webhooks
 
 const operatorKeySecret = "yardmaster-worker-admin"
 
-func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
+func startOperator(ctx context.Context) error {
 	operators := rest.CopyConfig(config)
 	operators.Wrap(faults.wrap)
 	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: operatorKeySecret}}
@@ -180,26 +123,6 @@ func controllers() []operator.Controller {
 	return all
 }
 
-// removeWebhooks removes the webhook's registration. Without the operator, the API server would
-// reject every SequentialJob.
-func removeWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
-	var configurations []client.Object
-	for _, configuration := range webhooks.ValidatingWebhooks {
-		configurations = append(configurations, configuration)
-	}
-	for _, configuration := range webhooks.MutatingWebhooks {
-		configurations = append(configurations, configuration)
-	}
-	for _, configuration := range configurations {
-		if err := cluster.Delete(ctx, configuration); err != nil {
-			fmt.Fprintln(os.Stderr, "removing the webhook:", err)
-		}
-	}
-	if err := webhooks.Cleanup(); err != nil {
-		fmt.Fprintln(os.Stderr, "removing the certificates:", err)
-	}
-}
-
 func readYAML(path string, into any) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -217,7 +140,7 @@ func namespace(t *testing.T) string {
 // namespaceWithoutWebhook creates a namespace in which the webhook is disabled.
 func namespaceWithoutWebhook(t *testing.T) string {
 	t.Helper()
-	return newNamespace(t, map[string]string{webhookLabel: "off"})
+	return newNamespace(t, map[string]string{testenv.WebhookLabel: "off"})
 }
 
 func newNamespace(t *testing.T, labels map[string]string) string {

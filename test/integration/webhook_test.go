@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // A deletionTimestamp in a request proves nothing: only the stored object shows that it is being
@@ -86,7 +87,7 @@ func TestForgedReviewRevealsNothing(t *testing.T) {
 	forged.Spec.Prompt, forged.Spec.Runner, forged.Spec.Image = "do it", "default", "evil:1"
 	const name = "agenticsessions.yardmaster.dev"
 	poll.Until(t, "the API server to receive the warning", func() bool {
-		status, body := postReview(t, "/"+webhookPathSegment+webhook.ValidatingPath(name), forged)
+		status, body := postReview(t, "/"+testenv.WebhookPathSegment+webhook.ValidatingPath(name), forged)
 		return status == http.StatusOK && strings.Contains(body, "spec.image")
 	})
 	for _, path := range []string{
@@ -110,7 +111,7 @@ func postReview(t *testing.T, path string, s *v1alpha1.AgenticSession) (status i
 	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	raw, err := json.Marshal(review)
 	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webhookAddress+path, bytes.NewReader(raw))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webhooks.Address+path, bytes.NewReader(raw))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	peer := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}

@@ -101,7 +101,7 @@ func (env *fuzzTest) createNamespace(name string, number int) {
 		webhook = "off"
 	}
 	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{webhookLabel: webhook}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{testenv.WebhookLabel: webhook}}},
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: name}, Spec: corev1.ResourceQuotaSpec{
 			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("40"), corev1.ResourcePersistentVolumeClaims: resource.MustParse("20")},
 		}},
@@ -146,7 +146,7 @@ func (env *fuzzTest) deleteNamespaces() {
 		if err := env.List(env.t.Context(), &left); err != nil {
 			return err
 		}
-		left.Items = slices.DeleteFunc(left.Items, func(ns corev1.Namespace) bool { return ns.Labels[webhookLabel] == "" })
+		left.Items = slices.DeleteFunc(left.Items, func(ns corev1.Namespace) bool { return ns.Labels[testenv.WebhookLabel] == "" })
 		if len(left.Items) > 0 {
 			return fmt.Errorf("%d namespaces exist", len(left.Items))
 		}

@@ -3,32 +3,19 @@ package fuzz
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// webhookLabel marks the test's namespaces, and disables the webhooks there if it is off.
-const webhookLabel = "test.yardmaster.dev/webhook"
-
 // maxLine is the maximum length of a log line, whatever an object contains.
 const maxLine = 16 << 10
-
-// webhookPathSegment is the secret in the path of the webhooks.
-const webhookPathSegment = "secret-of-the-tests"
 
 // operator is the operator's process.
 type operator struct {
@@ -43,45 +30,19 @@ func (env *fuzzTest) startOperator() {
 	require.NoError(env.t, err)
 	flags := append(testenv.MetricsFlags(), "--report-namespaces", namespaceName(0)+","+namespaceName(1),
 		"--report-interval", "1m", "--queue-sweep", "10s", "--worker-image", "registry.example/worker:1")
-	flags = append(flags, env.installWebhooks()...)
+	webhooks, err := cluster.InstallWebhooks(env.t.Context())
+	require.NoError(env.t, err)
+	env.t.Cleanup(func() {
+		if err := webhooks.Remove(context.Background()); err != nil {
+			env.t.Error(err)
+		}
+	})
+	flags = append(flags, "--webhook=true", "--webhook-port", strconv.Itoa(webhooks.LocalServingPort), "--cert-dir", webhooks.LocalServingCertDir,
+		"--operator-namespace", "default")
 	process, err := testenv.StartOperator(env.t.Context(), binary, cluster, flags...)
 	require.NoError(env.t, err)
 	env.operator = &operator{process, time.Now()}
 	env.t.Cleanup(process.Stop)
-}
-
-// installWebhooks registers the webhooks by address, as the API server cannot reach them through a
-// Service, and returns the operator's flags.
-func (env *fuzzTest) installWebhooks() []string {
-	env.t.Helper()
-	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(testenv.Root(), "config", "webhook", "webhooks.yaml")}}
-	require.NoError(env.t, webhooks.Install(env.Config))
-	address := fmt.Sprintf("https://%s:%d/%s", webhooks.LocalServingHost, webhooks.LocalServingPort, webhookPathSegment)
-	require.NoError(env.t, os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, webhook.PathFile), []byte(webhookPathSegment), 0o600))
-	var configurations []client.Object
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel: "on"}}
-	for _, configuration := range webhooks.ValidatingWebhooks {
-		for i := range configuration.Webhooks {
-			w := &configuration.Webhooks[i]
-			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+webhook.ValidatingPath(w.Name))
-		}
-		configurations = append(configurations, configuration)
-	}
-	for _, configuration := range webhooks.MutatingWebhooks {
-		for i := range configuration.Webhooks {
-			w := &configuration.Webhooks[i]
-			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+webhook.MutatingPath(w.Name))
-		}
-		configurations = append(configurations, configuration)
-	}
-	for _, configuration := range configurations {
-		require.NoError(env.t, env.Update(env.t.Context(), configuration))
-		env.t.Cleanup(func() { _ = env.Delete(context.Background(), configuration) })
-	}
-	return []string{
-		"--webhook=true", "--webhook-port", strconv.Itoa(webhooks.LocalServingPort), "--cert-dir", webhooks.LocalServingCertDir,
-		"--operator-namespace", "default",
-	}
 }
 
 // checkRunning checks that the process has neither exited nor recovered from a panic, and that its
