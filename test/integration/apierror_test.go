@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,12 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // TestClassesOfErrorsOfTheAPIServer provokes each error whose class only its message shows. A row is repeated until the API server
@@ -323,28 +319,5 @@ func provokeUndeclaredField(t *testing.T, ns string) func() error {
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": ns, "name": "a"}, "unknown": true,
 		}}
 		return cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"))
-	}
-}
-
-// AssertFresh reads only metadata, and needs no permission except get on the object.
-func TestAnObjectIsFreshOnlyUntilItChanges(t *testing.T) {
-	t.Parallel()
-	ns := namespaceWithoutWebhook(t)
-	sj := testbuilder.SequentialJob("fresh", ns).Step("a").Obj()
-	sj.UID, sj.Spec.Suspend = "", true
-	mustCreate(t, sj)
-	jane := clientAs(t, "jane", ns, rbacv1.PolicyRule{
-		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sequentialjobs"}, Verbs: []string{"get"},
-	})
-	current := &v1alpha1.SequentialJob{}
-	poll.Until(t, "the operator's own writes to end", func() bool {
-		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), current)
-		return err == nil && current.Status.ObservedGeneration == current.Generation && kube.AssertFresh(t.Context(), jane, jane, current) == nil
-	})
-	changed := current.DeepCopy()
-	changed.Labels = map[string]string{"changed": "true"}
-	require.NoError(t, cluster.Patch(t.Context(), changed, client.MergeFrom(current)))
-	if err := kube.AssertFresh(t.Context(), jane, jane, current); !errors.Is(err, kube.ErrStale) {
-		t.Errorf("after a change, got %v, want %v", err, kube.ErrStale)
 	}
 }

@@ -3,14 +3,11 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -23,8 +20,6 @@ const (
 	delivered    fault = iota
 	undelivered        // it does not reach the API server
 	answerIsLost       // the API server carries it out, and the response is lost
-	conflicted         // the API server responds with Conflict
-	broken             // the API server responds with InternalError
 )
 
 // faultyNetwork injects faults between the operator and the API server, by namespace.
@@ -48,23 +43,10 @@ func (n *faultyNetwork) wrap(next http.RoundTripper) http.RoundTripper {
 				_ = response.Body.Close()
 			}
 			return nil, errFault
-		case conflicted:
-			return refusal(request, http.StatusConflict, metav1.StatusReasonConflict), nil
-		case broken:
-			return refusal(request, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
 		default:
 			return next.RoundTrip(request)
 		}
 	})
-}
-
-// refusal returns an error response of the API server.
-func refusal(request *http.Request, code int, reason metav1.StatusReason) *http.Response {
-	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"injected"}`, code, reason)
-	return &http.Response{
-		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
-	}
 }
 
 func (n *faultyNetwork) of(request *http.Request) fault {
@@ -100,31 +82,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func isWrite(request *http.Request) bool { return request.Method != http.MethodGet }
-
-// A failed list must not be treated as an empty one.
-func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("list-fails", "").Step("a").Obj())
-	pod := s.waitForPod("a")
-	failed := make(chan struct{}, 1)
-	faults.set(t, ns, func(request *http.Request) fault {
-		if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/jobs") {
-			select {
-			case failed <- struct{}{}:
-			default:
-			}
-			return undelivered
-		}
-		return delivered
-	})
-	s.deleteSequence()
-	<-failed
-	s.wantUnchanged("the finalizer", func() bool { return len(s.readSequence().Finalizers) > 0 })
-	faults.set(t, ns, nil)
-	s.waitUntilDeleted(s.sj)
-	s.waitUntilDeleted(pod)
-}
 
 // Every third write, or its response, is lost.
 func TestSequencesCompleteOnAnUnreliableNetwork(t *testing.T) {

@@ -2,12 +2,10 @@ package integration
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,13 +85,6 @@ func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.Sequen
 		return nil
 	}); err != nil {
 		s.t.Fatalf("waiting for %s: %v", what, err)
-	}
-}
-
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(30 * time.Millisecond):
 	}
 }
 
@@ -251,14 +242,4 @@ func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	poll.Until(s.t, object.GetName()+" to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 	})
-}
-
-// wantUnchanged checks that the condition remains true for 3 s while the operator reconciles.
-func (s *sequenceTest) wantUnchanged(what string, holds func() bool) {
-	s.t.Helper()
-	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); pause(s.t.Context()) {
-		if !holds() {
-			s.t.Fatalf("%s changed; the status is\n%s", what, describe(s.readSequence()))
-		}
-	}
 }

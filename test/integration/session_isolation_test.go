@@ -75,6 +75,7 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 // Neither the owner nor an administrator can change or remove the owner, with and without the webhooks.
 func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 	t.Parallel()
+	ns, unchecked, number := namespace(t), namespaceWithoutWebhook(t), 0
 	for title, row := range map[string]struct{ patch, want string }{
 		"another owner":              {`[{"op": "replace", "path": "/spec/userContext/userID", "value": "bob"}]`, "userContext is immutable"},
 		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userID"}]`, "userContext is immutable"},
@@ -83,19 +84,19 @@ func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 		"a removed userContext":      {`[{"op": "remove", "path": "/spec/userContext"}]`, ""},
 		"a userContext that is null": {`[{"op": "replace", "path": "/spec/userContext", "value": null}]`, ""},
 	} {
+		number++
 		t.Run(title, func(t *testing.T) {
+			patch := client.RawPatch(types.JSONPatchType, []byte(row.patch))
 			for _, user := range []string{"ann", "admin"} {
-				ns := namespace(t)
-				require.NoError(t, clientOf(t, "ann").Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})))
-				err := clientOf(t, user).Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
-				wantOwnerKept(t, ns, "fix", err, row.want)
+				name := fmt.Sprint(user, number)
+				require.NoError(t, clientOf(t, "ann").Create(t.Context(), sessionWithSpec(ns, name, map[string]any{"prompt": "a"})))
+				wantOwnerKept(t, ns, name, clientOf(t, user).Patch(t.Context(), sessionWithSpec(ns, name, nil), patch), row.want)
 			}
 			// Without the webhooks, nothing restores a removed owner, so removing it is refused.
-			ns := namespaceWithoutWebhook(t)
-			spec := map[string]any{"prompt": "a", "userContext": map[string]any{"userID": "ann"}}
-			mustCreate(t, sessionWithSpec(ns, "fix", spec))
-			err := cluster.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
-			wantOwnerKept(t, ns, "fix", err, "userContext is immutable")
+			name := fmt.Sprint("fix", number)
+			mustCreate(t, sessionWithSpec(unchecked, name, map[string]any{"prompt": "a", "userContext": map[string]any{"userID": "ann"}}))
+			err := cluster.Patch(t.Context(), sessionWithSpec(unchecked, name, nil), patch)
+			wantOwnerKept(t, unchecked, name, err, "userContext is immutable")
 		})
 	}
 }

@@ -307,6 +307,15 @@ func (i *installation) delete(object client.Object) {
 	})
 }
 
+// deleting and patching are damages of one object.
+func deleting(object client.Object) func(*installation) {
+	return func(i *installation) { i.delete(object.DeepCopyObject().(client.Object)) }
+}
+
+func patching(object client.Object, patchType types.PatchType, patch string) func(*installation) {
+	return func(i *installation) { i.patch(object.DeepCopyObject().(client.Object), patchType, patch) }
+}
+
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
 func inNamespace(namespace, name string) metav1.ObjectMeta {
@@ -322,13 +331,12 @@ var damages = map[string]struct {
 	want finding // Reason is a part
 }{
 	"no Deployment": {
-		do:   func(i *installation) { i.delete(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}) },
+		do: deleting(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}),
 		want: finding{"operator", "FAILED", "no Deployment of the operator exists", "make install deploy IMG=registry.example/yardmaster:"},
 	},
 	"no replicas": {
-		do: func(i *installation) {
-			i.patch(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}, mergePatch, `{"spec": {"replicas": 0}}`)
-		},
+		do: patching(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}, mergePatch,
+			`{"spec": {"replicas": 0}}`),
 		want: finding{"operator", "FAILED", "no replicas", "kubectl scale deployment yardmaster --namespace yardmaster-system --replicas=2"},
 	},
 	"no leader": {
@@ -344,39 +352,29 @@ var damages = map[string]struct {
 		want: finding{"leader", "WARNING", "has version v0.0.1", makeDeploy},
 	},
 	"a missing kind": {
-		do: func(i *installation) {
-			i.delete(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("jobreports.yardmaster.dev")})
-		},
+		do: deleting(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("jobreports.yardmaster.dev")}),
 		want: finding{"definitions", "FAILED", "jobreports.yardmaster.dev does not exist", makeDeploy},
 	},
 	"a kind of another version": {
-		do: func(i *installation) {
-			i.patch(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("policies.yardmaster.dev")}, types.JSONPatchType,
-				`[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`)
-		},
+		do: patching(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("policies.yardmaster.dev")}, types.JSONPatchType,
+			`[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`),
 		want: finding{"definitions", "FAILED", "spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.precedence differs", makeDeploy},
 	},
 	"a missing permission in a namespace": {
-		do: func(i *installation) {
-			i.delete(&rbacv1.RoleBinding{ObjectMeta: inNamespace("team-b", "yardmaster-queue")})
-		},
+		do: deleting(&rbacv1.RoleBinding{ObjectMeta: inNamespace("team-b", "yardmaster-queue")}),
 		want: finding{"permissions", "FAILED", "in namespace team-b", makeDeploy},
 	},
 	"a missing permission in the cluster": {
-		do:   func(i *installation) { i.delete(&rbacv1.ClusterRoleBinding{ObjectMeta: named("yardmaster-identity")}) },
+		do: deleting(&rbacv1.ClusterRoleBinding{ObjectMeta: named("yardmaster-identity")}),
 		want: finding{"permissions", "FAILED", "the operator may not identify operators.yardmaster.dev in all namespaces", makeDeploy},
 	},
 	"no webhook configuration": {
-		do: func(i *installation) {
-			i.delete(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")})
-		},
+		do: deleting(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}),
 		want: finding{"webhooks", "FAILED", "the ValidatingWebhookConfiguration yardmaster lacks the webhook queues.yardmaster.dev", makeDeploy},
 	},
 	"webhooks for other namespaces": {
-		do: func(i *installation) {
-			i.patch(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
-				`[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "request.namespace == 'team-a'"}]`)
-		},
+		do: patching(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
+			`[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "request.namespace == 'team-a'"}]`),
 		want: finding{"webhooks", "FAILED", "agenticsessions.yardmaster.dev.matchConditions[0].expression differs", makeDeploy},
 	},
 	"a foreign certificate authority": {
@@ -391,16 +389,12 @@ var damages = map[string]struct {
 		want: finding{"webhooks", "FAILED", "the API server does not accept the certificate", "kubectl yardmaster webhook-ca --namespace yardmaster-system"},
 	},
 	"another path": {
-		do: func(i *installation) {
-			i.patch(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
-				`[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guess"}]`)
-		},
+		do: patching(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
+			`[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guess"}]`),
 		want: finding{"webhooks", "FAILED", "the API server does not use the path", "kubectl yardmaster webhook-ca --namespace yardmaster-system"},
 	},
 	"no Secret": {
-		do: func(i *installation) {
-			i.delete(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")})
-		},
+		do: deleting(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")}),
 		want: finding{"webhooks", "FAILED", "yardmaster-webhook-ca with the certificate of the webhooks does not exist", "kubectl yardmaster webhook-ca"},
 	},
 	"an authority that expires": {
@@ -433,23 +427,17 @@ var damages = map[string]struct {
 		want: finding{"webhook calls", "FAILED", "the API server does not call the webhooks", makeDeploy},
 	},
 	"a missing policy": {
-		do: func(i *installation) {
-			i.delete(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-own-objects")})
-		},
+		do: deleting(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-own-objects")}),
 		want: finding{"admission policies", "FAILED", "ValidatingAdmissionPolicy yardmaster-own-objects does not exist", makeDeploy},
 	},
 	"a changed policy": {
-		do: func(i *installation) {
-			i.patch(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-kube-system")}, types.JSONPatchType,
-				`[{"op": "replace", "path": "/spec/validations/0/expression", "value": "true"}]`)
-		},
+		do: patching(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-kube-system")}, types.JSONPatchType,
+			`[{"op": "replace", "path": "/spec/validations/0/expression", "value": "true"}]`),
 		want: finding{"admission policies", "FAILED", "spec.validations[0].expression differs", makeDeploy},
 	},
 	"a policy that denies nothing": {
-		do: func(i *installation) {
-			i.patch(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("yardmaster-session-users")}, mergePatch,
-				`{"spec": {"validationActions": ["Audit"]}}`)
-		},
+		do: patching(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("yardmaster-session-users")}, mergePatch,
+			`{"spec": {"validationActions": ["Audit"]}}`),
 		want: finding{"admission policies", "FAILED", "ValidatingAdmissionPolicyBinding yardmaster-session-users", makeDeploy},
 	},
 	"network policies that are not enforced": {
