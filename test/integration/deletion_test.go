@@ -5,9 +5,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -33,4 +36,27 @@ func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {
 		t.Errorf("the unrelated Job was deleted: %v", err)
 	}
+}
+
+// The cache of an operator that has just become the leader can show a Job as running that has ended. Deleting it would
+// delete its log.
+func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	job := newSuspendedJob(namespace(t))
+	job.Name = "changed"
+	mustCreate(t, job)
+	read := job.DeepCopy()
+	mustPatch(t, job, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)))
+	if err := kube.DeleteVersion(t.Context(), cluster, read, metav1.DeletePropagationForeground); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || job.DeletionTimestamp != nil {
+		t.Errorf("the Job: %v, deleted at %v", err, job.DeletionTimestamp)
+	}
+	if err := kube.DeleteVersion(t.Context(), cluster, job, metav1.DeletePropagationForeground); err != nil {
+		t.Error(err)
+	}
+	poll.Until(t, "the Job to be deleted", func() bool {
+		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(job), &batchv1.Job{}))
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -175,3 +176,20 @@ func mustPatch(t *testing.T, object client.Object, patch client.Patch, options .
 	t.Helper()
 	require.NoError(t, cluster.Patch(t.Context(), object, patch, options...))
 }
+
+// busyMachine is how much longer than promised something may take in tests, because their machine may be busy.
+const busyMachine = 4
+
+// assertWithin checks that an event happened within the time that is promised for it.
+func assertWithin(t *testing.T, what string, promised time.Duration, since time.Time) {
+	t.Helper()
+	took := time.Since(since)
+	t.Logf("%s after %s", what, took.Round(time.Millisecond))
+	if most := busyMachine * promised; took > most {
+		t.Errorf("%s after %s, want %s, or on a busy machine at most %s", what, took, promised, most)
+	}
+}
+
+const mergePatch = types.MergePatchType
+
+var background = context.Background()
