@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,32 +149,6 @@ func (e *gatewayEnv) send(token, queue string, arguments ...string) (answer, boo
 		e.t.Fatalf("%s: %v", output, err)
 	}
 	return a, err == nil
-}
-
-// The Pod of the gateway and that of the example satisfy the Pod Security Standard restricted.
-func TestPodsOfTheGatewayAndOfItsExampleAreRestricted(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
-	for _, path := range []string{"config/components/gateway/deployment.yaml", "examples/gateway/producer.yaml"} {
-		found := false
-		for _, object := range readManifests(t, filepath.Join(repositoryRoot, path)) {
-			spec, isWorkload, err := unstructured.NestedMap(object.Object, "spec", "template", "spec")
-			if err != nil || !isWorkload {
-				continue
-			}
-			found = true
-			delete(spec, "serviceAccountName")
-			pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
-			pod.SetNamespace(ns)
-			pod.SetName(object.GetName())
-			if err := cluster.Create(t.Context(), pod, client.DryRunAll); err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
-		}
-		if !found {
-			t.Errorf("%s has no Pod", path)
-		}
-	}
 }
 
 func TestTheGatewayRefusesThoseWhoMayNot(t *testing.T) {
