@@ -76,13 +76,11 @@ var webhooks *testenv.Webhooks
 const operatorKeySecret = "yardmaster-worker-admin"
 
 func startOperator(ctx context.Context) error {
-	operators := rest.CopyConfig(config)
-	operators.Wrap(faults.wrap)
 	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: operatorKeySecret}}
 	if err := client.IgnoreAlreadyExists(cluster.Create(ctx, key)); err != nil {
 		return err
 	}
-	mgr, err := operator.New(operators, operator.Options{
+	mgr, err := operator.New(config, operator.Options{
 		Controllers:   controllers(),
 		Concurrency:   10,
 		QueueSweep:    2 * time.Second,

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +44,8 @@ type poolTestEnv struct {
 
 	mu      sync.Mutex
 	workers map[string]*fakeWorker // by Pod
+	// observeRequest is called for each of the controller's requests; nil if the test observes none.
+	observeRequest atomic.Pointer[func(*http.Request)]
 	// addressLookups is the number of times that the operator requested the address of a worker.
 	addressLookups int
 }
@@ -75,7 +79,14 @@ var localDialer = bounded.NewDialer(bounded.Options{AllowLocal: true})
 func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup) {
 	c.t.Helper()
 	operators := rest.CopyConfig(config)
-	operators.Wrap(faults.wrap)
+	operators.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if observe := c.observeRequest.Load(); observe != nil {
+				(*observe)(request)
+			}
+			return next.RoundTrip(request)
+		})
+	})
 	mgr, err := ctrl.NewManager(operators, ctrl.Options{
 		Scheme:     cluster.Scheme(),
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.ns: {}}},
@@ -100,6 +111,10 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 		}
 	})
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // removePoolFinalizers allows the test's namespace to be deleted after the controller has stopped.
 func (c *poolTestEnv) removePoolFinalizers() {
