@@ -40,17 +40,25 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 		"quota whose usage is not counted":   {provokeUncountedQuota, "status unknown for quota: ", decision.QuotaExceeded},
 		"quota on an unset resource":         {provokeQuota(corev1.ResourceLimitsCPU, "4", newPod), "failed quota: ", decision.QuotaExceeded},
 		"PodSecurity":                        {provokePodSecurity, "is forbidden: violates PodSecurity ", decision.PolicyDenied},
-		"LimitRange with a minimum":          {provokeLimitRange(corev1.LimitRangeItem{Min: amounts("2", "")}), "is forbidden: minimum cpu ", decision.PolicyDenied},
-		"LimitRange with a maximum":          {provokeLimitRange(corev1.LimitRangeItem{Max: amounts("100m", "")}), "is forbidden: maximum cpu ", decision.PolicyDenied},
+		"LimitRange with a minimum": {
+			provokeLimitRange(corev1.LimitRangeItem{Min: amounts("2", "")}), "is forbidden: minimum cpu ", decision.PolicyDenied,
+		},
+		"LimitRange with a maximum": {
+			provokeLimitRange(corev1.LimitRangeItem{Max: amounts("100m", "")}), "is forbidden: maximum cpu ", decision.PolicyDenied,
+		},
 		"LimitRange with a ratio": {
 			provokeLimitRange(corev1.LimitRangeItem{MaxLimitRequestRatio: amounts("1", "")}),
 			"is forbidden: cpu max limit to request ratio ", decision.PolicyDenied,
 		},
-		"LimitRange with two violations":     {provokeLimitRange(corev1.LimitRangeItem{Max: amounts("100m", "1Mi")}), "is forbidden: [maximum ", decision.PolicyDenied},
+		"LimitRange with two violations": {
+			provokeLimitRange(corev1.LimitRangeItem{Max: amounts("100m", "1Mi")}), "is forbidden: [maximum ", decision.PolicyDenied,
+		},
 		"RuntimeClass that does not exist":   {provokePod(withRuntimeClass("none")), "is forbidden: pod rejected: RuntimeClass", decision.PolicyDenied},
 		"RuntimeClass for other nodes":       {provokeRuntimeClassConflict, "is forbidden: conflict: runtimeClass.", decision.PolicyDenied},
 		"PriorityClass that does not exist":  {provokePod(withPriorityClass("none")), "is forbidden: no PriorityClass with name ", decision.PolicyDenied},
-		"service account that doesn't exist": {provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", decision.ServiceAccountMissing},
+		"service account that doesn't exist": {
+			provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", decision.ServiceAccountMissing,
+		},
 
 		"policy that denies by default": {provokePolicy(admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			Validations: []admissionregistrationv1.Validation{{Expression: "false"}},

@@ -14,11 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func (s *sequenceTest) deleteSequence(options ...client.DeleteOption) {
-	s.t.Helper()
-	mustDelete(s.t, s.sj, options...)
-}
-
 // Jobs are identified by their controller, not by labels.
 func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	t.Parallel()
@@ -31,7 +26,7 @@ func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	}}
 	unrelated.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
 	mustCreate(t, unrelated)
-	s.deleteSequence()
+	mustDelete(t, s.sj)
 	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {
 		t.Errorf("the unrelated Job was deleted: %v", err)

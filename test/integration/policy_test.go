@@ -46,11 +46,6 @@ func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus,
 	return found
 }
 
-func (w *policyTestEnv) patchPolicy(name, patch string) {
-	w.t.Helper()
-	mustPatch(w.t, w.getPolicy(name), client.RawPatch(mergePatch, []byte(patch)))
-}
-
 // The API server rejects an event whose note has more than 1,024 bytes.
 func TestAnEventWithALongMessageIsTruncated(t *testing.T) {
 	t.Parallel()
@@ -83,7 +78,8 @@ func TestAPolicyDelaysWhatRunsUntilItsImagesAreAllowed(t *testing.T) {
 	if number := len(s.listJobs()) + len(session.listJobs()); number != 0 {
 		t.Errorf("%d Jobs were created", number)
 	}
-	w.patchPolicy("team", `{"spec":{"limits":{"allowedImages":["registry.example/*", "runner:*"]}}}`)
+	both := `{"spec":{"limits":{"allowedImages":["registry.example/*", "runner:*"]}}}`
+	mustPatch(t, w.getPolicy("team"), client.RawPatch(mergePatch, []byte(both)))
 	s.succeedStep("a")
 	s.succeedStep("b")
 	session.waitForPhase(v1alpha1.SessionCreating)

@@ -194,12 +194,6 @@ func (e *queueEnv) sendMessages(queue string, number int) {
 	}
 }
 
-// hasEvent reports whether an object has an event with that reason.
-func (e *queueEnv) hasEvent(name, reason string) bool {
-	e.t.Helper()
-	return findEvent(e.t, e.ns, name, reason) != nil
-}
-
 // findEvent returns the event of an object with that reason; nil if none exists.
 func findEvent(t *testing.T, namespace, name, reason string) *eventsv1.Event {
 	t.Helper()
@@ -214,7 +208,7 @@ func findEvent(t *testing.T, namespace, name, reason string) *eventsv1.Event {
 
 func (e *queueEnv) waitForEvent(name, reason string) {
 	e.t.Helper()
-	poll.Until(e.t, "the event "+reason+" of "+name, func() bool { return e.hasEvent(name, reason) })
+	poll.Until(e.t, "the event "+reason+" of "+name, func() bool { return findEvent(e.t, e.ns, name, reason) != nil })
 }
 
 func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {

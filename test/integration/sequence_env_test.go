@@ -42,14 +42,6 @@ func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
 
 func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
-	s := newSequenceTest(t, ns, sj)
-	s.createSequence()
-	return s
-}
-
-// newSequenceTest completes a SequentialJob without creating it.
-func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
-	t.Helper()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
 	if sj.Spec.Template == nil {
 		sj.Spec.Template = &v1alpha1.PodTemplate{}
@@ -60,12 +52,8 @@ func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *seque
 	if sj.Spec.Template.Annotations[simDuration] == "" {
 		sj.Spec.Template.Annotations[simDuration] = "1h"
 	}
+	mustCreate(t, sj)
 	return &sequenceTest{t: t, sj: sj}
-}
-
-func (s *sequenceTest) createSequence() {
-	s.t.Helper()
-	mustCreate(s.t, s.sj)
 }
 
 // readSequence reads the SequentialJob.
@@ -181,11 +169,7 @@ func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
 // endStep ends the Pod of a step, as a kubelet would report it.
 func (s *sequenceTest) endStep(step string, exitCode int32, message string) {
 	s.t.Helper()
-	s.terminatePod(s.waitForPod(step), exitCode, message)
-}
-
-func (s *sequenceTest) terminatePod(pod *corev1.Pod, exitCode int32, message string) {
-	s.t.Helper()
+	pod := s.waitForPod(step)
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
 	reason := "Completed"

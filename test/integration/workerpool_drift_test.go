@@ -60,11 +60,6 @@ func newPoolWithTwoWorkers(t *testing.T) *poolTestEnv {
 	return c
 }
 
-func (c *poolTestEnv) patchObject(object client.Object, patch string) {
-	c.t.Helper()
-	mustPatch(c.t, object, client.RawPatch(mergePatch, []byte(patch)))
-}
-
 // waitForObject waits until the object exists and the condition is true.
 func (c *poolTestEnv) waitForObject(what string, object client.Object, holds func() bool) {
 	c.t.Helper()
@@ -83,7 +78,7 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 	for kind, p := range sharedObjectsOf(c) {
 		t.Run(kind, func(t *testing.T) {
 			c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)
-			c.patchObject(p.object, p.externalPatch)
+			mustPatch(t, p.object, client.RawPatch(mergePatch, []byte(p.externalPatch)))
 			began := time.Now()
 			c.waitForObject("the "+kind+" to be restored", p.object, p.isRestored)
 			assertWithin(t, "the "+kind+" is restored", 5*time.Second, began)
