@@ -78,18 +78,3 @@ func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
 		})
 	}
 }
-
-// Like kubectl, it says so where people read the output, and succeeds: an empty list is the answer of the API server.
-func TestPluginSaysThatNothingIsInANamespaceThatDoesNotExist(t *testing.T) {
-	t.Parallel()
-	proxy := newAPIServerProxy(t)
-	for _, command := range []string{
-		"report", "report --group-by owner", "seq list", "seq list -o wide", "queue list", "queue list -o wide", "pool list", "pool list -o wide",
-		"session list", "session list -o wide",
-	} {
-		code, out, line := proxy.runPlugin(t, "default", append(strings.Fields(command), "--namespace=no-such-namespace")...)
-		if strings.Count(line, "\n") != 1 || !strings.Contains(line, "no-such-namespace") || out != "" {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, out, line)
-		}
-	}
-}

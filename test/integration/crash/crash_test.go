@@ -27,9 +27,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// lifetime is the average time from the readiness of an operator until it is killed.
-const lifetime = time.Second
-
 var cluster *testenv.Cluster
 
 // TestMain lets operators, which start once a second, collect garbage as often as other programs: they save memory otherwise.
@@ -47,16 +44,12 @@ func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing
 	sequences := testbuilder.NumberFromEnv(t, "CRASH_SEQUENCES", 60)
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	journal := record(t, ns)
-	kills := make(chan int, 1)
-	killing, stopKilling := context.WithCancel(t.Context())
-	binary := buildOperator(t)
-	go func() { kills <- runAndKill(killing, t, binary, ns) }()
+	end := runOperators(t, 1, time.Second, false, "--namespaces", ns)
 	for i := range sequences {
 		require.NoError(t, cluster.Create(t.Context(), sequenceNumber(i, ns)))
 	}
 	waitUntilAllCompleted(t, ns, sequences)
-	stopKilling()
-	t.Logf("%d sequences completed while the operator was killed %d times", sequences, <-kills)
+	t.Logf("%d sequences completed with %d operators", sequences, len(end()))
 	journal.check(t, ns)
 }
 
@@ -100,26 +93,48 @@ func buildOperator(t *testing.T) (binary string) {
 	return binary
 }
 
-// runAndKill runs one operator after another and kills each. It returns the number of kills.
-func runAndKill(ctx context.Context, t *testing.T, binary, ns string, flags ...string) int {
-	for kills := 0; ; kills++ {
-		operator, err := testenv.StartOperator(ctx, binary, cluster, append([]string{"--namespaces", ns}, flags...)...)
-		if err != nil {
-			if ctx.Err() == nil {
-				t.Error(err)
+// runOperators runs a number of operators at any time, each for about this time. Then it is killed, or every second one stops, and the
+// next takes over. The returned function ends all, and returns their logs.
+func runOperators(t *testing.T, number int, lifetime time.Duration, someStop bool, flags ...string) (end func() (logs []string)) {
+	t.Helper()
+	binary := buildOperator(t)
+	ctx, stop := context.WithCancel(t.Context())
+	logs := make(chan []string, number)
+	for range number {
+		go func() {
+			var files []string
+			defer func() { logs <- files }()
+			for {
+				operator, err := testenv.StartOperator(ctx, binary, cluster, flags...)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				files = append(files, operator.LogFile)
+				select {
+				case <-operator.Exited():
+					if ctx.Err() == nil { // the end of ctx kills the operator
+						t.Errorf("the operator ended by itself: %v; its log is %s", operator.State(), operator.LogFile)
+					}
+					return
+				case <-time.After(lifetime/2 + rand.N(lifetime)):
+				}
+				if someStop && len(files)%2 == 0 {
+					operator.Stop()
+				} else {
+					operator.Kill()
+				}
 			}
-			return kills
+		}()
+	}
+	return func() (all []string) {
+		stop()
+		for range number {
+			all = append(all, <-logs...)
 		}
-		select {
-		case <-operator.Exited():
-		case <-time.After(lifetime/2 + rand.N(lifetime)):
-			operator.Kill()
-			continue
-		}
-		if ctx.Err() == nil { // the end of ctx kills the operator
-			t.Errorf("the operator ended by itself: %v", operator.State())
-		}
-		return kills
+		return all
 	}
 }
 

@@ -2,10 +2,8 @@ package crash
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,7 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
-	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // objectsOfEach is the number of SequentialJobs, AgenticSessions, Queues, WorkerPools and Schedules in each of the two namespaces of
@@ -36,10 +33,7 @@ const objectsOfEach = 20
 func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {
 	kept, removed := cluster.NewNamespace(t, "log-", nil), cluster.NewNamespace(t, "log-", nil)
 	url := natstest.Start(t).ClientURL()
-	ctx, end := context.WithCancel(t.Context())
-	binary := buildOperator(t)
-	logs := make(chan []string, 1)
-	go func() { logs <- restart(ctx, t, binary, "--namespaces", kept+","+removed) }()
+	end := runOperators(t, 1, 3500*time.Millisecond, true, "--namespaces", kept+","+removed)
 	for _, ns := range []string{kept, removed} {
 		createObjects(t, ns, url)
 	}
@@ -69,41 +63,12 @@ func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {
 		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(removed)))
 		return len(list.Items) == 0
 	})
-	end()
-	lines := 0
-	files := <-logs
+	lines, files := 0, end()
 	for _, file := range files {
 		lines += checkLog(t, file)
 	}
 	t.Logf("%d operators wrote %d lines", len(files), lines)
 	deleteQueues(t, kept)
-}
-
-// restart runs one operator after another, and kills or stops each. It returns their logs.
-func restart(ctx context.Context, t *testing.T, binary string, flags ...string) (logs []string) {
-	for stops := 0; ; stops++ {
-		operator, err := testenv.StartOperator(ctx, binary, cluster, flags...)
-		if err != nil {
-			if ctx.Err() == nil {
-				t.Error(err)
-			}
-			return logs
-		}
-		logs = append(logs, operator.LogFile)
-		select {
-		case <-operator.Exited():
-			if ctx.Err() == nil {
-				t.Errorf("the operator ended by itself: %v; its log is %s", operator.State(), operator.LogFile)
-			}
-			return logs
-		case <-time.After(2*lifetime + rand.N(3*lifetime)):
-		}
-		if stops%2 == 0 {
-			operator.Kill()
-		} else {
-			operator.Stop()
-		}
-	}
 }
 
 func createObjects(t *testing.T, ns, broker string) {

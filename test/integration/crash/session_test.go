@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -45,10 +44,7 @@ func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
 	require.NoError(t, cluster.Create(t.Context(), runner))
 
-	kills := make(chan int, 1)
-	killing, stopKilling := context.WithCancel(t.Context())
-	binary := buildOperator(t)
-	go func() { kills <- runAndKill(killing, t, binary, ns) }()
+	end := runOperators(t, 1, time.Second, false, "--namespaces", ns)
 	checker := ownerChecker{namespace: ns, kinds: map[string]int{}}
 	all := testbuilder.NumberFromEnv(t, "SESSION_ORPHANS", 60)
 	var existing []deletableSession
@@ -59,8 +55,7 @@ func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 		checker.checkAll(t)
 		existing = slices.DeleteFunc(existing, func(m deletableSession) bool { return m.deleteIfDue(t) })
 	}
-	stopKilling()
-	t.Logf("%d sessions were created and deleted while the operator was killed %d times; observed objects: %v", all, <-kills, checker.kinds)
+	t.Logf("%d sessions were created and deleted with %d operators; observed objects: %v", all, len(end()), checker.kinds)
 	waitForNoOrphans(t, ns)
 	if len(checker.kinds) != len(childObjectLists()) {
 		t.Errorf("of %d kinds only these were observed: %v", len(childObjectLists()), checker.kinds)
