@@ -53,11 +53,6 @@ func TestProgramAppliesASequentialJobWithTheClientset(t *testing.T) {
 	if ttl := applied.Spec.TTLSecondsAfterFinished; ttl == nil || *ttl != 3600 {
 		t.Errorf("ttlSecondsAfterFinished of the other program is %v", ttl)
 	}
-
-	s := &sequenceTest{t: t, sj: applied}
-	s.waitForPod("report")
-	s.succeedStep("report")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
 }
 
 func TestProgramAppliesASequentialJobWithControllerRuntime(t *testing.T) {

