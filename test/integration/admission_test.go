@@ -228,16 +228,16 @@ func TestAdmissionPoliciesRestrictTheOperator(t *testing.T) {
 	t.Parallel()
 	shared := newRestrictedOperator(t)
 	for title, run := range map[string]func(*testing.T, *restrictedOperator){
-		"it writes only its own objects": writesOnlyItsOwnObjects,
-		"it may try the Job and the Pod of a step": mayTryTheJobAndThePodOfAStep,
-		"it cannot misuse its permissions": cannotMisuseItsPermissions,
-		"of a session's Pod, it removes only the workspace gate": removesOnlyTheWorkspaceGate,
-		"of a session's Job, it changes only the deadline": changesOnlyTheDeadline,
-		"it can restore its objects": canRestoreItsObjects,
+		"it writes only its own objects":                                          writesOnlyItsOwnObjects,
+		"it may try the Job and the Pod of a step":                                mayTryTheJobAndThePodOfAStep,
+		"it cannot misuse its permissions":                                        cannotMisuseItsPermissions,
+		"of a session's Pod, it removes only the workspace gate":                  removesOnlyTheWorkspaceGate,
+		"of a session's Job, it changes only the deadline":                        changesOnlyTheDeadline,
+		"it can restore its objects":                                              canRestoreItsObjects,
 		"a ServiceAccount with its name in another namespace is not the operator": isNotItsNamesake,
-		"it can write its Lease and its key for workers": canWriteItsInstallation,
-		"of SequentialJobs and sessions, it creates only runs of Schedules": createsOnlyRunsOfSchedules,
-		"it writes objects of proxies only by their name": writesObjectsOfProxiesOnlyByTheirName,
+		"it can write its Lease and its key for workers":                          canWriteItsInstallation,
+		"of SequentialJobs and sessions, it creates only runs of Schedules":       createsOnlyRunsOfSchedules,
+		"it writes objects of proxies only by their name":                         writesObjectsOfProxiesOnlyByTheirName,
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()

@@ -36,10 +36,10 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 		message string
 		want    decision.Class
 	}{
-		"exceeded quota":                     {provokeQuota("count/configmaps", "0", newConfigMap), "exceeded quota: ", decision.QuotaExceeded},
-		"quota whose usage is not counted":   {provokeUncountedQuota, "status unknown for quota: ", decision.QuotaExceeded},
-		"quota on an unset resource":         {provokeQuota(corev1.ResourceLimitsCPU, "4", newPod), "failed quota: ", decision.QuotaExceeded},
-		"PodSecurity":                        {provokePodSecurity, "is forbidden: violates PodSecurity ", decision.PolicyDenied},
+		"exceeded quota":                   {provokeQuota("count/configmaps", "0", newConfigMap), "exceeded quota: ", decision.QuotaExceeded},
+		"quota whose usage is not counted": {provokeUncountedQuota, "status unknown for quota: ", decision.QuotaExceeded},
+		"quota on an unset resource":       {provokeQuota(corev1.ResourceLimitsCPU, "4", newPod), "failed quota: ", decision.QuotaExceeded},
+		"PodSecurity":                      {provokePodSecurity, "is forbidden: violates PodSecurity ", decision.PolicyDenied},
 		"LimitRange with a minimum": {
 			provokeLimitRange(corev1.LimitRangeItem{Min: amounts("2", "")}), "is forbidden: minimum cpu ", decision.PolicyDenied,
 		},
@@ -53,9 +53,9 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 		"LimitRange with two violations": {
 			provokeLimitRange(corev1.LimitRangeItem{Max: amounts("100m", "1Mi")}), "is forbidden: [maximum ", decision.PolicyDenied,
 		},
-		"RuntimeClass that does not exist":   {provokePod(withRuntimeClass("none")), "is forbidden: pod rejected: RuntimeClass", decision.PolicyDenied},
-		"RuntimeClass for other nodes":       {provokeRuntimeClassConflict, "is forbidden: conflict: runtimeClass.", decision.PolicyDenied},
-		"PriorityClass that does not exist":  {provokePod(withPriorityClass("none")), "is forbidden: no PriorityClass with name ", decision.PolicyDenied},
+		"RuntimeClass that does not exist":  {provokePod(withRuntimeClass("none")), "is forbidden: pod rejected: RuntimeClass", decision.PolicyDenied},
+		"RuntimeClass for other nodes":      {provokeRuntimeClassConflict, "is forbidden: conflict: runtimeClass.", decision.PolicyDenied},
+		"PriorityClass that does not exist": {provokePod(withPriorityClass("none")), "is forbidden: no PriorityClass with name ", decision.PolicyDenied},
 		"service account that doesn't exist": {
 			provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", decision.ServiceAccountMissing,
 		},
@@ -113,7 +113,9 @@ func newConfigMap(ns string) client.Object {
 
 // creation returns a request that submits the object to admission without storing it.
 func creation(t *testing.T, object client.Object) func() error {
-	return func() error { return cluster.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll) }
+	return func() error {
+		return cluster.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
+	}
 }
 
 func provokePod(change func(*corev1.PodSpec)) func(*testing.T, string) func() error {

@@ -18,8 +18,8 @@ func TestAgenticSessionRules(t *testing.T) {
 			name: "1a", spec: `{prompt: a}`,
 			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
 		},
-		"no prompt":         {spec: `{}`, want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an agent.workflow"},
-		"an empty prompt":   {spec: `{prompt: ""}`, want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`},
+		"no prompt":       {spec: `{}`, want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an agent.workflow"},
+		"an empty prompt": {spec: `{prompt: ""}`, want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`},
 		"a prompt of more than 64 KiB": {
 			spec: `{prompt: "` + strings.Repeat("é", 32769) + `"}`,
 			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
@@ -89,8 +89,8 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, secretMounts: [{name: a, mountPath: /secrets/../etc}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/secrets/../etc": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
-		"a negative timeout":            {spec: `{prompt: a, limits: {timeout: -1s}}`, want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`},
-		"a timeout above one year":      {spec: `{prompt: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
+		"a negative timeout":       {spec: `{prompt: a, limits: {timeout: -1s}}`, want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`},
+		"a timeout above one year": {spec: `{prompt: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
 		"a negative startupTimeout": {
 			spec: `{prompt: a, limits: {startupTimeout: -1s}}`,
 			want: `spec.limits.startupTimeout: Invalid value: "-1s": startupTimeout must be a duration from 0s to 168h`,
@@ -259,7 +259,7 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, workspace: {accessMode: ReadOnlyMany}}`,
 			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"`,
 		},
-		"maxWorkspaceSize of 0":    {spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`, want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`},
+		"maxWorkspaceSize of 0": {spec: `{image: a, limits: {maxWorkspaceSize: "0"}}`, want: `spec.limits.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`},
 	})
 }
 

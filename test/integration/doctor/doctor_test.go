@@ -331,7 +331,7 @@ var damages = map[string]struct {
 	want finding // Reason is a part
 }{
 	"no Deployment": {
-		do: deleting(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}),
+		do:   deleting(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}),
 		want: finding{"operator", "FAILED", "no Deployment of the operator exists", "make install deploy IMG=registry.example/yardmaster:"},
 	},
 	"no replicas": {
@@ -352,7 +352,7 @@ var damages = map[string]struct {
 		want: finding{"leader", "WARNING", "has version v0.0.1", makeDeploy},
 	},
 	"a missing kind": {
-		do: deleting(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("jobreports.yardmaster.dev")}),
+		do:   deleting(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("jobreports.yardmaster.dev")}),
 		want: finding{"definitions", "FAILED", "jobreports.yardmaster.dev does not exist", makeDeploy},
 	},
 	"a kind of another version": {
@@ -361,15 +361,15 @@ var damages = map[string]struct {
 		want: finding{"definitions", "FAILED", "spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.precedence differs", makeDeploy},
 	},
 	"a missing permission in a namespace": {
-		do: deleting(&rbacv1.RoleBinding{ObjectMeta: inNamespace("team-b", "yardmaster-queue")}),
+		do:   deleting(&rbacv1.RoleBinding{ObjectMeta: inNamespace("team-b", "yardmaster-queue")}),
 		want: finding{"permissions", "FAILED", "in namespace team-b", makeDeploy},
 	},
 	"a missing permission in the cluster": {
-		do: deleting(&rbacv1.ClusterRoleBinding{ObjectMeta: named("yardmaster-identity")}),
+		do:   deleting(&rbacv1.ClusterRoleBinding{ObjectMeta: named("yardmaster-identity")}),
 		want: finding{"permissions", "FAILED", "the operator may not identify operators.yardmaster.dev in all namespaces", makeDeploy},
 	},
 	"no webhook configuration": {
-		do: deleting(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}),
+		do:   deleting(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}),
 		want: finding{"webhooks", "FAILED", "the ValidatingWebhookConfiguration yardmaster lacks the webhook queues.yardmaster.dev", makeDeploy},
 	},
 	"webhooks for other namespaces": {
@@ -394,7 +394,7 @@ var damages = map[string]struct {
 		want: finding{"webhooks", "FAILED", "the API server does not use the path", "kubectl yardmaster webhook-ca --namespace yardmaster-system"},
 	},
 	"no Secret": {
-		do: deleting(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")}),
+		do:   deleting(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")}),
 		want: finding{"webhooks", "FAILED", "yardmaster-webhook-ca with the certificate of the webhooks does not exist", "kubectl yardmaster webhook-ca"},
 	},
 	"an authority that expires": {
@@ -427,7 +427,7 @@ var damages = map[string]struct {
 		want: finding{"webhook calls", "FAILED", "the API server does not call the webhooks", makeDeploy},
 	},
 	"a missing policy": {
-		do: deleting(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-own-objects")}),
+		do:   deleting(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-own-objects")}),
 		want: finding{"admission policies", "FAILED", "ValidatingAdmissionPolicy yardmaster-own-objects does not exist", makeDeploy},
 	},
 	"a changed policy": {
