@@ -27,7 +27,6 @@ func TestAgenticSessionRules(t *testing.T) {
 		"a changed prompt":             {spec: `{prompt: a}`, changedTo: `{prompt: b}`, want: "spec.prompt: Invalid value: prompt is immutable"},
 		"a changed userContext":        {spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userID: mallory}}`, want: "spec.userContext: Invalid value: userContext is immutable"},
 		"interactive changed to false": {spec: `{prompt: a, interactive: true}`, changedTo: `{prompt: a}`, want: "spec.interactive: Invalid value: false: interactive is immutable"},
-		"more than 16 repos":           {spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(numberedURLs(17), ", "), ", ") + `]}`, want: "spec.repos: Too many: 17: must have at most 16 items"},
 		"a duplicate repo":             {spec: `{prompt: a, repos: [{url: "https://a/b"}, {url: "https://a/b", branch: c}]}`, want: `spec.repos[1]: Duplicate value: {"url":"https://a/b"}`},
 		"two repos with the same name": {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: x}, {url: "https://a/c", name: x}]}`,
@@ -59,7 +58,6 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: "../x"}]}`,
 			want: `spec.repos[0].name: Invalid value: "../x": spec.repos[0].name in body should match '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'`,
 		},
-		"maxTokens of 0": {spec: `{prompt: a, agent: {maxTokens: 0}}`, want: "spec.agent.maxTokens: Invalid value: 0: spec.agent.maxTokens in body should be greater than or equal to 1"},
 		"an environment variable with a dash": {
 			spec: `{prompt: a, environmentVariables: {A-B: c}}`,
 			want: "spec.environmentVariables: Invalid value: names of environment variables must be C identifiers of at most 128 characters",
@@ -91,10 +89,6 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"a negative timeout":       {spec: `{prompt: a, limits: {timeout: -1s}}`, want: `spec.limits.timeout: Invalid value: "-1s": timeout must be a duration from 0s to 8760h`},
 		"a timeout above one year": {spec: `{prompt: a, limits: {timeout: 8761h}}`, want: `spec.limits.timeout: Invalid value: "8761h": timeout must be a duration from 0s to 8760h`},
-		"a negative startupTimeout": {
-			spec: `{prompt: a, limits: {startupTimeout: -1s}}`,
-			want: `spec.limits.startupTimeout: Invalid value: "-1s": startupTimeout must be a duration from 0s to 168h`,
-		},
 		"inactivityTimeout above timeout": {
 			spec: `{prompt: a, limits: {timeout: 1m, inactivityTimeout: 61s}}`,
 			want: "spec.limits.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
@@ -102,10 +96,6 @@ func TestAgenticSessionRules(t *testing.T) {
 		"inactivityTimeout above the default of timeout": {
 			spec: `{prompt: a, limits: {inactivityTimeout: 5h}}`,
 			want: "spec.limits.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
-		},
-		"a negative ttlSecondsAfterFinished": {
-			spec: `{prompt: a, ttlSecondsAfterFinished: -1}`,
-			want: "spec.ttlSecondsAfterFinished: Invalid value: -1: spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
 		},
 		"a rerun without id":    {spec: `{prompt: a, rerun: {}}`, want: "spec.rerun.id: Required value"},
 		"more than 5 retries":   {spec: `{prompt: a, retry: {limit: 6}}`, want: "spec.retry.limit: Invalid value: limit must be from 0 to 5"},
@@ -136,14 +126,6 @@ func TestAgenticSessionRules(t *testing.T) {
 	})
 }
 
-func numberedURLs(number int) []string {
-	var all []string
-	for i := range number {
-		all = append(all, `{url: "https://a/`+strings.Repeat("b", i+1)+`"}`)
-	}
-	return all
-}
-
 func TestSessionRunnerRules(t *testing.T) {
 	t.Parallel()
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
@@ -154,10 +136,6 @@ func TestSessionRunnerRules(t *testing.T) {
 		"repositories of git without credentials": {
 			spec: `{image: a, git: {repositories: ["github.com/acme/*"]}}`,
 			want: "spec.git.repositories: Invalid value: secretRef and repositories, which get the credentials, require each other",
-		},
-		"a limit of no sessions": {
-			spec: `{image: a, limits: {maxSessions: 0}}`,
-			want: "spec.limits.maxSessions: Invalid value: 0: spec.limits.maxSessions in body should be greater than or equal to 1",
 		},
 		"more sessions of a user than in all": {
 			spec: `{image: a, limits: {maxSessions: 2, maxSessionsPerUser: 3}}`,
