@@ -60,13 +60,16 @@ const (
 
 // Each invalid manifest gets the recorded message and does not affect other objects.
 func TestBadInput(t *testing.T) {
-	inputs := readBadInputs(t)
-	rules := ruleMessages(t)
+	inputs, rules, shared := readBadInputs(t), ruleMessages(t), namespace(t)
 	t.Run("files", func(t *testing.T) {
 		for _, input := range inputs {
 			t.Run(input.title, func(t *testing.T) {
 				t.Parallel()
-				input.try(t, rules)
+				ns := shared
+				if !input.isRefusedAtOnce() {
+					ns = namespace(t)
+				}
+				input.try(t, rules, ns)
 			})
 		}
 	})
@@ -97,9 +100,14 @@ func TestBadInputWithoutAWebhook(t *testing.T) {
 	}
 }
 
+// isRefusedAtOnce returns whether the API server stores no object of the input.
+func (b *badInput) isRefusedAtOnce() bool {
+	return len(b.manifests) == 1 && slices.Contains([]string{fromDecoding, fromSchema, fromRule, fromWebhook}, b.from)
+}
+
 // try applies the input and compares the message.
-func (b *badInput) try(t *testing.T, rules []string) {
-	from, message := b.observe(t, rules, namespace(t))
+func (b *badInput) try(t *testing.T, rules []string, ns string) {
+	from, message := b.observe(t, rules, ns)
 	if *updateBadInput {
 		b.from, b.message = from, message
 		b.write(t)
