@@ -75,8 +75,7 @@ func TestBadInput(t *testing.T) {
 	})
 	comparePage(t, inputs)
 
-	ns := namespace(t)
-	good := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: ns}}
+	good := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: shared}}
 	good.Spec.Containers = []v1alpha1.Step{{Name: "build"}}
 	good.Spec.Containers[0].Image = "registry.example/tool:1"
 	mustCreate(t, good)

@@ -1,4 +1,4 @@
-// Package crash tests sequences, queues and sessions while the operator is killed repeatedly. It
+// Package crash tests sequences and queues while the operator is killed repeatedly. It
 // needs the KUBECONFIG of a real API server, and no other operator may run there.
 package crash
 
