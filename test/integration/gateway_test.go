@@ -32,24 +32,6 @@ import (
 // gatewayAccount is the ServiceAccount of the gateway.
 const gatewayAccount = "yardmaster-gateway"
 
-func TestTheGatewayHasThePermissionsOfTheReferencePage(t *testing.T) {
-	t.Parallel()
-	page := permissionsPage(t)
-	column := func(name string) []string { return page.Columns("The gateway", name) }
-	for _, clusterWide := range []bool{false, true} {
-		d := installPermissions(t, "queue", clusterWide)
-		d.serviceAccount = gatewayAccount
-		everywhere := column("all namespaces")
-		if clusterWide {
-			everywhere = append(everywhere, column("served namespaces")...)
-		}
-		d.wantPermissions(t, d.operator, everywhere, column("own namespace"))
-		d.wantPermissions(t, d.watched, everywhere, column("served namespaces"))
-		d.wantPermissions(t, d.reported, everywhere)
-		d.wantPermissions(t, "kube-system", everywhere)
-	}
-}
-
 // gatewayEnv is a gateway with its own permissions, that serves one namespace with a NATS server.
 type gatewayEnv struct {
 	*queueEnv

@@ -33,7 +33,7 @@ func permissionsPage(t *testing.T) permissions.Page {
 	return page
 }
 
-// The operator of each deployment has exactly the permissions on the page: for each controller alone
+// The operator of each deployment, and the gateway, have exactly the permissions on the page: for each controller alone
 // and for all together, with Roles in some namespaces and with ClusterRoles.
 func TestPermissionsEqualTheReferencePage(t *testing.T) {
 	t.Parallel()
@@ -47,19 +47,28 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 			t.Run(controllers+" in "+scope, func(t *testing.T) {
 				t.Parallel()
 				d := installPermissions(t, controllers, clusterWide)
-				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "admission policies", "identity", "API server"}, d.watching()...)...)
-				watched := page.Columns(permissions.WatchedNamespaces, d.watching()...)
+				want := func(everywhere, own, watched, reported []string) {
+					t.Helper()
+					if clusterWide {
+						everywhere = append(everywhere, watched...)
+					}
+					d.wantPermissions(t, d.operator, everywhere, own)
+					d.wantPermissions(t, d.watched, everywhere, watched)
+					d.wantPermissions(t, d.reported, everywhere, reported)
+					d.wantPermissions(t, "kube-system", everywhere)
+				}
 				reported := page.Columns(permissions.ReportedNamespaces, "jobreport", "openreports")
 				if !d.isEnabled("jobreport") {
 					reported = nil
 				}
-				if clusterWide {
-					everywhere = append(everywhere, watched...)
+				want(page.Columns(permissions.AllNamespaces, append([]string{"metrics", "admission policies", "identity", "API server"}, d.watching()...)...),
+					page.Columns(permissions.OperatorNamespace, "leader election", "workers", "own Pod"),
+					page.Columns(permissions.WatchedNamespaces, d.watching()...), reported)
+				if controllers == "queue" {
+					d.serviceAccount = gatewayAccount
+					want(page.Columns(permissions.Gateway, "all namespaces"), page.Columns(permissions.Gateway, "own namespace"),
+						page.Columns(permissions.Gateway, "served namespaces"), nil)
 				}
-				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "workers", "own Pod"))
-				d.wantPermissions(t, d.watched, everywhere, watched)
-				d.wantPermissions(t, d.reported, everywhere, reported)
-				d.wantPermissions(t, "kube-system", everywhere)
 			})
 		}
 	}
