@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,16 +73,21 @@ func (c *poolTestEnv) waitForObject(what string, object client.Object, holds fun
 	})
 }
 
-func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
+func TestExternalChangesOfAPoolAreReverted(t *testing.T) {
 	t.Parallel()
 	c := newPoolWithTwoWorkers(t)
-	for kind, p := range sharedObjectsOf(c) {
-		t.Run(kind, func(t *testing.T) {
-			c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)
+	objects := sharedObjectsOf(c)
+	for kind, p := range objects {
+		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)
+	}
+	t.Run("without changes, only the status is written", c.writesOnlyTheStatus)
+	t.Run("of a revision", c.restoresItsRevision)
+	for kind, p := range objects {
+		t.Run("of its "+kind, func(t *testing.T) {
 			mustPatch(t, p.object, client.RawPatch(mergePatch, []byte(p.externalPatch)))
-			began := time.Now()
+			changed := time.Now()
 			c.waitForObject("the "+kind+" to be restored", p.object, p.isRestored)
-			assertWithin(t, "the "+kind+" is restored", 5*time.Second, began)
+			assertWithin(t, "the "+kind+" is restored", 5*time.Second, changed)
 
 			old := p.object.GetUID()
 			mustDelete(t, p.object)
@@ -93,39 +99,7 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 	}
 }
 
-func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
-	t.Parallel()
-	c := newPoolWithTwoWorkers(t)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("mailers").Status.CurrentRevision}}
-	right := func() bool {
-		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[workerpool.LabelWorkerPool] == "mailers" && d.Labels[workerpool.LabelRevision] != ""
-	}
-	c.waitForObject("the revision to be created", d, right)
-	for what, edit := range map[string]string{
-		"changed image":          `{"spec":{"template":{"spec":{"containers":[{"name":"worker","image":"worker:changed"}]}}}}`,
-		"removed labels":         `{"metadata":{"labels":null}}`,
-		"removed revision label": `{"metadata":{"labels":{"yardmaster.dev/revision":null}}}`,
-	} {
-		t.Run(what, func(t *testing.T) {
-			mustPatch(t, d, client.RawPatch("application/strategic-merge-patch+json", []byte(edit)))
-			c.waitForObject("the revision to be restored", d, right)
-			c.waitForPool("mailers", "back at two workers", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
-		})
-	}
-	if *d.Spec.Replicas != 2 {
-		t.Errorf("it has %d replicas", *d.Spec.Replicas)
-	}
-	if got := c.getPool("mailers").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
-		t.Errorf("the revisions are %+v", got.Revisions)
-	}
-}
-
-func TestOfAnUnchangedPoolOnlyTheStatusIsWritten(t *testing.T) {
-	t.Parallel()
-	c := newPoolWithTwoWorkers(t)
-	for kind, p := range sharedObjectsOf(c) {
-		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)
-	}
+func (c *poolTestEnv) writesOnlyTheStatus(t *testing.T) {
 	var writes atomic.Pointer[string]
 	c.observeRequest.Store(new(func(r *http.Request) {
 		isExpected := strings.Contains(r.URL.Path, "/queues/") || strings.HasSuffix(r.URL.Path, "/workerpools/mailers/status")
@@ -133,8 +107,31 @@ func TestOfAnUnchangedPoolOnlyTheStatusIsWritten(t *testing.T) {
 			writes.Store(new(r.Method + " " + r.URL.Path))
 		}
 	}))
+	defer c.observeRequest.Store(nil)
 	c.waitForReadings(5 * 2)
 	if what := writes.Load(); what != nil {
 		t.Errorf("unexpected write: %s", *what)
+	}
+}
+
+func (c *poolTestEnv) restoresItsRevision(t *testing.T) {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("mailers").Status.CurrentRevision}}
+	right := func() bool {
+		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[workerpool.LabelWorkerPool] == "mailers" && d.Labels[workerpool.LabelRevision] != ""
+	}
+	for _, edit := range []string{
+		`{"spec":{"template":{"spec":{"containers":[{"name":"worker","image":"worker:changed"}]}}}}`,
+		`{"metadata":{"labels":null}}`,
+		`{"metadata":{"labels":{"yardmaster.dev/revision":null}}}`,
+	} {
+		mustPatch(t, d, client.RawPatch(types.StrategicMergePatchType, []byte(edit)))
+		c.waitForObject("the revision to be restored after "+edit, d, right)
+		c.waitForPool("mailers", "back at two workers", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
+	}
+	if *d.Spec.Replicas != 2 {
+		t.Errorf("it has %d replicas", *d.Spec.Replicas)
+	}
+	if got := c.getPool("mailers").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
+		t.Errorf("the revisions are %+v", got.Revisions)
 	}
 }
