@@ -60,7 +60,7 @@ func grantRole(t *testing.T, ns, name string, rules ...rbacv1.PolicyRule) {
 }
 
 // testForbiddenRequests checks that the authorizer denies the most dangerous requests where the operator works, whatever
-// docs/reference/permissions.md lists. test/integration does that elsewhere.
+// docs/reference/permissions.md lists. test/permissions does that elsewhere.
 func testForbiddenRequests(t *testing.T) {
 	for _, denied := range []struct{ verbs, group, resources, namespace string }{
 		{"list watch", "", "secrets", watchedNamespace},

@@ -17,8 +17,8 @@ func TestTheFirstMessageScalesAPoolFromZero(t *testing.T) {
 	t.Parallel()
 	c := newPoolTestEnv(t)
 	c.createPool("mailers", "autoscaling: {maxReplicas: 5}")
-	c.waitForPool("mailers", "idle", func(wp *v1alpha1.WorkerPool) bool {
-		return wp.Status.LastDecision != nil && wp.Status.LastDecision.Reason == "Idle"
+	c.waitForPool("mailers", "without workers", func(wp *v1alpha1.WorkerPool) bool {
+		return wp.Status.LastDecision != nil && wp.Status.Desired == 0
 	})
 	c.sendMessages("mail", 1)
 	sent := time.Now()
