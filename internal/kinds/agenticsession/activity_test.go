@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newIdleScenario returns a session with an inactivityTimeout of 10 minutes whose runner just started.
@@ -32,15 +33,11 @@ func (s *scenario) wantStoppedWhenIdleFor(d time.Duration) {
 	due := s.Now.Add(d)
 	for s.Now.Before(due) {
 		decision := s.wantPhase(v1alpha1.SessionRunning, "")
-		if decision.RequeueAfter <= 0 {
-			s.t.Fatal("nothing reconciles the session when its time is over")
-		}
+		require.True(s.t, decision.RequeueAfter > 0, "nothing reconciles the session when its time is over")
 		s.advanceClock(min(decision.RequeueAfter, due.Sub(s.Now)))
 	}
 	s.wantPhase(v1alpha1.SessionStopping, "")
-	if reason := s.Session.Status.StoppedReason; reason != v1alpha1.StopInactivity {
-		s.t.Errorf("stopped for %q", reason)
-	}
+	require.Equal(s.t, v1alpha1.StopInactivity, s.Session.Status.StoppedReason)
 }
 
 // A runner may write any time into its Lease, and its clock may be wrong.
@@ -66,9 +63,7 @@ func TestSessionWhoseLeaseWasNeverRenewedIsNotStoppedAsIdle(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
 	s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionRunning, "")
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonActivityUnknown)
-	if s.Session.Status.Attempt.LastActivityTime != nil {
-		t.Error("an activity is recorded")
-	}
+	require.True(t, s.Session.Status.Attempt.LastActivityTime == nil, "an activity is recorded")
 	s.renew(s.Now).wantStoppedWhenIdleFor(10 * time.Minute)
 }
 
@@ -101,9 +96,7 @@ func TestActivityIsRecordedAtMostOnceAMinute(t *testing.T) {
 			writes++
 		}
 	}
-	if writes < 9 || writes > 11 {
-		t.Errorf("%d writes in 10 minutes", writes)
-	}
+	require.True(t, writes >= 9 && writes <= 11, "%d writes in 10 minutes", writes)
 	s.wantStoppedWhenIdleFor(10 * time.Minute)
 }
 
@@ -125,39 +118,23 @@ func TestChangedSessionRunnerDoesNotDisableTheInactivityLimit(t *testing.T) {
 			change(s)
 			delete(s.Children, ChildKey{"Lease", LeaseName("fix")})
 			decision := s.decideAndRecord()
-			isLease := func(kind string) bool { return kind == "Lease" }
-			if !slices.ContainsFunc(appliedKinds(decision), isLease) {
-				t.Error("the Lease is not created again")
-			}
+			require.True(t, slices.Contains(objectKinds(decision.ApplyObjects), "Lease"), "the Lease is not created again")
 		})
 	}
 }
 
-func appliedKinds(decision Decision) []string {
-	var kinds []string
-	for _, object := range decision.ApplyObjects {
-		kinds = append(kinds, object.GetObjectKind().GroupVersionKind().Kind)
-	}
-	return kinds
-}
-
 // The runner cannot delete its Lease. While it does not exist, the runner can report nothing.
 func TestDeletedLeaseDoesNotStopASession(t *testing.T) {
-	s := newIdleScenario(t)
-	s.renew(s.Now).wantPhase(v1alpha1.SessionRunning, "")
-	s.Activity = nil
-	s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionRunning, "")
-	s.Activity = &Activity{CreationTime: s.Now}
-	s.wantPhase(v1alpha1.SessionRunning, "")
-	s.wantStoppedWhenIdleFor(10 * time.Minute)
-}
-
-func TestLeaseThatWasCreatedAgainAtOnceDoesNotExtendTheTimeMuch(t *testing.T) {
-	s := newIdleScenario(t)
-	s.renew(s.Now).wantPhase(v1alpha1.SessionRunning, "")
-	s.advanceClock(time.Minute)
-	s.Activity = &Activity{CreationTime: s.Now}
-	s.wantStoppedWhenIdleFor(10 * time.Minute)
+	for _, missing := range []time.Duration{0, time.Hour} {
+		s := newIdleScenario(t)
+		s.renew(s.Now).wantPhase(v1alpha1.SessionRunning, "")
+		s.advanceClock(time.Minute).Activity = nil
+		if missing > 0 {
+			s.advanceClock(missing).wantPhase(v1alpha1.SessionRunning, "")
+		}
+		s.Activity = &Activity{CreationTime: s.Now}
+		s.wantStoppedWhenIdleFor(10 * time.Minute)
+	}
 }
 
 // The lower limit of session and SessionRunner applies, as it was when the attempt began.
@@ -187,18 +164,6 @@ func TestAnIdleSessionStopsAtTheLowerLimit(t *testing.T) {
 			}
 			s.advanceClock(3*time.Hour).wantPhase(v1alpha1.SessionRunning, "")
 		})
-	}
-}
-
-func TestALimitOfIdleTimeNeedsALease(t *testing.T) {
-	runner := newTestRunner()
-	runner.Spec.Limits.InactivityTimeout = seconds(600)
-	if errs := ValidateRunner(runner); len(errs) != 1 || errs[0].Field != "spec.limits.inactivityTimeout" {
-		t.Errorf("errors %v", errs)
-	}
-	runner.Spec.ActivityLease = true
-	if errs := ValidateRunner(runner); len(errs) > 0 {
-		t.Errorf("errors %v", errs)
 	}
 }
 

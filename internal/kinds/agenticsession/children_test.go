@@ -19,6 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -50,32 +51,22 @@ func newFullScenario(t *testing.T) *scenario {
 
 func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
 	decision := newScenario(t).decideAndRecord()
-	if diff := cmp.Diff([]string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(decision.ApplyObjects)); diff != "" {
-		t.Errorf("a simple session (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(decision.ApplyObjects))
 	decision = newFullScenario(t).decideAndRecord()
 	want := []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
-	if diff := cmp.Diff(want, objectKinds(decision.ApplyObjects)); diff != "" {
-		t.Errorf("a session with all features (-want, +got):\n%s", diff)
-	}
-	if decision.DryRunPod == nil || decision.CreateJob == nil {
-		t.Error("the decision has no dry-run Pod or no Job")
-	}
+	require.Equal(t, want, objectKinds(decision.ApplyObjects))
+	require.True(t, decision.DryRunPod != nil && decision.CreateJob != nil, "the decision has no dry-run Pod or no Job")
 }
 
 func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 	d := newFullScenario(t).decideAndRecord()
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
 	for _, object := range append(d.ApplyObjects[1:], decision.Object(d.CreateJob)) {
-		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
-		}
-		if len(object.GetFinalizers()) > 0 {
-			t.Errorf("%s has a finalizer", object.GetName())
-		}
-		if object.GetLabels()[LabelSessionUID] != "session" || object.GetNamespace() != "ns" {
-			t.Errorf("%s: labels %v, namespace %s", object.GetName(), object.GetLabels(), object.GetNamespace())
-		}
+		diff := cmp.Diff(want, object.GetOwnerReferences())
+		require.True(t, diff == "", "%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
+		require.True(t, len(object.GetFinalizers()) == 0, "%s has a finalizer", object.GetName())
+		require.True(t, object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns",
+			"%s: labels %v, namespace %s", object.GetName(), object.GetLabels(), object.GetNamespace())
 	}
 }
 
@@ -83,9 +74,7 @@ func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 	s := newFullScenario(t)
 	s.Session.Spec.Workspace.Retention = v1alpha1.WorkspaceRetain
 	claim := s.decideAndRecord().ApplyObjects[4]
-	if len(claim.GetOwnerReferences()) > 0 || !decision.WasCreatedFor(s.Session, claim, LabelSessionUID) {
-		t.Errorf("%+v", claim)
-	}
+	require.True(t, len(claim.GetOwnerReferences()) == 0 && decision.WasCreatedFor(s.Session, claim, LabelSessionUID), "%+v", claim)
 }
 
 func TestObjectNamesAreValidAndUnique(t *testing.T) {
@@ -110,87 +99,44 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 	for i := range 100 {
 		cut[jobName(fmt.Sprintf("%s%02d", strings.Repeat("a", 50), i), 1000000, 10000)] = true
 	}
-	if len(cut) != 100 {
-		t.Errorf("%d names of 100 sessions", len(cut))
-	}
+	require.True(t, len(cut) == 100, "%d names of 100 sessions", len(cut))
 }
 
+// sessionrunner tests the addresses of DNS and of the profile.
 func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 	s := newScenario(t, setInteractive)
+	s.Network.DNSPort, s.Network.ClusterNetworks = 5353, []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16")}
 	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
-	if len(policy.Spec.Ingress) != 0 || len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Egress) != 1 {
-		t.Errorf("%+v", policy.Spec)
+	want := networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "session"}},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		Egress:      []networkingv1.NetworkPolicyEgressRule{s.Network.AllowDNS()},
 	}
-	if policy.Spec.PodSelector.MatchLabels[LabelSessionUID] != "session" {
-		t.Errorf("the policy selects %v", policy.Spec.PodSelector)
-	}
-	peer := policy.Spec.Egress[0].To[0]
-	if peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "kube-system" || peer.PodSelector.MatchLabels["k8s-app"] != "kube-dns" {
-		t.Errorf("the DNS peer is %+v", peer)
-	}
+	require.Equal(t, want, policy.Spec)
+	ports := testbuilder.Ports(443)
+	visitor := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}
 	s = newScenario(t, setInteractive)
+	s.Network.DNSPort, s.Network.ClusterNetworks = 5353, []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16")}
 	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{
-		{To: testbuilder.Block("0.0.0.0/0", "10.0.0.0/8"), Ports: append(testbuilder.Ports(443), sessionrunner.PolicyPort(8000, new(int32(8100)), corev1.ProtocolUDP))},
-		{To: testbuilder.Block("169.254.10.0/24"), Ports: testbuilder.Ports(80)},
-		{To: testbuilder.Block("::/0", "fe80::/10"), Ports: testbuilder.Ports(443)},
+		{To: testbuilder.Block("0.0.0.0/0", "10.0.0.0/8"), Ports: append(ports, sessionrunner.PolicyPort(8000, new(int32(8100)), corev1.ProtocolUDP))},
+		{To: testbuilder.Block("169.254.10.0/24"), Ports: ports},
+		{To: testbuilder.Block("::/0", "fe80::/10"), Ports: ports},
+		{Profile: v1alpha1.EgressPublicOnly, Ports: ports},
 	}
-	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
+	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{visitor}
 	policy = s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
-	var blocks []networkingv1.IPBlock
-	for _, rule := range policy.Spec.Egress[1:] {
-		blocks = append(blocks, *rule.To[0].IPBlock)
+	tcp := []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(443, nil, corev1.ProtocolTCP)}
+	rule := func(peers ...networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicyEgressRule {
+		return networkingv1.NetworkPolicyEgressRule{To: peers, Ports: tcp}
 	}
-	want := []networkingv1.IPBlock{
-		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32"}},
-		{CIDR: "169.254.10.0/24"},
-		{CIDR: "::/0", Except: []string{"fe80::/10", "fd00:ec2::/32", "fd20:ce::/32"}},
-	}
-	if diff := cmp.Diff(want, blocks); diff != "" {
-		t.Errorf("egress (-want, +got):\n%s", diff)
-	}
-	if len(policy.Spec.Egress[1].Ports) != 2 || len(policy.Spec.Ingress) != 1 || policy.Spec.Ingress[0].Ports[0].Port.IntVal != 8080 {
-		t.Errorf("%+v", policy.Spec)
-	}
-}
-
-func TestPublicOnlyAllowsOnlyPublicAddresses(t *testing.T) {
-	s := newScenario(t)
-	s.Network.ClusterNetworks = []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16"), netip.MustParsePrefix("2600:1f00::/32")}
-	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly, Ports: testbuilder.Ports(443)}}
-	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
-	for address, want := range map[string]bool{
-		"1.1.1.1": true, "140.82.121.4": true, "172.15.255.255": true, "172.32.0.1": true, "100.63.0.1": true, "2606:4700::1111": true,
-		"0.0.0.1": false, "10.1.2.3": false, "100.64.0.1": false, "100.100.100.200": false, "127.0.0.1": false, "168.63.129.16": false, "169.254.169.254": false,
-		"172.16.0.1": false, "192.0.0.192": false, "192.168.1.1": false, "198.18.0.1": false, "203.0.113.1": false, "224.0.0.1": false, "255.255.255.255": false,
-		"::1": false, "fe80::1": false, "fd00::1": false, "fd00:ec2::254": false, "fd20:ce::254": false, "ff02::1": false, "64:ff9b::a01:203": false,
-		"2002:a01:203::1": false, "2001:db8::1": false, "2001::1": false, "::ffff:10.1.2.3": false,
-		"8.8.8.8": false, "2600:1f00::1": false, // of the cluster
-	} {
-		ip := netip.MustParseAddr(address)
-		contains := func(network string) bool { return netip.MustParsePrefix(network).Contains(ip) }
-		got := slices.ContainsFunc(policy.Spec.Egress[1].To, func(peer networkingv1.NetworkPolicyPeer) bool {
-			return contains(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, contains)
-		})
-		if got != want {
-			t.Errorf("%s is allowed: %t, want %t", address, got, want)
-		}
-	}
-}
-
-func TestDNSSettingsOfTheOperatorApply(t *testing.T) {
-	s := newScenario(t)
-	s.Network = NetworkSettings{
-		DNSNamespace: "openshift-dns", DNSSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dns": "default"}},
-		DNSNetworks: []netip.Prefix{netip.MustParsePrefix("169.254.20.10/32")}, DNSPort: 5353,
-	}
-	rule := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy).Spec.Egress[0]
-	want := []networkingv1.NetworkPolicyPeer{
-		{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "openshift-dns"}}, PodSelector: s.Network.DNSSelector},
-		{IPBlock: &networkingv1.IPBlock{CIDR: "169.254.20.10/32"}},
-	}
-	if diff := cmp.Diff(want, rule.To); diff != "" || rule.Ports[0].Port.IntVal != 5353 {
-		t.Errorf("port %s, peers (-want, +got):\n%s", rule.Ports[0].Port, diff)
-	}
+	want.Egress = append(want.Egress,
+		rule(blockPeer("0.0.0.0/0", "10.0.0.0/8", "169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32")),
+		rule(blockPeer("169.254.10.0/24")), rule(blockPeer("::/0", "fe80::/10", "fd00:ec2::/32", "fd20:ce::/32")), rule(s.Network.PublicPeers()...))
+	want.Egress[1].Ports = append(slices.Clone(tcp), sessionrunner.PolicyPort(8000, new(int32(8100)), corev1.ProtocolUDP))
+	want.Ingress = []networkingv1.NetworkPolicyIngressRule{{
+		From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(8080, nil, corev1.ProtocolTCP)},
+	}}
+	require.Equal(t, want, policy.Spec)
 }
 
 func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
@@ -212,26 +158,20 @@ func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 			test.change(s)
 			policy := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
 			got := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return cmp.Equal(rule, apiServer[0]) })
-			if got != test.want {
-				t.Errorf("allowed: %t, want %t: %+v", got, test.want, policy.Spec.Egress)
-			}
+			require.True(t, got == test.want, "allowed: %t: %+v", got, policy.Spec.Egress)
 		})
 	}
 	s := newScenario(t).startAttempt().startRunner()
 	s.Session.Status.Attempt.Limits.ActivityLease, s.Network.APIServer = true, apiServer
 	s.createNetworkPolicies(s.decideAndRecord())
 	s.Network.APIServer = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.2/32"}}}}}
-	if kinds := objectKinds(s.decideAndRecord().ApplyObjects); !slices.Contains(kinds, "NetworkPolicy") {
-		t.Errorf("new addresses of the API server are not allowed: %v", kinds)
-	}
+	kinds := objectKinds(s.decideAndRecord().ApplyObjects)
+	require.True(t, slices.Contains(kinds, "NetworkPolicy"), "new addresses of the API server are not allowed: %v", kinds)
 }
 
-func TestNetworkPoliciesAreReappliedWhileJobRuns(t *testing.T) {
+func TestNetworkConditionReportsMissingAndChangedPolicies(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	decision := s.decideAndRecord()
-	if diff := cmp.Diff([]string{"NetworkPolicy", "NetworkPolicy"}, objectKinds(decision.ApplyObjects)); diff != "" {
-		t.Error(diff)
-	}
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound)
 	s.createNetworkPolicies(decision)
 	s.decideAndRecord()
@@ -248,31 +188,20 @@ func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
 		t.Errorf("%+v", secret)
 	}
 	var in RunnerInputs
-	if err := json.Unmarshal(secret.Data["session.json"], &in); err != nil {
-		t.Fatal(err)
-	}
-	if in.Name != "fix" || len(in.Repos) != 1 || in.Repos[0].Directory != "d" || in.Repos[0].URL != "git@a.b:c/d.git" {
-		t.Errorf("%+v", in)
-	}
-	if !inputsNamePattern.MatchString(secret.Name) {
-		t.Errorf("%s does not match the pattern of inputs names", secret.Name)
-	}
+	require.NoError(t, json.Unmarshal(secret.Data["session.json"], &in))
+	require.True(t, in.Name == "fix" && len(in.Repos) == 1 && in.Repos[0].Directory == "d" && in.Repos[0].URL == "git@a.b:c/d.git", "%+v", in)
+	require.True(t, inputsNamePattern.MatchString(secret.Name), "%s does not match the pattern of inputs names", secret.Name)
 	// The spec changes before the Job of the attempt is created.
 	decision := s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decideAndRecord()
-	if decision.ApplyObjects[2].GetName() == secret.Name || decision.DeleteSecret != secret.Name {
-		t.Errorf("inputs %s, deleted inputs %q", decision.ApplyObjects[2].GetName(), decision.DeleteSecret)
-	}
+	require.True(t, decision.ApplyObjects[2].GetName() != secret.Name && decision.DeleteSecret == secret.Name,
+		"inputs %s, deleted inputs %q", decision.ApplyObjects[2].GetName(), decision.DeleteSecret)
 }
 
 func TestJobContainsNoSecretValues(t *testing.T) {
 	raw, err := json.Marshal(newFullScenario(t).decideAndRecord().CreateJob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, text := range []string{"do it", "hunter2"} {
-		if strings.Contains(string(raw), text) {
-			t.Errorf("the Job contains %s", text)
-		}
+		require.True(t, !strings.Contains(string(raw), text), "the Job contains %s", text)
 	}
 }
 
@@ -286,17 +215,12 @@ func TestJobSpec(t *testing.T) {
 	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds != GracePeriodSeconds || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
 		t.Errorf("%+v", pod)
 	}
-	if diff := cmp.Diff(pod, decision.DryRunPod.Spec); diff != "" {
-		t.Errorf("the dry run differs from the Job (-Job, +dry run):\n%s", diff)
-	}
+	require.Equal(t, pod, decision.DryRunPod.Spec)
 	for i := range pod.InitContainers {
-		if pod.InitContainers[i].RestartPolicy == nil || *pod.InitContainers[i].RestartPolicy != corev1.ContainerRestartPolicyAlways {
-			t.Error("a sidecar has no restart policy Always, so the runner would wait for its end")
-		}
+		require.True(t, pod.InitContainers[i].RestartPolicy != nil && *pod.InitContainers[i].RestartPolicy == corev1.ContainerRestartPolicyAlways,
+			"a sidecar has no restart policy Always, so the runner would wait for its end")
 	}
-	if pod.ServiceAccountName != "fix-session" {
-		t.Errorf("the Pod runs as ServiceAccount %s", pod.ServiceAccountName)
-	}
+	require.True(t, pod.ServiceAccountName == "fix-session", "the Pod runs as ServiceAccount %s", pod.ServiceAccountName)
 }
 
 func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
@@ -305,15 +229,9 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 		s.Runner.Spec.ActivityLease = lease
 		decision := s.decideAndRecord()
 		pod := decision.CreateJob.Spec.Template.Spec
-		mounts := func(c *corev1.Container) bool {
-			return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokenVolume })
-		}
-		if mounts(&pod.Containers[0]) != lease {
-			t.Errorf("activityLease %t, but token mounted %t", lease, !lease)
-		}
-		for i := range pod.InitContainers {
-			if mounts(&pod.InitContainers[i]) {
-				t.Error("a sidecar has the runner's token")
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			if _, mounted := mountsOf(&c)[tokenVolume]; mounted != (lease && c.Name == v1alpha1.RunnerContainer) {
+				t.Errorf("activityLease %t: %s mounts the token: %t", lease, c.Name, mounted)
 			}
 		}
 		for _, object := range decision.ApplyObjects {
@@ -321,11 +239,9 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 			if !isRole {
 				continue
 			}
-			if !lease {
-				t.Error("a Role exists without a Lease")
-			}
-			if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{"fix"}) || !slices.Equal(role.Rules[0].Resources, []string{"leases"}) {
-				t.Errorf("the Role allows %+v", role.Rules)
+			if !lease || len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{"fix"}) ||
+				!slices.Equal(role.Rules[0].Resources, []string{"leases"}) {
+				t.Errorf("activityLease %t: the Role allows %+v", lease, role.Rules)
 			}
 		}
 	}
@@ -340,10 +256,9 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 		corev1.ServiceAccountTokenProjection{Audience: "vault.example", Path: "vault", ExpirationSeconds: new(int64(600))},
 	))
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
-	pod := s.startAttempt().newestJob().Spec.Template.Spec
-	if pod.ServiceAccountName != "model-caller" || *pod.AutomountServiceAccountToken {
-		t.Errorf("ServiceAccount %s, its token is mounted: %t", pod.ServiceAccountName, *pod.AutomountServiceAccountToken)
-	}
+	pod := s.startAttempt().podSpec()
+	require.True(t, pod.ServiceAccountName == "model-caller" && !*pod.AutomountServiceAccountToken,
+		"ServiceAccount %s, its token is mounted: %t", pod.ServiceAccountName, *pod.AutomountServiceAccountToken)
 	want := []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "cloud.example", Path: "cloud", ExpirationSeconds: new(int64(3600))}},
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault.example", Path: "vault", ExpirationSeconds: new(int64(600))}},
@@ -354,34 +269,11 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 			got = append(got, volume.Projected.Sources...)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("projected sources (-want, +got):\n%s", diff)
+	require.Equal(t, want, got)
+	mount := mountsOf(&pod.Containers[0])["runner-tokens"]
+	if _, mounted := mountsOf(&pod.InitContainers[0])["runner-tokens"]; mounted || mount.MountPath != "/var/run/secrets/tokens" || !mount.ReadOnly {
+		t.Errorf("the runner mounts %+v, a sidecar: %t", mount, mounted)
 	}
-	mounts := func(c *corev1.Container) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return m.Name == "runner-tokens" && m.MountPath == "/var/run/secrets/tokens" && m.ReadOnly
-		})
-	}
-	if !mounts(&pod.Containers[0]) || mounts(&pod.InitContainers[0]) {
-		t.Error("the runner has no tokens, or a sidecar has them")
-	}
-}
-
-func TestObjectOfAnotherOwnerIsNeverAdopted(t *testing.T) {
-	s := newScenario(t)
-	s.decideAndRecord()
-	s.Refusal = &decision.Refusal{Class: decision.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
-	if d := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonNameTaken); d.CreateJob != nil || len(d.ApplyObjects) > 0 {
-		t.Error("the session creates objects after the refusal")
-	}
-	s.wantEvent(v1alpha1.EventNameTaken)
-	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
-	if d := s.advanceClock(2 * 60e9).decideAndRecord(); d.CreateJob == nil {
-		t.Error("the attempt is not retried")
-	}
-	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
-	s.Refusal = &decision.Refusal{Class: decision.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
-	s.advanceClock(8*60e9).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNameTaken)
 }
 
 func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {
@@ -390,9 +282,7 @@ func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {
 	s.newestJob().OwnerReferences = nil
 	s.Answers.Jobs = map[string]*batchv1.Job{"fix-r1-a1": nil}
 	s.wantPhase(v1alpha1.SessionPending, "")
-	if s.Session.Status.Attempt.JobUID != "" {
-		t.Error("the session uses the Job of another owner")
-	}
+	require.True(t, s.Session.Status.Attempt.JobUID == "", "the session uses the Job of another owner")
 }
 
 func TestOrphanJobIsDeleted(t *testing.T) {
@@ -401,17 +291,6 @@ func TestOrphanJobIsDeleted(t *testing.T) {
 	orphan := s.newestJob().DeepCopy()
 	orphan.Name, orphan.UID = "fix-r1-a7", "orphan"
 	s.Jobs = append([]*batchv1.Job{orphan}, s.Jobs...)
-	if decision := s.decideAndRecord(); len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].UID != "orphan" {
-		t.Errorf("Jobs %v are deleted", decision.DeleteJobs)
-	}
-}
-
-func TestNoJobIsCreatedWhilePreviousJobRuns(t *testing.T) {
-	s := newScenario(t).startAttempt().setWaitingReason("ErrImagePull")
-	s.advanceClock(600 * 1e9).decideAndRecord() // the session fails and deletes its Job
-	s.markJobDeleted()
-	if decision := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobRunning); decision.CreateJob != nil {
-		t.Error("a second Job is created")
-	}
-	s.removeJobAndPod().startAttempt().wantPhase(v1alpha1.SessionCreating, "")
+	decision := s.decideAndRecord()
+	require.True(t, len(decision.DeleteJobs) == 1 && decision.DeleteJobs[0].UID == "orphan", "Jobs %v are deleted", decision.DeleteJobs)
 }

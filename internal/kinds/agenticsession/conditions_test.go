@@ -5,7 +5,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
@@ -17,157 +16,74 @@ import (
 
 // The rows for AgenticSession in docs/conditions.md.
 func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
-	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
-	tests := map[string]struct {
-		prepare                     func(t *testing.T) *scenario
+	// state is the statuses of Ready, Reconciling and Stalled, and what kstatus makes of them.
+	type state struct {
 		ready, reconciling, stalled metav1.ConditionStatus
-		reason                      string
 		want                        status.Status
-	}{
-		"creates its first Job": {
-			func(t *testing.T) *scenario { return newScenario(t) },
-			isFalse, isTrue, isFalse, v1alpha1.ReasonWaiting, status.InProgressStatus,
-		},
-		"waits for its SessionRunner": {
-			func(t *testing.T) *scenario {
-				s := newScenario(t)
-				s.Runner = nil
-				return s
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonRunnerNotFound, status.InProgressStatus,
-		},
-		"is not protected by the admission policies": {
-			func(t *testing.T) *scenario {
-				s := newScenario(t)
-				s.Unprotected = "ValidatingAdmissionPolicy a does not exist"
-				return s
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonUnprotected, status.InProgressStatus,
-		},
-		"waits for its parent": {
-			func(t *testing.T) *scenario {
-				s := newContinuingScenario(t)
-				s.Parent.Status.Phase = v1alpha1.SessionRunning
-				return s
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonParentNotFinished, status.InProgressStatus,
-		},
-		"waits for a quota": {
-			func(t *testing.T) *scenario {
-				s := newScenario(t)
-				s.decideAndRecord()
-				s.Refusal = &decision.Refusal{Class: decision.QuotaExceeded, Kind: "Pod", Message: "exceeded quota"}
-				return s
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus,
-		},
-		"another object has a name that it needs": {
-			func(t *testing.T) *scenario {
-				s := newScenario(t)
-				s.decideAndRecord()
-				s.Refusal = &decision.Refusal{Class: decision.AlreadyExists, Kind: "Secret", Message: "taken"}
-				return s
-			},
-			isFalse, isFalse, isTrue, v1alpha1.ReasonNameTaken, status.FailedStatus,
-		},
-		"is not allowed by its SessionRunner": {
-			func(t *testing.T) *scenario {
-				return newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Image = "other:1" })
-			},
-			isFalse, isFalse, isTrue, v1alpha1.ReasonNotAllowed, status.FailedStatus,
-		},
-		"has an image that a Policy does not allow": {
-			func(t *testing.T) *scenario {
-				s := newScenario(t)
-				s.Policies = testbuilder.AllowImages("registry.example/*")
-				return s
-			},
-			isFalse, isFalse, isTrue, v1alpha1.ReasonImageNotAllowed, status.FailedStatus,
-		},
-		"waits for its Pod": {
-			func(t *testing.T) *scenario { return newScenario(t).startAttempt() },
-			isFalse, isTrue, isFalse, v1alpha1.ReasonCreating, status.InProgressStatus,
-		},
-		"waits for an image": {
-			func(t *testing.T) *scenario { return newScenario(t).startAttempt().setWaitingReason("ErrImagePull") },
-			isFalse, isTrue, isFalse, v1alpha1.ReasonImagePull, status.InProgressStatus,
-		},
-		"runs": {
-			func(t *testing.T) *scenario { return newScenario(t).startAttempt().startRunner() },
-			isTrue, isFalse, isFalse, v1alpha1.ReasonRunning, status.CurrentStatus,
-		},
-		"stops": {
-			func(t *testing.T) *scenario {
-				return newScenario(t).startAttempt().startRunner().updateSpec(suspend)
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonStopping, status.InProgressStatus,
-		},
-		"stopped": {
-			func(t *testing.T) *scenario { return newScenario(t, suspend) },
-			isFalse, isFalse, isFalse, v1alpha1.ReasonStopped, status.InProgressStatus,
-		},
-		"waits until other sessions end": {
-			func(t *testing.T) *scenario {
-				s := newLimitedScenario(t, 1, 0)
-				s.Capacity.Contenders = []Contender{openSession("a", "bob")}
-				return s
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonQueued, status.InProgressStatus,
-		},
-		"its Job waits in a queue": {
-			func(t *testing.T) *scenario { return newQueuedScenario(t) },
-			isFalse, isTrue, isFalse, v1alpha1.ReasonQueued, status.InProgressStatus,
-		},
-		"another client suspended its Job": {
-			func(t *testing.T) *scenario {
-				s := newScenario(t).startAttempt().startRunner()
-				s.decideAndRecord()
-				return s.suspendJob().stopSuspendedPod()
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonJobSuspended, status.InProgressStatus,
-		},
-		"its cost reached the limit": {
-			func(t *testing.T) *scenario {
-				s := newCostScenario(t, withMaxCost("1")).reportCost("1")
-				s.wantPhase(v1alpha1.SessionStopping, "")
-				return s.removeJobAndPod()
-			},
-			isFalse, isFalse, isTrue, v1alpha1.ReasonBudgetExceeded, status.FailedStatus,
-		},
-		"waits for a retry": {
-			func(t *testing.T) *scenario {
-				return newScenario(t, withRetryLimit(1)).startAttempt().exitRunner(1, "")
-			},
-			isFalse, isTrue, isFalse, v1alpha1.ReasonRetrying, status.InProgressStatus,
-		},
-		"completed": {
-			func(t *testing.T) *scenario { return newScenario(t).startAttempt().exitRunner(0, "") },
-			isTrue, isFalse, isFalse, v1alpha1.ReasonCompleted, status.CurrentStatus,
-		},
-		"failed": {
-			func(t *testing.T) *scenario { return newScenario(t).startAttempt().exitRunner(1, "") },
-			isFalse, isFalse, isTrue, v1alpha1.ReasonExitedWithError, status.FailedStatus,
-		},
-		"exceeded its deadline": {
-			func(t *testing.T) *scenario {
-				return newScenario(t).startAttempt().advanceClock(time.Hour).endJob(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
-			},
-			isFalse, isFalse, isTrue, v1alpha1.ReasonDeadlineExceeded, status.FailedStatus,
-		},
 	}
-	for title, test := range tests {
+	waits := state{metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse, status.InProgressStatus}
+	fails := state{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue, status.FailedStatus}
+	works := state{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionFalse, status.CurrentStatus}
+	stopped := state{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionFalse, status.InProgressStatus}
+	for title, test := range map[string]struct {
+		state
+
+		reason  string
+		prepare func(s *scenario)
+	}{
+		"creates its first Job":                      {waits, v1alpha1.ReasonWaiting, func(*scenario) {}},
+		"waits for its SessionRunner":                {waits, v1alpha1.ReasonRunnerNotFound, func(s *scenario) { s.Runner = nil }},
+		"is not protected by the admission policies": {waits, v1alpha1.ReasonUnprotected, func(s *scenario) { s.Unprotected = "a does not exist" }},
+		"waits for its parent": {waits, v1alpha1.ReasonParentNotFinished, func(s *scenario) {
+			*s = *newContinuingScenario(s.t)
+			s.Parent.Status.Phase = v1alpha1.SessionRunning
+		}},
+		"waits for a quota": {waits, v1alpha1.ReasonQuotaExceeded, func(s *scenario) {
+			s.decideAndRecord()
+			s.Refusal = &decision.Refusal{Class: decision.QuotaExceeded, Kind: "Pod", Message: "exceeded quota"}
+		}},
+		"another object has a name that it needs": {fails, v1alpha1.ReasonNameTaken, func(s *scenario) {
+			s.decideAndRecord()
+			s.Refusal = &decision.Refusal{Class: decision.AlreadyExists, Kind: "Secret", Message: "taken"}
+		}},
+		"is not allowed by its SessionRunner": {fails, v1alpha1.ReasonNotAllowed, func(s *scenario) { s.Session.Spec.Image = "other:1" }},
+		"has an image that a Policy does not allow": {fails, v1alpha1.ReasonImageNotAllowed, func(s *scenario) {
+			s.Policies = testbuilder.AllowImages("registry.example/*")
+		}},
+		"waits for its Pod":  {waits, v1alpha1.ReasonCreating, func(s *scenario) { s.startAttempt() }},
+		"waits for an image": {waits, v1alpha1.ReasonImagePull, func(s *scenario) { s.startAttempt().setWaitingReason("ErrImagePull") }},
+		"runs":               {works, v1alpha1.ReasonRunning, func(s *scenario) { s.startAttempt().startRunner() }},
+		"stops":              {waits, v1alpha1.ReasonStopping, func(s *scenario) { s.startAttempt().startRunner().updateSpec(suspend) }},
+		"stopped":            {stopped, v1alpha1.ReasonStopped, func(s *scenario) { s.updateSpec(suspend) }},
+		"waits until other sessions end": {waits, v1alpha1.ReasonQueued, func(s *scenario) {
+			*s = *newLimitedScenario(s.t, 1, 0)
+			s.Capacity.Contenders = []Contender{openSession("a", "bob")}
+		}},
+		"its Job waits in a queue": {waits, v1alpha1.ReasonQueued, func(s *scenario) { *s = *newQueuedScenario(s.t) }},
+		"another client suspended its Job": {waits, v1alpha1.ReasonJobSuspended, func(s *scenario) {
+			s.startAttempt().startRunner().decideAndRecord()
+			s.suspendJob().stopSuspendedPod()
+		}},
+		"its cost reached the limit": {fails, v1alpha1.ReasonBudgetExceeded, func(s *scenario) {
+			*s = *newCostScenario(s.t, withMaxCost("1"))
+			s.reportCost("1").wantPhase(v1alpha1.SessionStopping, "")
+			s.removeJobAndPod()
+		}},
+		"waits for a retry": {waits, v1alpha1.ReasonRetrying, func(s *scenario) { s.updateSpec(withRetryLimit(1)).startAttempt().exitRunner(1, "") }},
+		"completed":         {works, v1alpha1.ReasonCompleted, func(s *scenario) { s.startAttempt().exitRunner(0, "") }},
+		"failed":            {fails, v1alpha1.ReasonExitedWithError, func(s *scenario) { s.startAttempt().exitRunner(1, "") }},
+		"exceeded its deadline": {fails, v1alpha1.ReasonDeadlineExceeded, func(s *scenario) {
+			s.startAttempt().advanceClock(time.Hour).endJob(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
+		}},
+	} {
 		t.Run(title, func(t *testing.T) {
-			s := test.prepare(t)
+			s := newScenario(t)
+			test.prepare(s)
 			s.decideAndRecord()
 			kstatustest.AssertKstatus(t, s.Session, test.want)
-			for conditionType, want := range map[string]metav1.ConditionStatus{
-				v1alpha1.ConditionReady: test.ready, v1alpha1.ConditionReconciling: test.reconciling, v1alpha1.ConditionStalled: test.stalled,
-			} {
-				c := meta.FindStatusCondition(s.Session.Status.Conditions, conditionType)
-				if c == nil || c.Status != want || c.Reason != test.reason {
-					t.Errorf("condition %+v, want %s=%s (%s)", c, conditionType, want, test.reason)
-				}
-			}
+			s.wantCondition(v1alpha1.ConditionReady, test.ready, test.reason)
+			s.wantCondition(v1alpha1.ConditionReconciling, test.reconciling, test.reason)
+			s.wantCondition(v1alpha1.ConditionStalled, test.stalled, test.reason)
 		})
 	}
 }

@@ -4,17 +4,15 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -51,100 +49,66 @@ func (s *scenario) endCheck(result networkcheck.Result, exitCode int32) *scenari
 	return s
 }
 
-func TestEachInitContainerHasATemporaryVolumeOfItsOwnSize(t *testing.T) {
-	s := newCheckedScenario(t)
-	sidecar := testbuilder.Sidecar("proxy", "proxy:1")
-	sidecar.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Gi")}
-	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{sidecar, testbuilder.Sidecar("cache", "cache:1")}
-	pod := &s.startChecked().newestJob().Spec.Template.Spec
-	used := map[string]bool{}
-	for i := range pod.InitContainers {
-		c := &pod.InitContainers[i]
-		at := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tempPath })
-		if at < 0 && c.Name == checkContainer {
-			used[sidecarTempVolume(i)] = true
-			continue
-		}
-		if at < 0 || used[c.VolumeMounts[at].Name] {
-			t.Fatalf("%s has no volume of its own: %+v", c.Name, c.VolumeMounts)
-		}
-		name := c.VolumeMounts[at].Name
-		used[name] = true
-		if want := emptyDirVolume(name, c.Resources.Limits); !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return cmp.Equal(v, want) }) {
-			t.Errorf("%s: there is no volume %+v", c.Name, want)
-		}
-	}
-}
-
 func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {
-	s := newCheckedScenario(t)
-	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
-	s.startChecked()
-	containers := s.newestJob().Spec.Template.Spec.InitContainers
-	if len(containers) != 2 || containers[0].Name != checkContainer || containers[0].RestartPolicy != nil {
-		t.Fatalf("init containers are %+v, want the check first, which ends before the sidecar starts", containers)
-	}
-	want := []string{"network-check", "--result-file=/dev/termination-log", "--timeout=10m0s", "--address=10.0.0.5", "--address=fd00::5"}
-	if c := containers[0]; c.Image != "operator:1" || !slices.Equal(c.Args, want) {
-		t.Errorf("the check is %s %q, want operator:1 %q", c.Image, c.Args, want)
-	}
-	if mounts := containers[0].VolumeMounts; len(mounts) > 0 {
-		t.Errorf("the check mounts %v, want nothing of the session", mounts)
+	addresses := []string{"--address=10.0.0.5", "--address=fd00::5"}
+	for timeout, argument := range map[*v1alpha1.Duration]string{
+		nil: "--timeout=10m0s", seconds(0): "--timeout=168h0m0s", seconds(90): "--timeout=1m30s",
+	} {
+		s := newCheckedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = timeout })
+		testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
+		containers := s.startChecked().podSpec().InitContainers
+		require.True(t, len(containers) == 2 && containers[0].Name == checkContainer && containers[0].RestartPolicy == nil,
+			"init containers are %+v, want the check first, which ends before the sidecar starts", containers)
+		want := append([]string{"network-check", "--result-file=/dev/termination-log", argument}, addresses...)
+		if c := containers[0]; c.Image != "operator:1" || !slices.Equal(c.Args, want) || len(c.VolumeMounts) > 0 {
+			t.Errorf("the check is %s %q with %v, want operator:1 %q, and nothing of the session", c.Image, c.Args, c.VolumeMounts, want)
+		}
 	}
 }
 
-func TestNetworkConditionReportsTheResultOfTheCheck(t *testing.T) {
+// A check that does not succeed fails the session, which is not retried, unless its SessionRunner accepts that.
+func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
+	const failed, creating = v1alpha1.SessionFailed, v1alpha1.SessionCreating
+	const isTrue, isFalse, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	for title, test := range map[string]struct {
 		end        func(*scenario)
 		wantStatus metav1.ConditionStatus
 		wantReason string
+		wantPhase  v1alpha1.SessionPhase
 	}{
-		"the check has not ended": {func(*scenario) {}, metav1.ConditionUnknown, v1alpha1.ReasonNetworkCheckPending},
-		"enforced":                {func(s *scenario) { s.endCheck(networkcheck.Enforced, 0) }, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced},
-		"not enforced":            {func(s *scenario) { s.endCheck(networkcheck.NotEnforced, networkcheck.ExitNotEnforced) }, metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced},
-		"not enforced, accepted":  {func(s *scenario) { s.endCheck(networkcheck.NotEnforced, 0) }, metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced},
-		"unknown":                 {func(s *scenario) { s.endCheck(networkcheck.Unknown, networkcheck.ExitUnknown) }, metav1.ConditionUnknown, v1alpha1.ReasonNetworkEnforcementUnknown},
-		"killed":                  {func(s *scenario) { s.endCheck(networkcheck.Unknown, 137) }, metav1.ConditionUnknown, v1alpha1.ReasonNetworkEnforcementUnknown},
+		"the check has not ended": {func(*scenario) {}, unknown, v1alpha1.ReasonNetworkCheckPending, creating},
+		"enforced":                {func(s *scenario) { s.endCheck(networkcheck.Enforced, 0) }, isTrue, v1alpha1.ReasonNetworkPolicyEnforced, creating},
+		"not enforced": {func(s *scenario) {
+			s.endCheck(networkcheck.NotEnforced, networkcheck.ExitNotEnforced)
+		}, isFalse, v1alpha1.ReasonNetworkNotEnforced, failed},
+		"not enforced, accepted": {func(s *scenario) { s.endCheck(networkcheck.NotEnforced, 0) }, isFalse, v1alpha1.ReasonNetworkNotEnforced, creating},
+		"unknown": {func(s *scenario) {
+			s.endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
+		}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed},
+		"killed": {func(s *scenario) { s.endCheck(networkcheck.Unknown, 137) }, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed},
 		"enforced, Pod deleted": {func(s *scenario) {
 			s.endCheck(networkcheck.Enforced, 0).startRunner().decideAndRecord()
 			s.Pods = nil
-		}, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced},
+		}, isTrue, v1alpha1.ReasonNetworkPolicyEnforced, v1alpha1.SessionRunning},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := newCheckedScenario(t).startChecked()
+			s := newCheckedScenario(t, withRetryLimit(3)).startChecked()
 			test.end(s)
 			s.decideAndRecord()
 			s.wantCondition(v1alpha1.ConditionNetworkRestricted, test.wantStatus, test.wantReason)
+			if status := &s.Session.Status; status.Phase != test.wantPhase || status.Phase == failed && status.Attempts[0].Reason != test.wantReason {
+				t.Errorf("phase %s, %+v", status.Phase, status.Attempts)
+			}
 		})
 	}
-}
-
-func TestSessionWithoutACheckDoesNotClaimThatItsNetworkIsEnforced(t *testing.T) {
-	s := newScenario(t)
-	decision := s.decideAndRecord()
-	s.createPlannedJob(decision)
-	s.createNetworkPolicies(decision)
-	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
-}
-
-func TestSessionFailsIfItsNetworkIsNotEnforced(t *testing.T) {
-	s := newCheckedScenario(t, withRetryLimit(3)).startChecked().endCheck(networkcheck.NotEnforced, networkcheck.ExitNotEnforced)
-	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNetworkNotEnforced)
-}
-
-func TestSessionFailsIfItIsUnknownUntilTheStartupTimeoutWhetherItsNetworkIsEnforced(t *testing.T) {
-	s := newCheckedScenario(t).startChecked().endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
-	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNetworkEnforcementUnknown)
 }
 
 func TestSessionWaitsWhileTheAddressOfTheOperatorIsUnknown(t *testing.T) {
 	s := newCheckedScenario(t)
 	s.NetworkCheck.Addresses = nil
 	decision := s.decideAndRecord()
-	if decision.CreateJob != nil || decision.RequeueAfter > addressInterval || decision.RequeueAfter <= 0 {
-		t.Errorf("a Job %v, next decision after %s; want none, and after %s", decision.CreateJob, decision.RequeueAfter, addressInterval)
-	}
+	require.True(t, decision.CreateJob == nil && decision.RequeueAfter <= addressInterval && decision.RequeueAfter > 0,
+		"a Job %v, next decision after %s; want none, and after %s", decision.CreateJob, decision.RequeueAfter, addressInterval)
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNetworkEnforcementUnknown)
 	s.NetworkCheck.Addresses = testCheck.Addresses
 	s.startAttempt()
@@ -154,9 +118,8 @@ func TestSessionRunnerCanAcceptANetworkThatIsNotEnforced(t *testing.T) {
 	s := newCheckedScenario(t)
 	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationPreferred
 	s.startChecked()
-	if args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, "--report-only=true") {
-		t.Errorf("the check has the arguments %q, want --report-only=true", args)
-	}
+	args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args
+	require.True(t, slices.Contains(args, "--report-only=true"), "the check has the arguments %q, want --report-only=true", args)
 	s = newCheckedScenario(t)
 	s.Runner.Spec.Network.Isolation, s.NetworkCheck.Addresses = v1alpha1.NetworkIsolationPreferred, nil
 	s.startAttempt()
@@ -206,18 +169,8 @@ func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T
 			allowsControl := slices.ContainsFunc(own.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
 				return len(rule.Ports) == 1 && rule.Ports[0].Port.IntVal == networkcheck.ControlPort
 			})
-			if hasCheck != test.want || allowsControl != test.want {
-				t.Errorf("check: %t, control port allowed: %t, want %t", hasCheck, allowsControl, test.want)
-			}
+			require.True(t, hasCheck == test.want && allowsControl == test.want,
+				"check: %t, control port allowed: %t, want %t", hasCheck, allowsControl, test.want)
 		})
-	}
-}
-
-func TestStartupTimeoutLimitsTheCheck(t *testing.T) {
-	for timeout, want := range map[time.Duration]string{0: "--timeout=168h0m0s", 90 * time.Second: "--timeout=1m30s"} {
-		s := newCheckedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = v1alpha1.NewDuration(timeout) }).startChecked()
-		if args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, want) {
-			t.Errorf("startupTimeout %s: arguments are %q, want %s", timeout, args, want)
-		}
 	}
 }

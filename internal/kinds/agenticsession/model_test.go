@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -46,73 +46,16 @@ func (s *scenario) endModel(message string) *scenario {
 	return s.setModelState(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}})
 }
 
-func spentReport(dollars string) string {
-	return `{"spentUSD":"` + dollars + `"}` + strings.Repeat(" ", 100)
+// wantModelArgument checks that the proxy in the newest Job has this argument.
+func (s *scenario) wantModelArgument(want string) {
+	s.t.Helper()
+	containers := s.podSpec().InitContainers
+	args := containers[len(containers)-1].Args
+	require.True(s.t, slices.Contains(args, want), "arguments %v", args)
 }
 
-// The agent's container has the key in no variable and in no volume, and can write nothing that the proxy reads.
-func TestOnlyTheProxyOfTheModelHasTheKey(t *testing.T) {
-	for title, change := range map[string]func(*scenario){
-		"with nothing else": func(*scenario) {},
-		"with git, an archive and sidecars": func(s *scenario) {
-			s.Runner.Spec.Git, s.Runner.Spec.Archive = newGitScenario(t).Runner.Spec.Git, s3Archive()
-			s.Session.Spec.Repos = newGitScenario(t).Session.Spec.Repos
-			testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.SidecarWithWorkspace("tools", "tools:1")}
-		},
-		"with prices and a limit": func(s *scenario) {
-			s.Runner.Spec.Model.Prices, s.Runner.Spec.Model.BaseURL = &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "prices"}}, "https://gateway.example/$(HOME)"
-			s.Session.Spec.Limits.MaxCostUSD = new(v1alpha1.Number("5"))
-		},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := setModel(newScenario(t))
-			change(s)
-			decision := s.decideAndRecord()
-			if decision.CreateJob == nil {
-				t.Fatalf("%+v", decision.Status.Conditions)
-			}
-			pod := decision.CreateJob.Spec.Template.Spec
-			writes := map[string]string{} // the only container that writes a volume of the proxy
-			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-				raw, err := json.Marshal(c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				mounts := mountsOf(&c)
-				isModel := c.Name == ModelContainer
-				if _, found := mounts[modelKeyVolume]; found != isModel {
-					t.Errorf("container %s mounts the key: %v", c.Name, found)
-				}
-				if !isModel && strings.Contains(string(raw), `"name":"provider"`) {
-					t.Errorf("container %s refers to the Secret: %s", c.Name, raw)
-				}
-				for name, mount := range mounts {
-					if !mount.ReadOnly && writes[name] == "" {
-						writes[name] = c.Name
-					} else if !mount.ReadOnly && (writes[name] == ModelContainer || isModel) {
-						t.Errorf("%s and %s write the volume %s", writes[name], c.Name, name)
-					}
-				}
-				if isModel {
-					want := "model --provider=Anthropic --directory=/model --keys=/etc/agentic-model --ledger=/tmp --message=/dev/termination-log"
-					if title == "with prices and a limit" {
-						want += " --base-url=https://gateway.example/$$(HOME) --prices=/etc/agentic-prices/prices.yaml --limit-usd=5"
-					}
-					if got := strings.Join(c.Args, " "); got != want {
-						t.Errorf("arguments %s", got)
-					}
-				}
-			}
-			for _, volume := range pod.Volumes {
-				if volume.Secret != nil && volume.Secret.SecretName == "provider" && (volume.Name != modelKeyVolume || len(volume.Secret.Items) != 1) {
-					t.Errorf("volume %+v", volume)
-				}
-			}
-			if c := &pod.Containers[0]; !mountsOf(c)[modelVolume].ReadOnly || !slices.Contains(c.Env, corev1.EnvVar{Name: "AGENTIC_MODEL_PROVIDER", Value: "Anthropic"}) {
-				t.Errorf("the runner is %+v", c)
-			}
-		})
-	}
+func spentReport(dollars string) string {
+	return `{"spentUSD":"` + dollars + `"}` + strings.Repeat(" ", 100)
 }
 
 // Whatever the agent reports, the session costs what its proxy reports; without a report, it costs what it could.
@@ -179,20 +122,12 @@ func TestTheNextAttemptHasTheRestOfTheBudget(t *testing.T) {
 	s := newModelScenario(t, withRetryLimit(5), withMaxCost("3"))
 	s.endModel(spentReport("1.25")).exitRunner(1, "").wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
 	s.advanceClock(time.Hour).startModelAttempt()
-	args := func() []string {
-		containers := s.newestJob().Spec.Template.Spec.InitContainers
-		return containers[len(containers)-1].Args
-	}
-	if !slices.Contains(args(), "--limit-usd=1.75") {
-		t.Errorf("arguments %v", args())
-	}
+	s.wantModelArgument("--limit-usd=1.75")
 	s.endModel(spentReport("1.8")).exitRunner(1, "the budget is spent").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded)
 	s.wantEvent(v1alpha1.EventBudgetExceeded)
 	s.wantTotalCost("3.05")
 	s.updateSpec(requestNextRun).updateSpec(withMaxCost("4")).startModelAttempt()
-	if !slices.Contains(args(), "--limit-usd=0.95") {
-		t.Errorf("arguments %v", args())
-	}
+	s.wantModelArgument("--limit-usd=0.95")
 }
 
 // The budget in a suspended Job does not know what its Pod spent, so the next Pod belongs to another Job.
@@ -209,23 +144,18 @@ func TestASuspendedJobWithABudgetIsReplaced(t *testing.T) {
 				s.Pods = s.Pods[:1] // the cache does not have the new one
 			}
 			decision := s.decideAndRecord()
-			if len(decision.DeleteJobs) != 1 || s.Session.Status.Attempts[0].Outcome != v1alpha1.RunRetried {
-				t.Fatalf("%+v", s.Session.Status.Attempts)
-			}
+			require.True(t, len(decision.DeleteJobs) == 1 && s.Session.Status.Attempts[0].Outcome == v1alpha1.RunRetried,
+				"%+v", s.Session.Status.Attempts)
 			s.wantTotalCost("1")
 			s.Jobs, s.Pods = nil, nil
 			s.advanceClock(time.Minute).startAttempt()
-			containers := s.newestJob().Spec.Template.Spec.InitContainers
-			if args := containers[len(containers)-1].Args; !slices.Contains(args, "--limit-usd=2") {
-				t.Errorf("arguments %v", args)
-			}
+			s.wantModelArgument("--limit-usd=2")
 		})
 	}
 }
 
 // A limit of the cost that nothing holds is refused, as is a login with which the agent avoids the proxy.
 func TestALimitOfTheCostThatWouldNotHoldIsRefused(t *testing.T) {
-	const provider, model = "provider", "model"
 	variable := func(name string) func(*scenario) {
 		return func(s *scenario) {
 			testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: name, Value: "x"}}
@@ -268,42 +198,24 @@ func TestALimitOfTheCostThatWouldNotHoldIsRefused(t *testing.T) {
 				}
 				decision := s.decideAndRecord()
 				refused := isLogin(login) && (isMetered || limit != "no limit") || login == "an address" && isMetered
-				if message := messageOf(decision, v1alpha1.ConditionSpecAccepted); (decision.CreateJob == nil) != refused || refused && !strings.Contains(message, "model") {
+				message := s.findCondition(v1alpha1.ConditionSpecAccepted).Message
+				if (decision.CreateJob == nil) != refused || refused && !strings.Contains(message, "model") {
 					t.Errorf("%s, %s, with the proxy: %v: %s", login, limit, isMetered, message)
 				}
 			}
 		}
 	}
-	for title, change := range map[string]func(*v1alpha1.SessionRunnerSpec){
-		"a provider that does not exist": func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.Provider = "Bedrock" },
-		"a URL with a login":             func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "https://a:b@example.com" },
-		"a URL without a host":           func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "/v1" },
-		"the port of the proxy":          func(spec *v1alpha1.SessionRunnerSpec) { spec.Network.Port = 9471 },
-		"a sidecar with its name": func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{testbuilder.Sidecar(model, "x")}
-		},
-		"the Secret in allowed.secrets": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source(provider)}
-		},
-		"the key in allowed.secrets": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source(provider, "ANTHROPIC_API_KEY")}
-		},
-		"the Secret in volumes": func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.MountVolume(spec, "a", "/srv/a", testbuilder.SecretVolume(provider))
-		},
-		"the directory of the token": func(spec *v1alpha1.SessionRunnerSpec) {
+	for want, change := range map[string]func(*v1alpha1.SessionRunnerSpec){
+		`spec.model.provider: Unsupported value: "Bedrock"`:                   func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.Provider = "Bedrock" },
+		`spec.model.baseURL: Invalid value: "https://a:b@example.com"`:        func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "https://a:b@example.com" },
+		`spec.model.baseURL: Invalid value: "/v1"`:                            func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "/v1" },
+		"spec.network.port: Invalid value: 9471: it is the port of the proxy": func(spec *v1alpha1.SessionRunnerSpec) { spec.Network.Port = 9471 },
+		"overlaps with " + modelPath: func(spec *v1alpha1.SessionRunnerSpec) { // the directory of the token
 			testbuilder.MountVolume(spec, "a", modelPath, testbuilder.SecretVolume("other"))
-		},
-		"the key in a variable": func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: provider}, Key: "ANTHROPIC_API_KEY",
-			}}}}
 		},
 	} {
 		s := setModel(newScenario(t))
 		change(&s.Runner.Spec)
-		if decision := s.decideAndRecord(); decision.CreateJob != nil {
-			t.Errorf("%s is accepted", title)
-		}
+		s.wantNotAccepted(want)
 	}
 }

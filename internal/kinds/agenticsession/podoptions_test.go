@@ -1,15 +1,16 @@
 package agenticsession
 
 import (
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -25,10 +26,10 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 	template.Containers[0].Env = append(template.Containers[0].Env, corev1.EnvVar{Name: "CURL_CA_BUNDLE", Value: "/own.pem"})
 	testbuilder.MountVolume(spec, "models", "/models", testbuilder.ClaimVolume("models"))
 	testbuilder.MountVolume(spec, "docs", "/srv/docs", testbuilder.ConfigMapVolume("docs"))
+	sidecar := &template.InitContainers[0]
+	sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: "docs", MountPath: "/docs"})
 	decision := s.decideAndRecord()
-	if decision.CreateJob == nil {
-		t.Fatalf("%+v", decision.Status.Conditions)
-	}
+	s.createPlannedJob(decision)
 	created := decision.CreateJob.Spec.Template
 	pod := created.Spec
 	if *pod.HostUsers || pod.NodeSelector["pool"] != "agents" || pod.PriorityClassName != "low" || pod.Tolerations[0].Key != "agents" ||
@@ -43,84 +44,20 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 		if want := map[string]corev1.PullPolicy{"runner": corev1.PullAlways, "tools": corev1.PullNever}[c.Name]; c.ImagePullPolicy != want || env["SSL_CERT_FILE"] != "/etc/agentic-ca/ca.crt" || env["NODE_EXTRA_CA_CERTS"] != "/etc/agentic-ca/ca.crt" {
 			t.Errorf("container %s: %s, %v", c.Name, c.ImagePullPolicy, env)
 		}
-		if c.Name == v1alpha1.RunnerContainer && env["CURL_CA_BUNDLE"] != "/own.pem" {
-			t.Errorf("the variable of the SessionRunner is %s", env["CURL_CA_BUNDLE"])
-		}
+		require.True(t, c.Name != v1alpha1.RunnerContainer || env["CURL_CA_BUNDLE"] == "/own.pem",
+			"the variable of the SessionRunner is %s", env["CURL_CA_BUNDLE"])
 	}
-	mounted := map[string]string{}
-	for _, mount := range pod.Containers[0].VolumeMounts {
-		if mount.ReadOnly {
-			mounted[mount.Name] = mount.MountPath
-		}
+	mounts := mountsOf(&pod.Containers[0])
+	for name, path := range map[string]string{"runner-models": "/models", "runner-docs": "/srv/docs", "ca-bundle": "/etc/agentic-ca"} {
+		mount := mounts[name]
+		require.True(t, mount.MountPath == path && mount.ReadOnly, "volume %s is mounted as %+v, want read-only at %s", name, mount, path)
 	}
-	want := map[string]string{"runner-models": "/models", "runner-docs": "/srv/docs", "ca-bundle": "/etc/agentic-ca"}
-	for name, at := range want {
-		if mounted[name] != at {
-			t.Errorf("volume %s is mounted read-only at %q, want %s", name, mounted[name], at)
-		}
-	}
-	if diff := cmp.Diff(created.Labels, decision.DryRunPod.Labels); diff != "" || decision.DryRunPod.Annotations["cost"] != "7" {
-		t.Errorf("the tested Pod has other metadata (-Job, +Pod):\n%s", diff)
-	}
-}
-
-func TestInvalidPodOptionsAreRefused(t *testing.T) {
-	volume := func(mountPath string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.MountVolume(spec, "a", mountPath, testbuilder.ConfigMapVolume("a"))
-		}
-	}
-	label := func(key, value string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: value}}}
-		}
-	}
-	jobLabel := func(key, value string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}}
-		}
-	}
-	annotation := func(key string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
-		}
-	}
-	for title, test := range map[string]struct {
-		change func(*v1alpha1.SessionRunnerSpec)
-		want   string
-	}{
-		"a relative path":              {volume("models"), "not an absolute path"},
-		"a path with ..":               {volume("/srv/../workspace"), "not an absolute path"},
-		"the workspace":                {volume("/workspace"), "overlaps with /workspace"},
-		"a directory in the workspace": {volume("/workspace/models"), "overlaps with /workspace"},
-		"the parent of a directory":    {volume("/home"), "overlaps with /home/agent"},
-		"the inputs":                   {volume("/etc/agentic"), "overlaps with /etc/agentic"},
-		"tokens":                       {volume("/var/run/secrets"), "overlaps with /var/run/secrets/kubernetes.io"},
-		"the result":                   {volume("/dev/termination-log"), "overlaps with /dev"},
-		"the operator's label":         {label(LabelSessionUID, "other"), "the key is reserved"},
-		"the label of another owner":   {label("yardmaster.dev/workerpool", "mail"), "the key is reserved"},
-		"managed-by":                   {label(v1alpha1.LabelManagedBy, "me"), "the key is reserved"},
-		"a label of Jobs":              {label("batch.kubernetes.io/job-name", "other"), "the key is reserved"},
-		"an old label of Jobs":         {label("job-name", "other"), "the key is reserved"},
-		"an invalid label":             {label("team", "a b"), "spec.template.metadata.labels"},
-		"the operator's label of Jobs": {jobLabel(LabelSessionUID, "other"), "spec.jobMetadata.labels[" + LabelSessionUID + "]: Forbidden: the key is reserved"},
-		"an invalid label of Jobs":     {jobLabel("kueue.x-k8s.io/queue-name", "a b"), "spec.jobMetadata.labels"},
-		"AppArmor":                     {annotation("container.apparmor.security.beta.kubernetes.io/runner"), "the key is reserved"},
-		"an invalid node label": {func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.RunnerPod(spec).NodeSelector = map[string]string{"a b": "c"}
-		}, "spec.template.spec.nodeSelector"},
-		"too much of anything": {func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Allowed.Images = []string{strings.Repeat("x", decision.MaxSpecBytes)}
-		}, "spec: Forbidden: " + decision.TooLargeMessage},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := newScenario(t)
-			test.change(&s.Runner.Spec)
-			if errs := ValidateWithRunner(s.Session, s.Runner); len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) {
-				t.Errorf("%v, want %q", errs, test.want)
-			}
-		})
-	}
+	mounts = mountsOf(&pod.InitContainers[0])
+	docs, workspace := mounts["runner-docs"], mounts[workspaceVolume]
+	require.True(t, docs.MountPath == "/docs" && docs.ReadOnly, "the sidecar mounts %+v", docs)
+	require.True(t, workspace.MountPath == workspacePath && !workspace.ReadOnly, "the sidecar mounts %+v", workspace)
+	diff := cmp.Diff(created.Labels, decision.DryRunPod.Labels)
+	require.True(t, diff == "" && decision.DryRunPod.Annotations["cost"] == "7", "the tested Pod has other metadata (-Job, +Pod):\n%s", diff)
 }
 
 // A SessionRunner of an older CRD, or without one, may have any field of a Pod.
@@ -165,27 +102,93 @@ func TestFieldsOfATemplateThatDoNotExistHaveNoEffect(t *testing.T) {
 			s := newFullScenario(t)
 			testbuilder.MountVolume(&s.Runner.Spec, "docs", "/srv/docs", testbuilder.SecretVolume("docs"))
 			change(testbuilder.RunnerPod(&s.Runner.Spec))
-			decision := s.decideAndRecord()
-			if decision.CreateJob == nil {
-				t.Fatalf("%+v", decision.Status.Conditions)
-			}
-			if diff := cmp.Diff(want, decision.CreateJob.Spec.Template); diff != "" {
-				t.Errorf("the Pod changed (-without, +with):\n%s", diff)
-			}
+			require.Equal(t, want, s.startAttempt().newestJob().Spec.Template)
 		})
 	}
 }
 
-func TestSidecarsMountVolumesReadOnlyAndTheWorkspaceWithWrites(t *testing.T) {
-	s := newFullScenario(t)
-	testbuilder.MountVolume(&s.Runner.Spec, "docs", "/srv/docs", testbuilder.ConfigMapVolume("docs"))
-	sidecar := &testbuilder.RunnerPod(&s.Runner.Spec).InitContainers[0]
-	sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: "docs", MountPath: "/docs"})
-	got := mountsOf(&s.decideAndRecord().CreateJob.Spec.Template.Spec.InitContainers[0])
-	if docs := got["runner-docs"]; docs.MountPath != "/docs" || !docs.ReadOnly {
-		t.Errorf("the volume is mounted as %+v", docs)
+func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
+	for want, policies := range map[string]policy.Selection{
+		`image "runner:1" of container "runner" is not allowed by Policy team, which allows: proxy:*`:     testbuilder.AllowImages("proxy:*"),
+		`image "proxy:1" of init container "proxy" is not allowed by Policy team, which allows: runner:*`: testbuilder.AllowImages("runner:*"),
+	} {
+		s := newScenario(t)
+		s.Policies = policies
+		testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
+		decision := s.decideAndRecord()
+		require.True(t, decision.CreateJob == nil && len(decision.ApplyObjects) == 0, "the session starts: %+v", decision)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonImageNotAllowed)
+		require.Equal(t, want, s.findCondition(v1alpha1.ConditionReady).Message)
+		s.Policies = policy.Selection{}
+		s.startAttempt()
 	}
-	if workspace := got[workspaceVolume]; workspace.MountPath != workspacePath || workspace.ReadOnly {
-		t.Errorf("the workspace is mounted as %+v", workspace)
+}
+
+func TestAChangedPolicyAffectsTheNextAttemptOnly(t *testing.T) {
+	s := newScenario(t, withRetryLimit(1)).startAttempt().startRunner()
+	s.Policies = testbuilder.AllowImages("other:*")
+	s.wantPhase(v1alpha1.SessionRunning, "")
+	s.exitRunner(1, "").advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonImageNotAllowed)
+}
+
+// The operator may have ended between the record of an attempt and the creation of its Job.
+func TestAnAttemptWithoutAJobIsNotContinuedAgainstAPolicy(t *testing.T) {
+	s := newScenario(t)
+	s.decideAndRecord()
+	s.Policies = testbuilder.AllowImages("other:*")
+	decision := s.decideAndRecord()
+	require.True(t, decision.CreateJob == nil && decision.Status.Attempt.JobName == "", "the attempt continues: %+v", decision)
+}
+
+func envFromSecret(name, prefix string, optional *bool) corev1.EnvFromSource {
+	return corev1.EnvFromSource{Prefix: prefix, SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Optional: optional}}
+}
+
+func envFromConfigMap(name string) corev1.EnvFromSource {
+	return corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+}
+
+func TestEnvFromSetsOneVariableForEachAllowedKey(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.EnvFrom = []corev1.EnvFromSource{envFromSecret("model", "MODEL_", new(true)), envFromConfigMap("settings"), envFromSecret("later", "", nil)}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"LANGUAGE": "en"}
+	})
+	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{
+		testbuilder.Source("model", "token", "url"), testbuilder.Source("later", "COLOR"), testbuilder.Source("unused", "a"),
 	}
+	s.Runner.Spec.Allowed.ConfigMaps = []v1alpha1.SessionSource{testbuilder.Source("settings", "COLOR", "LANGUAGE", "HTTPS_PROXY", "HOMEPAGE")}
+	c := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
+	require.True(t, len(c.EnvFrom) == 0, "the Pod has envFrom %+v, which sets each key", c.EnvFrom)
+	secret := func(name, key string, optional *bool) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key, Optional: optional}}
+	}
+	configMap := &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "HOMEPAGE"}}
+	want := []corev1.EnvVar{
+		{Name: "COLOR", ValueFrom: secret("later", "COLOR", nil)}, // the last source takes precedence
+		{Name: "HOMEPAGE", ValueFrom: configMap},
+		{Name: "MODEL_token", ValueFrom: secret("model", "token", new(true))},
+		{Name: "MODEL_url", ValueFrom: secret("model", "url", new(true))},
+	}
+	require.Equal(t, want, c.Env[len(c.Env)-len(want):])
+	names := map[string]int{}
+	for _, variable := range c.Env {
+		names[variable.Name]++
+	}
+	require.True(t, names["LANGUAGE"] == 1 && names["HTTPS_PROXY"] == 1, "a variable is set twice: %v", names)
+}
+
+func TestSecretMountsContainOnlyAllowedKeys(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}, {LocalReference: v1alpha1.LocalReference{Name: "model"}, Optional: true}}
+	})
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("git"), testbuilder.Source("model", "token", "ca.crt")}
+	items := map[string][]corev1.KeyToPath{}
+	for _, volume := range s.startAttempt().newestJob().Spec.Template.Spec.Volumes {
+		if volume.Secret != nil {
+			items[volume.Secret.SecretName] = volume.Secret.Items
+		}
+	}
+	require.True(t, len(items["git"]) == 0, "a Secret without a list of keys has the items %v", items["git"])
+	require.Equal(t, []corev1.KeyToPath{{Key: "token", Path: "token"}, {Key: "ca.crt", Path: "ca.crt"}}, items["model"])
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // What a runner reports about its work, how it ends, what the session wants, and where its workspace is: only work that arrived, or
@@ -61,17 +61,12 @@ func TestWorkThatDidNotArriveIsNotCompleted(t *testing.T) {
 							s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPushFailed)
 						}
 						s.wantCondition(v1alpha1.ConditionPushed, report.status, report.reason)
-						if got := slices.Contains(s.eventReasons, v1alpha1.EventPushFailed); got == arrived {
-							t.Errorf("events %v", s.eventReasons)
-						}
+						require.True(t, slices.Contains(s.eventReasons, v1alpha1.EventPushFailed) != arrived, "events %v", s.eventReasons)
 						claim := s.claims[s.Session.Status.Workspace.ClaimRef.Name]
-						if persistent && (len(claim.OwnerReferences) == 0) == arrived {
-							t.Errorf("the claim has the owners %v", claim.OwnerReferences)
-						}
-						message := meta.FindStatusCondition(s.Session.Status.Conditions, v1alpha1.ConditionPushed).Message
-						if kept := strings.Contains(message, "PersistentVolumeClaim fix-workspace, is kept"); kept != (persistent && !arrived) {
-							t.Errorf("message %q", message)
-						}
+						require.True(t, !persistent || (len(claim.OwnerReferences) == 0) != arrived, "the claim is %+v", claim)
+						message := s.findCondition(v1alpha1.ConditionPushed).Message
+						require.True(t, strings.Contains(message, "PersistentVolumeClaim fix-workspace, is kept") == (persistent && !arrived),
+							"message %q", message)
 					})
 				}
 			}
@@ -88,27 +83,7 @@ func TestAnImageThatPushesItselfNeedNotReport(t *testing.T) {
 		s := newScenario(t)
 		s.Session.Spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/team/shop.git"}, AutoPush: true}}
 		s.startAttempt().startRunner().exitRunner(0, result).decideAndRecord()
-		if s.Session.Status.Phase != phase {
-			t.Errorf("%s: %s", result, s.Session.Status.Phase)
-		}
-	}
-}
-
-func TestSessionsWithoutAutoPushHaveNoConditionPushed(t *testing.T) {
-	s := newScenario(t).startAttempt().startRunner().exitRunner(0, "")
-	s.decideAndRecord()
-	if c := meta.FindStatusCondition(s.Session.Status.Conditions, v1alpha1.ConditionPushed); c != nil {
-		t.Errorf("%+v", c)
-	}
-}
-
-// The reason for a failure is what the agent or git said last.
-func TestTheReasonForAFailureIsWhatTheRunnerReports(t *testing.T) {
-	s := newScenario(t).startAttempt().startRunner().exitRunner(1, `{"summary": "cloning shop: the repository has no branch release"}`)
-	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
-	c := meta.FindStatusCondition(s.Session.Status.Conditions, v1alpha1.ConditionSucceeded)
-	if want := "the runner exited with code 1: cloning shop: the repository has no branch release"; c.Message != want {
-		t.Errorf("message %q, want %q", c.Message, want)
+		require.True(t, s.Session.Status.Phase == phase, "%s: %s", result, s.Session.Status.Phase)
 	}
 }
 
@@ -122,13 +97,10 @@ func TestTheBranchOfASessionHasItsIdentity(t *testing.T) {
 			s.Session.Spec.Repos[0].Push.Branch = push
 			in := RunnerInputs{}
 			inputs := newObjectBuilder(newFacts(s.Observation), &s.Session.Status).newInputsSecret()
-			if err := json.Unmarshal(inputs.Data[sessionFileKey], &in); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal(inputs.Data[sessionFileKey], &in))
 			branches[in.Repos[0].Push.Branch] = true
 		}
 	}
-	if want := map[v1alpha1.GitBranch]bool{"session/fix-11111111": true, "session/fix-22222222": true, "fix/bug": true}; !maps.Equal(branches, want) {
-		t.Errorf("branches %v, want %v", branches, want)
-	}
+	want := map[v1alpha1.GitBranch]bool{"session/fix-11111111": true, "session/fix-22222222": true, "fix/bug": true}
+	require.True(t, maps.Equal(branches, want), "branches %v, want %v", branches, want)
 }

@@ -1,15 +1,20 @@
 package agenticsession
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,23 +24,26 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The PodSecurity admission library evaluates the Pods of random sessions and SessionRunners, with
 // values as insecure as their types allow. The level restricted must accept all of them.
 func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
-	const runs = 5000
+	const runs = 2000
 	evaluate := restrictedEvaluator(t)
-	if insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(evaluate(&metav1.ObjectMeta{}, insecure)).Allowed {
-		t.Fatal("the evaluator accepts an insecure Pod")
-	}
+	insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}})
+	require.True(t, !policy.AggregateCheckResults(evaluate(&metav1.ObjectMeta{}, insecure)).Allowed, "the evaluator accepts an insecure Pod")
 	evaluated := 0
 	for seed := range uint64(runs) {
 		f := randomSpecs{rand.New(rand.NewPCG(seed, 1))}
 		s := newScenario(t)
 		f.fillSession(&s.Session.Spec)
 		f.fillRunner(&s.Runner.Spec)
+		if f.randomBool() {
+			s.NetworkCheck = testCheck
+		}
 		decision := s.decideAndRecord()
 		if decision.CreateJob == nil {
 			continue // refused before a Pod is built
@@ -43,15 +51,11 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 		evaluated++
 		template := decision.CreateJob.Spec.Template
 		for _, result := range evaluate(&template.ObjectMeta, &template.Spec) {
-			if !result.Allowed {
-				t.Errorf("seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
-			}
+			require.True(t, result.Allowed, "seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
 		}
 		checkHardened(t, seed, &template.Spec)
 	}
-	if evaluated < 1000 {
-		t.Errorf("only %d of %d specs led to a Pod", evaluated, runs)
-	}
+	require.True(t, evaluated >= runs/5, "only %d of %d specs led to a Pod", evaluated, runs)
 	t.Logf("%d Pods evaluated, of %d specs", evaluated, runs)
 }
 
@@ -59,9 +63,7 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec) []policy.CheckResult {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
 	return func(metadata *metav1.ObjectMeta, pod *corev1.PodSpec) []policy.CheckResult {
 		return evaluator.EvaluatePod(level, metadata, pod)
@@ -71,21 +73,14 @@ func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec)
 // docs/agents.md has the manifest.
 func TestDaemonSetThatPullsImagesIsRestricted(t *testing.T) {
 	manifest, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "agents", "images.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	daemonSet := &appsv1.DaemonSet{}
-	if err := yaml.UnmarshalStrict(manifest, daemonSet); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(manifest, daemonSet))
 	template := &daemonSet.Spec.Template
-	if len(template.Spec.InitContainers) != 1 || !maps.Equal(daemonSet.Spec.Selector.MatchLabels, template.Labels) {
-		t.Errorf("DaemonSet %+v", daemonSet)
-	}
+	require.True(t, len(template.Spec.InitContainers) == 1 && maps.Equal(daemonSet.Spec.Selector.MatchLabels, template.Labels),
+		"DaemonSet %+v", daemonSet)
 	for _, result := range restrictedEvaluator(t)(&template.ObjectMeta, &template.Spec) {
-		if !result.Allowed {
-			t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
-		}
+		require.True(t, result.Allowed, "%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
 	}
 }
 
@@ -117,6 +112,23 @@ func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 				}
 			}
 		}
+	}
+	temporary := map[string]bool{}
+	for i := range pod.InitContainers {
+		c := &pod.InitContainers[i]
+		at := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tempPath })
+		if at < 0 && c.Name == checkContainer {
+			continue
+		}
+		if at < 0 {
+			fail("%s has no temporary volume", c.Name)
+			continue
+		}
+		want := emptyDirVolume(c.VolumeMounts[at].Name, c.Resources.Limits)
+		if temporary[want.Name] || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return cmp.Equal(v, want) }) {
+			fail("%s has no temporary volume of its own size: %+v", c.Name, want)
+		}
+		temporary[want.Name] = true
 	}
 	names := map[string]int{}
 	for _, variable := range pod.Containers[0].Env {
@@ -193,7 +205,7 @@ func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
 			spec.Workspace.Size = &size
 		}
 	}
-	spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://a/b"}, AutoPush: f.randomBool()}}
+	spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/b"}, AutoPush: f.randomBool()}}
 }
 
 func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
@@ -240,9 +252,44 @@ func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 	if f.randomBool() {
 		testbuilder.RunnerPod(spec).RuntimeClassName = new("gvisor")
 	}
+	if f.randomBool() {
+		spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Repositories: []string{"git.example/**"}}
+		spec.Archive = []*v1alpha1.SessionArchive{nil, archiveInBucket, archiveInClaim}[f.rng.IntN(3)].DeepCopy()
+		spec.Model = &v1alpha1.SessionModel{Provider: f.pickOne("Anthropic", "OpenAI", "Google"), SecretRef: v1alpha1.LocalReference{Name: "provider"}}
+	}
 	pod := testbuilder.RunnerPod(spec)
 	pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace, pod.AutomountServiceAccountToken = true, true, true, new(true), new(true)
 	pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.Sysctls = new(false), []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
 	pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
 	weaken(&pod.Containers[0])
+}
+
+// For any object and status, including manually edited ones, Decide does not panic, does not repeat
+// questions, and hardens every Pod.
+func FuzzDecideNeverPanics(f *testing.F) {
+	session := &v1alpha1.AgenticSession{}
+	session.Name, session.Spec.Prompt = "a", "b"
+	job := &batchv1.Job{}
+	for _, seed := range []v1alpha1.SessionPhase{"", v1alpha1.SessionRunning} {
+		session.Status.Phase = seed
+		session.Status.Attempt.JobName = "a-r1-a1"
+		object, err := json.Marshal(session)
+		require.NoError(f, err)
+		run, err := json.Marshal(job)
+		require.NoError(f, err)
+		f.Add(object, run, []byte(`{}`), int64(3))
+	}
+	f.Fuzz(func(t *testing.T, object, run, pod []byte, seconds int64) {
+		s, j, p := &v1alpha1.AgenticSession{}, &batchv1.Job{}, corev1.Pod{}
+		if json.Unmarshal(object, s) != nil || json.Unmarshal(run, j) != nil || json.Unmarshal(pod, &p) != nil {
+			return
+		}
+		in := Observation{Session: s, Runner: newTestRunner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{Jobs: map[string]*batchv1.Job{s.Status.Attempt.JobName: nil}, Listed: true}
+		decision := Decide(in)
+		require.True(t, decision.Question == nil, "the decision repeats an answered question")
+		if decision.CreateJob != nil {
+			checkHardened(t, 0, &decision.CreateJob.Spec.Template.Spec)
+		}
+	})
 }

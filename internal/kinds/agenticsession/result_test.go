@@ -2,23 +2,24 @@ package agenticsession
 
 import (
 	"encoding/json"
-	"slices"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestParseResult(t *testing.T) {
 	cost := func(n v1alpha1.Number) *v1alpha1.Number { return &n }
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		message string
 		want    *RunnerResult
 		err     string
@@ -47,25 +48,34 @@ func TestParseResult(t *testing.T) {
 		"an sdkSessionId that is too long": {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
 		"an sdkSessionId with NUL":         {message: `{"sdkSessionId": "a\u0000b"}`, err: "NUL"},
 		"an sdkSessionId that is a number": {message: `{"sdkSessionId": 7}`, err: "not a valid JSON object"},
-		"a result that was cut off":        {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off after 4096 bytes"},
-		"one of a Pod with 4 containers":   {message: `{"summary": "` + strings.Repeat("x", 3072-13), err: "cut off after 3072 bytes"},
-		"a result that is too long":        {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
-	}
-	for title, test := range tests {
+		"results of repositories": {
+			message: `{"repositories": [{"name": "shop", "branch": "session/demo", "pushed": true, "pullRequestURL": "https://git.example/1", "new": 1}]}`,
+			want: &RunnerResult{SessionResult: v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{
+				{Name: "shop", Branch: "session/demo", Pushed: true, PullRequestURL: "https://git.example/1"},
+			}}},
+		},
+		"a transcript": {
+			message: `{"transcript": {"location": "s3://a/b", "truncated": true, "new": 1}}`,
+			want:    &RunnerResult{SessionResult: v1alpha1.SessionResult{Transcript: &v1alpha1.ArchiveResult{Location: "s3://a/b", Truncated: true}}},
+		},
+		"a long location":                {message: `{"transcript": {"location": "` + strings.Repeat("x", maxLocation+1) + `"}}`, err: "transcript.location is too long"},
+		"a repository twice":             {message: `{"repositories": [{"name": "a"}, {"name": "a"}]}`, err: "occurs twice"},
+		"a URL with a script":            {message: `{"repositories": [{"name": "a", "pullRequestURL": "javascript:alert(1)"}]}`, err: "is not an https:// URL"},
+		"repositories without a list":    {message: `{"repositories": {"name": "a"}}`, err: "not a valid JSON object"},
+		"a long commit":                  {message: `{"repositories": [{"name": "a", "commit": "` + strings.Repeat("c", 65) + `"}]}`, err: "is too long"},
+		"too many repositories":          {message: `{"repositories": [` + strings.Repeat(`{"name": ""},`, 16) + `{"name": "b"}]}`, err: "at most 16 are allowed"},
+		"a result that was cut off":      {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off after 4096 bytes"},
+		"one of a Pod with 4 containers": {message: `{"summary": "` + strings.Repeat("x", 3072-13), err: "cut off after 3072 bytes"},
+		"a result that is too long":      {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
+	} {
 		t.Run(title, func(t *testing.T) {
 			got, err := ParseResult(test.message)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("error %v, want: %s", err, test.err)
-				}
+				require.True(t, err != nil && strings.Contains(err.Error(), test.err), "error %v, want: %s", err, test.err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("the result differs (-want, +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
 		})
 	}
 }
@@ -84,55 +94,59 @@ func TestSDKSessionIDIsPassedVerbatim(t *testing.T) {
 	for _, id := range []string{"plain", "$(API_KEY)", "$$(API_KEY)", "a$b", "$", "$$", "$(", "a\nb"} {
 		s := newScenario(t).startAttempt()
 		raw, err := json.Marshal(map[string]string{"sdkSessionId": id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.exitRunner(0, string(raw)).decideAndRecord()
-		env := s.updateSpec(requestNextRun).startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
-		for i := range env {
-			if env[i].Name != "AGENTIC_SDK_SESSION_ID" {
-				continue
-			}
-			// Kubernetes replaces $(NAME), and $$ by $.
-			if value := env[i].Value; strings.Contains(strings.ReplaceAll(value, "$$", ""), "$") || strings.ReplaceAll(value, "$$", "$") != id {
-				t.Errorf("the runner gets %q for %q", value, id)
-			}
-		}
-	}
-}
-
-func TestTotalCostSumsReportedCosts(t *testing.T) {
-	s := newScenario(t)
-	for _, message := range []string{`{"costUSD": 0.1}`, `{}`, "", `{"costUSD": 0.2}`} {
-		s.startAttempt().exitRunner(0, message).decideAndRecord()
-		s.decideAndRecord() // the second observation changes nothing
-		s.updateSpec(requestNextRun)
-	}
-	if got := *s.Session.Status.TotalCostUSD; got != "0.3" {
-		t.Errorf("%s dollars, want 0.3", got)
-	}
-	if runs := s.Session.Status.Attempts; runs[1].CostUSD != nil || *runs[3].CostUSD != "0.2" {
-		t.Errorf("%+v", runs)
-	}
-}
-
-func TestFailureMessageContainsRunnerOutput(t *testing.T) {
-	s := newScenario(t).startAttempt().exitRunner(2, "no such branch")
-	s.decideAndRecord()
-	if got := s.Session.Status.Attempts[0].Message; got != "the runner exited with code 2: no such branch" {
-		t.Error(got)
+		value := s.updateSpec(requestNextRun).startAttempt().runnerVariable("AGENTIC_SDK_SESSION_ID")
+		// Kubernetes replaces $(NAME), and $$ by $.
+		isLiteral := !strings.Contains(strings.ReplaceAll(value, "$$", ""), "$")
+		require.True(t, isLiteral && strings.ReplaceAll(value, "$$", "$") == id, "the runner gets %q for %q", value, id)
 	}
 }
 
 func TestResultLimitDependsOnTheNumberOfContainers(t *testing.T) {
-	for sidecars, want := range map[int]string{0: "4096", 2: "4096", 3: "3072", 8: "1365"} {
+	for count, want := range map[int]string{0: "4096", 2: "4096", 3: "3072", 8: "1365"} {
 		s := newScenario(t)
-		for i := range sidecars {
-			testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = append(testbuilder.RunnerPod(&s.Runner.Spec).InitContainers, testbuilder.Sidecar("s"+strconv.Itoa(i), "s:1"))
+		pod := testbuilder.RunnerPod(&s.Runner.Spec)
+		for i := range count {
+			pod.InitContainers = append(pod.InitContainers, testbuilder.Sidecar("s"+strconv.Itoa(i), "s:1"))
 		}
-		env := s.decideAndRecord().CreateJob.Spec.Template.Spec.Containers[0].Env
-		if i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "AGENTIC_RESULT_MAX_BYTES" }); i < 0 || env[i].Value != want {
-			t.Errorf("%d sidecars: %+v, want %s", sidecars, env, want)
-		}
+		require.Equal(t, want, s.startAttempt().runnerVariable("AGENTIC_RESULT_MAX_BYTES"))
+	}
+}
+
+func TestTheWorstReportOfARunnerIsItsCondition(t *testing.T) {
+	reported := decision.True(v1alpha1.ReasonReporting, "")
+	unknown := func(reason, message string) decision.State {
+		return decision.State{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
+	}
+	silent, free := unknown(v1alpha1.ReasonActivityUnknown, "no activity"), unknown(v1alpha1.ReasonCostUnknown, "no cost")
+	malformed := decision.False(v1alpha1.ReasonResultMalformed, "no JSON")
+	for title, row := range map[string]struct {
+		reports []decision.State
+		want    decision.State
+	}{
+		"all are there":              {[]decision.State{reported, reported}, reported},
+		"one is missing":             {[]decision.State{reported, silent}, silent},
+		"two are missing":            {[]decision.State{silent, reported, free}, unknown(v1alpha1.ReasonActivityUnknown, "no activity; no cost")},
+		"one is missing, one broken": {[]decision.State{silent, malformed}, malformed},
+	} {
+		got := runnerReporting(row.reports)
+		require.True(t, got == row.want, "%s: %+v, want %+v", title, got, row.want)
+	}
+}
+
+// The environment of a runner is an interface, which docs/runner.md documents.
+func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runner.md"))
+	require.NoError(t, err)
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
+	s.Runner.Spec.ActivityLease = true
+	decision := s.decideAndRecord()
+	require.True(t, decision.CreateJob != nil, "no Job is created")
+	for _, variable := range decision.CreateJob.Spec.Template.Spec.Containers[0].Env {
+		require.True(t, strings.Contains(string(page), "`"+variable.Name+"`"), "docs/runner.md does not document %s", variable.Name)
+	}
+	for _, name := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath} {
+		require.True(t, strings.Contains(string(page), name), "docs/runner.md does not document %s", name)
 	}
 }

@@ -1,8 +1,10 @@
 package agenticsession
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testStartTime is the time at which all scenarios start.
@@ -171,9 +174,7 @@ func (s *scenario) startAttempt() *scenario {
 // createPlannedJob carries out a decision's Job as the API server and the Job controller do.
 func (s *scenario) createPlannedJob(decision Decision) {
 	s.t.Helper()
-	if decision.CreateJob == nil {
-		s.t.Fatalf("no Job is created: phase %s, %+v", decision.Status.Phase, decision.Status.Conditions)
-	}
+	require.True(s.t, decision.CreateJob != nil, "no Job is created: phase %s, %+v", decision.Status.Phase, decision.Status.Conditions)
 	job := decision.CreateJob.DeepCopy()
 	job.UID = types.UID("uid-of-" + job.Name)
 	job.CreationTimestamp = metav1.NewTime(s.Now)
@@ -202,6 +203,18 @@ func (s *scenario) createNetworkPolicies(decision Decision) {
 }
 
 func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }
+
+// podSpec returns what the newest Job creates.
+func (s *scenario) podSpec() *corev1.PodSpec { return &s.newestJob().Spec.Template.Spec }
+
+// runnerVariable returns the value of a variable of the newest runner; empty if it has none.
+func (s *scenario) runnerVariable(name string) string {
+	env := s.podSpec().Containers[0].Env
+	if i := slices.IndexFunc(env, func(v corev1.EnvVar) bool { return v.Name == name }); i >= 0 {
+		return env[i].Value
+	}
+	return ""
+}
 
 func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
 
@@ -254,6 +267,12 @@ func (s *scenario) exitRunner(code int32, message string) *scenario {
 		return s.endJob(batchv1.JobComplete, "")
 	}
 	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+}
+
+// disrupt marks the newest Pod as disrupted.
+func (s *scenario) disrupt(reason string) *scenario {
+	s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
+	return s
 }
 
 // endJob adds a condition with which the Job ended, after its Pod.
@@ -324,15 +343,43 @@ func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decisio
 func (s *scenario) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
 	c := meta.FindStatusCondition(s.Session.Status.Conditions, kind)
-	if c == nil || c.Status != status || c.Reason != reason {
-		s.t.Errorf("condition %+v, want %s=%s (%s)", c, kind, status, reason)
-	}
+	require.True(s.t, c != nil && c.Status == status && c.Reason == reason, "condition %+v, want %s=%s (%s)", c, kind, status, reason)
+}
+
+// wantJob checks the name of the Job of the open attempt.
+func (s *scenario) wantJob(name string) {
+	s.t.Helper()
+	require.Equal(s.t, name, s.Session.Status.Attempt.JobName)
+}
+
+// wantDeadline checks the deadline of the newest Job; -1 means none.
+func (s *scenario) wantDeadline(want int64) {
+	s.t.Helper()
+	require.Equal(s.t, want, s.jobDeadlineSeconds())
+}
+
+// wantActiveSeconds checks how much of the timeout is used.
+func (s *scenario) wantActiveSeconds(want float64) {
+	s.t.Helper()
+	require.Equal(s.t, want, s.Session.Status.ActiveDuration.Seconds())
+}
+
+// wantNotAccepted decides, and checks that nothing is created, because of the spec of the session or of its SessionRunner.
+func (s *scenario) wantNotAccepted(message string) {
+	s.t.Helper()
+	decision := s.decideAndRecord()
+	c := s.findCondition(v1alpha1.ConditionSpecAccepted)
+	isCreated := decision.CreateJob != nil || decision.DryRunPod != nil || len(decision.ApplyObjects) > 0
+	require.True(s.t, !isCreated && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, message),
+		"SpecAccepted=%s: %s, want %q; objects are created: %t", c.Status, c.Message, message, isCreated)
+}
+
+func (s *scenario) findCondition(kind string) *metav1.Condition {
+	return cmp.Or(meta.FindStatusCondition(s.Session.Status.Conditions, kind), &metav1.Condition{})
 }
 
 // wantEvent checks that the last decision emitted an event with this reason.
 func (s *scenario) wantEvent(reason string) {
 	s.t.Helper()
-	if !slices.Contains(s.eventReasons, reason) {
-		s.t.Errorf("events %q, want %s among them", s.eventReasons, reason)
-	}
+	require.True(s.t, slices.Contains(s.eventReasons, reason), "events %q, want %s among them", s.eventReasons, reason)
 }

@@ -107,9 +107,9 @@ func (w *simulation) checkLimits() {
 		isExpensive := !w.lease.isHostile && !j.overLimitTime.IsZero()
 		switch {
 		case !j.terminationTime.IsZero() && j.endReason == "deleted" && isExpensive:
-			w.costStops++
+			w.counts["expensive runner"]++
 		case !j.terminationTime.IsZero() && j.endReason == "deleted" && isIdle:
-			w.idleStops++
+			w.counts["idle runner"]++
 		case !j.terminationTime.IsZero():
 		case isExpensive && w.now.Sub(j.overLimitTime) > simulatedDelay:
 			w.reportViolation("%s continues %s after its cost reached the limit", j.job.Name, w.now.Sub(j.overLimitTime))

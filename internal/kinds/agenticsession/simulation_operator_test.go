@@ -29,7 +29,7 @@ func (w *simulation) reconcileOnce() bool {
 			return true
 		}
 		if acts := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil || decision.SetDeadline != nil; acts && !wrote && version != w.version {
-			w.conflicts++ // the operator asserts that the session is fresh
+			w.counts["conflict"]++ // the operator asserts that the session is fresh
 			return true
 		}
 		refusal, acted := w.executeDecision(&in, &decision)
@@ -74,7 +74,7 @@ func (w *simulation) maybeCrash() bool {
 		return false
 	}
 	w.logf("operator crashes")
-	w.crashes++
+	w.counts["crash"]++
 	w.rememberedJobs, w.deletedPod = map[string]types.UID{}, nil
 	w.lease.forget(w.now)
 	return true
@@ -87,7 +87,7 @@ func (w *simulation) recordStatus(in *Observation, version *int, decision *Decis
 	}
 	if *version != w.version {
 		w.logf("conflict")
-		w.conflicts++
+		w.counts["conflict"]++
 		return false
 	}
 	before := w.session.Status.Phase
@@ -112,7 +112,7 @@ func (w *simulation) executeDecision(in *Observation, d *Decision) (refusal *dec
 		for _, j := range w.jobs {
 			if j.job.UID == job.UID && j.job.Generation == job.Generation { // only the observed version
 				w.logf("operator deletes %s", job.Name)
-				w.stops++
+				w.counts["stop"]++
 				w.deleteJob(j)
 			}
 		}

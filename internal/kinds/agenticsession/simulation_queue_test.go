@@ -40,7 +40,7 @@ func (w *simulation) setSuspended(j *simulatedJob, status corev1.ConditionStatus
 // preempt suspends a running Job. Its Pod ends after a while.
 func (w *simulation) preempt(j *simulatedJob) {
 	w.logf("%s is preempted", j.job.Name)
-	w.preemptions++
+	w.counts["preemption"]++
 	w.terminatePod(j, endReasonSuspended)
 	j.job.Spec.Suspend, j.job.Status.StartTime = new(true), nil
 	j.job.Status.Active, j.job.Status.Terminating = 0, new(int32(1))

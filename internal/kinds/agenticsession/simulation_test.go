@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -39,34 +40,43 @@ import (
 // SESSION_RUNS sets the number of simulations, and SESSION_SEED the first seed, to repeat one.
 func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 700), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
-	var next, jobs, crashes, conflicts, stops, over, idle, expensive, preempted atomic.Int64
+	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 300), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
+	events := []string{"Job", "crash", "conflict", "stop", "deadline", "idle runner", "expensive runner", "preemption"}
+	simulateSeeds(t, runs, first, events, func(seed uint64) (counts map[string]int, violations, log []string) {
+		w := newSimulation(seed)
+		w.runToCompletion()
+		w.counts["Job"] = len(w.createdCounts)
+		return w.counts, w.violations, w.log
+	})
+}
+
+// simulateSeeds runs simulations at the same time, and checks that each of these events occurred in one of them.
+func simulateSeeds(t *testing.T, runs, first int, events []string, simulate func(seed uint64) (counts map[string]int, violations, log []string)) {
+	t.Helper()
+	var next atomic.Int64
 	next.Store(int64(first) - 1)
+	var mu sync.Mutex
+	total := map[string]int{}
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
-				w := newSimulation(uint64(seed))
-				w.runToCompletion()
-				for _, violation := range w.violations {
-					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
+				counts, violations, log := simulate(uint64(seed))
+				for _, violation := range violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(log, "\n"))
 				}
-				jobs.Add(int64(len(w.createdCounts)))
-				crashes.Add(w.crashes)
-				conflicts.Add(w.conflicts)
-				stops.Add(w.stops)
-				over.Add(w.deadlines)
-				idle.Add(w.idleStops)
-				expensive.Add(w.costStops)
-				preempted.Add(w.preemptions)
+				mu.Lock()
+				for name, count := range counts {
+					total[name] += count
+				}
+				mu.Unlock()
 			}
 		})
 	}
 	group.Wait()
-	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines, %d idle runners, %d expensive ones, %d preemptions",
-		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load(), preempted.Load())
-	if min(jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load(), preempted.Load()) == 0 {
-		t.Error("the simulations contained too few events")
+	t.Logf("%d runs: %v", runs, total)
+	for _, name := range events {
+		require.True(t, total[name] > 0, "no simulation contained: %s", name)
 	}
 }
 
@@ -101,17 +111,15 @@ type simulation struct {
 	lease        simulatedLease
 	uidCount     int
 
-	faultsDisabled                       bool
-	log                                  []string
-	violations                           []string
-	crashes, conflicts, stops, deadlines int64
-	// hasQueue means that a queue holds the Jobs; preemptions counts those that it suspended while they ran.
-	hasQueue    bool
-	preemptions int64
+	faultsDisabled bool
+	log            []string
+	violations     []string
+	// counts of events.
+	counts map[string]int
+	// hasQueue means that a queue holds the Jobs.
+	hasQueue bool
 	// deletedPod is the last Pod of a suspended Job, which the operator remembers until it crashes.
 	deletedPod *corev1.Pod
-	// idleStops and costStops count the runners that ended beyond a limit.
-	idleStops, costStops int64
 }
 
 // simulatedJob is a Job and its Pod.
@@ -151,7 +159,7 @@ const (
 func newSimulation(seed uint64) *simulation {
 	w := &simulation{
 		rng: rand.New(rand.NewPCG(seed, 0)), now: testStartTime, rememberedJobs: map[string]types.UID{},
-		createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionAttempt{},
+		counts: map[string]int{}, createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionAttempt{},
 	}
 	w.runner = newTestRunner()
 	w.runner.Spec.ActivityLease = true
@@ -348,7 +356,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 			}
 			w.terminatePod(j, v1alpha1.ReasonDeadlineExceeded)
 			w.now = late
-			w.deadlines++
+			w.counts["deadline"]++
 		}
 	}
 	switch {

@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,35 +31,13 @@ import (
 // WORKSPACE_RUNS sets the number of simulations, and WORKSPACE_SEED the first seed, to repeat one.
 func TestRunnersNeverShareAWorkspace(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.NumberFromEnv(t, "WORKSPACE_RUNS", 150), testbuilder.NumberFromEnv(t, "WORKSPACE_SEED", 1)
-	var next atomic.Int64
-	next.Store(int64(first) - 1)
-	var mu sync.Mutex
-	total := map[string]int{}
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
-				w := newWorkspaceSimulation(uint64(seed))
-				w.runToCompletion()
-				for _, violation := range w.violations {
-					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
-				}
-				mu.Lock()
-				for name, count := range w.counts {
-					total[name] += count
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	t.Logf("%d runs: %v", runs, total)
-	for _, name := range []string{"runner", "crash", "late request", "late Pod", "waited for a Pod", "reservation failed", "lost", "conflict"} {
-		if total[name] == 0 {
-			t.Errorf("no simulation contained: %s", name)
-		}
-	}
+	runs, first := testbuilder.NumberFromEnv(t, "WORKSPACE_RUNS", 60), testbuilder.NumberFromEnv(t, "WORKSPACE_SEED", 1)
+	events := []string{"runner", "crash", "late request", "late Pod", "waited for a Pod", "reservation failed", "lost", "conflict"}
+	simulateSeeds(t, runs, first, events, func(seed uint64) (counts map[string]int, violations, log []string) {
+		w := newWorkspaceSimulation(seed)
+		w.runToCompletion()
+		return w.counts, w.violations, w.log
+	})
 }
 
 // workspaceSimulation is a simulated cluster with a claim and the sessions that use it.

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func setPersistent(spec *v1alpha1.AgenticSessionSpec) {
@@ -38,9 +38,7 @@ func newPodThatMounts(name, claim string) corev1.Pod {
 func (s *scenario) admitPod() *scenario {
 	s.t.Helper()
 	s.decideAndRecord()
-	if isGated(s.newestPod()) {
-		s.t.Fatalf("the Pod waits: %+v", s.Session.Status.Conditions)
-	}
+	require.True(s.t, !isGated(s.newestPod()), "the Pod waits: %+v", s.Session.Status.Conditions)
 	return s
 }
 
@@ -50,12 +48,10 @@ func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
 			pod.Labels = map[string]string{LabelSession: "gone", LabelSessionUID: "gone"}
 			pod.DeletionTimestamp = new(metav1.NewTime(testStartTime))
 		},
-		"a Pod of somebody else":     func(*corev1.Pod) {},
-		"a Pod that has not started": func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending },
-		"a Pod on a lost node":       func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown },
-		"a Pod that waits at its gate": func(pod *corev1.Pod) {
-			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
-		},
+		"a Pod of somebody else":       func(*corev1.Pod) {},
+		"a Pod that has not started":   func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending },
+		"a Pod on a lost node":         func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown },
+		"a Pod that waits at its gate": func(pod *corev1.Pod) { pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}} },
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newContinuingScenario(t)
@@ -63,12 +59,10 @@ func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
 			change(&pod)
 			s.otherPods = []corev1.Pod{newPodThatMounts("elsewhere", "another"), pod}
 			decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
-			if decision.CreateJob != nil || s.Session.Status.Attempt.JobName != "" {
-				t.Errorf("the session has Job %q", s.Session.Status.Attempt.JobName)
-			}
-			if isWatched := pod.Labels[LabelSession] != ""; (decision.RequeueAfter == 0) != isWatched {
-				t.Errorf("the session is reconciled again after %s", decision.RequeueAfter)
-			}
+			require.True(t, decision.CreateJob == nil && s.Session.Status.Attempt.JobName == "",
+				"the session has Job %q", s.Session.Status.Attempt.JobName)
+			isWatched := pod.Labels[LabelSession] != ""
+			require.True(t, (decision.RequeueAfter == 0) == isWatched, "the session is reconciled again after %s", decision.RequeueAfter)
 			s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
 			s.otherPods[1].Status.Phase = corev1.PodFailed
 			s.startAttempt().admitPod()
@@ -76,29 +70,13 @@ func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
 	}
 }
 
-func TestNextAttemptDoesNotStartWhileThePodOfADeletedJobRuns(t *testing.T) {
-	s := newScenario(t, setPersistent, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} })
-	s.startAttempt().admitPod().startRunner().decideAndRecord()
-	s.Jobs = nil // deleted in the background: its Pod lives on for its grace period
-	s.wantPhase(v1alpha1.SessionPending, "")
-	s.advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
-	s.Pods = nil
-	s.startAttempt().admitPod()
-	if job := s.newestJob().Name; job != "fix-r1-a2" {
-		t.Errorf("Job %s", job)
-	}
-}
-
 func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
 	s := newScenario(t, setPersistent).startAttempt()
-	if !isGated(s.newestPod()) {
-		t.Fatal("the Pod has no gate")
-	}
+	require.True(t, isGated(s.newestPod()) && !isGated(newScenario(t).startAttempt().newestPod()),
+		"the Pod has no gate, or that of an ephemeral workspace has one")
 	t.Run("another Pod runs", func(t *testing.T) {
 		s.otherPods = []corev1.Pod{newPodThatMounts("user", "fix-workspace")}
-		if decision := s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse); decision.ReserveWorkspace != nil {
-			t.Error("the workspace is reserved")
-		}
+		require.True(t, s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse).ReserveWorkspace == nil, "the workspace is reserved")
 	})
 	t.Run("another Pod for which it is reserved still waits at its gate", func(*testing.T) {
 		s.otherPods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
@@ -108,20 +86,12 @@ func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
 	t.Run("another Pod waits at its gate", func(t *testing.T) {
 		s.claims["fix-workspace"].Annotations = nil
 		decision := s.wantPhase(v1alpha1.SessionCreating, "")
-		if r := decision.ReserveWorkspace; r == nil || r.Pod.UID != s.newestPod().UID || r.Claim.UID != s.Session.Status.Workspace.UID {
-			t.Errorf("%+v", r)
-		}
+		r := decision.ReserveWorkspace
+		require.True(t, r != nil && r.Pod.UID == s.newestPod().UID && r.Claim.UID == s.Session.Status.Workspace.UID, "%+v", r)
 	})
-	if claim := s.claims["fix-workspace"]; s.Session.Status.Workspace.UID != claim.UID {
-		t.Errorf("the UID %s is recorded, want %s", s.Session.Status.Workspace.UID, claim.UID)
-	}
+	claim := s.claims["fix-workspace"]
+	require.True(t, s.Session.Status.Workspace.UID == claim.UID, "the UID %s is recorded, want %s", s.Session.Status.Workspace.UID, claim.UID)
 	s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
-}
-
-func TestEphemeralWorkspaceHasNoGate(t *testing.T) {
-	if s := newScenario(t).startAttempt(); isGated(s.newestPod()) {
-		t.Error("the Pod waits")
-	}
 }
 
 // newStoppedScenario returns a session that used its workspace and was stopped.
@@ -153,12 +123,9 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 			s := newStoppedScenario(t, setPersistent)
 			loss.lose(s)
 			decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
-			if message := decision.Status.Attempts[len(decision.Status.Attempts)-1].Message; !strings.Contains(message, loss.what) {
-				t.Errorf("message %q", message)
-			}
-			if decision.CreateJob != nil || len(decision.ApplyObjects) > 0 {
-				t.Error("the session starts")
-			}
+			message := decision.Status.Attempts[len(decision.Status.Attempts)-1].Message
+			require.True(t, strings.Contains(message, loss.what), "message %q", message)
+			require.True(t, decision.CreateJob == nil && len(decision.ApplyObjects) == 0, "the session starts")
 			s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
 			s.updateSpec(setRecreate).updateSpec(requestNextRun)
 			delete(s.claims, "fix-workspace")
@@ -169,17 +136,13 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 		s := newStoppedScenario(t, setPersistent).startAttempt()
 		delete(s.claims, "fix-workspace")
 		decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
-		if len(decision.DeleteJobs) != 1 {
-			t.Error("the Job is not deleted")
-		}
+		require.True(t, len(decision.DeleteJobs) == 1, "the Job is not deleted")
 	})
 	t.Run("with an attempt that has no Job yet", func(t *testing.T) {
 		s := newStoppedScenario(t, setPersistent)
 		s.decideAndRecord() // its Job is not created
 		delete(s.claims, "fix-workspace")
-		if decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost); decision.CreateJob != nil {
-			t.Error("the Job is created")
-		}
+		require.True(t, s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost).CreateJob == nil, "the Job is created")
 	})
 }
 
@@ -191,18 +154,15 @@ func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 			loss.lose(s)
 			if claim := s.claims["fix-workspace"]; claim != nil && !claim.DeletionTimestamp.IsZero() {
 				decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
-				if decision.RequeueAfter == 0 {
-					t.Error("the session does not look for the end of the old claim")
-				}
+				require.True(t, decision.RequeueAfter != 0, "the session does not look for the end of the old claim")
 				s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
 				delete(s.claims, "fix-workspace")
 			}
 			s.startAttempt()
 			s.wantEvent(v1alpha1.EventWorkspaceLost)
 			s.admitPod()
-			if uid := s.Session.Status.Workspace.UID; uid == old || uid != s.claims["fix-workspace"].UID {
-				t.Errorf("the UID %s is recorded, before %s", uid, old)
-			}
+			uid := s.Session.Status.Workspace.UID
+			require.True(t, uid != old && uid == s.claims["fix-workspace"].UID, "the UID %s is recorded, before %s", uid, old)
 		})
 	}
 }
@@ -215,48 +175,33 @@ func TestLostWorkspaceOfAnOlderOperatorFailsTheRun(t *testing.T) {
 	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
 	s.claims["fix-workspace"] = claim
 	s.updateSpec(requestNextRun).startAttempt().admitPod()
-	if s.Session.Status.Workspace.UID != claim.UID {
-		t.Error("the UID is not recorded")
-	}
+	require.True(t, s.Session.Status.Workspace.UID == claim.UID, "the UID is not recorded")
 }
 
 func TestSessionWhoseFirstAttemptGotNoClaimCreatesIt(t *testing.T) {
 	s := newScenario(t, setPersistent)
 	s.decideAndRecord()
 	delete(s.claims, "fix-workspace") // as if creating it was refused
-	s.failRunByStartup()
-	s.updateSpec(requestNextRun).startAttempt().admitPod()
-}
-
-// failRunByStartup fails the run before its Job is created.
-func (s *scenario) failRunByStartup() {
-	s.t.Helper()
 	runner := s.Runner
-	s.Runner = nil
+	s.Runner = nil // the run fails before its Job is created
 	s.decideAndRecord()
 	s.advanceClock(601 * time.Second).decideAndRecord()
-	s.advanceClock(601 * time.Second).decideAndRecord()
-	if s.Session.Status.Phase != v1alpha1.SessionFailed {
-		s.t.Fatalf("phase %s", s.Session.Status.Phase)
-	}
+	s.advanceClock(601*time.Second).wantPhase(v1alpha1.SessionFailed, "")
 	s.Runner = runner
+	s.updateSpec(requestNextRun).startAttempt().admitPod()
 }
 
 func TestWaitingSessionKeepsTheWorkspaceOfItsDeletedParent(t *testing.T) {
 	s := newContinuingScenario(t)
 	s.Parent.Status.Phase = v1alpha1.SessionRunning
 	decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonParentNotFinished)
-	if decision.ShareClaim == nil {
-		t.Fatal("the waiting session does not own the workspace")
-	}
+	require.True(t, decision.ShareClaim != nil, "the waiting session does not own the workspace")
 	s.Parent.DeletionTimestamp = new(metav1.NewTime(testStartTime))
 	s.otherPods = []corev1.Pod{newPodThatMounts("parents", "before-workspace")}
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
 	s.Parent, s.otherPods = nil, nil
 	s.startAttempt().admitPod()
-	if s.Session.Status.Result.SDKSessionID != "sdk" {
-		t.Error("the session does not continue the conversation")
-	}
+	require.True(t, s.Session.Status.Result.SDKSessionID == "sdk", "the session does not continue the conversation")
 }
 
 func TestWaitingSessionFailsWhenTheWorkspaceOfItsParentIsLost(t *testing.T) {
@@ -285,9 +230,8 @@ func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
 			s.Parent.UID, s.Parent.Status.Result.SDKSessionID = "another", "another"
 			change(s.Parent)
 			s.startAttempt().admitPod()
-			if s.Session.Status.Result.SDKSessionID != "sdk" {
-				t.Errorf("the session continues the conversation %q", s.Session.Status.Result.SDKSessionID)
-			}
+			require.True(t, s.Session.Status.Result.SDKSessionID == "sdk",
+				"the session continues the conversation %q", s.Session.Status.Result.SDKSessionID)
 		})
 	}
 }
@@ -300,9 +244,8 @@ func TestAContinuedSessionDoesNotOwnAClaimThatIsKept(t *testing.T) {
 		claim.Labels, claim.OwnerReferences = map[string]string{LabelSessionUID: creator}, nil
 		s.Parent.Status.Workspace.UID = claim.UID
 		decision := s.decideAndRecord()
-		if decision.ShareClaim != nil || decision.CreateJob == nil || s.Session.Status.Workspace.UID != claim.UID {
-			t.Errorf("a claim %s: shared %v, Job %v, %+v", title, decision.ShareClaim, decision.CreateJob != nil, s.Session.Status.Workspace)
-		}
+		require.True(t, decision.ShareClaim == nil && decision.CreateJob != nil && s.Session.Status.Workspace.UID == claim.UID,
+			"a claim %s: shared %v, Job %v, %+v", title, decision.ShareClaim, decision.CreateJob != nil, s.Session.Status.Workspace)
 	}
 }
 
@@ -323,9 +266,7 @@ func TestAccessModeOfWorkspaceIsThatOfTheSessionRunner(t *testing.T) {
 		s := newScenario(t, setPersistent)
 		s.Runner.Spec.Workspace = v1alpha1.WorkspaceVolume{AccessMode: set}
 		claim, isClaim := s.decideAndRecord().ApplyObjects[4].(*corev1.PersistentVolumeClaim)
-		if !isClaim || claim.Spec.AccessModes[0] != want {
-			t.Errorf("%q: %+v", set, claim)
-		}
+		require.True(t, isClaim && claim.Spec.AccessModes[0] == want, "%q: %+v", set, claim)
 	}
 }
 
@@ -334,30 +275,22 @@ func TestDeletedObjectsOfARunningSessionAreRestored(t *testing.T) {
 	s.Pods = nil
 	s.startAttempt().admitPod().startRunner()
 	s.createNetworkPolicies(s.decideAndRecord())
-	if decision := s.decideAndRecord(); len(decision.ApplyObjects) > 0 {
-		t.Fatalf("a complete session is changed: %v", objectKinds(decision.ApplyObjects))
-	}
+	require.Equal(t, nil, objectKinds(s.decideAndRecord().ApplyObjects))
 	for _, key := range []ChildKey{
 		{"Service", "fix"}, {"ServiceAccount", "fix-session"}, {"Lease", "fix"}, {"Role", "fix-session"}, {"RoleBinding", "fix-session"},
 	} {
 		delete(s.Children, key)
-		if decision := s.decideAndRecord(); len(decision.ApplyObjects) != 1 || objectKinds(decision.ApplyObjects)[0] != key.Kind {
-			t.Errorf("%s: %v is restored", key.Kind, objectKinds(decision.ApplyObjects))
-		}
+		require.Equal(t, []string{key.Kind}, objectKinds(s.decideAndRecord().ApplyObjects))
 	}
 	for i := range 2 {
 		policies := s.NetworkPolicies
 		s.NetworkPolicies = policies[i : i+1]
-		if decision := s.decideAndRecord(); len(decision.ApplyObjects) != 1 || objectKinds(decision.ApplyObjects)[0] != "NetworkPolicy" {
-			t.Errorf("%v is restored", objectKinds(decision.ApplyObjects))
-		}
+		require.Equal(t, []string{"NetworkPolicy"}, objectKinds(s.decideAndRecord().ApplyObjects))
 		s.NetworkPolicies = policies
 	}
 	s.exitRunner(0, "").decideAndRecord()
 	clear(s.Children)
-	if decision := s.decideAndRecord(); len(decision.ApplyObjects) > 0 {
-		t.Errorf("a completed session gets %v", objectKinds(decision.ApplyObjects))
-	}
+	require.Equal(t, nil, objectKinds(s.decideAndRecord().ApplyObjects))
 }
 
 func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
@@ -366,16 +299,12 @@ func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
 	s.createNetworkPolicies(s.decideAndRecord())
 	s.secretIsMissing = true
 	decision := s.decideAndRecord()
-	if len(decision.ApplyObjects) > 0 || decision.RequeueAfter > inputsCheckInterval || decision.RequeueAfter == 0 {
-		t.Errorf("before the interval: %v after %s", objectKinds(decision.ApplyObjects), decision.RequeueAfter)
-	}
+	require.True(t, len(decision.ApplyObjects) == 0 && decision.RequeueAfter <= inputsCheckInterval && decision.RequeueAfter != 0,
+		"before the interval: %v after %s", objectKinds(decision.ApplyObjects), decision.RequeueAfter)
 	decision = s.advanceClock(inputsCheckInterval).decideAndRecord()
-	if len(decision.ApplyObjects) != 1 || decision.ApplyObjects[0].GetName() != s.Session.Status.Attempt.InputsRef.Name {
-		t.Errorf("%v is restored", objectKinds(decision.ApplyObjects))
-	}
-	if decision := s.startRunner().decideAndRecord(); len(decision.ApplyObjects) > 0 {
-		t.Errorf("after the start %v is restored", objectKinds(decision.ApplyObjects))
-	}
+	require.True(t, len(decision.ApplyObjects) == 1 && decision.ApplyObjects[0].GetName() == s.Session.Status.Attempt.InputsRef.Name,
+		"%v is restored", objectKinds(decision.ApplyObjects))
+	require.Equal(t, nil, objectKinds(s.startRunner().decideAndRecord().ApplyObjects))
 }
 
 func TestObjectThatCannotBeRestoredIsReported(t *testing.T) {
@@ -385,9 +314,7 @@ func TestObjectThatCannotBeRestoredIsReported(t *testing.T) {
 	s.Refusal = decision.NameTaken(decision.Refusal{Kind: "Service", Name: "fix"}, "AgenticSession")
 	d := s.wantPhase(v1alpha1.SessionRunning, "")
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
-	if d.RequeueAfter == 0 {
-		t.Error("it is not tried again")
-	}
+	require.True(t, d.RequeueAfter != 0, "it is not tried again")
 	delete(s.Children, ChildKey{"Service", "fix"})
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
@@ -395,11 +322,72 @@ func TestObjectThatCannotBeRestoredIsReported(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 }
 
-func TestFailedPodOfAnEarlierAttemptDoesNotUseTheWorkspace(t *testing.T) {
-	s := newScenario(t, setPersistent, withRetryLimit(1)).startAttempt().admitPod().startRunner()
-	s.exitRunner(1, "").decideAndRecord()
-	s.advanceClock(time.Minute).startAttempt().admitPod()
-	if len(s.Jobs) != 2 || s.Jobs[0].Status.Conditions[0].Type != batchv1.JobFailed {
-		t.Errorf("%d Jobs", len(s.Jobs))
+func newParentSession() *v1alpha1.AgenticSession {
+	p := &v1alpha1.AgenticSession{}
+	p.Name, p.UID, p.Spec.UserContext = "before", "parent", &v1alpha1.UserContext{UserID: "ann"}
+	p.Status.Phase, p.Status.Workspace.ClaimRef.Name = v1alpha1.SessionCompleted, "before-workspace"
+	p.Status.Result = &v1alpha1.SessionResult{SDKSessionID: "sdk"}
+	return p
+}
+
+func newContinuingScenario(t *testing.T) *scenario {
+	t.Helper()
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.ContinueFrom = &v1alpha1.LocalReference{Name: "before"}
+		spec.UserContext = &v1alpha1.UserContext{UserID: "ann"}
+	})
+	s.Parent = newParentSession()
+	claim := s.createClaim(&metav1.ObjectMeta{Name: "before-workspace", Labels: map[string]string{LabelSessionUID: "parent"}})
+	claim.OwnerReferences = []metav1.OwnerReference{{Kind: "AgenticSession", UID: "parent"}}
+	return s
+}
+
+func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
+	for title, test := range map[string]struct {
+		change func(p *v1alpha1.AgenticSession)
+		reason string
+	}{
+		"the parent runs":                    {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionRunning }, v1alpha1.ReasonParentNotFinished},
+		"the parent is stopped":              {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionStopped }, v1alpha1.ReasonParentNotFinished},
+		"the parent belongs to another user": {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" }, v1alpha1.ReasonParentOwnedByOtherUser},
+		"the parent has no user":             {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext = nil }, v1alpha1.ReasonParentOwnedByOtherUser},
+		"the parent has no workspace":        {func(p *v1alpha1.AgenticSession) { p.Status.Workspace.ClaimRef.Name = "" }, v1alpha1.ReasonParentHasNoWorkspace},
+		"the parent is being deleted": {func(p *v1alpha1.AgenticSession) {
+			p.DeletionTimestamp = &p.CreationTimestamp
+			p.DeletionTimestamp.Time = testStartTime
+		}, v1alpha1.ReasonParentNotFound},
+		"a failed parent is accepted": {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionFailed }, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newContinuingScenario(t)
+			test.change(s.Parent)
+			decision := s.wantPhase(v1alpha1.SessionPending, test.reason)
+			require.True(t, (decision.CreateJob != nil) == (test.reason == ""), "Job %v", decision.CreateJob)
+		})
 	}
+	t.Run("the parent does not exist", func(t *testing.T) {
+		s := newContinuingScenario(t)
+		s.Parent = nil
+		s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonParentNotFound)
+		s.advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonParentNotFound)
+	})
+}
+
+func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
+	s := newContinuingScenario(t)
+	decision := s.decideAndRecord()
+	require.True(t, decision.ShareClaim != nil && decision.ShareClaim.Name == "before-workspace" && s.Session.Status.Result.SDKSessionID == "sdk",
+		"claim %v, session %q", decision.ShareClaim, s.Session.Status.Result.SDKSessionID)
+	for _, object := range decision.ApplyObjects {
+		_, isClaim := object.(*corev1.PersistentVolumeClaim)
+		require.True(t, !isClaim, "the session creates its own claim")
+	}
+	if claim := decision.CreateJob.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; claim == nil || claim.ClaimName != "before-workspace" {
+		t.Errorf("the Job mounts %v", claim)
+	}
+	s.createPlannedJob(decision)
+	s.Parent = nil
+	s.exitRunner(0, "").decideAndRecord()
+	s.updateSpec(requestNextRun).startAttempt()
+	require.True(t, s.Session.Status.Workspace.ClaimRef.Name == "before-workspace", "the session lost the workspace when its parent was deleted")
 }

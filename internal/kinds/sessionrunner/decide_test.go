@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -53,15 +53,12 @@ func TestConditionsOfEachStateOfASessionRunner(t *testing.T) {
 			runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Errors: test.errors, Missing: test.missing, Unprotected: test.policy, Proxy: test.proxy})
 			kstatustest.AssertKstatus(t, runner, test.want)
 			ready := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionReady)
-			if ready.Status != test.ready || ready.Reason != test.reason {
-				t.Errorf("%+v", ready)
-			}
+			require.True(t, ready.Status == test.ready && ready.Reason == test.reason, "%+v", ready)
 			if len(test.missing) > 0 && len(test.errors) == 0 && test.policy == "" && !strings.Contains(ready.Message, " a of spec.field does not exist") {
 				t.Errorf("message %q", ready.Message)
 			}
-			if hasProxy := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady) != nil; hasProxy != (test.egress != nil) {
-				t.Errorf("%+v", runner.Status.Conditions)
-			}
+			hasProxy := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady) != nil
+			require.True(t, hasProxy == (test.egress != nil), "%+v", runner.Status.Conditions)
 		})
 	}
 }
@@ -71,9 +68,7 @@ func TestTheStatusOfASessionRunnerKeepsTheAddressOfItsProxy(t *testing.T) {
 	runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
 	for _, test := range []struct{ observed, want string }{{"10.96.0.9:3128", "10.96.0.9:3128"}, {"", "10.96.0.9:3128"}} {
 		runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Address: test.observed, Proxy: decision.False(v1alpha1.ReasonEgressProxyStarting, "")})
-		if runner.Status.EgressProxyAddress != test.want {
-			t.Errorf("address %q", runner.Status.EgressProxyAddress)
-		}
+		require.True(t, runner.Status.EgressProxyAddress == test.want, "address %q", runner.Status.EgressProxyAddress)
 	}
 	runner.Spec.Network.Egress[0].Hosts[0] = "10.0.0.1"
 	runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Proxy: decision.True(v1alpha1.ReasonEgressProxyReady, "")})
@@ -113,11 +108,7 @@ func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {
 		{"ConfigMap", "prices", "spec.model.prices.name"},
 		{"PersistentVolumeClaim", "transcripts", "spec.archive.claimRef.name"},
 	}
-	if diff := cmp.Diff(want, References(runner)); diff != "" {
-		t.Errorf("objects (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, References(runner))
 	spec.Model.Prices, spec.Archive.ClaimRef = nil, nil
-	if diff := cmp.Diff(want[:4], References(runner)); diff != "" {
-		t.Errorf("objects without prices and a claim (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want[:4], References(runner))
 }

@@ -11,6 +11,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheAPIServerIsAllowedByItsServiceAndItsEndpoints(t *testing.T) {
@@ -49,22 +51,29 @@ func TestTheAPIServerIsAllowedByItsServiceAndItsEndpoints(t *testing.T) {
 				}
 				rules = append(rules, fmt.Sprintf("%s: %s", rule.Ports[0].Port, strings.Join(cidrs, " ")))
 			}
-			if got := strings.Join(rules, "; "); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, strings.Join(rules, "; "))
 		})
 	}
-	if got := len(AllowAPIServer(&corev1.Service{}, slice(new(int32(1)), many...))[0].To); got != maxAPIServerAddresses {
-		t.Errorf("%d addresses, want %d", got, maxAPIServerAddresses)
-	}
+	require.Equal(t, maxAPIServerAddresses, len(AllowAPIServer(&corev1.Service{}, slice(new(int32(1)), many...))[0].To))
 }
 
+// The proxy checks addresses itself, and its NetworkPolicy is a second check, so neither must be wider. The profile PublicOnly allows
+// what the proxy may reach besides its own networks.
 func TestProxyReachesOnlyPublicAddresses(t *testing.T) {
 	prefix := netip.MustParsePrefix
-	network := Network{ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")}, ProxyNetworks: []netip.Prefix{prefix("10.9.0.0/16"), prefix("fd12::/32"), prefix("100.64.0.0/10"), prefix("169.254.0.0/16")}}
+	network := Network{
+		ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")},
+		ProxyNetworks:   parsePrefixes("10.9.0.0/16", "fd00::/16", "fd12::/32", "100.64.0.0/10", "169.254.0.0/16", "168.63.129.16/32"),
+	}
+	contains := func(peers []networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
+		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+			isExcepted := slices.ContainsFunc(peer.IPBlock.Except, func(except string) bool { return prefix(except).Contains(address) })
+			return prefix(peer.IPBlock.CIDR).Contains(address) && !isExcepted
+		})
+	}
 	for text, want := range map[string]bool{
-		"8.8.8.8": true, "2001:4860:4860::8888": true, "::ffff:8.8.8.8": true,
-		"10.9.1.2": true, "::ffff:10.9.1.2": true, "fd12::1": true, "100.64.0.1": true,
+		"8.8.8.8": true, "2001:4860:4860::8888": true, "::ffff:8.8.8.8": true, "172.15.255.255": true, "172.32.0.1": true, "100.63.0.1": true,
+		"10.9.1.2": true, "::ffff:10.9.1.2": true, "fd00::1": true, "fd12::1": true, "100.64.0.1": true, "203.0.113.1": false, "fd20:ce::254": false,
 		"10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "192.168.1.1": false, "127.0.0.1": false, "0.0.0.0": false, "0.1.2.3": false,
 		"169.254.169.254": false, "168.63.129.16": false, "100.100.100.200": false, "192.0.0.192": false, "198.18.0.1": false,
 		"224.0.0.1": false, "255.255.255.255": false, "34.1.2.3": false, "192.0.2.1": false,
@@ -74,33 +83,11 @@ func TestProxyReachesOnlyPublicAddresses(t *testing.T) {
 		"2002:7f00:1::": false, "2002:a9fe:a9fe::": false, // 6to4
 		"2001::1": false, "2001:db8::1": false, "fec0::1": false, // Teredo, documentation, site-local
 	} {
-		if got := network.AllowsProxy(netip.MustParseAddr(text)); got != want {
-			t.Errorf("%s is allowed: %t", text, got)
-		}
-	}
-}
-
-// The NetworkPolicy of the proxy allows what the proxy allows. Its own check is a second one, so neither must be wider.
-func TestThePolicyOfTheProxyAllowsWhatTheProxyAllows(t *testing.T) {
-	prefix := netip.MustParsePrefix
-	network := Network{ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")}, ProxyNetworks: []netip.Prefix{prefix("10.9.0.0/16"), prefix("fd00::/16"), prefix("100.64.0.0/10"), prefix("169.254.0.0/16"), prefix("168.63.129.16/32")}}
-	contains := func(peers []networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
-		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
-			isExcepted := slices.ContainsFunc(peer.IPBlock.Except, func(except string) bool { return prefix(except).Contains(address) })
-			return prefix(peer.IPBlock.CIDR).Contains(address) && !isExcepted
-		})
-	}
-	for _, text := range []string{
-		"8.8.8.8", "2001:4860:4860::8888", "10.9.1.2", "fd00::1", "100.64.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "127.0.0.1", "0.0.0.0",
-		"169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "224.0.0.1", "34.1.2.3", "::1", "fe80::1", "fd00:ec2::254", "2600::1", "2002:7f00:1::",
-	} {
 		address := netip.MustParseAddr(text)
-		if got, want := contains(network.ProxyPeers(), address), network.AllowsProxy(address); got != want {
-			t.Errorf("%s: the policy allows it: %t, the proxy: %t", text, got, want)
-		}
-		isProxyNetwork := slices.ContainsFunc(network.ProxyNetworks, func(p netip.Prefix) bool { return p.Contains(address) })
-		if got, want := contains(network.PublicPeers(), address), network.AllowsProxy(address) && !isProxyNetwork; got != want {
-			t.Errorf("%s: it is public: %t, want %t", text, got, want)
+		isOfProxy := slices.ContainsFunc(network.ProxyNetworks, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
+		byProxy, byPolicy := network.AllowsProxy(address), contains(network.ProxyPeers(), address.Unmap())
+		if isPublic := contains(network.PublicPeers(), address.Unmap()); byProxy != want || byPolicy != want || isPublic != (want && !isOfProxy) {
+			t.Errorf("%s: the proxy allows it: %t, its policy: %t, it is public: %t", text, byProxy, byPolicy, isPublic)
 		}
 	}
 }
@@ -111,12 +98,8 @@ func TestNetworksThatArePartsOfOthers(t *testing.T) {
 		for j, outer := range slices.Concat(nested, []string{"11.0.0.0/8", "2001:db8::/32", "x", ""}) {
 			isProper := i < len(nested) && j < i
 			isEqual := i == j && inner != "x" && inner != ""
-			if got := IsSubnet(inner, outer); got != isProper {
-				t.Errorf("%q is a proper part of %q: %t", inner, outer, got)
-			}
-			if got := IsSubnetOrEqual(inner, outer); got != (isProper || isEqual) {
-				t.Errorf("%q is a part of %q: %t", inner, outer, got)
-			}
+			require.True(t, IsSubnet(inner, outer) == isProper, "%q is a proper part of %q: want %t", inner, outer, isProper)
+			require.True(t, IsSubnetOrEqual(inner, outer) == (isProper || isEqual), "%q is a part of %q: want %t", inner, outer, isProper || isEqual)
 		}
 	}
 	parse := parsePrefixes("10.1.2.0/24", "10.2.0.0/16", "11.0.0.0/8", "10.0.0.0/8")
@@ -126,9 +109,7 @@ func TestNetworksThatArePartsOfOthers(t *testing.T) {
 	for cidr, want := range map[string]bool{
 		"8.8.8.0/24": true, "8.8.8.8/32": true, "10.0.0.0/8": false, "8.0.0.0/5": false, "0.0.0.0/0": false, "2001:4860::/32": false, "x": false,
 	} {
-		if got := IsPublicIPv4(cidr); got != want {
-			t.Errorf("%s is public: %t", cidr, got)
-		}
+		require.True(t, IsPublicIPv4(cidr) == want, "%s is public: want %t", cidr, want)
 	}
 }
 
@@ -151,8 +132,6 @@ func TestNamesAreResolvedByTheDNSOfTheCluster(t *testing.T) {
 		for _, port := range rule.Ports {
 			got += fmt.Sprintf(" %s %s", *port.Protocol, port.Port)
 		}
-		if got != row.want {
-			t.Errorf("%s: %s, want %s", title, got, row.want)
-		}
+		require.True(t, got == row.want, "%s: %s, want %s", title, got, row.want)
 	}
 }

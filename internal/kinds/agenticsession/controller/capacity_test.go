@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // crowd simulates sessions of one SessionRunner, an API server, and an operator whose cache is behind by any time, and whose
@@ -134,13 +135,11 @@ func (c *crowd) wantWithinLimits() {
 	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName != "" })
 	for _, s := range open {
 		byUser[s.User]++
-		if byUser[s.User] > int(*c.runner.Spec.Limits.MaxSessionsPerUser) {
-			c.t.Errorf("user %s has %d open sessions, the limit is %d", s.User, byUser[s.User], *c.runner.Spec.Limits.MaxSessionsPerUser)
-		}
+		require.True(c.t, byUser[s.User] <= int(*c.runner.Spec.Limits.MaxSessionsPerUser),
+			"user %s has %d open sessions, the limit is %d", s.User, byUser[s.User], *c.runner.Spec.Limits.MaxSessionsPerUser)
 	}
-	if len(open) > int(*c.runner.Spec.Limits.MaxSessions) {
-		c.t.Errorf("%d sessions are open, the limit is %d", len(open), *c.runner.Spec.Limits.MaxSessions)
-	}
+	require.True(c.t, len(open) <= int(*c.runner.Spec.Limits.MaxSessions),
+		"%d sessions are open, the limit is %d", len(open), *c.runner.Spec.Limits.MaxSessions)
 }
 
 // kill replaces the operator by one that remembers nothing. Of its unanswered writes, each is stored or not. The cache of
@@ -185,14 +184,10 @@ func TestMoreSessionsThanTheLimitNeverStart(t *testing.T) {
 			c.step()
 		}
 		started, refused, timeouts, kills = started+c.started, refused+c.refused, timeouts+c.timeouts, kills+c.kills
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
+		require.True(t, !t.Failed(), "seed %d", seed)
 	}
 	t.Logf("%d started, %d refused, %d timeouts, %d kills", started, refused, timeouts, kills)
-	if started < 1000 || refused < 1000 || timeouts < 1000 || kills < 1000 {
-		t.Error("the simulation contained too few events")
-	}
+	require.True(t, started >= 1000 && refused >= 1000 && timeouts >= 1000 && kills >= 1000, "the simulation contained too few events")
 }
 
 // Without events that fail, places do not get lost: after all attempts ended, as many sessions as the limit start again.
@@ -215,9 +210,8 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 		for name := range c.stored {
 			c.admit(name)
 		}
-		if want := min(int(*c.runner.Spec.Limits.MaxSessions), 3*int(*c.runner.Spec.Limits.MaxSessionsPerUser)); len(c.writes) != want {
-			t.Fatalf("seed %d: %d sessions start, want %d", seed, len(c.writes), want)
-		}
+		want := min(int(*c.runner.Spec.Limits.MaxSessions), 3*int(*c.runner.Spec.Limits.MaxSessionsPerUser))
+		require.True(t, len(c.writes) == want, "seed %d: %d sessions start, want %d", seed, len(c.writes), want)
 	}
 }
 
@@ -247,9 +241,7 @@ func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
 		"stopped for inactivity": {ended(v1alpha1.RunStopped, v1alpha1.StopInactivity, false, "1"), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := contendedRunner(test.s); got != test.want {
-				t.Errorf("indexed by %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, contendedRunner(test.s))
 		})
 	}
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -21,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func newTestSession(uid types.UID) *v1alpha1.AgenticSession {
@@ -37,9 +40,7 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	d.eventHandler().Delete(context.Background(), event.DeleteEvent{Object: &pod}, queue)
-	if queue.Len() != 1 {
-		t.Error("the session is not requeued")
-	}
+	require.True(t, queue.Len() == 1, "the session is not requeued")
 	s := newTestSession("one")
 	if got, uid := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" || uid != "pod" {
 		t.Errorf("%d Pods", len(got))
@@ -47,19 +48,17 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 	if got, uid := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 || uid != "" {
 		t.Error("the Pod is listed twice")
 	}
-	if got, _ := d.withDeletedPod(nil, newTestSession("another of its name")); len(got) != 0 {
-		t.Error("another session with the same name gets the Pod")
+	podsOf := func(s *v1alpha1.AgenticSession) int {
+		pods, _ := d.withDeletedPod(nil, s)
+		return len(pods)
 	}
+	require.True(t, podsOf(newTestSession("another of its name")) == 0, "another session with the same name gets the Pod")
 	r := &Reconciler{createdJobs: kube.NewStore[createdJob](), deletedPods: d, workspaces: newWorkspaceReservations()}
 	r.forgetUnused(s)
-	if got, _ := d.withDeletedPod(nil, s); len(got) != 1 {
-		t.Error("the Pod is forgotten while its attempt is open")
-	}
+	require.True(t, podsOf(s) == 1, "the Pod is forgotten while its attempt is open")
 	s.Status.Attempt.JobName = ""
 	r.forgetUnused(s)
-	if got, _ := d.withDeletedPod(nil, s); len(got) != 0 {
-		t.Error("the Pod is kept after its attempt ended")
-	}
+	require.True(t, podsOf(s) == 0, "the Pod is kept after its attempt ended")
 }
 
 func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
@@ -69,7 +68,7 @@ func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 	job, pod := &batchv1.Job{ObjectMeta: metadata("job")}, &corev1.Pod{ObjectMeta: metadata("pod")}
 	deletionTime := time.Unix(1e9, 0)
 	inForeground := new(metav1.NewTime(deletionTime.Add(-time.Minute)))
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		deleted  *metav1.Time
 		existing []client.Object
 		want     []time.Duration
@@ -77,8 +76,7 @@ func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 		"a Job and its Pod are deleted one after the other": {nil, []client.Object{job, pod}, []time.Duration{2 * time.Second}},
 		"a session without a Job":                           {nil, nil, nil},
 		"a session deleted in the foreground":               {inForeground, nil, []time.Duration{time.Minute}},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			now := testingclock.NewFakePassiveClock(deletionTime)
 			byUID := func(o client.Object) []string { return []string{o.GetLabels()[agenticsession.LabelSessionUID]} }
@@ -92,14 +90,117 @@ func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 			}})
 			for i, object := range test.existing {
 				now.SetTime(deletionTime.Add(time.Duration(i+1) * time.Second))
-				if err := children.Delete(t.Context(), object.DeepCopyObject().(client.Object)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, children.Delete(t.Context(), object.DeepCopyObject().(client.Object)))
 				d.childDeleted(t.Context(), object)
 			}
-			if !slices.Equal(durations, test.want) || len(d.deletedSince) != 0 {
-				t.Errorf("measured %v, want %v; %d sessions are still tracked", durations, test.want, len(d.deletedSince))
+			require.True(t, slices.Equal(durations, test.want) && len(d.deletedSince) == 0,
+				"measured %v, want %v; %d sessions are still tracked", durations, test.want, len(d.deletedSince))
+		})
+	}
+}
+
+// staleCache lists the objects of another client.
+type staleCache struct {
+	cache.Cache
+
+	stored client.Client
+}
+
+func (c staleCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return c.stored.List(ctx, list, options...)
+}
+
+func TestJobsAndPodsOfADeletedSessionAreDeletedIfTheyBelongToIt(t *testing.T) {
+	object := func(o client.Object, name, ownerKind string, owner types.UID) client.Object {
+		o.SetNamespace("ns")
+		o.SetName(name)
+		o.SetUID(types.UID(name))
+		o.SetLabels(map[string]string{agenticsession.LabelSessionUID: "1"})
+		if owner != "" {
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "x/v1", Kind: ownerKind, Name: "x", UID: owner, Controller: new(true)}})
+		}
+		return o
+	}
+	ofSession := func(name string) client.Object { return object(&batchv1.Job{}, name, "AgenticSession", "1") }
+	ofJob := func(name string, job types.UID) client.Object { return object(&corev1.Pod{}, name, "Job", job) }
+	for title, row := range map[string]struct {
+		cached []client.Object
+		// changed are objects that are not stored as they are cached.
+		changed []client.Object
+		left    []string
+		retries bool
+	}{
+		"a Job and its Pod":                           {cached: []client.Object{ofSession("job"), ofJob("pod", "job")}},
+		"a Pod whose Job is deleted already":          {cached: []client.Object{ofJob("pod", "job")}},
+		"objects of others with the label":            {cached: []client.Object{object(&batchv1.Job{}, "job", "AgenticSession", "2"), ofJob("pod", "job")}, left: []string{"job", "pod"}},
+		"a Pod without an owner":                      {cached: []client.Object{object(&corev1.Pod{}, "pod", "", "")}, left: []string{"pod"}},
+		"a Job that lost its owner since it was read": {cached: []client.Object{ofSession("job"), ofJob("pod", "job")}, changed: []client.Object{object(&batchv1.Job{}, "job", "", "")}, left: []string{"job", "pod"}, retries: true},
+		"a session without objects":                   {},
+	} {
+		t.Run(title, func(t *testing.T) {
+			builder := func() *fake.ClientBuilder {
+				b := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
+				byUID := func(o client.Object) []string { return []string{o.GetLabels()[agenticsession.LabelSessionUID]} }
+				return b.WithIndex(&batchv1.Job{}, uidIndex, byUID).WithIndex(&corev1.Pod{}, uidIndex, byUID).WithObjects(row.cached...)
 			}
+			cached, stored := builder().Build(), builder().Build()
+			for _, changed := range row.changed {
+				require.NoError(t, stored.Update(t.Context(), changed))
+			}
+			r := &Reconciler{Clients: kube.Clients{Client: stored}, options: Options{Children: staleCache{stored: cached}}}
+			for range 2 { // twice: the second time finds what the cache still shows
+				result, err := r.remove(t.Context(), deletedSession{"ns", "1"})
+				require.True(t, err == nil && (result.RequeueAfter > 0) == row.retries, "result %+v, error %v", result, err)
+			}
+			var left []string
+			jobs, pods := &batchv1.JobList{}, &corev1.PodList{}
+			require.NoError(t, errors.Join(stored.List(t.Context(), jobs), stored.List(t.Context(), pods)))
+			for i := range jobs.Items {
+				left = append(left, jobs.Items[i].Name)
+			}
+			for i := range pods.Items {
+				left = append(left, pods.Items[i].Name)
+			}
+			require.True(t, slices.Equal(left, row.left), "%v are left, want %v", left, row.left)
+		})
+	}
+}
+
+func newSessionInWorkspace(name string, uid types.UID) *v1alpha1.AgenticSession {
+	s := newTestSession(uid)
+	s.Name, s.Status.Workspace.ClaimRef.Name = name, "shared"
+	return s
+}
+
+func TestOnlyOneSessionReservesAWorkspaceUntilItIsReleased(t *testing.T) {
+	for title, release := range map[string]func(w *workspaceReservations, first *v1alpha1.AgenticSession){
+		"the session ended": func(w *workspaceReservations, first *v1alpha1.AgenticSession) {
+			first.Status.Attempt.JobName = ""
+			w.releaseUnused(first)
+		},
+		"the session is deleted": func(w *workspaceReservations, first *v1alpha1.AgenticSession) {
+			w.forget(client.ObjectKeyFromObject(first))
+		},
+		"another session has its name": func(w *workspaceReservations, _ *v1alpha1.AgenticSession) {
+			w.releaseUnused(newSessionInWorkspace("first", "9"))
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			w := newWorkspaceReservations()
+			first, second, elsewhere := newSessionInWorkspace("first", "1"), newSessionInWorkspace("second", "2"), newSessionInWorkspace("third", "3")
+			elsewhere.Status.Workspace.ClaimRef.Name = "own"
+			for range 2 {
+				require.True(t, w.reserve(first), "the first session cannot reserve the workspace")
+			}
+			require.True(t, w.reserve(elsewhere) && !w.reserve(second), "the workspace of another session is reserved, or the one of the first is not")
+			if got, _ := w.otherUser(second, "shared"); got != "first" {
+				t.Errorf("the second session waits for %q", got)
+			}
+			if got, _ := w.otherUser(first, "shared"); got != "" {
+				t.Errorf("the first session waits for %q", got)
+			}
+			release(w, first)
+			require.True(t, w.reserve(second), "the workspace is still reserved")
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // recordingQueue records what is added.
@@ -66,9 +67,7 @@ func TestCostIsReconciledAtOnceOnlyIfItReachesTheLimit(t *testing.T) {
 			t.Errorf("step %d, %s: %d now and %d later, want %d and %d", i, step.cost, now, later, step.now, step.later)
 		}
 	}
-	if got := r.newest(newTestLease("fix-r1-a1=0.1")).cost.USD; got != "1.1" {
-		t.Errorf("the highest cost is %s", got)
-	}
+	require.Equal(t, "1.1", r.newest(newTestLease("fix-r1-a1=0.1")).cost.USD)
 }
 
 func TestAddedCostIsCountedOnce(t *testing.T) {
@@ -84,7 +83,5 @@ func TestAddedCostIsCountedOnce(t *testing.T) {
 		before = after
 	}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "counted", Name: "default"}}
-	if got := testutil.ToFloat64(costTotal.Of(runner)); got != 2.25 {
-		t.Errorf("%v dollars are counted, want 2.25", got)
-	}
+	require.Equal(t, 2.25, testutil.ToFloat64(costTotal.Of(runner)))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func newProxy(hosts ...v1alpha1.EgressHost) *Proxy {
@@ -28,22 +29,14 @@ func newProxy(hosts ...v1alpha1.EgressHost) *Proxy {
 
 func TestProxyMeetsTheRestrictedStandardAndHasNoToken(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pod := newProxy("api.example.com").Deployment().Spec.Template
 	for _, result := range evaluator.EvaluatePod(psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
-		if !result.Allowed {
-			t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
-		}
+		require.True(t, result.Allowed, "%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
 	}
-	if *pod.Spec.AutomountServiceAccountToken {
-		t.Error("the proxy has a token")
-	}
+	require.True(t, !*pod.Spec.AutomountServiceAccountToken, "the proxy has a token")
 	for _, amounts := range []corev1.ResourceList{pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits} {
-		if len(amounts) != 3 {
-			t.Errorf("resources %v", amounts)
-		}
+		require.True(t, len(amounts) == 3, "resources %v", amounts)
 	}
 }
 
@@ -51,22 +44,16 @@ func TestChangedConfigurationIsANewRevision(t *testing.T) {
 	first := newProxy("api.example.com")
 	hash := func(p *Proxy) string { return p.Deployment().Spec.Template.Spec.Containers[0].Args[2] }
 	config, _ := first.Dependents(&appsv1.Deployment{})[1].(*corev1.ConfigMap)
-	if hash(first) != "--config-hash="+decision.HexDigest([]byte(config.Data[configKey]), 64) {
-		t.Errorf("the hash %s is not that of the ConfigMap", hash(first))
-	}
-	if hash(first) != hash(newProxy("api.example.com:443", "api.example.com")) {
-		t.Error("the same hosts in another form are another revision")
-	}
+	require.True(t, hash(first) == "--config-hash="+decision.HexDigest([]byte(config.Data[configKey]), 64),
+		"the hash %s is not that of the ConfigMap", hash(first))
+	require.True(t, hash(first) == hash(newProxy("api.example.com:443", "api.example.com")), "the same hosts in another form are another revision")
 	key, network := newProxy("api.example.com"), newProxy("api.example.com")
 	key.PublicKeys, network.Network.ClusterNetworks = "other", []netip.Prefix{netip.MustParsePrefix("34.0.0.0/8")}
 	for title, other := range map[string]*Proxy{"hosts": newProxy("www.example.com"), "key": key, "networks": network} {
-		if hash(other) == hash(first) {
-			t.Errorf("other %s are the same revision", title)
-		}
+		require.True(t, hash(other) != hash(first), "other %s are the same revision", title)
 	}
-	if _, rules, err := sessionrunner.ParseConfig([]byte(config.Data[configKey])); err != nil || !rules.Allow("default", "api.example.com", 443) {
-		t.Errorf("the proxy cannot use its configuration: %v, %v", rules, err)
-	}
+	_, rules, err := sessionrunner.ParseConfig([]byte(config.Data[configKey]))
+	require.True(t, err == nil && rules.Allow("default", "api.example.com", 443), "the proxy cannot use its configuration: %v, %v", rules, err)
 }
 
 func TestNetworkOfTheProxyAdmitsSessionsAndReachesThePortsOfHosts(t *testing.T) {
@@ -83,9 +70,7 @@ func TestNetworkOfTheProxyAdmitsSessionsAndReachesThePortsOfHosts(t *testing.T) 
 	for _, peer := range np.Spec.Egress[1].To {
 		blocks = append(blocks, peer.IPBlock.CIDR)
 	}
-	if got := strings.Join(ports, " ") + ", " + strings.Join(blocks, " "); got != "443 8443, 0.0.0.0/0 2000::/3 10.9.0.0/16" {
-		t.Errorf("egress %s", got)
-	}
+	require.Equal(t, "443 8443, 0.0.0.0/0 2000::/3 10.9.0.0/16", strings.Join(ports, " ")+", "+strings.Join(blocks, " "))
 	for _, object := range objects {
 		if owner := object.GetOwnerReferences(); len(owner) != 1 || owner[0].UID != "uid" || !IsOwn(object) {
 			t.Errorf("%T has the owner %v and labels %v", object, owner, object.GetLabels())
@@ -115,11 +100,8 @@ func TestProxyIsReadyWhenAllItsPodsHaveTheConfiguration(t *testing.T) {
 		"no Service":           {complete, nil, metav1.ConditionFalse},
 	} {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: test.status}
-		if got := StateOf(deployment, test.service); got.Status != test.want {
-			t.Errorf("%s: %+v", title, got)
-		}
+		got := StateOf(deployment, test.service)
+		require.True(t, got.Status == test.want, "%s: %+v", title, got)
 	}
-	if got := Address(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "fd00::9"}}); got != "[fd00::9]:3128" {
-		t.Errorf("address %s", got)
-	}
+	require.Equal(t, "[fd00::9]:3128", Address(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "fd00::9"}}))
 }
