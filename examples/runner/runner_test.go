@@ -9,6 +9,7 @@ import (
 	"log"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
-	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestMain(m *testing.M) {
@@ -33,18 +34,14 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 	directory := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(directory, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	inputs, err := json.Marshal(sessions.RunnerInputs{
 		Name: "demo", Namespace: "a", Agent: v1alpha1.SessionAgent{Model: "small"},
 		Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git", Branch: "main"}}, Directory: "shop"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	environment := map[string]string{
 		"AGENTIC_SESSION": "demo", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "demo-r1-a1", "AGENTIC_ATTEMPT": "1",
 		"AGENTIC_PROMPT_FILE": file("prompt", prompt), "AGENTIC_SESSION_FILE": file("session.json", string(inputs)),
@@ -54,17 +51,19 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 	return func(name string) string { return environment[name] }
 }
 
+func mustRun(t *testing.T, getenv func(string) string) {
+	t.Helper()
+	code, err := runAndWriteResult(t.Context(), getenv, io.Discard)
+	require.True(t, code == exitSuccess && err == nil, "code %d, error %v", code, err)
+}
+
 // readResult reads the result as the operator does.
 func readResult(t *testing.T, getenv func(string) string) *sessions.RunnerResult {
 	t.Helper()
 	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	result, err := sessions.ParseResult(string(raw))
-	if err != nil {
-		t.Fatalf("result %q: %v", raw, err)
-	}
+	require.True(t, err == nil, "result %q: %v", raw, err)
 	return result
 }
 
@@ -100,48 +99,19 @@ func TestPromptCommands(t *testing.T) {
 			if result.CostUSD != nil {
 				cost = string(*result.CostUSD)
 			}
-			if result.Summary != row.summary || cost != row.cost || result.SDKSessionID != "demo-r1-a1" {
-				t.Errorf("result %+v, cost %q", result, cost)
-			}
+			require.True(t, result.Summary == row.summary && cost == row.cost && result.SDKSessionID == "demo-r1-a1",
+				"result %+v, cost %q", result, cost)
 		})
 	}
-}
-
-func TestResultListsReachableAddresses(t *testing.T) {
-	address := ports.Reserve(t).String()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reach := func(want string) {
-		t.Helper()
-		getenv := newSessionFiles(t, "/connect "+address+"\none", nil)
-		if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
-			t.Fatalf("code %d, error %v", code, err)
-		}
-		if got := readResult(t, getenv).Summary; got != want {
-			t.Errorf("result %q, want %q", got, want)
-		}
-	}
-	reach("Echoed 1 lines, reached " + address)
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	reach("Echoed 1 lines, did not reach " + address)
 }
 
 func TestIncompleteEnvironmentFailsAtStart(t *testing.T) {
-	for variable, want := range map[string]string{
-		"AGENTIC_SESSION": "AGENTIC_SESSION is not set", "AGENTIC_JOB": "AGENTIC_JOB is not set", "AGENTIC_ATTEMPT": "AGENTIC_ATTEMPT is not set",
-		"AGENTIC_PROMPT_FILE": "AGENTIC_PROMPT_FILE is not set", "AGENTIC_SESSION_FILE": "AGENTIC_SESSION_FILE is not set",
-		"AGENTIC_WORKSPACE": "AGENTIC_WORKSPACE is not set", "AGENTIC_RESULT_FILE": "AGENTIC_RESULT_FILE is not set",
+	for _, variable := range []string{
+		"AGENTIC_SESSION", "AGENTIC_JOB", "AGENTIC_ATTEMPT", "AGENTIC_PROMPT_FILE", "AGENTIC_SESSION_FILE", "AGENTIC_WORKSPACE", "AGENTIC_RESULT_FILE",
 	} {
-		t.Run(variable, func(t *testing.T) {
-			code, err := runAndWriteResult(t.Context(), newSessionFiles(t, "one", map[string]string{variable: ""}), io.Discard)
-			if code != exitFailure || err == nil || !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("code %d, error %v", code, err)
-			}
-		})
+		code, err := runAndWriteResult(t.Context(), newSessionFiles(t, "one", map[string]string{variable: ""}), io.Discard)
+		require.True(t, code == exitFailure && err != nil && strings.HasSuffix(err.Error(), variable+" is not set"),
+			"%s: code %d, error %v", variable, code, err)
 	}
 }
 
@@ -162,83 +132,29 @@ func TestTerminatedRunResumesAfterTheLastLine(t *testing.T) {
 	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines" {
 		t.Errorf("result %+v", result)
 	}
-	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
+	mustRun(t, getenv)
 	notes, err := os.ReadFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), "notes"))
-	if diff := cmp.Diff("one\ntwo\n", string(notes)); diff != "" || err != nil {
-		t.Errorf("error %v, file (-want +got):\n%s", err, diff)
-	}
+	diff := cmp.Diff("one\ntwo\n", string(notes))
+	require.True(t, diff == "" && err == nil, "error %v, file (-want +got):\n%s", err, diff)
 	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines, resumed after line 2" {
 		t.Errorf("result %+v", result)
 	}
 }
 
-func TestTerminationInterruptsWaiting(t *testing.T) {
-	for _, command := range []string{"/sleep 1h", "/idle 1h"} {
-		a, _ := newTestAgent(t, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := a.executeLine(ctx, command); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: error %v", command, err)
-		}
-	}
-}
-
-func TestFirstLineOfAnAttempt(t *testing.T) {
-	for title, row := range map[string]struct {
-		note string
-		want string
-	}{
-		"a new workspace":                {"", "Echoed 2 lines"},
-		"progress of an earlier attempt": {"demo 1\n", "Echoed 1 lines, resumed after line 1"},
-		"progress of another session":    {"other 1\n", "Echoed 2 lines"},
-		"a partial progress file":        {"de", "Echoed 2 lines"},
-		"progress beyond the end":        {"demo 9\n", "Echoed 0 lines, resumed after line 2"},
-		"a negative progress":            {"demo -1\n", "Echoed 2 lines"},
-	} {
-		t.Run(title, func(t *testing.T) {
-			getenv := newSessionFiles(t, "one\ntwo", nil)
-			if row.note != "" {
-				if err := os.WriteFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), progressFile), []byte(row.note), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
-				t.Fatalf("code %d, error %v", code, err)
-			}
-			if got := readResult(t, getenv).Summary; got != row.want {
-				t.Errorf("summary %q, want %q", got, row.want)
-			}
-		})
-	}
-}
-
-func TestNextRunRepeatsCompletedPrompt(t *testing.T) {
-	getenv := newSessionFiles(t, "one", nil)
+func TestNextRunRepeatsCompletedPromptInTheSameConversation(t *testing.T) {
+	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "demo-r0-a1"})
 	for range 2 {
-		if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil || readResult(t, getenv).Summary != "Echoed 1 lines" {
-			t.Fatalf("code %d, error %v, result %+v", code, err, readResult(t, getenv))
-		}
-	}
-}
-
-func TestSDKSessionIDIsKept(t *testing.T) {
-	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "demo-r1-a1", "AGENTIC_JOB": "demo-r2-a1"})
-	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil || readResult(t, getenv).SDKSessionID != "demo-r1-a1" {
-		t.Errorf("code %d, error %v, result %+v", code, err, readResult(t, getenv))
+		mustRun(t, getenv)
+		got := readResult(t, getenv)
+		require.True(t, got.Summary == "Echoed 1 lines" && got.SDKSessionID == "demo-r0-a1", "result %+v", got)
 	}
 }
 
 func TestResultCommandReplacesTheResult(t *testing.T) {
 	getenv := newSessionFiles(t, "/result nonsense", nil)
-	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
+	mustRun(t, getenv)
 	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
-	if string(raw) != "nonsense" || err != nil {
-		t.Errorf("result %q, error %v", raw, err)
-	}
+	require.True(t, string(raw) == "nonsense" && err == nil, "result %q, error %v", raw, err)
 }
 
 func TestResultFitsTerminationMessage(t *testing.T) {
@@ -250,40 +166,9 @@ func TestResultFitsTerminationMessage(t *testing.T) {
 			const maxResultBytes = 3072
 			text := marshalWithinLimit(&result{Summary: summary, SDKSessionID: "x"}, maxResultBytes)
 			parsed, err := sessions.ParseResult(text)
-			if err != nil || len(text) > maxResultBytes || parsed.SDKSessionID != "x" {
-				t.Fatalf("%d bytes, error %v", len(text), err)
-			}
-			if title == "short" && parsed.Summary != summary {
-				t.Errorf("summary %q", parsed.Summary)
-			}
-			if strings.HasPrefix(title, "long") && parsed.Summary == "" {
-				t.Error("the summary is empty")
-			}
-		})
-	}
-}
-
-func TestUnwritableResultIsAnError(t *testing.T) {
-	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_RESULT_FILE": t.TempDir()})
-	if _, err := runAndWriteResult(t.Context(), getenv, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "writing the result: ") {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestExitCodes(t *testing.T) {
-	for title, row := range map[string]struct {
-		end  error
-		code int
-	}{
-		"completed":             {nil, exitSuccess},
-		"a requested exit code": {exitCodeError(7), 7},
-		"terminated":            {context.Canceled, exitTerminated},
-		"another error":         {errors.New("disk full"), exitFailure},
-	} {
-		t.Run(title, func(t *testing.T) {
-			if code, _ := exitCodeOf(row.end); code != row.code {
-				t.Errorf("code %d, want %d", code, row.code)
-			}
+			require.True(t, err == nil && len(text) <= maxResultBytes && parsed.SDKSessionID == "x", "%d bytes, error %v", len(text), err)
+			require.True(t, title != "short" || parsed.Summary == summary, "summary %q", parsed.Summary)
+			require.True(t, !strings.HasPrefix(title, "long") || parsed.Summary != "", "the summary is empty")
 		})
 	}
 }
@@ -292,14 +177,62 @@ func TestExitCodes(t *testing.T) {
 func newTestAgent(t *testing.T, changes map[string]string) (*agent, *bytes.Buffer) {
 	t.Helper()
 	s, err := readSession(newSessionFiles(t, "", changes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out bytes.Buffer
 	a, err := newAgent(s, &leaseClient{renewInterval: time.Hour}, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(a.closeWorkspace)
 	return a, &out
+}
+
+// startServing starts an interactive session. It returns its URL and the error with which it ends.
+func startServing(t *testing.T) (url string, stop context.CancelFunc, end <-chan error) {
+	t.Helper()
+	a, _ := newTestAgent(t, map[string]string{"AGENTIC_PORT": "8080"})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.serveMessages(ctx, listener) }()
+	return "http://" + listener.Addr().String(), stop, ended
+}
+
+func postMessage(t *testing.T, url, text string) (status int, answer string) {
+	t.Helper()
+	response, err := http.Post(url, "text/plain", strings.NewReader(text))
+	require.NoError(t, err)
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(raw)
+}
+
+func TestMessagesAreAnswered(t *testing.T) {
+	url, stop, end := startServing(t)
+	for text, want := range map[string]string{
+		"hello\nthere":    "hello\nthere\n",
+		"/dance\nhello":   "error: unknown command /dance\nhello\n",
+		"/done":           "error: /done: the session has no Lease; set activityLease in its SessionRunner\n",
+		"/write f x\ndid": "did\n",
+		"":                "",
+	} {
+		if status, answer := postMessage(t, url, text); status != http.StatusOK || answer != want {
+			t.Errorf("the answer to %q is %d %q, want %q", text, status, answer, want)
+		}
+	}
+	if status, _ := postMessage(t, url, strings.Repeat("x", maxMessageBytes+1)); status != http.StatusBadRequest {
+		t.Errorf("the answer to a message above the limit is %d", status)
+	}
+	stop()
+	err := <-end
+	require.True(t, errors.Is(err, context.Canceled), "the session ended with %v", err)
+}
+
+func TestExitMessageEndsTheSession(t *testing.T) {
+	url, _, end := startServing(t)
+	status, answer := postMessage(t, url, "bye\n/fail 4\nnever")
+	require.True(t, status == http.StatusOK && answer == "bye\n", "the answer is %d %q", status, answer)
+	var code exitCodeError
+	err := <-end
+	require.True(t, errors.As(err, &code) && code == 4, "the session ended with %v", err)
 }

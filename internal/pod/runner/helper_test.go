@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -8,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 	"github.com/yardmaster/yardmaster/test/output"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testSession is a session whose agent is a shell script.
@@ -41,17 +44,13 @@ func encodeInputs(t *testing.T, in *sessions.RunnerInputs) string {
 	t.Helper()
 	in.Name, in.Namespace = "demo", "a"
 	raw, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(raw)
 }
 
 func writeTestFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func (s *testSession) set(variables map[string]string) *testSession {
@@ -64,24 +63,35 @@ func (s *testSession) setInputs(in *sessions.RunnerInputs) *testSession {
 	return s
 }
 
+// setRepository sets the only repository of the session.
+func (s *testSession) setRepository(repo *v1alpha1.SessionRepo) *testSession {
+	return s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{SessionRepo: *repo, Directory: "shop"}}})
+}
+
 // run runs the session with a script as the agent.
 func (s *testSession) run(profile, script string) (int, error) {
 	s.t.Helper()
-	return Run(s.t.Context(), []string{"--profile", profile, "--grace-period", s.grace, "--push-grace-period", "1m", "--", "sh", "-c", script},
-		func(name string) string { return s.environment[name] }, s.out, s.out)
+	return s.runWith(s.t.Context(), "--profile", profile, "--grace-period", s.grace, "--push-grace-period", "1m", "--", "sh", "-c", script)
+}
+
+func (s *testSession) runWith(ctx context.Context, args ...string) (int, error) {
+	return Run(ctx, args, func(name string) string { return s.environment[name] }, s.out, s.out)
+}
+
+// mustRun runs the session, which must be successful.
+func (s *testSession) mustRun(profile, script string) {
+	s.t.Helper()
+	code, err := s.run(profile, script)
+	require.True(s.t, code == exitSuccess && err == nil, "code %d, error %v: %s", code, err, s.out)
 }
 
 // result reads the result as the operator does.
 func (s *testSession) result() *sessions.RunnerResult {
 	s.t.Helper()
 	raw, err := os.ReadFile(s.environment["AGENTIC_RESULT_FILE"])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	result, err := sessions.ParseResult(string(raw))
-	if err != nil {
-		s.t.Fatalf("result %q: %v", raw, err)
-	}
+	require.True(s.t, err == nil, "result %q: %v", raw, err)
 	return result
 }
 
@@ -91,9 +101,8 @@ func (s *testSession) events() []agentprofile.Event {
 	var all []agentprofile.Event
 	for line := range strings.Lines(s.out.String()) {
 		event := agentprofile.Event{}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			s.t.Fatalf("line %q: %v", line, err)
-		}
+		err := json.Unmarshal([]byte(line), &event)
+		require.True(s.t, err == nil, "line %q: %v", line, err)
 		all = append(all, event)
 	}
 	return all

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -17,14 +18,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // asRunnerVariable makes this program a session-runner.
@@ -48,8 +49,18 @@ func TestMain(m *testing.M) {
 		fmt.Println(answer)
 		return
 	}
-	os.Exit(m.Run())
+	directory, err := os.MkdirTemp("", "session-runner")
+	if err != nil {
+		panic(err)
+	}
+	testDirectory = directory
+	code := m.Run()
+	_ = os.RemoveAll(directory)
+	os.Exit(code)
 }
+
+// testDirectory is for files of several tests.
+var testDirectory string
 
 const gitPassword = "token-of-the-forge"
 
@@ -69,7 +80,7 @@ func newGitSession(t *testing.T, arguments ...string) *gitSession {
 	t.Helper()
 	s := prepareGitSession(t)
 	writeTestFile(t, filepath.Join(s.credentials, "password"), gitPassword+"\n")
-	s.startContainer(append([]string{"--credentials", s.credentials, "--repositories", s.server.Host + "/team/*"}, arguments...)...)
+	s.restart(arguments...)
 	return s
 }
 
@@ -79,14 +90,12 @@ func newAppSession(t *testing.T) (s *gitSession, key string) {
 	s = prepareGitSession(t)
 	const bits = 2048
 	private, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.server.SetApp("123", &private.PublicKey)
 	key = string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
 	writeTestFile(t, filepath.Join(s.credentials, "githubAppID"), "123\n")
 	writeTestFile(t, filepath.Join(s.credentials, "githubAppPrivateKey"), key)
-	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*", "--forge", sessiongit.GitHub)
+	s.restart("--forge", sessiongit.GitHub)
 	return s, key
 }
 
@@ -94,16 +103,23 @@ func newAppSession(t *testing.T) (s *gitSession, key string) {
 func prepareGitSession(t *testing.T) *gitSession {
 	t.Helper()
 	server, err := gitserver.New(t.Context(), t.TempDir(), "x-access-token", gitPassword)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	t.Setenv("GIT_SSL_CAINFO", server.CAFile)
 	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &output.Buffer{}}
-	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main"}, AutoPush: true}, Directory: "shop",
-	}}})
+	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main"), AutoPush: true})
 	return s
+}
+
+// source returns the repository of the server, with a branch or the default one.
+func (s *gitSession) source(branch v1alpha1.GitBranch) v1alpha1.GitSource {
+	return v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: branch}
+}
+
+// restart starts the container again, with the credentials for the repositories of the team.
+func (s *gitSession) restart(arguments ...string) {
+	s.t.Helper()
+	s.startContainer(append([]string{"--credentials", s.credentials, "--repositories", s.server.Host + "/team/*"}, arguments...)...)
 }
 
 // startContainer starts the container that clones and pushes, as in a new Pod.
@@ -140,18 +156,14 @@ func (s *gitSession) startContainer(arguments ...string) {
 func (s *gitSession) remote(args ...string) string {
 	s.t.Helper()
 	out, err := s.server.Git(s.t.Context(), args...)
-	if err != nil {
-		s.t.Fatalf("git %v: %v: %s", args, err, out)
-	}
+	require.True(s.t, err == nil, "git %v: %v: %s", args, err, out)
 	return out
 }
 
 func (s *gitSession) repositoryResult() v1alpha1.SessionRepositoryResult {
 	s.t.Helper()
 	result := s.result()
-	if len(result.Repositories) != 1 {
-		s.t.Fatalf("result %+v: %s", result, s.out)
-	}
+	require.True(s.t, len(result.Repositories) == 1, "result %+v: %s", result, s.out)
 	return result.Repositories[0]
 }
 
@@ -169,26 +181,17 @@ func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
 			} else {
 				s = newGitSession(t, "--forge", forge)
 			}
-			code, err := s.run("events", edit)
-			if code != exitSuccess || err != nil {
-				t.Fatalf("code %d, error %v: %s", code, err, s.out)
-			}
+			s.mustRun("events", edit)
 			got := s.repositoryResult()
 			if !got.Pushed || got.Branch != "session/demo" || got.Commit != s.remote("rev-parse", "session/demo") || got.Error != "" ||
 				got.PullRequestURL != "https://"+s.server.Host+"/team/shop/pull/1" || got.Name != "shop" {
 				t.Errorf("result %+v: %s", got, s.out)
 			}
-			if got := s.remote("show", "session/demo:bug.txt"); got != "fixed" {
-				t.Errorf("content %q", got)
-			}
-			if got := s.remote("log", "--format=%s by %an", "main..session/demo"); got != "All done. by Agent session demo" {
-				t.Errorf("commits %q", got)
-			}
+			require.Equal(t, "fixed", s.remote("show", "session/demo:bug.txt"))
+			require.Equal(t, "All done. by Agent session demo", s.remote("log", "--format=%s by %an", "main..session/demo"))
 			// A second run adds to the branch and finds the open pull request.
 			s.set(map[string]string{"AGENTIC_RUN": "2"})
-			if code, err := s.run("events", "echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
-				t.Fatalf("code %d, error %v: %s", code, err, s.out)
-			}
+			s.mustRun("events", "echo more > more.txt\n"+finished)
 			if again := s.repositoryResult(); again.PullRequestURL != got.PullRequestURL || !again.Pushed || s.server.PullRequests() != 1 {
 				t.Errorf("result %+v: %s", again, s.out)
 			}
@@ -198,39 +201,29 @@ func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
 
 func TestUnchangedRepositoriesAreNotPushed(t *testing.T) {
 	s := newGitSession(t)
-	if code, err := s.run("events", finished); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); got.Pushed || got.Error != "" || got.Commit != s.remote("rev-parse", "main") {
-		t.Errorf("result %+v", got)
-	}
+	s.mustRun("events", finished)
+	got := s.repositoryResult()
+	require.True(t, !got.Pushed && got.Error == "" && got.Commit == s.remote("rev-parse", "main"), "result %+v", got)
 }
 
 func TestTerminatedSessionPushesWhatExists(t *testing.T) {
 	s := newGitSession(t)
 	code, err := s.runUntil("events", `echo half > bug.txt; echo '{"type":"text","text":"ready"}'; sleep 100`, "ready")
-	if code != exitTerminated || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); !got.Pushed || s.remote("show", "session/demo:bug.txt") != "half" {
-		t.Errorf("result %+v: %s", got, s.out)
-	}
+	require.True(t, code == exitTerminated && err == nil, "code %d, error %v: %s", code, err, s.out)
+	got := s.repositoryResult()
+	require.True(t, got.Pushed && s.remote("show", "session/demo:bug.txt") == "half", "result %+v: %s", got, s.out)
 }
 
 // The next attempt in another, empty workspace continues with the commits of the first one.
 func TestPushedWorkIsNotLostWithItsWorkspace(t *testing.T) {
 	s := newGitSession(t)
-	if code, _ := s.run("events", edit+"exit 1"); code != exitFailure {
-		t.Fatalf("code %d: %s", code, s.out)
-	}
+	code, _ := s.run("events", edit+"exit 1")
+	require.True(t, code == exitFailure, "code %d: %s", code, s.out)
 	s.set(map[string]string{"AGENTIC_WORKSPACE": t.TempDir(), "AGENTIC_ATTEMPT": "2"})
-	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
-	if code, err := s.run("events", "test -f bug.txt && echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.remote("rev-list", "--count", "main..session/demo"); got != "2" {
-		t.Errorf("%s commits: %s", got, s.out)
-	}
+	s.restart()
+	s.mustRun("events", "test -f bug.txt && echo more > more.txt\n"+finished)
+	got := s.remote("rev-list", "--count", "main..session/demo")
+	require.True(t, got == "2", "%s commits: %s", got, s.out)
 }
 
 func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
@@ -245,16 +238,12 @@ func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
 		s.stopContainer()
 		var made []string
 		for _, token := range s.server.AppTokens() {
-			if !token.Revoked || token.Repository != "team/shop" {
-				t.Errorf("token %+v", token)
-			}
+			require.True(t, token.Revoked && token.Repository == "team/shop", "token %+v", token)
 			made = append(made, fmt.Sprint(token.Permissions))
 		}
 		slices.Sort(made)
 		want := []string{"map[contents:read metadata:read pull_requests:write]", "map[contents:read metadata:read]", "map[contents:write metadata:read]"}
-		if diff := cmp.Diff(want, made); diff != "" {
-			t.Errorf("tokens (-want +got):\n%s", diff)
-		}
+		require.Equal(t, want, made)
 	})
 }
 
@@ -262,22 +251,16 @@ func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
 func lookForCredentials(t *testing.T, s *gitSession, secrets func() []string) {
 	t.Helper()
 	const look = `env; cat .git/config; git remote -v; cat /proc/*/cmdline /proc/$PPID/environ 2>/dev/null | tr '\0' '\n'; ls -R "$AGENTIC_GIT"`
-	if code, err := s.run("exec", look+"; "+edit); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); !got.Pushed {
-		t.Errorf("result %+v", got)
-	}
+	s.mustRun("exec", look+"; "+edit)
+	got := s.repositoryResult()
+	require.True(t, got.Pushed, "result %+v", got)
 	for _, secret := range secrets() {
 		for title, text := range map[string]string{"the output": s.out.String(), "the log of the container": s.log.String(), "the result": fmt.Sprintf("%+v", s.result())} {
-			if strings.Contains(text, secret) {
-				t.Errorf("%s contains %s: %s", title, secret, text)
-			}
+			require.True(t, !strings.Contains(text, secret), "%s contains %s: %s", title, secret, text)
 		}
 		for _, directory := range []string{s.environment["AGENTIC_WORKSPACE"], s.environment["AGENTIC_GIT"], s.environment["HOME"]} {
-			if out, err := exec.Command("grep", "-rl", secret, directory).CombinedOutput(); err == nil {
-				t.Errorf("files contain %s: %s", secret, out)
-			}
+			out, err := exec.Command("grep", "-rl", secret, directory).CombinedOutput()
+			require.True(t, err != nil, "files contain %s: %s", secret, out)
 		}
 	}
 }
@@ -298,35 +281,17 @@ git config credential.helper '!env > %[1]s'
 git config core.sshCommand 'env > %[1]s'
 git config core.fsmonitor 'if [ -n "$SESSION_GIT_CREDENTIALS" ]; then env > %[1]s; fi; false'
 `, marker, "SESSION_GIT_CREDENTIALS", s.server.URL)
-	if code, err := s.run("events", hostile+edit); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); !got.Pushed || s.remote("show", "session/demo:bug.txt") != "fixed" {
-		t.Errorf("result %+v: %s", got, s.out)
-	}
-	if raw, err := os.ReadFile(marker); err == nil {
-		t.Errorf("a program ran with the credentials: %s", raw)
-	}
-}
-
-func TestOtherHostsGetNoCredentials(t *testing.T) {
-	s := newGitSession(t)
-	s.startContainer("--credentials", s.credentials, "--repositories", "git.example/**")
-	code, err := s.run("events", edit)
-	if code == exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
-	if got := s.result().Summary; !strings.Contains(got, "cloning shop") || !strings.Contains(got, "add it to git.repositories") {
-		t.Errorf("summary %q", got)
-	}
+	s.mustRun("events", hostile+edit)
+	got := s.repositoryResult()
+	require.True(t, got.Pushed && s.remote("show", "session/demo:bug.txt") == "fixed", "result %+v: %s", got, s.out)
+	raw, err := os.ReadFile(marker)
+	require.True(t, err != nil, "a program ran with the credentials: %s", raw)
 }
 
 func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 	s := newGitSession(t)
-	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}}, Directory: "shop",
-	}}})
-	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
+	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main")})
+	s.restart()
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
 	if _, err := client.Clones(t.Context()); err != nil {
 		t.Fatal(err)
@@ -336,15 +301,10 @@ func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 			t.Errorf("%s: %+v", directory, push)
 		}
 	}
-	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); got.Pushed || got.Branch != "main" {
-		t.Errorf("result %+v", got)
-	}
-	if got := s.remote("branch", "--list", "session/*"); got != "" {
-		t.Errorf("branches %q", got)
-	}
+	s.mustRun("events", edit)
+	got := s.repositoryResult()
+	require.True(t, !got.Pushed && got.Branch == "main", "result %+v", got)
+	require.Equal(t, "", s.remote("branch", "--list", "session/*"))
 }
 
 func TestMalformedBundlesAreRefused(t *testing.T) {
@@ -352,26 +312,7 @@ func TestMalformedBundlesAreRefused(t *testing.T) {
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
 	for _, bundle := range []string{"", "nonsense", "# v2 git bundle\n\n", "# v2 git bundle\n" + strings.Repeat("0", 40) + " HEAD\n\nPACK"} {
 		push, err := client.Push(t.Context(), "shop", "", strings.NewReader(bundle))
-		if err != nil || push.Error == "" || push.Pushed {
-			t.Errorf("%q: %+v, error %v", bundle, push, err)
-		}
-	}
-}
-
-func TestFailedPushIsReported(t *testing.T) {
-	s := newGitSession(t)
-	if _, err := s.server.Git(t.Context(), "config", "receive.denyCreatePush", "true"); err != nil {
-		t.Fatal(err)
-	}
-	hook := filepath.Join(s.server.Repository(), "hooks", "pre-receive")
-	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho protected >&2; exit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); got.Pushed || !strings.Contains(got.Error, "pre-receive hook declined") {
-		t.Errorf("result %+v", got)
+		require.True(t, err == nil && push.Error != "" && !push.Pushed, "%q: %+v, error %v", bundle, push, err)
 	}
 }
 
@@ -394,9 +335,7 @@ func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
 			directory := t.TempDir()
 			t.Cleanup(func() { writeTestFile(t, filepath.Join(directory, "ended"), "") })
 			hook := filepath.Join(s.server.Repository(), "hooks", "pre-receive")
-			if err := os.WriteFile(hook, []byte(strings.ReplaceAll(row.hook, "%[1]s", directory)), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(hook, []byte(strings.ReplaceAll(row.hook, "%[1]s", directory)), 0o700))
 			ctx, terminate := context.WithCancel(t.Context())
 			defer terminate()
 			if row.terminate != "" {
@@ -406,14 +345,10 @@ func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
 				}()
 			}
 			script := strings.ReplaceAll(row.script, "%[1]s", directory)
-			_, err := Run(ctx, []string{"--profile", "events", "--grace-period", "100ms", "--push-grace-period", row.grace, "--", "sh", "-c", script},
-				func(name string) string { return s.environment[name] }, s.out, s.out)
-			if err != nil {
-				t.Fatalf("error %v: %s", err, s.out)
-			}
-			if got := s.repositoryResult(); got.Pushed != row.pushed || (got.Error == "") != row.pushed {
-				t.Errorf("result %+v: %s", got, s.out)
-			}
+			_, err := s.runWith(ctx, "--profile", "events", "--grace-period", "100ms", "--push-grace-period", row.grace, "--", "sh", "-c", script)
+			require.NoError(t, err)
+			got := s.repositoryResult()
+			require.True(t, got.Pushed == row.pushed && (got.Error == "") == row.pushed, "result %+v: %s", got, s.out)
 		})
 	}
 }
@@ -427,67 +362,57 @@ func TestStatesInWhichAnAgentLeavesItsRepository(t *testing.T) {
 		agent string
 		// before is done to the server's repository before it is cloned.
 		before func(t *testing.T, s *gitSession)
-		// branches of the server, besides main, with the names of the files that they have more than main.
+		// branches of the server, besides main, with the names of the files that they have more than main. The default is the
+		// branch of the session with a.txt.
 		branches map[string]string
 		branch   string
 		failure  string
 		event    string
 	}{
-		"changes that are not committed": {
-			agent: "echo a > a.txt", branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
-		},
-		"its own commits, without an identity": {
-			agent: "echo a > a.txt\n" + commitAll, branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
-		},
+		"changes that are not committed":       {agent: "echo a > a.txt"},
+		"its own commits, without an identity": {agent: "echo a > a.txt\n" + commitAll},
 		"commits on another branch, which is not checked out": {
-			agent:    "git checkout -q -b feature; echo a > a.txt\n" + commitAll + "git checkout -q session/demo",
-			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+			agent: "git checkout -q -b feature; echo a > a.txt\n" + commitAll + "git checkout -q session/demo",
 		},
 		"commits on several branches": {
 			agent: "git checkout -q -b feature/one; echo a > a.txt\n" + commitAll + "git checkout -q -b feature/two session/demo; echo b > b.txt\n" + commitAll +
 				"git checkout -q session/demo; echo c > c.txt",
 			branches: map[string]string{"session/demo": "c.txt", "session/demo-feature-one": "a.txt", "session/demo-feature-two": "b.txt"},
-			branch:   "session/demo",
 		},
-		"a detached HEAD": {
-			agent:    "git checkout -q --detach; echo a > a.txt\n" + commitAll,
-			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
-		},
-		"the lock of a git command that was killed": {
-			agent: "echo a > a.txt; touch .git/index.lock", branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
-			event: "index.lock",
-		},
+		"a detached HEAD": {agent: "git checkout -q --detach; echo a > a.txt\n" + commitAll},
+		"the lock of a git command that was killed": {agent: "echo a > a.txt; touch .git/index.lock", event: "index.lock"},
 		"a merge with conflicts, after a commit": {
 			agent: "echo a > a.txt\n" + commitAll + "git checkout -q -b other HEAD~; echo b > a.txt\n" + commitAll +
 				"git checkout -q session/demo; git merge -q other >/dev/null 2>&1 && exit 1; true",
-			branches: map[string]string{"session/demo": "a.txt", "session/demo-other": "a.txt", "session/demo-unfinished": "a.txt"}, branch: "session/demo",
-			failure: "a merge has conflicts in a.txt; the unfinished work is in the branch session/demo-unfinished",
+			branches: map[string]string{"session/demo": "a.txt", "session/demo-other": "a.txt", "session/demo-unfinished": "a.txt"},
+			failure:  "a merge has conflicts in a.txt; the unfinished work is in the branch session/demo-unfinished",
 		},
 		"conflicts in two working trees": {
 			agent: "echo a > a.txt\n" + commitAll + "git checkout -q -b other HEAD~; echo b > a.txt\n" + commitAll +
 				"git worktree add -q -b third ../tree session/demo; (git merge -q session/demo || cd ../tree; git merge -q other || true) >/dev/null 2>&1",
 			branches: map[string]string{
 				"session/demo": "a.txt", "session/demo-session-demo": "a.txt", "session/demo-unfinished": "a.txt", "session/demo-unfinished-2": "a.txt",
-			}, branch: "session/demo",
+			},
 			failure: "the unfinished work is in the branch session/demo-unfinished-2",
 		},
 		"a repository inside, with a commit": {
 			agent:    "mkdir gen; cd gen; git init -q; echo a > a.txt; git add a.txt; git -c user.name=a -c user.email=a@b.example commit -q -m inner",
-			branches: map[string]string{"session/demo": "gen/a.txt"}, branch: "session/demo", event: "gen/ is a nested repository",
+			branches: map[string]string{"session/demo": "gen/a.txt"}, event: "gen/ is a nested repository",
 		},
 		"repositories inside, without a commit, in each other": {
 			agent:    "echo a > a.txt; mkdir -p x/gen/sub; cd x/gen; git init -q; echo b > b.txt; cd sub; git init -q; echo c > c.txt",
-			branches: map[string]string{"session/demo": "a.txt x/gen/b.txt x/gen/sub/c.txt"}, branch: "session/demo", event: "nested repository",
+			branches: map[string]string{"session/demo": "a.txt x/gen/b.txt x/gen/sub/c.txt"}, event: "nested repository",
 		},
 		"a branch to which somebody else pushed meanwhile": {
 			agent: "echo a > a.txt\n" + commitAll + `git -C "$REMOTE" update-ref refs/heads/session/demo $(git -C "$REMOTE" -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`,
 			// The name of the branch beside it ends with the commit.
 			branches: map[string]string{"session/demo": "", "session/demo-*": "a.txt"}, branch: "session/demo-*",
 		},
-		"a server that fails twice": {
-			agent:    "echo a > a.txt",
-			before:   func(_ *testing.T, s *gitSession) { s.server.FailPushes(2) },
-			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
+		"a server that fails twice": {agent: "echo a > a.txt", before: func(_ *testing.T, s *gitSession) { s.server.FailPushes(2) }},
+		"a server that starts late": {agent: "echo a > a.txt", before: func(_ *testing.T, s *gitSession) { s.server.FailAll(2) }},
+		"a server that accepts no push": {
+			agent: "echo a > a.txt", before: func(t *testing.T, s *gitSession) { t.Helper(); setHook(t, s.server, "exit 1") },
+			branches: map[string]string{}, branch: "session/demo*", failure: "pre-receive hook declined",
 		},
 		"a history with a commit that no check accepts": {
 			agent: "echo a > a.txt",
@@ -497,7 +422,6 @@ func TestStatesInWhichAnAgentLeavesItsRepository(t *testing.T) {
 					`$(git rev-parse main^{tree}) $(git rev-parse main) | git hash-object -t commit -w --literally --stdin`
 				s.shell("git update-ref refs/heads/main $(" + commit + ")")
 			},
-			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo",
 		},
 		"a repository with a submodule": {
 			agent: "echo a > a.txt",
@@ -508,35 +432,31 @@ git read-tree main
 git update-index --add --cacheinfo 160000,$(git rev-parse main),lib
 git update-index --add --cacheinfo 100644,$(printf '[submodule "lib"]\n\tpath = lib\n\turl = ../lib.git\n' | git hash-object -w --stdin),.gitmodules
 git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example commit-tree -p main -m Submodule $(git write-tree))`)
-			},
-			branches: map[string]string{"session/demo": "a.txt"}, branch: "session/demo", event: "The submodule lib was not fetched",
+			}, event: "The submodule lib was not fetched",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
+			if row.branches == nil {
+				row.branches = map[string]string{"session/demo": "a.txt"}
+			}
 			s := newGitSession(t)
 			t.Setenv("REMOTE", s.server.Repository())
 			t.Setenv("HOME", t.TempDir()) // nobody has configured an identity
 			for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"} {
 				t.Setenv(name, "") // restores it
-				if err := os.Unsetenv(name); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Unsetenv(name))
 			}
 			if row.before != nil {
 				row.before(t, s)
-				s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
+				s.restart()
 			}
-			if code, err := s.run("events", "set -e; (\n"+row.agent+"\n)\n"+finished); code != exitSuccess || err != nil {
-				t.Fatalf("code %d, error %v: %s", code, err, s.out)
-			}
+			s.mustRun("events", "set -e; (\n"+row.agent+"\n)\n"+finished)
 			got := s.repositoryResult()
-			if matched, _ := path.Match(row.branch, got.Branch); !matched || got.Pushed != (row.failure == "") || !strings.Contains(got.Error, row.failure) ||
+			if matched, _ := path.Match(cmp.Or(row.branch, "session/demo"), got.Branch); !matched || got.Pushed != (row.failure == "") || !strings.Contains(got.Error, row.failure) ||
 				(row.failure == "") != (got.Error == "") {
 				t.Errorf("result %+v: %s", got, s.out)
 			}
-			if !strings.Contains(s.out.String(), row.event) {
-				t.Errorf("no event about %q: %s", row.event, s.out)
-			}
+			require.True(t, strings.Contains(s.out.String(), row.event), "no event about %q: %s", row.event, s.out)
 			branches := map[string]string{}
 			for branch := range strings.FieldsSeq(s.remote("for-each-ref", "--format=%(refname:short)", "refs/heads/session")) {
 				files := s.remote("diff", "--name-only", "main..."+branch)
@@ -545,7 +465,7 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 				}
 				branches[branch] = strings.Join(strings.Fields(files), " ")
 			}
-			if diff := cmp.Diff(row.branches, branches); diff != "" {
+			if diff := gocmp.Diff(row.branches, branches); diff != "" {
 				t.Errorf("files of the branches (-want +got):\n%s\n%s", diff, s.out)
 			}
 		})
@@ -589,13 +509,9 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 			}
 			s := newGitSession(t, "--forge", sessiongit.GitHub)
 			s.shell(row.before)
-			s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-				SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL())}, AutoPush: true}, Directory: "shop",
-			}}})
-			s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*", "--forge", sessiongit.GitHub)
-			if code, err := s.run("events", "set -e\n"+row.agent+"\n"+finished); code != exitSuccess || err != nil {
-				t.Fatalf("code %d, error %v: %s", code, err, s.out)
-			}
+			s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source(""), AutoPush: true})
+			s.restart("--forge", sessiongit.GitHub)
+			s.mustRun("events", "set -e\n"+row.agent+"\n"+finished)
 			got := s.repositoryResult()
 			if got.Pushed != (row.files != "" && row.failure == "") || !strings.Contains(got.Error, row.failure) || (got.Error == "") != (row.failure == "") {
 				t.Errorf("result %+v: %s", got, s.out)
@@ -606,23 +522,9 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 				}
 			}
 			if row.failure != "" {
-				if text := s.remote("show", "session/demo-unfinished:lib/lib.txt"); text != "changed" {
-					t.Errorf("the unfinished branch has %q", text)
-				}
+				require.Equal(t, "changed", s.remote("show", "session/demo-unfinished:lib/lib.txt"))
 			}
 		})
-	}
-}
-
-func TestAServerThatStartsLateIsWaitedFor(t *testing.T) {
-	s := newGitSession(t)
-	s.server.FailAll(2)
-	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
-	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if got := s.repositoryResult(); !got.Pushed {
-		t.Errorf("result %+v: %s", got, s.out)
 	}
 }
 
@@ -633,32 +535,23 @@ func TestWorkIsPushedWhereTheSessionSays(t *testing.T) {
 		s := newGitSession(t)
 		s.shell(`git update-ref refs/heads/release main
 git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`)
-		s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-			SessionRepo: v1alpha1.SessionRepo{
-				GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, AutoPush: true,
-				Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
-			}, Directory: "shop",
-		}}})
-		s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*", "--forge", forge)
-		if code, err := s.run("events", edit); code != exitSuccess || err != nil {
-			t.Fatalf("code %d, error %v: %s", code, err, s.out)
-		}
+		s.setRepository(&v1alpha1.SessionRepo{
+			GitSource: s.source("main"), AutoPush: true, Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
+		})
+		s.restart("--forge", forge)
+		s.mustRun("events", edit)
 		got := s.repositoryResult()
-		if !got.Pushed || got.Branch != "fix/bug-"+got.Commit[:12] || s.remote("rev-list", "--count", "main.."+got.Branch) != "1" {
-			t.Errorf("result %+v: %s", got, s.out)
-		}
+		require.True(t, got.Pushed && got.Branch == "fix/bug-"+got.Commit[:12] && s.remote("rev-list", "--count", "main.."+got.Branch) == "1",
+			"result %+v: %s", got, s.out)
 		pull := s.server.LastPullRequest()
 		hasDraft, _ := pull["draft"].(bool)
 		isDraft := hasDraft || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: ")
 		body := fmt.Sprint(pull["body"], pull["description"])
-		if base := fmt.Sprint(pull["base"], pull["target_branch"]); !strings.Contains(base, "release") || !isDraft || !strings.Contains(body, "fix/bug has other commits") {
-			t.Errorf("pull request %v", pull)
-		}
+		base := fmt.Sprint(pull["base"], pull["target_branch"])
+		require.True(t, strings.Contains(base, "release") && isDraft && strings.Contains(body, "fix/bug has other commits"), "pull request %v", pull)
 		s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_WORKSPACE": t.TempDir()})
-		s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
-		if code, err := s.run("events", "echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
-			t.Fatalf("code %d, error %v: %s", code, err, s.out)
-		}
+		s.restart()
+		s.mustRun("events", "echo more > more.txt\n"+finished)
 		if got := s.repositoryResult(); got.Branch != "fix/bug" || s.remote("rev-list", "--count", "main..fix/bug") != "2" {
 			t.Errorf("result %+v: %s", got, s.out)
 		}
@@ -670,30 +563,29 @@ func (s *gitSession) shell(script string) {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), "sh", "-ec", script)
 	command.Dir = s.server.Repository()
-	if out, err := command.CombinedOutput(); err != nil {
-		s.t.Fatalf("%v: %s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	require.True(s.t, err == nil, "%v: %s", err, out)
 }
 
 // The result has the words of git in one line, which fits into the status of the session.
 func TestTheResultTellsWhyACloneFailed(t *testing.T) {
-	for title, row := range map[string]struct{ path, branch, password, want string }{
+	for title, row := range map[string]struct{ path, branch, password, repositories, want string }{
 		"a branch that does not exist":     {branch: "release", password: gitPassword, want: "cloning shop: the repository has no branch release"},
 		"a repository that does not exist": {path: "/no-such.git", password: gitPassword, want: "not found"},
 		"a password that is wrong":         {password: "wrong", want: "Authentication failed"},
+		"a repository that is not listed":  {password: gitPassword, repositories: "git.example/**", want: "add it to git.repositories"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newGitSession(t)
-			source := v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL() + row.path), Branch: v1alpha1.GitBranch(row.branch)}
-			s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{GitSource: source}, Directory: "shop"}}})
+			source := s.source(v1alpha1.GitBranch(row.branch))
+			source.URL += v1alpha1.GitURL(row.path)
+			s.setRepository(&v1alpha1.SessionRepo{GitSource: source})
 			writeTestFile(t, filepath.Join(s.credentials, "password"), row.password)
-			s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/**")
-			if code, _ := s.run("events", edit); code == exitSuccess {
-				t.Fatal("the session is successful")
-			}
-			if got := s.result().Summary; !strings.Contains(got, row.want) || strings.Contains(got, "\n") || len(got) > 220 {
-				t.Errorf("summary %q", got)
-			}
+			s.startContainer("--credentials", s.credentials, "--repositories", cmp.Or(row.repositories, s.server.Host+"/team/**"))
+			code, _ := s.run("events", edit)
+			require.True(t, code != exitSuccess, "the session is successful")
+			got := s.result().Summary
+			require.True(t, strings.Contains(got, row.want) && !strings.Contains(got, "\n") && len(got) <= 400, "summary %q", got)
 		})
 	}
 }
@@ -701,30 +593,13 @@ func TestTheResultTellsWhyACloneFailed(t *testing.T) {
 // A bundle of new commits is based on the commits that were cloned, so a shallow clone is enough to push.
 func TestOnlyAsManyCommitsAsTheDepthAreClonedAndWorkIsPushed(t *testing.T) {
 	s := newGitSession(t)
-	seed := filepath.Join(filepath.Dir(filepath.Dir(s.server.Repository())), "seed")
-	for range 3 {
-		for _, args := range [][]string{
-			{"-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--allow-empty", "--message=Next"},
-			{"push", "--quiet", s.server.Repository(), "main"},
-		} {
-			if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", seed}, args...)...).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-		}
-	}
-	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, AutoPush: true, Depth: new(int32(2))}, Directory: "shop",
-	}}})
-	s.startContainer("--credentials", s.credentials, "--repositories", s.server.Host+"/team/*")
+	s.shell("for i in 1 2 3; do git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example commit-tree -p main -m Next main^{tree}); done")
+	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main"), AutoPush: true, Depth: new(int32(2))})
+	s.restart()
 	count := filepath.Join(t.TempDir(), "count")
-	code, err := s.run("events", "git rev-list --count HEAD > "+count+"\n"+edit)
-	if code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
-	if raw, err := os.ReadFile(count); err != nil || strings.TrimSpace(string(raw)) != "2" {
-		t.Errorf("%q commits, error %v", raw, err)
-	}
-	if got := s.repositoryResult(); !got.Pushed || s.remote("rev-list", "--count", "main..session/demo") != "1" {
-		t.Errorf("result %+v: %s", got, s.out)
-	}
+	s.mustRun("events", "git rev-list --count HEAD > "+count+"\n"+edit)
+	raw, err := os.ReadFile(count)
+	require.True(t, err == nil && strings.TrimSpace(string(raw)) == "2", "%q commits, error %v", raw, err)
+	got := s.repositoryResult()
+	require.True(t, got.Pushed && s.remote("rev-list", "--count", "main..session/demo") == "1", "result %+v: %s", got, s.out)
 }

@@ -1,12 +1,18 @@
 package runner
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestLongResultsAreShortenedUntilTheyFit(t *testing.T) {
@@ -25,9 +31,8 @@ func TestLongResultsAreShortenedUntilTheyFit(t *testing.T) {
 		const limit = 2048
 		text := r.encode(limit)
 		got, err := sessions.ParseResult(text)
-		if err != nil || len(text) > limit || got.SDKSessionID != "c-1" || *got.CostUSD != "0.5" {
-			t.Errorf("%s: %d bytes, error %v, result %+v", title, len(text), err, got)
-		}
+		require.True(t, err == nil && len(text) <= limit && got.SDKSessionID == "c-1" && *got.CostUSD == "0.5",
+			"%s: %d bytes, error %v, result %+v", title, len(text), err, got)
 	}
 }
 
@@ -36,15 +41,59 @@ func TestSumsOfSeveralProcesses(t *testing.T) {
 	known := agentprofile.Report{Finished: true, UsageComplete: true, Usage: usage(3), CostUSD: new(0.25), ToolCalls: 1, Answer: "a"}
 	unknown := agentprofile.Report{Usage: usage(4)}
 	got := sumReports([]agentprofile.Report{known, known})
-	if *got.CostUSD != 0.5 || got.Usage.InputTokens != 6 || !got.UsageComplete || !got.Finished || got.ToolCalls != 2 {
-		t.Errorf("two known ones: %+v", got)
-	}
+	require.True(t, *got.CostUSD == 0.5 && got.Usage.InputTokens == 6 && got.UsageComplete && got.Finished && got.ToolCalls == 2,
+		"two known ones: %+v", got)
 	for title, reports := range map[string][]agentprofile.Report{
 		"the first is unknown": {unknown, known}, "the second is unknown": {known, unknown},
 	} {
 		got := sumReports(reports)
-		if *got.CostUSD != 0.25 || got.Usage.InputTokens != 7 || got.UsageComplete || newResult(&got, 0).CostUSD != nil {
-			t.Errorf("%s: %+v", title, got)
-		}
+		require.True(t, *got.CostUSD == 0.25 && got.Usage.InputTokens == 7 && !got.UsageComplete && newResult(&got, 0).CostUSD == nil,
+			"%s: %+v", title, got)
 	}
+}
+
+// startArchive runs the container that archives transcripts, and returns the directory of its claim.
+func (s *testSession) startArchive() (claim string) {
+	s.t.Helper()
+	directory, claim := s.t.TempDir(), s.t.TempDir()
+	s.set(map[string]string{"AGENTIC_ARCHIVE": directory})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- sessionarchive.Run(ctx, []string{"--directory", directory, "--claim", claim}, func(name string) string { return s.environment[name] }, io.Discard)
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		require.NoError(s.t, <-ended)
+	})
+	return claim
+}
+
+func TestTranscriptIsArchivedAsTheLogIs(t *testing.T) {
+	for name, script := range map[string]string{
+		"success": `echo '{"type":"text","text":"working"}'; echo '{"type":"result","text":"done"}'`,
+		"failure": `echo '{"type":"text","text":"working"}'; exit 3`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSession(t, "Do it.")
+			claim := s.startArchive()
+			_, _ = s.run("events", script)
+			got := s.result().Transcript
+			require.True(t, got != nil && got.Error == "" && !got.Truncated, "transcript %+v", got)
+			raw, err := os.ReadFile(filepath.Join(claim, got.Location))
+			require.NoError(t, err)
+			require.True(t, string(raw) == s.out.String() && strings.Contains(string(raw), `"text":"working"`),
+				"the transcript is\n%s\nand the log\n%s", raw, s.out)
+		})
+	}
+}
+
+func TestTranscriptThatCannotBeArchivedIsReportedAndTheSessionCompletes(t *testing.T) {
+	s := newTestSession(t, "Do it.")
+	claim := s.startArchive()
+	require.NoError(t, os.RemoveAll(claim))
+	code, err := s.run("events", `echo '{"type":"result","text":"done"}'`)
+	got := s.result()
+	require.True(t, err == nil && code == 0 && got.Summary == "done" && got.Transcript.Error != "", "code %d, error %v, result %+v", code, err, got)
+	require.True(t, strings.Contains(s.out.String(), "The transcript is not archived"), "log %s", s.out)
 }

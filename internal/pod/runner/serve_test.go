@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // startInteractive starts an interactive session, and returns its URL and a function that ends it.
@@ -21,8 +22,7 @@ func (s *testSession) startInteractive(script string) (url string, end func() in
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		code, err := Run(ctx, []string{"--profile", "events", "--grace-period", "2s", "--", "sh", "-c", script},
-			func(name string) string { return s.environment[name] }, s.out, s.out)
+		code, err := s.runWith(ctx, "--profile", "events", "--grace-period", "2s", "--", "sh", "-c", script)
 		if err != nil {
 			s.t.Error(err)
 		}
@@ -41,14 +41,10 @@ func (s *testSession) startInteractive(script string) (url string, end func() in
 func post(t *testing.T, url, message string) (status int, answer string) {
 	t.Helper()
 	response, err := http.Post(url+messagePath, "text/plain", strings.NewReader(message))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return response.StatusCode, string(raw)
 }
 
@@ -58,44 +54,33 @@ func TestInteractiveSessionAnswersMessagesWithEvents(t *testing.T) {
 echo "{\"type\":\"result\",\"text\":\"answer to $text\"}"`)
 	for _, message := range []string{"Second.", "Third."} {
 		status, answer := post(t, url, message)
-		if status != http.StatusOK || !strings.Contains(answer, `"type":"result","text":"answer to `+message+`"`) {
-			t.Errorf("%s: status %d, answer %s", message, status, answer)
-		}
+		require.True(t, status == http.StatusOK && strings.Contains(answer, `"type":"result","text":"answer to `+message+`"`),
+			"%s: status %d, answer %s", message, status, answer)
 	}
 	for message, want := range map[string]int{"": http.StatusBadRequest, strings.Repeat("x", maxMessageBytes+1): http.StatusRequestEntityTooLarge} {
 		if status, _ := post(t, url, message); status != want {
 			t.Errorf("a message of %d bytes: status %d", len(message), status)
 		}
 	}
-	if code := end(); code != exitTerminated {
-		t.Errorf("code %d", code)
-	}
+	require.Equal(t, exitTerminated, end())
 	got := s.result()
-	if got.Summary != "answer to Third." || *got.CostUSD != "1.5" || !strings.Contains(string(got.Usage.Raw), `"inputTokens":3`) {
-		t.Errorf("result %+v, usage %s", got, got.Usage.Raw)
-	}
+	require.True(t, got.Summary == "answer to Third." && *got.CostUSD == "1.5" && strings.Contains(string(got.Usage.Raw), `"inputTokens":3`),
+		"result %+v, usage %s", got, got.Usage.Raw)
 }
 
 func TestInteractiveSessionRunsOneTurnAtATime(t *testing.T) {
 	s := newTestSession(t, "")
 	url, end := s.startInteractive(`echo '{"type":"text","text":"ready"}'; trap 'exit 0' TERM; sleep 100 & wait`)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+messagePath, strings.NewReader("hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(response.Body, first); err != nil { // the agent has started
 		t.Fatal(err)
 	}
-	if status, answer := post(t, url, "again"); status != http.StatusConflict {
-		t.Errorf("status %d, answer %s", status, answer)
-	}
-	if code := end(); code != exitTerminated {
-		t.Errorf("code %d", code)
-	}
+	status, answer := post(t, url, "again")
+	require.True(t, status == http.StatusConflict, "status %d, answer %s", status, answer)
+	require.Equal(t, exitTerminated, end())
 }

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const finished = `echo '{"type":"started","conversation":"c-1","model":"small"}'
@@ -26,10 +26,7 @@ echo '{"type":"result","text":"All done."}'
 
 func TestSessionWritesTheResultOfItsAgent(t *testing.T) {
 	s := newTestSession(t, "Fix it.")
-	code, err := s.run("events", `test "$(cat)" = "Fix it." && `+finished)
-	if code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v: %s", code, err, s.out)
-	}
+	s.mustRun("events", `test "$(cat)" = "Fix it." && `+finished)
 	got := s.result()
 	if got.Summary != "All done." || got.SDKSessionID != "c-1" || got.CostUSD == nil || *got.CostUSD != "0.25" ||
 		string(got.Usage.Raw) != `{"inputTokens":10,"outputTokens":5,"model":"small","complete":true}` {
@@ -39,14 +36,10 @@ func TestSessionWritesTheResultOfItsAgent(t *testing.T) {
 
 func TestAnyCommandCanBeAnAgent(t *testing.T) {
 	s := newTestSession(t, "hello")
-	code, err := s.run("exec", `echo "The prompt is $(cat)."; pwd; echo note >&2`)
-	if code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
+	s.mustRun("exec", `echo "The prompt is $(cat)."; pwd; echo note >&2`)
 	got := s.result()
-	if got.Summary != "The prompt is hello.\n"+s.environment["AGENTIC_WORKSPACE"] || got.CostUSD != nil || got.Usage != nil {
-		t.Errorf("result %+v", got)
-	}
+	require.True(t, got.Summary == "The prompt is hello.\n"+s.environment["AGENTIC_WORKSPACE"] && got.CostUSD == nil && got.Usage == nil,
+		"result %+v", got)
 }
 
 // Whatever ends an agent, the result says why, in the words of the agent: the operator shows them in the status of the session.
@@ -59,7 +52,6 @@ func TestTheResultTellsWhyTheAgentEnded(t *testing.T) {
 	}{
 		"a failure that the agent reports":                        {"events", failed + "exit 0", exitFailure, "Credit balance is too low"},
 		"a failure, and a code of the agent":                      {"events", failed + "exit 7", 7, "Credit balance is too low"},
-		"a failure after which it does not exit":                  {"events", failed + "sleep 100", exitFailure, "Credit balance is too low"},
 		"a code without a word":                                   {"events", `exit 3`, 3, "the agent exited with code 3: it reported no reason"},
 		"a code of git, which is that of no signal":               {"events", `exit 128`, exitFailure, "the agent exited with code 128: it reported no reason"},
 		"a code with which a shell reports a signal":              {"events", `exit 139`, exitFailure, "the agent exited with code 139, as after signal 11 (SIGSEGV): it reported no reason"},
@@ -80,14 +72,9 @@ func TestTheResultTellsWhyTheAgentEnded(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestSession(t, "p")
-			code, err := Run(t.Context(), []string{"--profile", row.profile, "--exit-delay", "1s", "--", "sh", "-c", row.script},
-				func(name string) string { return s.environment[name] }, s.out, s.out)
-			if code != row.code || err != nil {
-				t.Errorf("code %d, want %d; error %v", code, row.code, err)
-			}
-			if got := s.result().Summary; got != row.summary {
-				t.Errorf("summary %q, want %q", got, row.summary)
-			}
+			code, err := s.runWith(t.Context(), "--profile", row.profile, "--exit-delay", "1s", "--", "sh", "-c", row.script)
+			require.True(t, code == row.code && err == nil, "code %d, want %d; error %v", code, row.code, err)
+			require.Equal(t, row.summary, s.result().Summary)
 		})
 	}
 }
@@ -98,13 +85,9 @@ func TestAnErrorThatTheAgentOvercameIsNotTheReasonOfItsEnd(t *testing.T) {
 	w := lastWords{}
 	w.hear(&agentprofile.Event{Type: agentprofile.EventOutput, Text: "Error: the MCP server did not start"}, start)
 	w.hear(&agentprofile.Event{Type: agentprofile.EventText, Text: "I continue."}, start.Add(errorAge))
-	if got := w.reason(); got != "Error: the MCP server did not start" {
-		t.Errorf("reason %q right after the error", got)
-	}
+	require.Equal(t, "Error: the MCP server did not start", w.reason())
 	w.hear(&agentprofile.Event{Type: agentprofile.EventText, Text: "I give up."}, start.Add(2*errorAge))
-	if got := w.reason(); got != "I give up." {
-		t.Errorf("reason %q", got)
-	}
+	require.Equal(t, "I give up.", w.reason())
 }
 
 func TestAnAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
@@ -124,19 +107,12 @@ echo '{"type":"step_finish","sessionID":"s","part":{"reason":"stop"}}'; sleep 10
 	} {
 		t.Run(title, func(t *testing.T) {
 			directory := t.TempDir()
-			if err := os.WriteFile(filepath.Join(directory, "opencode"), []byte("#!/bin/sh\n"+row.script), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(directory, "opencode"), []byte("#!/bin/sh\n"+row.script), 0o700))
 			t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
 			s := newTestSession(t, "p")
-			code, err := Run(t.Context(), []string{"--profile", row.profile, "--grace-period", "100ms", "--exit-delay", "1s", "--", "sh", "-c", row.script},
-				func(name string) string { return s.environment[name] }, s.out, s.out)
-			if code != row.code || err != nil {
-				t.Errorf("code %d, want %d; error %v: %s", code, row.code, err, s.out)
-			}
-			if got := s.result().Summary; got != row.summary {
-				t.Errorf("summary %q, want %q", got, row.summary)
-			}
+			code, err := s.runWith(t.Context(), "--profile", row.profile, "--grace-period", "100ms", "--exit-delay", "1s", "--", "sh", "-c", row.script)
+			require.True(t, code == row.code && err == nil, "code %d, want %d; error %v: %s", code, row.code, err, s.out)
+			require.Equal(t, row.summary, s.result().Summary)
 		})
 	}
 }
@@ -155,47 +131,35 @@ func TestBrokenStreamsLeaveTheCostUnknown(t *testing.T) {
 			s := newTestSession(t, "p")
 			_, _ = s.run("events", script)
 			got := s.result()
-			if got.CostUSD != nil || !strings.Contains(string(got.Usage.Raw), `"complete":false`) || got.SDKSessionID != "c-1" {
-				t.Errorf("result %+v, usage %s", got, got.Usage.Raw)
-			}
+			require.True(t, got.CostUSD == nil && strings.Contains(string(got.Usage.Raw), `"complete":false`) && got.SDKSessionID == "c-1",
+				"result %+v, usage %s", got, got.Usage.Raw)
 		})
 	}
 }
 
 func TestMalformedAndLongLinesAreReportedInBoundedEvents(t *testing.T) {
 	s := newTestSession(t, "p")
-	code, err := s.run("events", `head -c 3000000 /dev/zero | tr '\0' x; echo; echo not json
+	s.mustRun("events", `head -c 3000000 /dev/zero | tr '\0' x; echo; echo not json
 printf '{"type":"text","text":"'; head -c 200000 /dev/zero | tr '\0' y; echo '"}'
 printf '{"type":"toolCall","tool":{"name":"write","input":{"content":"'; head -c 200000 /dev/zero | tr '\0' z; echo '"}}}'
 `+finished)
-	if code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
 	var types []agentprofile.EventType
 	for _, event := range s.events() {
 		types = append(types, event.Type)
 		switch event.Type {
 		case agentprofile.EventOutput:
-			if event.Omitted != 3000001 && event.Text != "not json" {
-				t.Errorf("event %+v", event)
-			}
+			require.True(t, event.Omitted == 3000001 || event.Text == "not json", "event %+v", event)
 		case agentprofile.EventText:
-			if len(event.Text) != maxTextBytes || event.Omitted != 200000-maxTextBytes {
-				t.Errorf("text of %d bytes, %d omitted", len(event.Text), event.Omitted)
-			}
+			require.True(t, len(event.Text) == maxTextBytes && event.Omitted == 200000-maxTextBytes,
+				"text of %d bytes, %d omitted", len(event.Text), event.Omitted)
 		case agentprofile.EventToolCall:
-			if len(event.Tool.Input) > maxTextBytes+100 || event.Omitted == 0 {
-				t.Errorf("input of %d bytes, %d omitted", len(event.Tool.Input), event.Omitted)
-			}
+			require.True(t, len(event.Tool.Input) <= maxTextBytes+100 && event.Omitted != 0,
+				"input of %d bytes, %d omitted", len(event.Tool.Input), event.Omitted)
 		}
 	}
-	if len(types) != 9 {
-		t.Errorf("events %v", types)
-	}
+	require.True(t, len(types) == 9, "events %v", types)
 	for line := range strings.Lines(s.out.String()) {
-		if len(line) > 2*maxTextBytes {
-			t.Errorf("a line of %d bytes", len(line))
-		}
+		require.True(t, len(line) <= 2*maxTextBytes, "a line of %d bytes", len(line))
 	}
 }
 
@@ -203,13 +167,9 @@ func TestSecretsOfTheEnvironmentAreRedacted(t *testing.T) {
 	t.Setenv("TEST_API_KEY", `sk-"secret"-1234`)
 	t.Setenv("HTTPS_PROXY", "http://demo:token-of-the-session@proxy:3128")
 	s := newTestSession(t, "p")
-	code, _ := s.run("exec", `echo "my key is $TEST_API_KEY and $HTTPS_PROXY"; echo "again $TEST_API_KEY" >&2; echo $AGENTIC_LEASE$AGENTIC_RESULT_FILE`)
-	if code != exitSuccess {
-		t.Fatalf("code %d", code)
-	}
-	if got := s.out.String() + s.result().Summary; strings.Contains(got, "secret") || strings.Contains(got, "token-of") || strings.Count(got, redactedText) != 7 {
-		t.Errorf("output %s", got)
-	}
+	s.mustRun("exec", `echo "my key is $TEST_API_KEY and $HTTPS_PROXY"; echo "again $TEST_API_KEY" >&2; echo $AGENTIC_LEASE$AGENTIC_RESULT_FILE`)
+	got := s.out.String() + s.result().Summary
+	require.True(t, !strings.Contains(got, "secret") && !strings.Contains(got, "token-of") && strings.Count(got, redactedText) == 7, "output %s", got)
 }
 
 // runUntil runs a session and cancels it when the agent has written this text.
@@ -255,15 +215,12 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 			}
 			started := time.Now()
 			code, err := s.runUntil("events", row.script, "ready")
-			if code != row.code || err != nil {
-				t.Errorf("code %d, error %v: %s", code, err, s.out)
-			}
+			require.True(t, code == row.code && err == nil, "code %d, error %v: %s", code, err, s.out)
 			if _, err := os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved")); (err == nil) != row.saved {
 				t.Errorf("saved: %v; output %s", err, s.out)
 			}
-			if took := time.Since(started); took > 5*time.Minute {
-				t.Errorf("it took %v", took)
-			}
+			took := time.Since(started)
+			require.True(t, took <= 5*time.Minute, "it took %v", took)
 			s.result()
 		})
 	}
@@ -273,9 +230,7 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 func TestParentsAreTerminatedBeforeTheirChildren(t *testing.T) {
 	const script = `sh -c "sh -c 'sleep 100 & wait' & wait" & wait`
 	command := exec.CommandContext(t.Context(), "sh", "-c", script)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, command.Start())
 	defer func() {
 		endProcesses(nil, 0, false)
 		_ = command.Wait() // it was killed
@@ -288,12 +243,9 @@ func TestParentsAreTerminatedBeforeTheirChildren(t *testing.T) {
 	ids := []int{os.Getpid()}
 	for _, p := range below {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.id))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(raw), fmt.Sprintf("\nPPid:\t%d\n", ids[len(ids)-1])) {
-			t.Errorf("process %d is not the child of %d", p.id, ids[len(ids)-1])
-		}
+		require.NoError(t, err)
+		require.True(t, strings.Contains(string(raw), fmt.Sprintf("\nPPid:\t%d\n", ids[len(ids)-1])),
+			"process %d is not the child of %d", p.id, ids[len(ids)-1])
 		ids = append(ids, p.id)
 	}
 }
@@ -313,15 +265,10 @@ func TestProcessesThatTheAgentLeavesBehindAreEnded(t *testing.T) {
 			if strings.Contains(title, "saves") {
 				s.grace = "1m"
 			}
-			code, err := s.run("events", finished+script)
-			if code != exitSuccess || err != nil {
-				t.Fatalf("code %d, error %v", code, err)
-			}
+			s.mustRun("events", finished+script)
 			workspace := s.environment["AGENTIC_WORKSPACE"]
 			raw, err := os.ReadFile(filepath.Join(workspace, "child"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			process := strings.TrimSpace(string(raw))
 			if stat, err := os.ReadFile("/proc/" + process + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
 				t.Errorf("process %s still runs: %s", process, stat)
@@ -347,7 +294,7 @@ func (s *testSession) runWithResume(script string) (int, error) {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "profile.yaml")
 	writeTestFile(s.t, file, profileWithResume)
-	return Run(s.t.Context(), []string{"--profile-file", file, "--", script}, func(name string) string { return s.environment[name] }, s.out, s.out)
+	return s.runWith(s.t.Context(), "--profile-file", file, "--", script)
 }
 
 const reportResume = `echo '{"type":"started","conversation":"c-'$AGENTIC_TEST'"}'; echo "{\"type\":\"result\",\"text\":\"resumed $2 with $(head -c 20)\"}"`
@@ -360,9 +307,8 @@ func TestConversationsAreResumed(t *testing.T) {
 		if code, err := s.runWithResume(reportResume); code != exitSuccess || err != nil {
 			t.Fatalf("%s: code %d, error %v: %s", title, code, err, s.out)
 		}
-		if got := s.result().Summary; got != want {
-			t.Errorf("%s: %q, want %q", title, got, want)
-		}
+		got := s.result().Summary
+		require.True(t, got == want, "%s: %q, want %q", title, got, want)
 	}
 	// An agent that is killed writes no result, so the runner remembers the conversation itself.
 	if code, err := s.runWithResume(`echo '{"type":"started","conversation":"c-1"}'; kill -9 $$`); code == exitSuccess || err != nil {
@@ -378,41 +324,17 @@ func TestConversationsAreResumed(t *testing.T) {
 	check("a conversation that the workspace does not have", "resumed  with Fix the bug.")
 	s.set(map[string]string{"AGENTIC_SESSION": "demo", "AGENTIC_WORKSPACE": t.TempDir()})
 	check("an empty workspace", "resumed  with Fix the bug.")
-	if !strings.Contains(s.out.String(), "The conversation c-9 is not in the workspace; starting a new one") {
-		t.Errorf("output %s", s.out)
-	}
+	require.Contains(t, s.out.String(), "The conversation c-9 is not in the workspace; starting a new one")
 }
 
 func TestMalformedStateIsReportedAndNotUsed(t *testing.T) {
 	s := newTestSession(t, "p")
 	directory := filepath.Join(s.environment["AGENTIC_WORKSPACE"], stateDirectory)
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(directory, 0o700))
 	for _, text := range []string{"{", `{"sessions": 7}`, strings.Repeat(" ", maxStateBytes+1)} {
 		writeTestFile(t, filepath.Join(directory, stateFileName), text)
-		if code, err := s.run("events", finished); code != exitSuccess || err != nil {
-			t.Errorf("code %d, error %v", code, err)
-		}
-		if !strings.Contains(s.out.String(), "Reading the state of earlier attempts, which are not resumed") {
-			t.Errorf("output %s", s.out)
-		}
-	}
-}
-
-func TestTheOnlyRepositoryIsTheWorkingDirectory(t *testing.T) {
-	s := newTestSession(t, "p").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{
-		{SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: "https://git.example/shop.git", Branch: "main"}}, Directory: "shop"},
-	}})
-	directory := filepath.Join(s.environment["AGENTIC_WORKSPACE"], "shop")
-	if err := os.Mkdir(directory, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if code, err := s.run("exec", "pwd"); code != exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
-	if got := s.result().Summary; got != directory {
-		t.Errorf("working directory %q", got)
+		s.mustRun("events", finished)
+		require.True(t, strings.Contains(s.out.String(), "Reading the state of earlier attempts, which are not resumed"), "output %s", s.out)
 	}
 }
 
@@ -429,10 +351,8 @@ func TestInvalidUseIsReportedInTheResult(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			s := newTestSession(t, "p")
-			code, err := Run(t.Context(), args, func(name string) string { return s.environment[name] }, s.out, s.out)
-			if code == exitSuccess {
-				t.Error("the session is successful")
-			}
+			code, err := s.runWith(t.Context(), args...)
+			require.True(t, code != exitSuccess, "the session is successful")
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -441,9 +361,7 @@ func TestInvalidUseIsReportedInTheResult(t *testing.T) {
 			for _, event := range s.events() {
 				text += event.Text
 			}
-			if !strings.Contains(text, want) {
-				t.Errorf("output %s", text)
-			}
+			require.True(t, strings.Contains(text, want), "output %s", text)
 		})
 	}
 }
@@ -471,7 +389,5 @@ func TestSignalsOfTheProcessEndTheSession(t *testing.T) {
 	out := &watchingWriter{Buffer: s.out, text: "ready", found: terminate}
 	code, err := Run(t.Context(), []string{"--profile", "exec", "--", "sh", "-c", "echo ready; sleep 100"},
 		func(name string) string { return s.environment[name] }, out, out)
-	if code != exitTerminated || err != nil {
-		t.Errorf("code %d, error %v", code, err)
-	}
+	require.True(t, code == exitTerminated && err == nil, "code %d, error %v", code, err)
 }

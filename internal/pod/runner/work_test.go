@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // endings of an agent: what its script does last.
@@ -60,9 +61,8 @@ var servers = map[string]func(t *testing.T, s *gitserver.Server){
 		script := `git update-ref refs/heads/session/demo $(git -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`
 		command := exec.CommandContext(t.Context(), "sh", "-ec", script)
 		command.Dir = s.Repository()
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+		out, err := command.CombinedOutput()
+		require.True(t, err == nil, "%v: %s", err, out)
 	},
 	"protects the branch": func(t *testing.T, s *gitserver.Server) {
 		t.Helper()
@@ -72,14 +72,12 @@ var servers = map[string]func(t *testing.T, s *gitserver.Server){
 
 func setHook(t *testing.T, s *gitserver.Server, script string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.Repository(), "hooks", "pre-receive"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.Repository(), "hooks", "pre-receive"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 }
 
-// isSkipped leaves out all but one of 32 cells, other ones in each run, or of WORK_INTERVAL.
+// isSkipped leaves out all but one of 64 cells, other ones in each run, or of WORK_INTERVAL.
 func isSkipped() bool {
-	const interval = 32
+	const interval = 64
 	configured, err := strconv.Atoi(os.Getenv("WORK_INTERVAL"))
 	if err != nil {
 		configured = interval
@@ -129,13 +127,10 @@ func TestWorkIsNeverLostSilently(t *testing.T) {
 					t.Parallel()
 					got, found, text := endSession(t, program, ending, state, server, hasArchive, 0)
 					want := expectedPlace(server, hasArchive)
-					if found != want {
-						t.Errorf("the work is %q, want %q: %s", found, want, text)
-					}
+					require.True(t, found == want, "the work is %q, want %q: %s", found, want, text)
 					isUnfinished := state == "a merge" || state == "markers" || state == "a rebase" || state == "a file without use" && os.Geteuid() != 0
-					if arrived := want == onServer && !isUnfinished; got.Pushed != arrived || arrived != (got.Error == "") {
-						t.Errorf("all work arrived is %v: %s", arrived, text)
-					}
+					arrived := want == onServer && !isUnfinished
+					require.True(t, got.Pushed == arrived && arrived == (got.Error == ""), "all work arrived is %v: %s", arrived, text)
 				})
 			}
 		}
@@ -163,14 +158,18 @@ func TestWorkIsNeverLostSilentlyIfAnyCommandOfGitIsKilled(t *testing.T) {
 	}
 }
 
+// buildRunner returns the path of the program, which is linked once for all tests.
 func buildRunner(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "session-runner")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/session-runner").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
+	linkRunner.Do(func() {
+		command := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", testDirectory, "../../../cmd/session-runner")
+		out, err := command.CombinedOutput()
+		require.True(t, err == nil, "%v: %s", err, out)
+	})
+	return filepath.Join(testDirectory, "session-runner")
 }
+
+var linkRunner sync.Once
 
 // killingGit is a git that is killed if it is the command number $KILLED of the runner after the agent's work.
 const killingGit = `#!/bin/sh
@@ -190,13 +189,10 @@ exec "$GIT" "$@"
 func endSession(t *testing.T, program, ending, state, server string, hasArchive bool, killed int) (v1alpha1.SessionRepositoryResult, place, string) {
 	ctx := t.Context()
 	git, err := gitserver.New(ctx, t.TempDir(), "x-access-token", gitPassword)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(git.Close)
-	s := newTestSession(t, "Fix it.").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
-		SessionRepo: v1alpha1.SessionRepo{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(git.CloneURL())}, AutoPush: true}, Directory: "shop",
-	}}})
+	source := v1alpha1.GitSource{URL: v1alpha1.GitURL(git.CloneURL())}
+	s := newTestSession(t, "Fix it.").setRepository(&v1alpha1.SessionRepo{GitSource: source, AutoPush: true})
 	credentials, claim, signals := t.TempDir(), t.TempDir(), t.TempDir()
 	writeTestFile(t, filepath.Join(credentials, "password"), gitPassword)
 	s.set(map[string]string{
@@ -208,9 +204,7 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 		if err == nil {
 			err = os.WriteFile(filepath.Join(directory, "git"), []byte(killingGit), 0o700)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.set(map[string]string{"PATH": directory + ":" + os.Getenv("PATH"), "GIT": path, "KILLED": strconv.Itoa(killed)})
 	}
 	containers := [][]string{{"git", "--directory", s.environment["AGENTIC_GIT"], "--credentials", credentials, "--repositories", git.Host + "/team/*"}}
@@ -226,9 +220,7 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 		for name, value := range s.environment {
 			command.Env = append(command.Env, name+"="+value)
 		}
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, command.Start())
 		return command
 	}
 	startContainer := func(args []string) *exec.Cmd {
@@ -263,9 +255,7 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 	}
 	<-ended
 	got := s.result().Repositories
-	if len(got) != 1 {
-		t.Fatalf("result %+v: %s", got, s.out)
-	}
+	require.True(t, len(got) == 1, "result %+v: %s", got, s.out)
 	for ref := range strings.FieldsSeq(mustGit(ctx, t, git.Repository(), "for-each-ref", "--format=%(refname)", "refs/heads")) {
 		links := mustGit(ctx, t, git.Repository(), "ls-tree", "-r", ref)
 		markers, _ := exec.CommandContext(ctx, "git", "-C", git.Repository(), "grep", "-l", "^<<<<<<< ", ref).Output()
@@ -310,8 +300,6 @@ func findWork(t *testing.T, server *gitserver.Server, claim, workspace string, r
 func mustGit(ctx context.Context, t *testing.T, directory string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", directory}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Errorf("git %v: %v: %s", args, err, out)
-	}
+	require.True(t, err == nil, "git %v: %v: %s", args, err, out)
 	return string(out)
 }
