@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newHello returns the ClientHello of the standard library for a server name.
@@ -39,9 +41,7 @@ func TestServerNameIsReadFromCompleteHellosOnly(t *testing.T) {
 	hello := newHello(t, "api.example.com")
 	for title, data := range map[string][]byte{"one record": hello, "many records": splitRecords(hello, 7), "with more data": append(bytes.Clone(hello), "rest"...)} {
 		complete, err := isHelloComplete(data)
-		if !complete || err != nil {
-			t.Errorf("%s: %t, %v", title, complete, err)
-		}
+		require.True(t, complete && err == nil, "%s: %t, %v", title, complete, err)
 		if name, err := parseServerName(data); name != "api.example.com" || err != nil {
 			t.Errorf("%s: %q, %v", title, name, err)
 		}
@@ -66,9 +66,7 @@ func TestHelloWithTwoServerNamesIsMalformed(t *testing.T) {
 	hello := newHello(t, "api.example.com")
 	extension := append([]byte{0, 0, 0, 20, 0, 18, 0, 0, 15}, "api.example.com"...)
 	at := bytes.Index(hello, extension)
-	if at < 0 {
-		t.Fatal("the hello has no server name")
-	}
+	require.True(t, at >= 0, "the hello has no server name")
 	twice := append(append(bytes.Clone(hello[:at]), extension...), hello[at:]...)
 	grow := func(offset, size int) { // adds the length of the extension to a length field
 		value := 0
@@ -102,9 +100,7 @@ func FuzzClientHello(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		complete, err := isHelloComplete(data)
-		if complete && err != nil {
-			t.Error("complete and refused")
-		}
+		require.True(t, !complete || err == nil, "complete and refused")
 		for n := range min(len(data), 64) {
 			before, errBefore := isHelloComplete(data[:n])
 			if errBefore != nil && err == nil || before && !complete {
@@ -112,8 +108,6 @@ func FuzzClientHello(f *testing.F) {
 			}
 		}
 		name, err := parseServerName(data)
-		if err != nil && name != "" && !errors.Is(err, errHelloMalformed) {
-			t.Errorf("%q, %v", name, err)
-		}
+		require.True(t, err == nil || name == "" || errors.Is(err, errHelloMalformed), "%q, %v", name, err)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +25,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -52,9 +58,7 @@ type testProxy struct {
 func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
 	t.Helper()
 	text, err := adminauth.NewPrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &testProxy{t: t, log: &output.Buffer{}, addresses: map[string][]netip.Addr{}}
 	if p.keys, err = adminauth.ParsePrivateKey(text); err != nil {
 		t.Fatal(err)
@@ -85,9 +89,7 @@ func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
 	}
 	p.proxy = New(options)
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.address = tcp.Addr().String()
 	server := newServer(p.proxy)
 	go func() { _ = server.Serve(boundedListener(tcp)) }()
@@ -99,9 +101,7 @@ func (p *testProxy) rules(runner string, hosts ...string) sessionrunner.Rules {
 	rules := sessionrunner.Rules{}
 	for _, host := range hosts {
 		rule, err := sessionrunner.ParseHostRule(host)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		require.NoError(p.t, err)
 		rules[runner] = append(rules[runner], rule)
 	}
 	return rules
@@ -113,9 +113,7 @@ func (p *testProxy) token(change ...func(*adminauth.Session)) string {
 		c(&s)
 	}
 	token, err := p.keys.SignSession(s, time.Now().Add(time.Hour))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	return token
 }
 
@@ -123,9 +121,7 @@ func (p *testProxy) token(change ...func(*adminauth.Session)) string {
 func (p *testProxy) connect(host, user, token string) (net.Conn, int, string) {
 	p.t.Helper()
 	c, err := (&net.Dialer{}).DialContext(p.t.Context(), "tcp", p.address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	p.t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	header := ""
@@ -147,13 +143,16 @@ func (p *testProxy) connect(host, user, token string) (net.Conn, int, string) {
 
 func (p *testProxy) wantRefused(reason string, want float64) {
 	p.t.Helper()
-	total := 0.0
-	for _, runner := range []string{"", "default"} {
-		total += testutil.ToFloat64(p.proxy.refusals.total.WithLabelValues(testNamespace, runner, reason))
-	}
-	if total != want {
-		p.t.Errorf("%s is counted %v times, want %v", reason, total, want)
-	}
+	got := p.count(reason)
+	require.True(p.t, got == want, "%s is counted %v times, want %v", reason, got, want)
+}
+
+// openTunnel connects the session to the target, by one of its names.
+func (p *testProxy) openTunnel(host string) net.Conn {
+	p.t.Helper()
+	c, status, body := p.connect(host+":"+p.port, "fix", p.token())
+	require.True(p.t, status == http.StatusOK, "%d: %s", status, body)
+	return c
 }
 
 // newClient returns a client that uses the proxy as programs do that read HTTPS_PROXY.
@@ -169,23 +168,16 @@ func (p *testProxy) newClient(user, token string) *http.Client {
 func TestSessionReachesAllowedHostsOverTLS(t *testing.T) {
 	p := newTestProxy(t)
 	response, err := p.newClient("fix", p.token()).Get("https://example.com:" + p.port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
-	if response.StatusCode != http.StatusOK || string(body) != "hello from example.com:"+p.port {
-		t.Errorf("%d: %s", response.StatusCode, body)
-	}
-	if got := testutil.ToFloat64(p.proxy.opened.WithLabelValues(testNamespace, "default")); got != 1 {
-		t.Errorf("%v connections are counted", got)
-	}
+	require.True(t, response.StatusCode == http.StatusOK && string(body) == "hello from example.com:"+p.port, "%d: %s", response.StatusCode, body)
+	require.Equal(t, 1, testutil.ToFloat64(p.proxy.opened.WithLabelValues(testNamespace, "default")))
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	p.proxy.Drain(ctx)
-	if ctx.Err() != nil || testutil.ToFloat64(p.proxy.open.WithLabelValues(testNamespace, "default")) != 0 {
-		t.Error("the connection is still open")
-	}
+	require.True(t, ctx.Err() == nil && testutil.ToFloat64(p.proxy.open.WithLabelValues(testNamespace, "default")) == 0,
+		"the connection is still open")
 }
 
 func TestRequestsThatAreNotAllowedAreRefused(t *testing.T) {
@@ -219,15 +211,10 @@ func TestRequestsThatAreNotAllowedAreRefused(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			before := p.count(test.reason)
 			_, status, body := p.connect(test.host, test.user, test.token)
-			if status != test.status {
-				t.Errorf("status %d: %s; want %d", status, body, test.status)
-			}
-			if test.reason != "" && p.count(test.reason) != before+1 {
-				t.Errorf("the metric did not count %s", test.reason)
-			}
-			if strings.Contains(body, "10.0.0.1") || strings.Contains(body, "fd00") {
-				t.Errorf("the response contains an internal address: %s", body)
-			}
+			require.True(t, status == test.status, "status %d: %s; want %d", status, body, test.status)
+			require.True(t, test.reason == "" || p.count(test.reason) == before+1, "the metric did not count %s", test.reason)
+			require.True(t, !strings.Contains(body, "10.0.0.1") && !strings.Contains(body, "fd00"),
+				"the response contains an internal address: %s", body)
 		})
 	}
 }
@@ -240,78 +227,46 @@ func (p *testProxy) count(reason string) float64 {
 	return total
 }
 
-func TestOnlyConnectIsAllowed(t *testing.T) {
-	p := newTestProxy(t)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com:"+p.port, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := p.newClient("fix", p.token()).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusMethodNotAllowed || len(p.resolved) > 0 {
-		t.Errorf("status %d, resolved %v", response.StatusCode, p.resolved)
-	}
-	p.wantRefused(reasonMethodNotAllowed, 1)
-}
-
 // A name that resolves to a public address when it is checked, and to a private one afterwards, gains nothing: it is
 // resolved once.
 func TestNameIsResolvedOncePerConnection(t *testing.T) {
 	p := newTestProxy(t)
 	p.addresses["rebinding.example.com"] = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("127.0.0.1")}
-	c, status, body := p.connect("rebinding.example.com:"+p.port, "fix", p.token())
-	if status != http.StatusOK {
-		t.Fatalf("%d: %s", status, body)
-	}
-	if len(p.resolved) != 1 {
-		t.Errorf("resolved %v", p.resolved)
-	}
-	_ = c.Close()
+	p.openTunnel("rebinding.example.com")
+	require.True(t, len(p.resolved) == 1, "resolved %v", p.resolved)
 }
 
 func TestTunnelForwardsOnlyTLSForItsHost(t *testing.T) {
+	shakeHands := func(name string) func(c net.Conn) error {
+		return func(c net.Conn) error {
+			return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}
+	}
+	send := func(text string) func(c net.Conn) error {
+		return func(c net.Conn) error {
+			_, err := io.WriteString(c, text)
+			return err
+		}
+	}
 	for title, test := range map[string]struct {
 		send   func(c net.Conn) error
 		reason string
 	}{
-		"another server name": {func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{ServerName: "evil.example.org", InsecureSkipVerify: true}).HandshakeContext(t.Context())
-		}, reasonNameMismatch},
-		"a subdomain": {func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{ServerName: "www.example.com", InsecureSkipVerify: true}).HandshakeContext(t.Context())
-		}, reasonNameMismatch},
-		"no server name": {func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
-		}, reasonNameMismatch},
-		"HTTP without TLS": {func(c net.Conn) error {
-			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
-			return err
-		}, reasonNoTLS},
-		"SSH": {func(c net.Conn) error {
-			_, err := io.WriteString(c, "SSH-2.0-OpenSSH_9.0\r\n")
-			return err
-		}, reasonNoTLS},
+		"another server name": {shakeHands("evil.example.org"), reasonNameMismatch},
+		"a subdomain":         {shakeHands("www.example.com"), reasonNameMismatch},
+		"no server name":      {shakeHands(""), reasonNameMismatch},
+		"HTTP without TLS":    {send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"), reasonNoTLS},
+		"SSH":                 {send("SSH-2.0-OpenSSH_9.0\r\n"), reasonNoTLS},
 		"a part of a ClientHello": {func(c net.Conn) error {
-			if _, err := c.Write([]byte{22, 3, 1, 2, 0, 1}); err != nil {
-				return err
-			}
-			return c.(*net.TCPConn).CloseWrite()
+			return errors.Join(send("\x16\x03\x01\x02\x00\x01")(c), c.(*net.TCPConn).CloseWrite())
 		}, reasonNoTLS},
 	} {
 		t.Run(title, func(t *testing.T) {
 			p := newTestProxy(t)
-			c, status, body := p.connect("example.com:"+p.port, "fix", p.token())
-			if status != http.StatusOK {
-				t.Fatalf("%d: %s", status, body)
-			}
+			c := p.openTunnel("example.com")
 			err := test.send(c)
 			received, readErr := io.ReadAll(c)
-			if len(received) > 0 || errors.Is(readErr, context.DeadlineExceeded) {
-				t.Errorf("received %q, %v, %v", received, err, readErr)
-			}
+			require.True(t, len(received) == 0 && !errors.Is(readErr, context.DeadlineExceeded), "received %q, %v, %v", received, err, readErr)
 			p.wantRefused(test.reason, 1)
 		})
 	}
@@ -319,14 +274,8 @@ func TestTunnelForwardsOnlyTLSForItsHost(t *testing.T) {
 
 func TestClientHelloInSmallPiecesIsForwarded(t *testing.T) {
 	p := newTestProxy(t)
-	c, status, body := p.connect("EXAMPLE.com.:"+p.port, "fix", p.token())
-	if status != http.StatusOK {
-		t.Fatalf("%d: %s", status, body)
-	}
-	client := tls.Client(&slowWriter{Conn: c}, &tls.Config{ServerName: "example.com", RootCAs: p.newClient("", "").Transport.(*http.Transport).TLSClientConfig.RootCAs})
-	if err := client.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	client := tls.Client(&slowWriter{Conn: p.openTunnel("EXAMPLE.com.")}, &tls.Config{ServerName: "example.com", RootCAs: p.newClient("", "").Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	require.NoError(t, client.HandshakeContext(t.Context()))
 }
 
 // slowWriter writes a byte at a time.
@@ -353,10 +302,7 @@ func TestTunnelsAreClosedInTime(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			p := newTestProxy(t, func(o *Options) { test.limits(&o.Limits) })
-			c, status, body := p.connect("example.com:"+p.port, "fix", p.token())
-			if status != http.StatusOK {
-				t.Fatalf("%d: %s", status, body)
-			}
+			c := p.openTunnel("example.com")
 			if test.hello {
 				c = tls.Client(c, &tls.Config{ServerName: "example.com", InsecureSkipVerify: true})
 			}
@@ -374,10 +320,7 @@ func TestTunnelsAreClosedInTime(t *testing.T) {
 func TestSessionCannotTakeTheConnectionsOfOthers(t *testing.T) {
 	p := newTestProxy(t, func(o *Options) { o.Limits.Session, o.Limits.Total = 2, 3 })
 	other := p.token(func(s *adminauth.Session) { s.Name, s.UID = "other", "other" })
-	first, status, _ := p.connect("example.com:"+p.port, "fix", p.token())
-	if status != http.StatusOK {
-		t.Fatal(status)
-	}
+	first := p.openTunnel("example.com")
 	for i, test := range []struct {
 		user, token string
 		want        int
@@ -393,7 +336,7 @@ func TestSessionCannotTakeTheConnectionsOfOthers(t *testing.T) {
 	}
 	_ = first.Close()
 	poll.Until(t, "a connection to be possible after another was closed", func() bool {
-		_, status, _ = p.connect("example.com:"+p.port, "fix", p.token())
+		_, status, _ := p.connect("example.com:"+p.port, "fix", p.token())
 		return status == http.StatusOK
 	})
 }
@@ -409,8 +352,85 @@ func TestRefusalsAreLoggedForEachSessionWithALimit(t *testing.T) {
 	if lines := strings.Count(log, "session=fix"); lines < logBurst || lines > logBurst+1+int(time.Since(startTime).Seconds()) {
 		t.Errorf("%d refusals of the first session are logged", lines)
 	}
-	if !strings.Contains(log, "session=other") || !strings.Contains(log, "host=evil.example.org:443") || strings.Contains(log, p.token()) {
-		t.Errorf("log:\n%s", log)
-	}
+	require.True(t, strings.Contains(log, "session=other") && strings.Contains(log, "host=evil.example.org:443") && !strings.Contains(log, p.token()),
+		"log:\n%s", log)
 	p.wantRefused(reasonHostNotAllowed, 3*logBurst+1)
+}
+
+func getStatus(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	raw, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(raw)
+}
+
+func newConfig(t *testing.T) []byte {
+	t.Helper()
+	text, err := adminauth.NewPrivateKey()
+	require.NoError(t, err)
+	keys, err := adminauth.ParsePrivateKey(text)
+	require.NoError(t, err)
+	raw, err := json.Marshal(sessionrunner.Config{Namespace: "team", PublicKeys: keys.PublicKey(), Runners: map[string][]string{"default": {"api.example.com:443"}}})
+	require.NoError(t, err)
+	return raw
+}
+
+// The kubelet may mount an earlier version of the ConfigMap first.
+func TestProxyStartsWithTheExpectedConfigurationAndStopsWhenItsTunnelsHaveEnded(t *testing.T) {
+	config := newConfig(t)
+	file := filepath.Join(t.TempDir(), "config.json")
+	require.NoError(t, os.WriteFile(file, newConfig(t), 0o600))
+	s := &settings{
+		config: file, hash: decision.HexDigest(config, HashLength), drain: testTimeout,
+		proxy: ports.Reserve(t).String(), health: ports.Reserve(t).String(), metrics: ports.Reserve(t).String(),
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
+	ready := func() bool { status, _ := getStatus(t, "http://"+s.health+"/readyz"); return status == http.StatusOK }
+	poll.Until(t, "the health server to respond", func() bool { status, _ := getStatus(t, "http://"+s.health+"/healthz"); return status == http.StatusOK })
+	require.True(t, !ready(), "the proxy is ready with an earlier configuration")
+	require.NoError(t, os.WriteFile(file, config, 0o600))
+	poll.Until(t, "the proxy to be ready", ready)
+	if status, body := getStatus(t, "http://"+s.proxy+"/"); status != http.StatusMethodNotAllowed {
+		t.Errorf("a request without CONNECT: %d %s", status, body)
+	}
+	if _, body := getStatus(t, "http://"+s.metrics+"/metrics"); !strings.Contains(body, `yardmaster_egress_refused_total{namespace="team",reason="MethodNotAllowed",runner=""} 1`) {
+		t.Errorf("metrics:\n%s", body)
+	}
+	stop()
+	require.NoError(t, <-ended)
+}
+
+func TestProxyDoesNotStartWithAnInvalidConfiguration(t *testing.T) {
+	for title, text := range map[string]string{"no JSON": "x", "no key": `{"namespace":"team"}`, "an address as a host": `{"runners":{"a":["10.0.0.1"]}}`} {
+		if _, err := newOptions([]byte(text)); err == nil {
+			t.Errorf("%s is accepted", title)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := waitForConfig(ctx, filepath.Join(t.TempDir(), "missing"), "hash", slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a missing file is accepted")
+	}
+}
+
+func TestDrainWaitsForOpenTunnelsAndThenClosesThem(t *testing.T) {
+	p := newTestProxy(t)
+	c := p.openTunnel("example.com")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	p.proxy.Drain(ctx)
+	require.True(t, errors.Is(ctx.Err(), context.DeadlineExceeded), "Drain did not wait for the tunnel")
+	if _, err := io.ReadAll(c); err != nil {
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+			t.Error("the tunnel is still open")
+		}
+	}
 }

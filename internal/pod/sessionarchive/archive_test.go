@@ -4,10 +4,14 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rclone/gofakes3"
+	"github.com/rclone/gofakes3/s3mem"
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -35,9 +39,7 @@ func openArchive(t *testing.T, args ...string) (w *Writer, end func()) {
 	require.NoError(t, err)
 	return w, func() {
 		t.Helper()
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, stop())
 	}
 }
 
@@ -54,18 +56,16 @@ func TestFilesAreStoredBesideTheTranscript(t *testing.T) {
 	end()
 	for name, text := range map[string]string{"shop.bundle": want, "empty.bundle": ""} {
 		raw, err := os.ReadFile(filepath.Join(claim, got.Files[name]))
-		if err != nil || string(raw) != text || !strings.HasSuffix(got.Files[name], "Z-demo-r1-a1-"+name) {
-			t.Errorf("%s is %q with %d bytes, error %v", name, got.Files[name], len(raw), err)
-		}
+		require.True(t, err == nil && string(raw) == text && strings.HasSuffix(got.Files[name], "Z-demo-r1-a1-"+name),
+			"%s is %q with %d bytes, error %v", name, got.Files[name], len(raw), err)
 	}
 	raw, err := os.ReadFile(filepath.Join(claim, got.Location))
 	if err != nil || string(raw) != "{\"type\":\"text\"}\n" || got.Error != "" || got.Truncated || len(got.Files) != 2 ||
 		!strings.HasPrefix(got.Location, "a/demo/2") {
 		t.Errorf("transcript %q, error %v, stored %+v", raw, err, got)
 	}
-	if left, _ := filepath.Glob(filepath.Join(claim, ".*")); len(left) > 0 {
-		t.Errorf("left files: %v", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(claim, ".*"))
+	require.True(t, len(left) == 0, "left files: %v", left)
 }
 
 func TestFilesOutsideOfTheArchiveAreRefused(t *testing.T) {
@@ -74,9 +74,7 @@ func TestFilesOutsideOfTheArchiveAreRefused(t *testing.T) {
 	require.NoError(t, w.WriteFile("../../evil", strings.NewReader("evil")))
 	got := w.Close(t.Context())
 	end()
-	if got.Error == "" || got.Location == "" || len(got.Files) != 0 {
-		t.Errorf("stored %+v", got)
-	}
+	require.True(t, got.Error != "" && got.Location != "" && len(got.Files) == 0, "stored %+v", got)
 }
 
 // The runner is killed, or the node evicts it: what it wrote is stored without an answer that anybody reads.
@@ -88,13 +86,9 @@ func TestTranscriptOfARunnerThatWasKilledIsStored(t *testing.T) {
 	end() // SIGTERM does not interrupt the storing
 	files := filesIn(t, claim)
 	for name, text := range files {
-		if len(files) != 1 || !strings.HasSuffix(name, ".ndjson") || text != "first\nsec\n" {
-			t.Errorf("%s has %q", name, text)
-		}
+		require.True(t, len(files) == 1 && strings.HasSuffix(name, ".ndjson") && text == "first\nsec\n", "%s has %q", name, text)
 	}
-	if len(files) == 0 {
-		t.Error("nothing is stored")
-	}
+	require.True(t, len(files) != 0, "nothing is stored")
 }
 
 // Otherwise an agent could write transcripts of its own.
@@ -115,26 +109,14 @@ func TestContainerThatNoRunnerReachedEndsWithSIGTERM(t *testing.T) {
 		_, err := os.Stat(filepath.Join(directory, socketName))
 		return err == nil
 	})
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, end())
 }
 
 func TestLongTranscriptsAreTruncatedAtALine(t *testing.T) {
 	out := &strings.Builder{}
 	truncated, err := copyTranscript(out, strings.NewReader("12345\n6789\n1\n"), 12, nil)
-	if want := "12345\n6789\n" + `{"type":"runner","text":"The transcript is too long. Its rest is not archived."}` + "\n"; err != nil || !truncated || out.String() != want {
-		t.Errorf("%q, truncated %v, error %v", out, truncated, err)
-	}
-}
-
-func TestClaimThatCannotBeWrittenIsReported(t *testing.T) {
-	w, end := openArchive(t, "--claim", t.TempDir()+"/missing")
-	_, _ = w.Write([]byte("a\n"))
-	if got := w.Close(t.Context()); !strings.Contains(got.Error, "no such file") {
-		t.Errorf("%+v", got)
-	}
-	end()
+	want := "12345\n6789\n" + `{"type":"runner","text":"The transcript is too long. Its rest is not archived."}` + "\n"
+	require.True(t, err == nil && truncated && out.String() == want, "%q, truncated %v, error %v", out, truncated, err)
 }
 
 func TestArchiveThatDoesNotAnswerIsReportedAndDelaysNothing(t *testing.T) {
@@ -145,9 +127,8 @@ func TestArchiveThatDoesNotAnswerIsReportedAndDelaysNothing(t *testing.T) {
 	_, _ = w.Write([]byte("a\n"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := w.Close(ctx); !strings.Contains(got.Error, "did not answer in time") {
-		t.Errorf("%+v", got)
-	}
+	got := w.Close(ctx)
+	require.True(t, strings.Contains(got.Error, "did not answer in time"), "%+v", got)
 }
 
 func TestInvalidArgumentsAreRefused(t *testing.T) {
@@ -159,9 +140,113 @@ func TestInvalidArgumentsAreRefused(t *testing.T) {
 		"flag provided but not defined": {"--other"},
 	} {
 		if _, end := startArchive(t, args...); true {
-			if err := end(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v: %v", args, err)
-			}
+			err := end()
+			require.True(t, err != nil && strings.Contains(err.Error(), want), "%v: %v", args, err)
 		}
+	}
+}
+
+const (
+	testBucket = "transcripts"
+	testKeyID  = "AKIDTEST"
+	testSecret = "secret-key-of-the-archive"
+)
+
+// testStore is an object store in memory, which verifies signatures.
+type testStore struct {
+	*httptest.Server
+
+	t           *testing.T
+	credentials string
+	backend     *s3mem.Backend
+	// authorizations are the headers of the requests.
+	authorizations []string
+}
+
+// newTestStore starts a store, or a server with this handler instead.
+func newTestStore(t *testing.T, handler http.HandlerFunc) *testStore {
+	t.Helper()
+	s := &testStore{t: t, credentials: t.TempDir(), backend: s3mem.New()}
+	s.setSecret(testSecret)
+	require.NoError(t, s.backend.CreateBucket(t.Context(), testBucket))
+	objects := gofakes3.New(s.backend, gofakes3.WithV4Auth(map[string]string{testKeyID: testSecret}), gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	if handler == nil {
+		handler = func(w http.ResponseWriter, r *http.Request) {
+			s.authorizations = append(s.authorizations, r.Header.Get("Authorization"))
+			objects.ServeHTTP(w, r)
+		}
+	}
+	s.Server = httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// setSecret changes the mounted Secret.
+func (s *testStore) setSecret(secret string) {
+	s.t.Helper()
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": testKeyID + "\n", "AWS_SECRET_ACCESS_KEY": secret} {
+		require.NoError(s.t, os.WriteFile(filepath.Join(s.credentials, name), []byte(value), 0o600))
+	}
+}
+
+func (s *testStore) arguments() []string {
+	return []string{"--endpoint", s.URL, "--bucket", testBucket, "--prefix", "team/agents/", "--region", "eu-central-1", "--credentials", s.credentials}
+}
+
+// get returns the object with this location.
+func (s *testStore) get(location string) string {
+	s.t.Helper()
+	object, err := s.backend.GetObject(s.t.Context(), testBucket, strings.TrimPrefix(location, "s3://"+testBucket+"/"), nil)
+	require.True(s.t, err == nil, "%s: %v", location, err)
+	defer object.Contents.Close()
+	raw, err := io.ReadAll(object.Contents)
+	require.NoError(s.t, err)
+	return string(raw)
+}
+
+func TestTranscriptIsStoredInTheBucket(t *testing.T) {
+	store := newTestStore(t, nil)
+	for _, text := range []string{"{\"type\":\"text\"}\n", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20_000)} { // 20 MB are one part too
+		w, end := openArchive(t, store.arguments()...)
+		_, _ = w.Write([]byte(text))
+		got := w.Close(t.Context())
+		if got.Error != "" || !strings.HasPrefix(got.Location, "s3://transcripts/team/agents/a/demo/2") || !strings.HasSuffix(got.Location, "Z-demo-r1-a1.ndjson") {
+			t.Fatalf("stored %+v", got)
+		}
+		if stored := store.get(got.Location); stored != text {
+			t.Errorf("%d bytes instead of %d", len(stored), len(text))
+		}
+		end()
+	}
+	if got := store.authorizations[0]; len(store.authorizations) != 2 || !strings.HasPrefix(got, "AWS4-HMAC-SHA256 Credential="+testKeyID) || !strings.Contains(got, "/eu-central-1/s3/") {
+		t.Errorf("requests %q", store.authorizations)
+	}
+}
+
+// Nobody has to restart anything after the Secret was replaced.
+func TestCredentialsAreReadWhenTheTranscriptIsStored(t *testing.T) {
+	store := newTestStore(t, nil)
+	store.setSecret("expired")
+	w, end := openArchive(t, store.arguments()...)
+	store.setSecret(testSecret)
+	got := w.Close(t.Context())
+	require.True(t, got.Error == "", "%+v", got)
+	end()
+}
+
+func TestRefusedUploadsAreReportedWithoutTheSecret(t *testing.T) {
+	store := newTestStore(t, nil)
+	for want, change := range map[string]func() []string{
+		"signature": func() []string { store.setSecret("another-secret-key"); return store.arguments() },
+		"bucket":    func() []string { store.setSecret(testSecret); return append(store.arguments(), "--bucket", "missing") },
+		"reading the Secret of the archive": func() []string {
+			return append(store.arguments(), "--credentials", t.TempDir())
+		},
+	} {
+		w, end := openArchive(t, change()...)
+		_, _ = w.Write([]byte("a\n"))
+		got := w.Close(t.Context())
+		require.True(t, strings.Contains(got.Error, want) && !strings.Contains(got.Error, "secret-key") && got.Location == "", "%s: %+v", want, got)
+		end()
 	}
 }

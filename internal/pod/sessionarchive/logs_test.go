@@ -133,6 +133,13 @@ func (s *logServer) archive(args ...string) (result string, err error) {
 	return string(raw), err
 }
 
+// mustArchive runs the command for a Job, which reports this result.
+func (s *logServer) mustArchive(want string, args ...string) {
+	s.t.Helper()
+	result, err := s.archive(append([]string{"--job=build/1/j1"}, args...)...)
+	require.True(s.t, err == nil && result == want, "result %q, error %v", result, err)
+}
+
 // filesIn returns all files below a directory.
 func filesIn(t *testing.T, directory string) map[string]string {
 	t.Helper()
@@ -152,9 +159,8 @@ func filesIn(t *testing.T, directory string) map[string]string {
 func readSummary(t *testing.T, files map[string]string) logSummary {
 	t.Helper()
 	var summary logSummary
-	if err := json.Unmarshal([]byte(files["a/nightly/u1/run-1/"+summaryName]), &summary); err != nil {
-		t.Fatalf("%v: %v", err, slices.Sorted(maps.Keys(files)))
-	}
+	err := json.Unmarshal([]byte(files["a/nightly/u1/run-1/"+summaryName]), &summary)
+	require.True(t, err == nil, "%v: %v", err, slices.Sorted(maps.Keys(files)))
 	return summary
 }
 
@@ -162,38 +168,30 @@ func TestLogOfEachContainerIsAFileInTheClaim(t *testing.T) {
 	s, claim := newLogServer(t), t.TempDir()
 	s.addPod("nightly-build-1-x", "j1", map[string]string{"build": "first\n", "sidecar": "s\n"})
 	s.addPod("nightly-build-2-x", "j2", map[string]string{"build": "second\n"})
-	result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=build/2/j2")
-	if err != nil || result != "logs: 3, bytes: 15" {
-		t.Errorf("%q, %v", result, err)
+	for range 2 { // a second attempt replaces the files of the first
+		s.mustArchive("logs: 3, bytes: 15", "--claim="+claim, "--job=build/2/j2")
 	}
+	require.True(t, slices.ContainsFunc(s.requests, func(r string) bool { return strings.Contains(r, "limitBytes=67108865") }), "requests %v", s.requests)
 	files := filesIn(t, claim)
 	summary := readSummary(t, files)
 	delete(files, "a/nightly/u1/run-1/"+summaryName)
-	if diff := cmp.Diff(map[string]string{
+	require.Equal(t, map[string]string{
 		"a/nightly/u1/run-1/build/attempt-1/nightly-build-1-x/build.log":   "first\n",
 		"a/nightly/u1/run-1/build/attempt-1/nightly-build-1-x/sidecar.log": "s\n",
 		"a/nightly/u1/run-1/build/attempt-2/nightly-build-2-x/build.log":   "second\n",
-	}, files); diff != "" {
-		t.Errorf("files (-want, +got):\n%s", diff)
-	}
-	if len(summary.Logs) != 3 || len(summary.Problems) != 0 || summary.Logs[2].File != "build/attempt-2/nightly-build-2-x/build.log" {
-		t.Errorf("%+v", summary)
-	}
+	}, files)
+	require.True(t, len(summary.Logs) == 3 && len(summary.Problems) == 0 && summary.Logs[2].File == "build/attempt-2/nightly-build-2-x/build.log",
+		"%+v", summary)
 }
 
 func TestLogsAreStoredInTheBucket(t *testing.T) {
 	s, store := newLogServer(t), newTestStore(t, nil)
 	s.addPod("p", "j1", map[string]string{"build": "hello\n"})
-	if result, err := s.archive(append(store.arguments(), "--job=build/1/j1")...); err != nil {
-		t.Fatalf("%q, %v", result, err)
-	}
+	s.mustArchive("logs: 1, bytes: 6", store.arguments()...)
 	const directory = "s3://transcripts/team/agents/a/nightly/u1/run-1/"
-	if got := store.get(directory + "build/attempt-1/p/build.log"); got != "hello\n" {
-		t.Errorf("log %q", got)
-	}
-	if got := store.get(directory + summaryName); !strings.Contains(got, `"file": "build/attempt-1/p/build.log"`) {
-		t.Errorf("summary %s", got)
-	}
+	require.Equal(t, "hello\n", store.get(directory+"build/attempt-1/p/build.log"))
+	got := store.get(directory + summaryName)
+	require.True(t, strings.Contains(got, `"file": "build/attempt-1/p/build.log"`), "summary %s", got)
 }
 
 // Anyone who may create Pods can write labels. The controller must be one of the Jobs.
@@ -207,9 +205,7 @@ func TestPodsOfOthersAreNotRead(t *testing.T) {
 		s.addPod(name, "j1", map[string]string{"build": "forged\n"})
 		s.pods[name] = strings.ReplaceAll(s.pods[name], change[0], change[1])
 	}
-	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err != nil || result != "logs: 1, bytes: 4" {
-		t.Errorf("%q, %v", result, err)
-	}
+	s.mustArchive("logs: 1, bytes: 4", "--claim="+claim)
 	for _, request := range s.requests {
 		if strings.Contains(request, "pods/forged") || strings.Contains(request, "pods/not-controlled") || strings.Contains(request, "pods/other-") {
 			t.Errorf("request %s", request)
@@ -218,39 +214,26 @@ func TestPodsOfOthersAreNotRead(t *testing.T) {
 }
 
 func TestLongLogsAreTruncatedAndMarked(t *testing.T) {
+	const limit = 20 << 20
 	s, claim := newLogServer(t), t.TempDir()
-	const length = 100 << 20
-	line := strings.Repeat("x", 1023) + "\n"
 	s.addPod("p", "j1", map[string]string{"build": "", "short": "short\n"})
 	s.logs["p/build"] = func(w http.ResponseWriter) {
-		for range length / len(line) { // ignores limitBytes
+		line := strings.Repeat("x", 1023) + "\n"
+		for range 2 * limit / len(line) { // ignores limitBytes
 			if _, err := io.WriteString(w, line); err != nil {
 				return
 			}
 		}
 	}
-	before := heapSize()
-	result, err := s.archive("--claim="+claim, "--job=build/1/j1")
-	if err != nil || result != fmt.Sprintf("logs: 2, bytes: %d, truncated: 1", maxLogBytes+6) {
-		t.Errorf("%q, %v", result, err)
-	}
-	if grown := int64(heapSize()) - int64(before); grown > 16<<20 {
-		t.Errorf("%d bytes more are in use", grown)
-	}
-	info, err := os.Stat(filepath.Join(claim, "a/nightly/u1/run-1/build/attempt-1/p/build.log"))
-	if err != nil || info.Size() > maxLogBytes+1024 {
-		t.Fatalf("%v, %v", info, err)
-	}
-	file, err := os.Open(filepath.Join(claim, "a/nightly/u1/run-1/build/attempt-1/p/build.log"))
+	settings, before := s.settings(claim), heapSize()
+	settings.maxLogBytes, settings.maxRunBytes = limit, 2*limit
+	result, err := settings.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
+	require.True(t, err == nil && result == fmt.Sprintf("logs: 2, bytes: %d, truncated: 1", limit+6), "%q, %v", result, err)
+	grown := int64(heapSize()) - int64(before)
+	require.True(t, grown <= 16<<20, "%d bytes more are in use", grown)
+	raw, err := os.ReadFile(filepath.Join(claim, "run/build/attempt-1/p/build.log"))
 	require.NoError(t, err)
-	defer file.Close()
-	end := make([]byte, info.Size()-maxLogBytes)
-	if _, err := file.ReadAt(end, maxLogBytes); err != nil || string(end) != "\n[The log is longer than 67108864 bytes. Its rest is not archived.]\n" {
-		t.Errorf("ends with %q, %v", end, err)
-	}
-	if !slices.ContainsFunc(s.requests, func(r string) bool { return strings.Contains(r, "limitBytes=67108865") }) {
-		t.Errorf("requests %v", s.requests)
-	}
+	require.Equal(t, fmt.Sprintf("\n[The log is longer than %d bytes. Its rest is not archived.]\n", limit), string(raw[limit:]))
 }
 
 func heapSize() uint64 {
@@ -274,9 +257,7 @@ func TestLogsAndPodsOfARunAreBoundedTogether(t *testing.T) {
 		settings := s.settings(t.TempDir())
 		settings.maxPods, settings.maxRunBytes = row.maxPods, int64(row.maxRunBytes)
 		result, err := settings.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
-		if err != nil || !strings.HasPrefix(result, row.want) {
-			t.Errorf("%s: %q, %v", title, result, err)
-		}
+		require.True(t, err == nil && strings.HasPrefix(result, row.want), "%s: %q, %v", title, result, err)
 	}
 }
 
@@ -298,17 +279,15 @@ func TestMissingLogsAreReportedInTheSummary(t *testing.T) {
 	delete(s.logs, "p3/build")
 	s.replaced["p4"] = strings.ReplaceAll(s.pods["p4"], "uid-p4", "another")
 	result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=test/1/j2", "--omitted-jobs=7")
-	if err != nil || !strings.HasPrefix(result, "logs: 1, bytes: 4, problems: 5 (see summary.json), the first: the run has 7 more Jobs") {
-		t.Errorf("%q, %v", result, err)
-	}
+	require.True(t, err == nil && strings.HasPrefix(result, "logs: 1, bytes: 4, problems: 5 (see summary.json), the first: the run has 7 more Jobs"),
+		"%q, %v", result, err)
 	summary := readSummary(t, filesIn(t, claim))
 	var got []string
 	for _, p := range summary.Problems {
 		got = append(got, strings.TrimSpace(p.Step+" "+p.Pod+" "+p.Container))
 	}
-	if diff := cmp.Diff([]string{"", "build p2", "build p3 build", "build p4", "test"}, got); diff != "" {
-		t.Errorf("problems (-want, +got):\n%s\n%+v", diff, summary.Problems)
-	}
+	diff := cmp.Diff([]string{"", "build p2", "build p3 build", "build p4", "test"}, got)
+	require.True(t, diff == "", "problems (-want, +got):\n%s\n%+v", diff, summary.Problems)
 }
 
 func TestRestartedContainersHaveTheirPreviousLogToo(t *testing.T) {
@@ -319,12 +298,8 @@ func TestRestartedContainersHaveTheirPreviousLogToo(t *testing.T) {
 	for name, text := range map[string]string{"p/init": "init\n", "p/build": "last\n", "p/build/previous": "before\n"} {
 		s.logs[name] = func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) }
 	}
-	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err != nil || result != "logs: 3, bytes: 17" {
-		t.Errorf("%q, %v", result, err)
-	}
-	if got := filesIn(t, claim)["a/nightly/u1/run-1/build/attempt-1/p/build.previous.log"]; got != "before\n" {
-		t.Errorf("previous log %q", got)
-	}
+	s.mustArchive("logs: 3, bytes: 17", "--claim="+claim)
+	require.Equal(t, "before\n", filesIn(t, claim)["a/nightly/u1/run-1/build/attempt-1/p/build.previous.log"])
 }
 
 // The API server accepts no such names. If that changes, they still do not lead out of the directory.
@@ -336,13 +311,11 @@ func TestHostileNamesDoNotLeadOutOfTheArchive(t *testing.T) {
 	s.addPod("p", "j1", map[string]string{"../../../../../../escaped": "x", "a/b": "x", "": "x"})
 	s.addPod("q", "j2", map[string]string{"build": "x"})
 	s.addPod("ok", "j3", map[string]string{"build": "x"})
-	if result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=.../1/j2", "--job=build/1/j3"); !strings.HasPrefix(result, "logs: 1,") {
-		t.Errorf("%q, %v", result, err)
-	}
+	result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=.../1/j2", "--job=build/1/j3")
+	require.True(t, strings.HasPrefix(result, "logs: 1,"), "%q, %v", result, err)
 	for name := range filesIn(t, parent) {
-		if name != "claim/a/nightly/u1/run-1/"+summaryName && name != "claim/a/nightly/u1/run-1/build/attempt-1/ok/build.log" {
-			t.Errorf("file %s", name)
-		}
+		require.True(t, name == "claim/a/nightly/u1/run-1/"+summaryName || name == "claim/a/nightly/u1/run-1/build/attempt-1/ok/build.log",
+			"file %s", name)
 	}
 }
 
@@ -351,12 +324,10 @@ func TestSymbolicLinksInTheClaimDoNotLeadOutOfIt(t *testing.T) {
 	s, claim, outside := newLogServer(t), t.TempDir(), t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(claim, "a")))
 	s.addPod("p", "j1", map[string]string{"build": "x"})
-	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err == nil || !strings.Contains(result, "escapes") {
-		t.Errorf("%q, %v", result, err)
-	}
-	if files := filesIn(t, outside); len(files) > 0 {
-		t.Errorf("files %v", files)
-	}
+	result, err := s.archive("--claim="+claim, "--job=build/1/j1")
+	require.True(t, err != nil && strings.Contains(result, "escapes"), "%q, %v", result, err)
+	files := filesIn(t, outside)
+	require.True(t, len(files) == 0, "files %v", files)
 }
 
 func TestErrorsThatMayNotLastFailTheAttempt(t *testing.T) {
@@ -380,33 +351,8 @@ func TestErrorsThatMayNotLastFailTheAttempt(t *testing.T) {
 			s.addPod("p", "j1", map[string]string{"build": "log\n"})
 			row.change(s)
 			result, err := s.archive("--claim="+claim, "--job=build/1/j1")
-			if err == nil || !strings.HasPrefix(result, row.want) || strings.Contains(result, "secret-token") {
-				t.Errorf("%q, %v", result, err)
-			}
+			require.True(t, err != nil && strings.HasPrefix(result, row.want) && !strings.Contains(result, "secret-token"), "%q, %v", result, err)
 		})
-	}
-}
-
-func TestRefusedUploadsOfLogsAreReportedWithoutTheSecret(t *testing.T) {
-	s, store := newLogServer(t), newTestStore(t, nil)
-	s.addPod("p", "j1", map[string]string{"build": "log\n"})
-	store.setSecret("another-secret-key")
-	result, err := s.archive(append(store.arguments(), "--job=build/1/j1")...)
-	if err == nil || !strings.Contains(result, "signature") || strings.Contains(result, "secret-key") {
-		t.Errorf("%q, %v", result, err)
-	}
-}
-
-func TestSecondAttemptReplacesTheFilesOfTheFirst(t *testing.T) {
-	s, claim := newLogServer(t), t.TempDir()
-	s.addPod("p", "j1", map[string]string{"build": "log\n"})
-	for range 2 {
-		if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err != nil {
-			t.Errorf("%q, %v", result, err)
-		}
-	}
-	if files := filesIn(t, claim); len(files) != 2 {
-		t.Errorf("files %v", slices.Sorted(maps.Keys(files)))
 	}
 }
 
@@ -432,13 +378,10 @@ func TestInvalidArgumentsForLogsAreRefused(t *testing.T) {
 		"--job are required": {"--claim=/c"},
 		"exactly one of":     {"--job=a/1/b"},
 	} {
-		if result, err := s.archive(args...); err == nil || !strings.Contains(result, want) {
-			t.Errorf("%v: %q, %v", args, result, err)
-		}
+		result, err := s.archive(args...)
+		require.True(t, err != nil && strings.Contains(result, want), "%v: %q, %v", args, result, err)
 	}
 	for _, job := range []string{"a", "a/b", "a/b/c", "a/1/", "a/1"} {
-		if err := new(jobList).Set(job); err == nil {
-			t.Errorf("%s is accepted", job)
-		}
+		require.True(t, new(jobList).Set(job) != nil, "%s is accepted", job)
 	}
 }

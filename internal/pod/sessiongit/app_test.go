@@ -198,12 +198,8 @@ func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 			if !made.Revoked {
 				got.Valid++
 			}
-			if made.Permissions["contents"] != "read" || len(made.Permissions) != 2 {
-				t.Errorf("a token to read has %v", made.Permissions)
-			}
-			if strings.Contains(fmt.Sprint(err, log), token) {
-				t.Errorf("error or log contain the token: %v %s", err, log)
-			}
+			require.True(t, made.Permissions["contents"] == "read" && len(made.Permissions) == 2, "a token to read has %v", made.Permissions)
+			require.True(t, !strings.Contains(fmt.Sprint(err, log), token), "error or log contain the token: %v %s", err, log)
 		}
 		t.Logf("error %v, log %s", err, log)
 		assertion, isAsked := front.assertion.Load().(string)

@@ -3,14 +3,15 @@ package sessiongit
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestGitGetsCredentialsOnlyForTheRepositoryOfTheCommand(t *testing.T) {
 	directory := t.TempDir()
-	if err := os.WriteFile(filepath.Join(directory, "password"), []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "password"), []byte("secret\n"), 0o600))
 	environment := map[string]string{grantVariable: "https://git.example:8443/team/shop.git", credentialsVariable: directory}
 	for question, want := range map[string]string{
 		"Username for 'https://git.example:8443/team/shop.git': ":                      "x-access-token",
@@ -30,11 +31,25 @@ func TestGitGetsCredentialsOnlyForTheRepositoryOfTheCommand(t *testing.T) {
 		"":                  "",
 	} {
 		got, err := Askpass([]string{question}, func(name string) string { return environment[name] })
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v; want %q", question, got, err, want)
-		}
+		require.True(t, got == want && (err == nil) == (want != ""), "%s: %q, %v; want %q", question, got, err, want)
 		if got, err := Askpass([]string{question}, func(name string) string { return map[string]string{credentialsVariable: directory}[name] }); err == nil {
 			t.Errorf("%s: %q for a command without credentials", question, got)
 		}
+	}
+}
+
+func TestSuffixesOfBranchesAreAcceptedByTheServer(t *testing.T) {
+	for branch, want := range map[string]string{
+		"feature":                "feature",
+		"feature/one":            "feature-one",
+		"fix_#12@{x}..lock":      "fix-12-x-lock",
+		"-ünïcode-":              "n-code",
+		strings.Repeat("a/", 80): strings.TrimSuffix(strings.Repeat("a-", 50), "-"),
+	} {
+		got := SuffixOf(branch)
+		require.True(t, got == want && branchSuffix.MatchString(got) && len(got) <= maxBranchSuffix, "SuffixOf(%q) = %q, want %q", branch, got, want)
+	}
+	for _, suffix := range []string{"", "-", "a-", "-a", "a/b", "..", "a.lock", "a b", "a\n", "@{u}"} {
+		require.True(t, !branchSuffix.MatchString(suffix), "the suffix %q is accepted", suffix)
 	}
 }

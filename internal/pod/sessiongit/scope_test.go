@@ -104,14 +104,11 @@ func TestAUserOfSessionsReachesNoOtherRepository(t *testing.T) {
 	scope, err := ParseScope(s.patterns())
 	require.NoError(t, err)
 	for title, url := range withAll(attempts, unreachable) {
-		if scope.Refusal(s.expand(url), "default") == "" {
-			t.Errorf("%s: a session is accepted", title)
-		}
+		require.True(t, scope.Refusal(s.expand(url), "default") != "", "%s: a session is accepted", title)
 	}
 	for title, url := range anonymous {
-		if refusal := scope.Refusal(s.expand(url), "default"); refusal != "" {
-			t.Errorf("%s: %s", title, refusal)
-		}
+		refusal := scope.Refusal(s.expand(url), "default")
+		require.True(t, refusal == "", "%s: %s", title, refusal)
 	}
 
 	// The container gets the same URLs, as if the operator had not refused them, and repositories that lead to others.
@@ -155,27 +152,19 @@ func TestAUserOfSessionsReachesNoOtherRepository(t *testing.T) {
 	clones := s.run(repositories)
 	for i := range clones {
 		c := &clones[i]
-		if isListed := c.Directory == "listed"; (c.Error == "") != isListed {
-			t.Errorf("%s: error %q", c.Directory, c.Error)
-		}
+		isListed := c.Directory == "listed"
+		require.True(t, (c.Error == "") == isListed, "%s: error %q", c.Directory, c.Error)
 		for _, m := range c.Submodules {
-			if m.Error == "" {
-				t.Errorf("the submodule %s is cloned", m.Name)
-			}
+			require.True(t, m.Error != "", "the submodule %s is cloned", m.Name)
 		}
-		if c.Directory == "listed" && len(c.Submodules) != 4 {
-			t.Errorf("submodules %+v", c.Submodules)
-		}
+		require.True(t, c.Directory != "listed" || len(c.Submodules) == 4, "submodules %+v", c.Submodules)
 	}
 	t.Logf("%d attempts at the container", len(clones)-1+len(clones[0].Submodules))
 	for _, path := range s.server.Authorized() {
-		if !strings.HasPrefix(path, "/team/") || strings.Contains(path, "..") {
-			t.Errorf("a request for %s had the credentials", path)
-		}
+		require.True(t, strings.HasPrefix(path, "/team/") && !strings.Contains(path, ".."), "a request for %s had the credentials", path)
 	}
-	if keys, _ := os.ReadFile(s.keys); len(keys) > 0 {
-		t.Errorf("SSH got the key: %s", keys)
-	}
+	keys, _ := os.ReadFile(s.keys)
+	require.True(t, len(keys) == 0, "SSH got the key: %s", keys)
 	if out, err := exec.CommandContext(t.Context(), "grep", "-rl", s.secret, s.directory).CombinedOutput(); err == nil {
 		t.Errorf("clones have the commit of the other repository: %s", out)
 	}
@@ -201,9 +190,8 @@ func TestListedRepositoriesGetTheCredentials(t *testing.T) {
 		}
 	}
 	refusal := scope.Refusal("https://git.example/b/c.git", "agents")
-	if want := "git.repositories of SessionRunner agents has only git.example/a/*-web.git of this host: add git.example/b/c there"; refusal != want {
-		t.Errorf("got  %s\nwant %s", refusal, want)
-	}
+	want := "git.repositories of SessionRunner agents has only git.example/a/*-web.git of this host: add git.example/b/c there"
+	require.True(t, refusal == want, "got  %s\nwant %s", refusal, want)
 	s.server.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		rest, isShort := strings.CutPrefix(r.URL.Path, "/team/shop/")
 		if isShort {
@@ -216,14 +204,11 @@ func TestListedRepositoriesGetTheCredentials(t *testing.T) {
 		{URL: s.expand("HTTPS://HOST/team/shop.git"), Directory: "b"},
 		{URL: s.expand("https://HOST/team/shop"), Directory: "c"}, // the server redirects to a name with .git
 	}) {
-		if c.Error != "" {
-			t.Errorf("%s: %s", c.Directory, c.Error)
-		}
+		require.True(t, c.Error == "", "%s: %s", c.Directory, c.Error)
 	}
 	s.run([]Repository{{URL: "git@127.0.0.1:team/shop.git", Directory: "d"}})
-	if keys, _ := os.ReadFile(s.keys); len(keys) == 0 {
-		t.Error("SSH did not get the key")
-	}
+	keys, _ := os.ReadFile(s.keys)
+	require.True(t, len(keys) != 0, "SSH did not get the key")
 }
 
 func TestPatternsThatAreNotPlainAreRefused(t *testing.T) {
@@ -232,9 +217,8 @@ func TestPatternsThatAreNotPlainAreRefused(t *testing.T) {
 		"github.com/acme/", "github.com/a%2eb", "github.com/**/a", "github.com/a**", "github.com/acme/?", "github.com:0/a", "github.com:443", "[::1]/a", "a b/c",
 		"github.com/.git", "github.com/*/**/**",
 	} {
-		if scope, err := ParseScope([]string{text}); err == nil {
-			t.Errorf("%q is accepted: %+v", text, scope)
-		}
+		scope, err := ParseScope([]string{text})
+		require.True(t, err != nil, "%q is accepted: %+v", text, scope)
 	}
 }
 
@@ -277,9 +261,7 @@ func (s *scopeTest) shell(directory, script string) string {
 	command := exec.CommandContext(s.t.Context(), "sh", "-ec", script)
 	command.Dir = directory
 	out, err := command.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("%v: %s", err, out)
-	}
+	require.True(s.t, err == nil, "%v: %s", err, out)
 	return strings.TrimSpace(string(out))
 }
 
