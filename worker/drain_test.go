@@ -9,13 +9,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -231,7 +232,8 @@ func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 
 func TestConfigFileTakesPrecedenceOverOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "{broker: {url: nats://file}, queues: [{name: orders}], concurrency: 3, maxInFlight: 4}"
+	const text = "{broker: {url: nats://file}, concurrency: 3, maxInFlight: 4, queues: [{name: orders, weight: 2, strictPriority: true, " +
+		"priorities: [{name: high, weight: 3}, {name: low}]}]}"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	o := Options{ConfigFile: file, Config: Config{
 		Broker: BrokerConfig{URL: "nats://options"}, Queues: []QueueConfig{{Name: "mail"}}, Concurrency: 7, MaxInFlight: 8,
@@ -239,7 +241,10 @@ func TestConfigFileTakesPrecedenceOverOptions(t *testing.T) {
 	}}
 	got, err := o.loadSettings()
 	require.NoError(t, err)
-	if got.broker.URL != "nats://file" || got.queues[0].Name != "orders" || got.concurrency != 3 || got.maxInFlight != 4 {
+	queue := got.queues[0]
+	priorities := []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
+	if got.broker.URL != "nats://file" || got.concurrency != 3 || got.maxInFlight != 4 || len(got.queues) != 1 ||
+		queue.Name != "orders" || queue.Weight != 2 || !queue.StrictPriority || !slices.Equal(queue.Priorities, priorities) {
 		t.Errorf("settings %+v, want those of the file", got)
 	}
 	if got.drainTimeout != time.Minute || got.adminAddress != "0" {

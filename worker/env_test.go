@@ -137,6 +137,16 @@ func (env *testEnv) deadLetters() []broker.DeadLetter {
 	return letters
 }
 
+// deadLetterErrors returns the sorted errors of the dead letters.
+func (env *testEnv) deadLetterErrors() (texts []string) {
+	env.t.Helper()
+	for _, letter := range env.deadLetters() {
+		texts = append(texts, letter.Error)
+	}
+	slices.Sort(texts)
+	return texts
+}
+
 // purge removes all messages of the queue "orders".
 func (env *testEnv) purge() {
 	stream, err := env.js.Stream(env.t.Context(), "yardmaster_orders")

@@ -99,7 +99,7 @@ type order struct {
 // succeed is a handler.
 func succeed(context.Context, *Job, order) error { return nil }
 
-func TestAJobIsHandledByItsKindWithItsArguments(t *testing.T) {
+func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
 	onBothEngines(t, func(t *testing.T, env *kindEnv) {
 		var mu sync.Mutex
 		var got []string
@@ -116,31 +116,19 @@ func TestAJobIsHandledByItsKindWithItsArguments(t *testing.T) {
 		Handle(mux, "ship", record("shipped"))
 		env.send("bill", `{"number": 1}`)
 		env.send("ship", `{"number": 2, "unknown": true}`)
-		w := env.start(mux)
+		env.send("bill", `{"number": "one"}`)
+		env.send("other", "{}")
+		w := env.start(mux, func(c *Config) { c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(1)} })
 		env.waitUntilEmpty()
 		requireCleanShutdown(t, w)
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"billed bill 1", "shipped ship 2"}, got); diff != "" {
 			t.Errorf("handled jobs (-want +got):\n%s", diff)
 		}
-	})
-}
-
-func TestAPayloadThatCannotBeDecodedBecomesADeadLetterAtOnce(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, env *kindEnv) {
-		mux := NewMux()
-		Handle(mux, "bill", func(context.Context, *Job, order) error {
-			t.Error("the handler was called")
-			return nil
-		})
-		env.send("bill", `{"number": "one"}`)
-		w := env.start(mux)
-		env.waitUntilEmpty()
-		requireCleanShutdown(t, w)
-		letters := env.deadLetters()
-		const want = `the payload is invalid for the kind "bill": json: `
-		if len(letters) != 1 || letters[0].Attempts != 1 || !strings.HasPrefix(letters[0].Error, want) {
-			t.Errorf("dead letters %+v, want one with the error %s", letters, want)
+		reasons := env.deadLetterErrors()
+		if len(reasons) != 2 || !strings.HasPrefix(reasons[0], `the payload is invalid for the kind "bill": json: `) ||
+			reasons[1] != `the worker has no handler for the kind "other"` {
+			t.Errorf("dead letters %q", reasons)
 		}
 	})
 }
@@ -163,20 +151,6 @@ func TestADecoderReplacesJSON(t *testing.T) {
 	if err := mux.HandleJob(t.Context(), &Job{Kind: "shout"}); !IsDeadLetter(err) || err.Error() != `the payload is invalid for the kind "shout": empty` {
 		t.Errorf("an invalid payload caused: %v", err)
 	}
-}
-
-func TestAJobOfAnUnknownKindBecomesADeadLetterAfterItsLastAttempt(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, env *kindEnv) {
-		mux := NewMux()
-		Handle(mux, "bill", succeed)
-		env.send("ship", "{}")
-		w := env.start(mux, func(c *Config) { c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(1)} })
-		env.waitUntilEmpty()
-		requireCleanShutdown(t, w)
-		if letters := env.deadLetters(); len(letters) != 1 || letters[0].Error != `the worker has no handler for the kind "ship"` {
-			t.Errorf("dead letters %+v", letters)
-		}
-	})
 }
 
 func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
@@ -271,6 +245,7 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 		return errors.New("failed")
 	})
 	mux.Use(record("c"))
+	mux.prepare() // creates the middleware once for each handler
 	for title, row := range map[string]struct {
 		job  *Job
 		want []string
@@ -279,7 +254,6 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 		"an invalid payload": {&Job{Kind: "bill"}, []string{"a", "b", "c", "c: the payload is invalid"}},
 		"an unknown kind":    {&Job{Kind: "ship"}, []string{"a", "b", "c", "c: the worker has no handler"}},
 	} {
-		mux.prepare()
 		calls = nil
 		_ = mux.HandleJob(t.Context(), row.job)
 		for i, want := range row.want {
@@ -287,52 +261,6 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 				t.Fatalf("%s: calls %q, want %q", title, calls, row.want)
 			}
 		}
-	}
-}
-
-func TestMiddlewareIsCreatedOnceForEachHandler(t *testing.T) {
-	created := 0
-	mux := NewMux()
-	Handle(mux, "bill", succeed)
-	mux.Use(func(next Handler) Handler {
-		created++
-		return next
-	})
-	for range 3 {
-		if err := mux.HandleJob(t.Context(), &Job{Kind: "bill", Payload: []byte("{}")}); err != nil {
-			t.Error(err)
-		}
-	}
-	if created != 2 { // and for unknown kinds
-		t.Errorf("the middleware was created %d times, want 2", created)
-	}
-}
-
-func TestAPanicOfAHandlerOrMiddlewareFailsTheAttempt(t *testing.T) {
-	t.Parallel()
-	env := newNATSKindEnv(t)
-	mux := NewMux()
-	Handle(mux, "bill", func(context.Context, *Job, order) error { panic("oh no") })
-	mux.Use(func(next Handler) Handler {
-		return func(ctx context.Context, job *Job) error {
-			if job.Kind == "ship" {
-				panic("oh dear")
-			}
-			return next(ctx, job)
-		}
-	})
-	env.send("bill", "{}")
-	env.send("ship", "{}")
-	w := env.start(mux, withFastRetries)
-	env.waitUntilEmpty()
-	requireCleanShutdown(t, w)
-	var reasons []string
-	for _, letter := range env.deadLetters() {
-		reasons = append(reasons, fmt.Sprint(letter.Attempts, " ", letter.Error))
-	}
-	slices.Sort(reasons)
-	if diff := cmp.Diff([]string{"3 panic: oh dear", "3 panic: oh no"}, reasons); diff != "" {
-		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }
 
@@ -445,22 +373,7 @@ func TestTheShorterTimeoutOfAKindAndItsQueueApplies(t *testing.T) {
 	}
 }
 
-func TestAJobThatExceedsTheTimeoutOfItsKindFails(t *testing.T) {
-	t.Parallel()
-	env := newNATSKindEnv(t)
-	mux := NewMux()
-	Handle(mux, "bill", func(ctx context.Context, _ *Job, _ order) error { return waitForContext(ctx) }, WithTimeout(50*time.Millisecond))
-	env.send("bill", "{}")
-	w := env.start(mux, withFastRetries, func(c *Config) { c.Queues[0].JobTimeout = Duration(time.Hour) })
-	env.waitUntilEmpty()
-	requireCleanShutdown(t, w)
-	letters := env.deadLetters()
-	if len(letters) != 1 || letters[0].Attempts != 3 || letters[0].Error != "the job exceeded its timeout of 50ms: context deadline exceeded" {
-		t.Errorf("dead letters %+v", letters)
-	}
-}
-
-func TestTheAttemptsOfAKindReplaceThoseOfItsQueue(t *testing.T) {
+func TestAKindHasItsOwnAttemptsAndTimeout(t *testing.T) {
 	onBothEngines(t, func(t *testing.T, env *kindEnv) {
 		mux := NewMux()
 		fail := func(_ context.Context, job *Job, _ order) error {
@@ -469,19 +382,19 @@ func TestTheAttemptsOfAKindReplaceThoseOfItsQueue(t *testing.T) {
 		Handle(mux, "fewer", fail, WithRetry(RetryPolicy{MaxAttempts: new(1)}))
 		Handle(mux, "more", fail, WithRetry(RetryPolicy{MaxAttempts: new(4)}))
 		Handle(mux, "same", fail)
-		for _, kind := range []string{"fewer", "more", "same"} {
+		hang := func(ctx context.Context, _ *Job, _ order) error { return waitForContext(ctx) }
+		Handle(mux, "slow", hang, WithRetry(RetryPolicy{MaxAttempts: new(1)}), WithTimeout(50*time.Millisecond))
+		for _, kind := range []string{"fewer", "more", "same", "slow"} {
 			env.send(kind, "{}")
 		}
-		w := env.start(mux, withFastRetries)
+		w := env.start(mux, withFastRetries, func(c *Config) { c.Queues[0].JobTimeout = Duration(time.Hour) })
 		env.waitUntilEmpty()
 		requireCleanShutdown(t, w)
-		var reasons []string
-		for _, letter := range env.deadLetters() {
-			reasons = append(reasons, letter.Error)
+		want := []string{
+			"attempt 1 of 1: retry after 0s", "attempt 3 of 3: retry after 0s", "attempt 4 of 4: retry after 0s",
+			"the job exceeded its timeout of 50ms: context deadline exceeded",
 		}
-		slices.Sort(reasons)
-		want := []string{"attempt 1 of 1: retry after 0s", "attempt 3 of 3: retry after 0s", "attempt 4 of 4: retry after 0s"}
-		if diff := cmp.Diff(want, reasons); diff != "" {
+		if diff := cmp.Diff(want, env.deadLetterErrors()); diff != "" {
 			t.Errorf("dead letters (-want +got):\n%s", diff)
 		}
 	})
@@ -572,12 +485,6 @@ func TestMistakesInAMuxPanic(t *testing.T) {
 			}()
 			row.mistake(NewMux())
 		})
-	}
-}
-
-func TestAMuxStartsOnlyWithAValidConfiguration(t *testing.T) {
-	if err := NewMux().Run(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "queues has 0 items") {
-		t.Errorf("Run returned: %v", err)
 	}
 }
 

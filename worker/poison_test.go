@@ -18,37 +18,33 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// The environment of a process of this test binary that is a worker, and kills itself when it runs a job with the payload poison.
+// The environment of the processes of this test binary that are workers, and kill themselves when they run a job with the payload poison.
 const (
 	lethalBroker = "YARDMASTER_TEST_BROKER"
-	lethalQueue  = "YARDMASTER_TEST_QUEUE"
+	lethalCount  = 2
 	poison       = "poison"
 	transient    = "fails once"
 )
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(lethalBroker); url != "" {
-		runLethalWorker(url, os.Getenv(lethalQueue))
+		runLethalWorker(url)
 		return
 	}
 	os.Exit(m.Run())
 }
 
-func runLethalWorker(url, queue string) {
-	c := Config{Broker: BrokerConfig{URL: url}, Queues: []QueueConfig{{Name: queue, Lease: Duration(broker.MinLease)}}, AdminAddress: "0"}
+func runLethalWorker(url string) {
+	c := Config{Broker: BrokerConfig{URL: url}, Queues: []QueueConfig{{Name: "orders", Lease: Duration(broker.MinLease)}}, AdminAddress: "0"}
 	c.Queues[0].Retry = &RetryPolicy{InitialDelay: new(Duration(time.Millisecond)), MaxDelay: new(Duration(time.Millisecond))}
 	err := Run(context.Background(), Options{Config: c, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, func(_ context.Context, job *Job) error {
 		if string(job.Payload) == poison {
 			time.Sleep(time.Millisecond << rand.IntN(4))
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
-		}
-		if queue != "orders" {
-			time.Sleep(100 * time.Millisecond) // of few jobs, those beside the poison are lost each time
 		}
 		time.Sleep(time.Millisecond << rand.IntN(4))
 		if strings.HasPrefix(string(job.Payload), transient) && job.Attempt == 1 {
@@ -79,7 +75,7 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 		}
 		payloads[rand.IntN(len(payloads))] = poison
 		env.send(broker.DefaultPriority, payloads...)
-		processes, begin := runUntilEmpty(t, lethalProcesses{url: env.server.ClientURL(), queue: "orders", number: 2}, env.isEmpty), time.Now()
+		processes, begin := env.runLethalWorkersUntilEmpty(), time.Now()
 		letters := env.deadLetters()
 		t.Logf("round %d: %d processes ended", round, processes)
 		for _, letter := range letters {
@@ -95,50 +91,19 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 	env.requireNoHistory()
 }
 
-// On asynq, one process runs at a time, because the test lets all leases of the queue expire when a process is lost.
-func TestATaskThatEndsItsProcessBecomesTheOnlyDeadLetterOnAsynq(t *testing.T) {
-	t.Parallel()
-	q := startServers(t).newQueue(t, deadLetterState{engine: dial.AsynqEngine})
-	payloads := numberedPayloads(20)
-	for i := 0; i < len(payloads); i += 4 {
-		payloads[i] = transient + payloads[i]
-	}
-	payloads[rand.IntN(len(payloads))] = poison
-	for _, payload := range payloads {
-		q.send(payload)
-	}
-	processes := runUntilEmpty(t, lethalProcesses{url: q.url, queue: q.name, number: 1, replace: q.expireLeases}, func() bool {
-		q.setTimes("retry")
-		stats, err := q.engine.Stats(t.Context(), q.name)
-		return err == nil && stats.Ready+stats.InFlight+stats.Delayed == 0
-	})
-	letters := q.fate().DeadLetters
-	t.Logf("%d processes ended: %v", processes, letters)
-	if len(letters) != 1 || letters[0].Payload != poison || processes < 1 || processes > 7 {
-		t.Errorf("%d processes ended, want at most 7, and the dead letters are %v, want only %s", processes, letters, poison)
-	}
-}
-
-// lethalProcesses are processes that work on a queue. replace runs before a lost process is replaced; nil does nothing.
-type lethalProcesses struct {
-	url, queue string
-	number     int
-	replace    func()
-}
-
-// runUntilEmpty runs workers in processes, replaces those that end, until the queue is empty, and returns how many ended.
-func runUntilEmpty(t *testing.T, p lethalProcesses, isEmpty func() bool) (ended int) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
+// runLethalWorkersUntilEmpty runs workers in processes, replaces those that end, until the queue is empty, and returns how many ended.
+func (env *testEnv) runLethalWorkersUntilEmpty() (ended int) {
+	env.t.Helper()
+	ctx, stop := context.WithCancel(env.t.Context())
 	defer stop()
-	exits := make(chan error, p.number)
+	exits := make(chan error, lethalCount)
 	start := func() {
 		command := exec.CommandContext(ctx, os.Args[0])
-		command.Env = append(os.Environ(), lethalBroker+"="+p.url, lethalQueue+"="+p.queue)
+		command.Env = append(os.Environ(), lethalBroker+"="+env.server.ClientURL())
 		command.Stderr = os.Stderr
 		go func() { exits <- command.Run() }()
 	}
-	for range p.number {
+	for range lethalCount {
 		start()
 	}
 	timeout, check := time.After(testTimeout), time.NewTicker(100*time.Millisecond)
@@ -146,17 +111,14 @@ func runUntilEmpty(t *testing.T, p lethalProcesses, isEmpty func() bool) (ended 
 	for {
 		select {
 		case <-timeout:
-			t.Fatal("the queue is not empty")
+			env.t.Fatal("the queue is not empty")
 		case <-exits:
 			ended++
-			if p.replace != nil {
-				p.replace()
-			}
 			start()
 		case <-check.C:
-			if isEmpty() {
+			if env.isEmpty() {
 				stop()
-				for range p.number {
+				for range lethalCount {
 					<-exits
 				}
 				return ended

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -21,5 +22,19 @@ func TestRecentAttemptsDecay(t *testing.T) {
 	recorder.record(start.Add(-time.Hour), -time.Second, false) // the clock was set back
 	if got := recorder.recent(start.Add(-time.Hour)); got != (RecentAttempts{Count: 3, Seconds: 4, Returned: 1}) {
 		t.Errorf("after the clock was set back: %+v", got)
+	}
+}
+
+func TestReturnedMessagesCountUntilTheyAreDue(t *testing.T) {
+	var r returnedMessages
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, delay := range []time.Duration{0, 2 * time.Second, time.Minute, time.Hour} {
+		r.add(now, delay)
+	}
+	for after, want := range map[time.Duration]int{0: 2, 2 * time.Second: 2, 4 * time.Second: 1, 62 * time.Second: 0} {
+		counted := returnedMessages{due: maps.Clone(r.due)}
+		if got := counted.count(now.Add(after)); got != want {
+			t.Errorf("%d after %s, want %d", got, after, want)
+		}
 	}
 }

@@ -42,20 +42,6 @@ func TestEveryJobIsDoneOnce(t *testing.T) {
 	}
 }
 
-func TestEachFailedAttemptIsLogged(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
-	var log bytes.Buffer
-	o := Options{Config: env.config(withFastRetries), Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	w := env.startWithOptions(o, func(context.Context, *Job) error { return errors.New("no route") })
-	poll.Until(t, "the job to be a dead letter", env.isEmpty)
-	requireCleanShutdown(t, w)
-	if got := strings.Count(log.String(), `="no route"`); got != 3 {
-		t.Errorf("%d of 3 failed attempts are logged:\n%s", got, &log)
-	}
-}
-
 func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 	t.Parallel()
 	type handler func(ctx context.Context, job *Job, call int) error
@@ -112,12 +98,14 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			t.Parallel()
 			env := newTestEnv(t)
 			env.send("default", "x")
-			startTime, calls := time.Now(), 0
-			w := env.start(env.config(withFastRetries, func(c *Config) {
+			startTime, calls, log := time.Now(), 0, &bytes.Buffer{}
+			config := env.config(withFastRetries, func(c *Config) {
 				if row.change != nil {
 					row.change(c)
 				}
-			}), func(ctx context.Context, job *Job) error {
+			})
+			o := Options{Config: config, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			w := env.startWithOptions(o, func(ctx context.Context, job *Job) error {
 				calls++
 				return row.handler(ctx, job, calls)
 			})
@@ -153,6 +141,8 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			}
 			letters := env.deadLetters()
 			switch {
+			case row.deadLetterText != "" && strings.Count(log.String(), row.deadLetterText) < int(row.failed):
+				t.Errorf("not each failed attempt is logged:\n%s", log)
 			case row.deadLetterText == "" && len(letters) > 0:
 				t.Errorf("unexpected dead letters %+v", letters)
 			case row.deadLetterText != "" && (len(letters) != 1 || letters[0].Error != row.deadLetterText ||
@@ -284,59 +274,6 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 			requireCleanShutdown(t, w)
 		})
 	}
-}
-
-// This test measures shares, so it does not run in parallel. On a busy machine, the worker can wait for messages of one
-// priority and do those of the other meanwhile, so the test measures until the shares are right.
-func TestPrioritiesShareTheWorkerByWeightOrStrictly(t *testing.T) {
-	for name, row := range map[string]struct {
-		strict           bool
-		minHigh, maxHigh int // jobs of high priority among 400
-	}{
-		"by weight": {false, 250, 350},
-		"strictly":  {true, 400, 400},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := poll.UntilNil(t.Context(), func() error {
-				if high := countHighPriority(t, row.strict); high < row.minHigh || high > row.maxHigh {
-					return fmt.Errorf("%d of 400 jobs have high priority, want %d to %d", high, row.minHigh, row.maxHigh)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// countHighPriority runs 2000 jobs, half of which have the priority high with weight 3, the others low with weight 1. It
-// returns the number of the former among 400.
-func countHighPriority(t *testing.T, strict bool) (high int) {
-	t.Helper()
-	env := newTestEnv(t, func(q *broker.QueueConfig) {
-		q.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
-	})
-	env.send("low", numberedPayloads(1000)...)
-	env.send("high", numberedPayloads(1000)...)
-	var started jobLog
-	w := env.start(env.config(func(c *Config) {
-		c.Concurrency = 4
-		c.Queues[0].Priorities = []PriorityConfig{{"high", 3}, {"low", 1}}
-		c.Queues[0].StrictPriority = strict
-	}), func(_ context.Context, job *Job) error {
-		started.add(job)
-		time.Sleep(time.Millisecond)
-		return nil
-	})
-	poll.Until(t, "all jobs to be done", func() bool { return started.count() == 2000 && env.isEmpty() })
-	requireCleanShutdown(t, w)
-	for _, job := range started.all()[50:450] { // at first the backlog is unknown
-		if job.Priority == "high" {
-			high++
-		}
-	}
-	return high
 }
 
 func TestLongJobsAreNotPrefetchedAwayFromOtherWorkers(t *testing.T) {

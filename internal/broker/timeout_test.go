@@ -26,6 +26,7 @@ func TestTimeoutOfAMessageIsThatOfItsHeaderElseOfItsQueue(t *testing.T) {
 		"no headers":             {nil, time.Minute, false},
 		"a header without value": {map[string][]string{TimeoutHeader: {}}, time.Minute, false},
 		"a header":               {map[string][]string{TimeoutHeader: {"90s"}}, 90 * time.Second, false},
+		"another spelling":       {map[string][]string{"yardmaster-timeout": {"90s"}}, 90 * time.Second, false},
 		"a number":               {map[string][]string{TimeoutHeader: {"90"}}, 0, true},
 		"more than a day":        {map[string][]string{TimeoutHeader: {"24h1s"}}, 0, true},
 	} {

@@ -14,43 +14,42 @@ var testSettings = Settings{
 	FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 4, Cooldown: 30 * time.Second,
 }
 
-// runJobs runs one job a second from the given offset. In results, + is a job that succeeds
-// and - is a job that fails.
+// runJobs runs one job a second from the given offset. In results, + is a job that succeeds, - is a job that fails, and a space is a minute
+// without jobs.
 func runJobs(b *Breaker, from time.Duration, results string) {
-	for i, result := range results {
-		now := at(from + time.Duration(i)*time.Second)
+	now := at(from)
+	for _, result := range results {
+		if result == ' ' {
+			now = now.Add(time.Minute)
+			continue
+		}
 		b.RecordResult(b.AdmitJob(now), result == '-', now)
+		now = now.Add(time.Second)
 	}
 }
 
 func TestBreakerOpensAtTheFailureThreshold(t *testing.T) {
 	for name, row := range map[string]struct {
-		results string
-		want    State
+		settings Settings
+		results  string
+		want     State
 	}{
-		"no jobs":                                  {"", Closed},
-		"fewer jobs than MinSamples":               {"---", Closed},
-		"all of MinSamples failed":                 {"----", Open},
-		"failures reach the threshold":             {"++--", Open},
-		"failures stay below the threshold":        {"+++--", Closed},
-		"threshold reached by a job that succeeds": {"---+", Open},
+		"no jobs":                                  {testSettings, "", Closed},
+		"fewer jobs than MinSamples":               {testSettings, "---", Closed},
+		"fewer within the window":                  {testSettings, "---  -", Closed},
+		"all of MinSamples failed":                 {testSettings, "----", Open},
+		"failures reach the threshold":             {testSettings, "++--", Open},
+		"failures stay below the threshold":        {testSettings, "+++--", Closed},
+		"threshold reached by a job that succeeds": {testSettings, "---+", Open},
+		"no threshold":                             {Settings{}, "----------------", Closed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := New(testSettings)
+			b := New(row.settings)
 			runJobs(b, 0, row.results)
 			if got := b.State(at(10 * time.Second)); got != row.want {
 				t.Errorf("state %s, want %s", got, row.want)
 			}
 		})
-	}
-}
-
-func TestResultsOutsideTheWindowDoNotCount(t *testing.T) {
-	b := New(testSettings)
-	runJobs(b, 0, "---")
-	runJobs(b, 2*time.Minute, "-")
-	if got := b.State(at(3 * time.Minute)); got != Closed {
-		t.Errorf("unexpected state %s", got)
 	}
 }
 
@@ -104,14 +103,6 @@ func TestJobsStartedBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	b.RecordResult(slow, false, at(time.Minute))
 	if got := b.State(at(time.Minute)); got != HalfOpen || b.AdmissionLimit(at(time.Minute)) != 1 {
 		t.Errorf("state %s, admits %d jobs", got, b.AdmissionLimit(at(time.Minute)))
-	}
-}
-
-func TestBreakerWithoutThresholdNeverOpens(t *testing.T) {
-	b := New(Settings{})
-	runJobs(b, 0, "----------------")
-	if got := b.State(at(time.Minute)); got != Closed {
-		t.Errorf("unexpected state %s", got)
 	}
 }
 

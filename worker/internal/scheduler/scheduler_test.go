@@ -63,6 +63,25 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 	}
 }
 
+func TestPrioritiesShareTheWorkerByWeight(t *testing.T) {
+	s := New(time.Now, discardRelease)
+	config := queueConfig("orders")
+	config.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
+	q := NewScheduledQueue(config, nil)
+	s.SetQueues([]*ScheduledQueue{q}, MessageLimits{Concurrency: 40, MaxInFlight: 80})
+	for range 40 {
+		s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 100})
+		s.AddMessage(q.Buffers[1], pollRequest, fakeDelivery{backlog: 100})
+	}
+	var started [2]int
+	for range 40 {
+		started[s.startNextMessage(s.now()).buffer.index]++
+	}
+	if started != [2]int{30, 10} {
+		t.Errorf("started %v, want three times as many of high priority", started)
+	}
+}
+
 func TestRequestsStayWithinMaxInFlight(t *testing.T) {
 	s := New(time.Now, discardRelease)
 	q := NewScheduledQueue(queueConfig("orders"), nil)
