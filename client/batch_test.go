@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -98,39 +97,6 @@ func TestTheFinalJobOfTheLargestBatchRunsOnceAfterAllOthersHaveEnded(t *testing.
 	})
 }
 
-func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
-	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
-		log, proceed := &jobLog{}, make(chan struct{})
-		mux := worker.NewMux()
-		mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
-			if string(job.Payload) == "flaky" {
-				if job.Attempt == 1 {
-					log.add("failed")
-					return errors.New("not yet")
-				}
-				<-proceed
-			}
-			return log.handle(ctx, job)
-		})
-		receipt := env.enqueueBatch(batchOf("flaky", "a"), NewJob([]byte("final"), ID("import-7")))
-		if receipt.ID != "import-7" {
-			t.Errorf("%+v", receipt)
-		}
-		env.runWorker(mux)
-		poll.Until(t, "the job to fail", func() bool { return slices.Contains(log.payloads(), "failed") })
-		if slices.Contains(log.payloads(), "final") {
-			t.Errorf("%v ran", log.payloads())
-		}
-		close(proceed)
-		env.requireState("import-7", StateDone)
-		env.waitForBatch("import-7", BatchDone) // the state of the job is recorded before its message is acknowledged
-		env.requireBatch("import-7", BatchInfo{State: BatchDone, Total: 2, Ended: 2})
-		if ran := log.payloads(); ran[len(ran)-1] != "final" {
-			t.Errorf("%v ran", ran)
-		}
-	})
-}
-
 func TestACanceledJobOfABatchHasEnded(t *testing.T) {
 	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
 		env.enqueueBatch(batchOf("a", "b"), NewJob([]byte("final"), ID("x")))
@@ -178,22 +144,6 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 		}
 		_, err = env.EnqueueBatch(t.Context(), "orders", jobs[:1], final)
 		requireError(t, err, ErrInvalid, "id")
-	})
-}
-
-func TestOfTwoMessagesWithAFinalJobOneRuns(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		env.enqueueBatch(batchOf("a"), NewJob([]byte("final"), ID("x")))
-		again := inBatch(NewJob([]byte("again")), "x", broker.FinalMember, "y") // the broker does not recognize it
-		_, err := env.Client.enqueue(t.Context(), "orders", again)
-		require.NoError(t, err)
-		log := &jobLog{}
-		env.runWorker(log.mux())
-		env.waitForBatch("x", BatchDone)
-		poll.Until(t, "the queue to be empty", func() bool { s := env.stats(); return s.Ready+s.InFlight+s.Delayed == 0 })
-		if ran := log.payloads(); len(ran) != 2 || slices.Contains(ran, "final") == slices.Contains(ran, "again") {
-			t.Errorf("%v ran", ran)
-		}
 	})
 }
 

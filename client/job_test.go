@@ -64,7 +64,8 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		}
 		isRunning, proceed := make(chan struct{}), make(chan error)
 		mux := worker.NewMux()
-		worker.HandleResult(mux, "sum", func(_ context.Context, job *worker.Job, _ int) (map[string]int, error) {
+		worker.HandleResult(mux, "sum", func(ctx context.Context, job *worker.Job, _ int) (map[string]int, error) {
+			job.Progress(ctx, 0.25, "a quarter")
 			isRunning <- struct{}{}
 			return map[string]int{"attempt": job.Attempt}, <-proceed
 		})
@@ -73,6 +74,10 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		if info := env.requireState("a.b", StateRunning); info.Attempt != 1 || info.Kind != "sum" {
 			t.Errorf("running: %+v", info)
 		}
+		poll.Until(t, "the progress to be stored", func() bool {
+			progress := env.requireState("a.b", StateRunning).Progress
+			return progress != nil && *progress == Progress{0.25, "a quarter"}
+		})
 		env.holdRetries()
 		proceed <- errors.New("not yet")
 		if info := env.requireState("a.b", StateRetrying); info.Attempt != 1 || info.Error != "not yet" {
@@ -128,30 +133,6 @@ func TestADeadJobHasItsErrorAndWaitsAfterItWasRequeued(t *testing.T) {
 	env.requireState("a", StateWaiting)
 	env.runWorker((&jobLog{}).mux())
 	env.requireState("a", StateDone)
-}
-
-func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, dial.NATSEngine, withResults)
-	end := make(chan struct{})
-	mux := worker.NewMux()
-	mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
-		job.Progress(ctx, 0.25, "a quarter")
-		<-end
-		return nil
-	})
-	id := env.enqueue("1").ID
-	env.runWorker(mux)
-	var info JobInfo
-	poll.Until(t, "the progress to be stored", func() bool {
-		info = env.requireState(id, StateRunning)
-		return info.Progress != nil
-	})
-	if *info.Progress != (Progress{0.25, "a quarter"}) {
-		t.Errorf("%+v", info.Progress)
-	}
-	close(end)
-	env.requireState(id, StateDone)
 }
 
 func TestAQueueThatKeepsNoStatesSaysSo(t *testing.T) {

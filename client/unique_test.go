@@ -30,54 +30,45 @@ func (env *testEnv) requireHolder(err error, holder string) {
 	}
 }
 
-func TestAUniqueJobKeepsItsKeyUntilItIsDone(t *testing.T) {
+func TestAUniqueJobKeepsItsKeyUntilItIsDoneOrDead(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		first := env.enqueue("first", Unique("invoice/7"))
-		env.requireTaken(first.ID, Unique("invoice/7"))
-		env.enqueue("other", Unique("invoice/8"))
-		proceed := make(chan struct{})
+		var tried, mayEnd atomic.Int32
 		mux := worker.NewMux()
 		mux.HandleUnknown(func(_ context.Context, job *worker.Job) error {
-			if string(job.Payload) == "first" {
-				<-proceed
+			switch tried.Add(1); {
+			case mayEnd.Load() == 0:
+				return worker.Retry(time.Second)
+			case string(job.Payload) == "dead":
+				return worker.DeadLetter("bad")
 			}
 			return nil
 		})
-		env.runWorker(mux)
-		env.requireTaken(first.ID, Unique("invoice/7"))
-		close(proceed)
-		var second Receipt
-		poll.Until(t, "the key to be free", func() (accepted bool) {
-			var err error
-			second, err = env.Enqueue(t.Context(), "orders", nil, Unique("invoice/7"))
-			return err == nil
-		})
-		if second.ID == first.ID || second.Duplicate {
-			t.Errorf("%+v", second)
-		}
-	})
-}
-
-func TestADeadJobReleasesItsKeyAndOneThatIsRetriedDoesNot(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		first := env.enqueue("1", ID("a"), Unique("k"))
-		var isTried, isDead atomic.Bool
-		mux := worker.NewMux()
-		mux.HandleUnknown(func(context.Context, *worker.Job) error {
-			isTried.Store(true)
-			if isDead.Load() {
-				return worker.DeadLetter("bad")
+		holders := map[string]string{"done": "", "dead": ""}
+		requireTaken := func() {
+			t.Helper()
+			for key, holder := range holders {
+				env.requireTaken(holder, Unique(key))
 			}
-			return worker.Retry(time.Second)
-		})
-		env.runWorker(mux)
-		poll.Until(t, "the job to be tried", isTried.Load)
-		env.requireTaken(first.ID, Unique("k"))
-		isDead.Store(true)
-		poll.Until(t, "the key to be free", func() bool {
-			_, err := env.Enqueue(t.Context(), "orders", nil, Unique("k"))
-			return err == nil
-		})
+		}
+		for key := range holders {
+			holders[key] = env.enqueue(key, Unique(key)).ID
+		}
+		requireTaken()
+		env.runWorker(mux, func(q *worker.QueueConfig) { q.Retry = &worker.RetryPolicy{MaxAttempts: new(20)} })
+		poll.Until(t, "the jobs to be tried", func() bool { return tried.Load() >= 2 })
+		requireTaken()
+		mayEnd.Store(1)
+		for key, holder := range holders {
+			var next Receipt
+			poll.Until(t, "the key to be free", func() (accepted bool) {
+				var err error
+				next, err = env.Enqueue(t.Context(), "orders", nil, Unique(key))
+				return err == nil
+			})
+			if next.ID == holder || next.Duplicate {
+				t.Errorf("%s: %+v", key, next)
+			}
+		}
 	})
 }
 
@@ -119,8 +110,14 @@ func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
 	})
 }
 
-func TestTheSameUniqueJobSentAgainIsADuplicate(t *testing.T) {
+func TestTheSameUniqueJobSentAgainIsADuplicateAndAnotherRejected(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		_, err := env.Enqueue(t.Context(), "nobody", nil, Unique("k"))
+		requireError(t, err, ErrUnknownQueue, "queue")
+		if _, err = env.Enqueue(t.Context(), "orders", nil, Unique("k"), Priority("none")); err == nil {
+			t.Fatal("it was accepted")
+		}
+		// A rejected job does not keep the key.
 		if first := env.enqueue("1", ID("a"), Unique("k")); first.Duplicate {
 			t.Errorf("%+v", first)
 		}
@@ -128,43 +125,11 @@ func TestTheSameUniqueJobSentAgainIsADuplicate(t *testing.T) {
 			t.Errorf("%+v", again)
 		}
 		env.requireTaken("a", ID("b"), Unique("k"))
-	})
-}
-
-func TestARejectedJobDoesNotKeepItsKey(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		_, err := env.Enqueue(t.Context(), "nobody", nil, Unique("k"))
-		requireError(t, err, ErrUnknownQueue, "queue")
-		_, err = env.Enqueue(t.Context(), "orders", nil, Unique("k"), Priority("none"))
-		if err == nil {
-			t.Fatal("it was accepted")
-		}
-		env.enqueue("1", Unique("k"))
-	})
-}
-
-func TestAKeyOrAWindowThatIsInvalidIsRejected(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		for _, key := range []string{"", " ", "ö", string(make([]byte, 200))} {
-			_, err := env.Enqueue(t.Context(), "orders", nil, Unique(key))
-			requireError(t, err, ErrInvalid, "unique")
-		}
-		_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor("k", time.Millisecond))
-		requireError(t, err, ErrInvalid, "uniqueFor")
-	})
-}
-
-func TestEnqueueManyReturnsWhichKeysAreTaken(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		first := env.enqueue("1", Unique("a"))
-		results, err := env.EnqueueMany(t.Context(), "orders", []Job{
-			NewJob(nil, Unique("a")), NewJob(nil), NewJob(nil, Unique("b")),
-		})
+		results, err := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil, Unique("k")), NewJob(nil), NewJob(nil, Unique("l"))})
 		if !errors.Is(err, ErrKeyTaken) || !errors.Is(results[0].Err, ErrKeyTaken) || results[1].Err != nil || results[2].Err != nil {
 			t.Errorf("%v: %+v", err, results)
 		}
-		env.requireTaken(first.ID, Unique("a"))
-		env.requireTaken(results[2].ID, Unique("b"))
+		env.requireTaken(results[2].ID, Unique("l"))
 	})
 }
 
@@ -180,50 +145,6 @@ func (env *testEnv) expireKey(key broker.Key) {
 	poll.Until(env.t, "the key to expire", func() bool {
 		value, _, err := store.ReadKey(env.t.Context(), "orders", key)
 		return err == nil && value == nil
-	})
-}
-
-// TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther deletes the lock of a job that waits, as if its 24 hours were over.
-func TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		env.enqueue("1", Unique("k"))
-		env.expireKey(broker.Key{Kind: broker.UniqueKey, Name: "k"})
-		env.enqueue("2", Unique("k"))
-		var running, most, done atomic.Int32
-		mux := worker.NewMux()
-		mux.HandleUnknown(func(context.Context, *worker.Job) error {
-			most.Store(max(most.Load(), running.Add(1)))
-			time.Sleep(100 * time.Millisecond)
-			running.Add(-1)
-			done.Add(1)
-			return nil
-		})
-		env.runWorker(mux)
-		poll.Until(t, "both jobs to be done", func() bool { return done.Load() == 2 })
-		if most.Load() != 1 {
-			t.Error("both ran at the same time")
-		}
-	})
-}
-
-func TestAKeyWithAReservationThatIsNotConfirmedIsWaitedFor(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		store := env.producer.(broker.KeyStore)
-		key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-		revision, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Hour, 0)
-		require.NoError(t, err)
-		poll.Until(t, "a call to read the key before its timeout", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, err = env.Enqueue(ctx, "orders", nil, Unique("k"))
-			failure := (*Error)(nil)
-			return !errors.As(err, &failure) || failure.Field != ""
-		})
-		requireError(t, err, ErrUnavailable, "unique")
-		time.AfterFunc(100*time.Millisecond, func() {
-			_, _ = store.WriteKey(context.Background(), "orders", key, []byte("{}"), time.Second, revision)
-		})
-		env.enqueue("1", Unique("k"))
 	})
 }
 
