@@ -146,44 +146,6 @@ func selfSignedCertificate(t *testing.T) tls.Certificate {
 	return pair
 }
 
-func TestPermissionViolationIsReported(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t, func(o *server.Options) {
-		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
-		}}}
-	})
-	e, err := Connect(t.Context(), broker.Credentials{URL: "nats://u:p@" + s.Address()})
-	require.NoError(t, err)
-	defer e.Disconnect()
-	err = poll.UntilNil(t.Context(), func() error {
-		// The server answers nothing to the denied request. Its error is to arrive before the deadline.
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := e.EnsureQueue(ctx, ordersQueue())
-		if broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), "STREAM.CREATE") {
-			return fmt.Errorf("class %s of: %w", broker.ClassOf(err), err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func TestStoppedServerIsUnreachable(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
-	e := connectTo(t, s)
-	ensureQueue(t, e, ordersQueue())
-	s.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := e.Stats(ctx, "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("got %v (%s)", err, broker.ClassOf(err))
-	}
-}
-
 func TestServerIsVerifiedByItsConfiguredName(t *testing.T) {
 	t.Parallel()
 	d := newServerDialer(t.Context(), &broker.Credentials{URL: "tls://10.0.0.1:4222,tls://nats.queues"}, nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -278,7 +277,6 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 	}
 	wrong := at(s.Address())
 	wrong.Password = "hidden"
-	hanging := serve(t, hostile.AsNATS(hostile.Send("")))
 	for title, row := range map[string]struct {
 		credentials broker.Credentials
 		stream      string
@@ -288,29 +286,13 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 		"a missing stream":           {at(s.Address()), "nothing", broker.ClassNotFound, `reading the consumer "billing" of the stream "nothing": the stream does not exist`},
 		"a missing consumer":         {at(s.Address()), "orders", broker.ClassNotFound, `reading the consumer "billing" of the stream "orders": the consumer does not exist`},
 		"a wrong password":           {wrong, "orders", broker.ClassUnauthorized, "Authorization Violation"},
-		"no login":                   {broker.Credentials{URL: "nats://" + s.Address()}, "orders", broker.ClassUnauthorized, "Authorization Violation"},
 		"a server without JetStream": {at(plain.Address()), "orders", broker.ClassUnreachable, "no JetStream for the account"},
 		"a stopped server":           {at(stopped.Address()), "orders", broker.ClassUnreachable, "unreachable"},
-		"a server that hangs":        {at(hanging), "orders", broker.ClassUnreachable, "deadline exceeded"},
-		"a server that never starts": {at(serve(t, hostile.Send(""))), "orders", broker.ClassUnreachable, "unreachable"},
-		"an unsupported URL scheme":  {broker.Credentials{URL: "http://" + s.Address()}, "orders", broker.ClassInvalid, "unsupported scheme"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			t.Parallel() // some of them last as long as a request
-
-			err := poll.UntilNil(t.Context(), func() error { // a busy machine can be late
-				start := time.Now()
-				got, err := readWithin(t, 3*time.Second, row.credentials, ConsumerOptions{Stream: row.stream, Consumer: "billing"})
-				if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
-					return fmt.Errorf("%+v: %w is %s, want %s: %s", got, err, broker.ClassOf(err), row.want, row.wantError)
-				}
-				if took := time.Since(start); took > 10*time.Second {
-					return fmt.Errorf("it took %s", took)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
+			got, err := readAt(t, row.credentials, ConsumerOptions{Stream: row.stream, Consumer: "billing"})
+			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%+v: %v is %s, want %s: %s", got, err, broker.ClassOf(err), row.want, row.wantError)
 			}
 		})
 	}
@@ -350,60 +332,17 @@ func answerAll(document string) hostile.Attack {
 func TestImpossibleNumbersAreErrors(t *testing.T) {
 	t.Parallel()
 	for title, row := range map[string]struct{ counts, want string }{
-		"a negative number": {`"num_pending":1,"num_ack_pending":-1`, "num_ack_pending"},
-		"too many messages": {`"num_pending":18446744073709551615`, "num_pending"},
+		"a negative number":                  {`"num_pending":1,"num_ack_pending":-1`, "num_ack_pending"},
+		"too many messages":                  {`"num_pending":18446744073709551615`, "num_pending"},
+		"a valid number of any old server":   {`"num_pending":7`, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			address := serve(t, answerAll(fmt.Sprintf(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},%s}`, row.counts)))
 			got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing)
-			if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), row.want) {
+			if row.want == "" && (err != nil || got.Backlog != 7) ||
+				row.want != "" && (broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), row.want)) {
 				t.Errorf("%+v: %v", got, err)
 			}
 		})
 	}
-}
-
-func TestTheVersionOfTheServerDoesNotMatter(t *testing.T) {
-	t.Parallel()
-	address := serve(t, answerAll(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},"num_pending":7}`))
-	if got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing); err != nil || got.Backlog != 7 {
-		t.Errorf("%+v: %v", got, err)
-	}
-}
-
-func TestTheConsumerIsReadAgainAfterItsServerWasStopped(t *testing.T) {
-	t.Parallel()
-	c := natstest.StartCluster(t, 3)
-	a := connectApplication(t, c.URL())
-	stream := a.createStream(3)
-	a.publish("orders.new", 3)
-	consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
-	a.must(err)
-	source, err := NewConsumerSource(t.Context(), broker.Credentials{URL: c.URL()}, billing)
-	a.must(err)
-	defer source.Disconnect()
-	poll.Until(t, "all servers to have the messages and the consumer", func() bool {
-		messages, err := stream.Info(t.Context())
-		a.must(err)
-		state, err := consumer.Info(t.Context())
-		a.must(err)
-		return areCurrent(messages.Cluster) && areCurrent(state.Cluster)
-	})
-	c.Named(consumer.CachedInfo().Cluster.Leader).Stop()
-	err = poll.UntilNil(t.Context(), func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		reading, err := source.Read(ctx)
-		if err == nil && reading.Backlog != 3 {
-			t.Fatalf("%+v, want 3 waiting", reading)
-		}
-		return err
-	})
-	a.must(err)
-}
-
-// areCurrent reports whether both followers are.
-func areCurrent(cluster *jetstream.ClusterInfo) bool {
-	isBehind := func(peer *jetstream.PeerInfo) bool { return !peer.Current || peer.Lag > 0 }
-	return cluster != nil && len(cluster.Replicas) == 2 && !slices.ContainsFunc(cluster.Replicas, isBehind)
 }

@@ -78,29 +78,6 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 	})
 }
 
-func TestExtendedLeaseHolds(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
-	publish(t, e, "yardmaster.orders.ready.default", "x")
-	d := fetchOne(t, e, "orders", "default")
-	other := make(chan time.Time, 1)
-	start := time.Now()
-	go func() {
-		fetchOne(t, e, "orders", "default") // waits
-		other <- time.Now()
-	}()
-	for range 2 {
-		time.Sleep(time.Second)
-		require.NoError(t, d.ExtendLease(t.Context()))
-	}
-	require.NoError(t, d.Ack(t.Context(), true))
-	publish(t, e, "yardmaster.orders.ready.default", "y")
-	if at := <-other; at.Sub(start) < 2*time.Second {
-		t.Errorf("another worker got it after %s", at.Sub(start))
-	}
-}
-
 func TestUnconfirmedLeaseExtensionFails(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)

@@ -531,19 +531,6 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 	}
 }
 
-func TestPauseAndResume(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	q := ordersQueue(withPriorities("high", "low"))
-	for _, paused := range []bool{false, true, true, false} {
-		q.Paused = paused
-		ensureQueue(t, e, q)
-		if consumerInfo(t, e, "high").Paused != paused || consumerInfo(t, e, "low").Paused != paused {
-			t.Errorf("not all consumers have paused %t", paused)
-		}
-	}
-}
-
 func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)
@@ -569,22 +556,6 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 	}
 	if f := readStats(t, e, "orders"); f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("left: %+v", f)
-	}
-}
-
-func TestQueueSurvivesServerRestart(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
-	e := connectTo(t, s)
-	ensureQueue(t, e, ordersQueue())
-	publish(t, e, "yardmaster.orders.ready.default", "x")
-	s.Restart()
-	poll.Until(t, "the engine to reconnect", func() bool { return e.nc.Stats().Reconnects > 0 })
-	if f := readStats(t, e, "orders"); f.Ready != 1 {
-		t.Errorf("stats %+v", f)
-	}
-	if again := ensureQueue(t, e, ordersQueue()); again.Created || again.Updated || len(again.Drift) > 0 {
-		t.Errorf("again: %+v", again)
 	}
 }
 

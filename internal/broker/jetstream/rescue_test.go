@@ -289,24 +289,6 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	}
 }
 
-// A new consumer of a work queue begins with its first message.
-func TestMessagesOfADeletedConsumerAreDeliveredAgain(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
-	strandOne(t, e, "stranded")
-	publish(t, e, "yardmaster.orders.ready.default", "ready")
-	require.NoError(t, e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
-	if got, err := e.Rescue(t.Context(), "orders"); err != nil || got.Rescued != 0 || got.Stranded != nil {
-		t.Errorf("without a consumer: %+v, %v", got, err)
-	}
-	ensureQueue(t, e, ordersQueue())
-	assertRescued(t, e, 0, 0)
-	if f := readStats(t, e, "orders"); f.Ready != 2 {
-		t.Errorf("stats %+v", f)
-	}
-}
-
 func TestARescueIsBoundedAndContinues(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)

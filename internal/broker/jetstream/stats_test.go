@@ -12,21 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
-	publish(t, e, "yardmaster.orders.ready.low", "x")
-	d := fetchOne(t, e, "orders", "low")
-	if f := readStats(t, e, "orders"); !f.RetriesInFlight || f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
-		t.Errorf("while a worker has it: %+v", f)
-	}
-	require.NoError(t, d.Retry(t.Context(), time.Hour, "it failed"))
-	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
-		t.Errorf("an hour before its retry: %+v", f)
-	}
-}
-
 // No worker fetches messages here, as in a pool without workers.
 func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 	t.Parallel()
@@ -122,7 +107,7 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 	fetchOne(t, e, "orders", "high")
 	fetchOne(t, e, "orders", "low")
 	before := readStats(t, e, "orders")
-	if before.Ready != 17 || before.InFlight != 3 || len(before.Missing) != 0 {
+	if before.Ready != 17 || before.InFlight != 3 || !before.RetriesInFlight || before.RetryDue || len(before.Missing) != 0 {
 		t.Fatalf("before: %+v", before)
 	}
 	require.NoError(t, e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "low"))
@@ -132,6 +117,9 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 	}
 	if err := e.WaitForMessage(t.Context(), "orders"); err != nil { // a pool without workers is activated
 		t.Error(err)
+	}
+	if got, err := e.Rescue(t.Context(), "orders"); err != nil || got.Rescued != 0 || got.Stranded != nil {
+		t.Errorf("rescued %+v: %v", got, err)
 	}
 	ensureQueue(t, e, queue)
 	if after := readStats(t, e, "orders"); after.Ready != 19 || after.InFlight != 1 || len(after.Missing) != 0 {

@@ -97,23 +97,6 @@ func waitUntilCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) {
 	})
 }
 
-func TestAQueueOnAClusterHasThreeReplicasOfAllItsStreams(t *testing.T) {
-	t.Parallel()
-	e := connectToCluster(t, natstest.StartCluster(t, 3))
-	q := ordersQueue()
-	if result := ensureQueue(t, e, q); !result.Created || result.Storage.Refusal != "" {
-		t.Errorf("%+v", result.Storage)
-	}
-	assertReplicas(t, e, 3)
-	waitUntilCurrent(t, e, q, 3)
-	if again := ensureQueue(t, e, q); again.Updated || len(again.Drift) > 0 {
-		t.Errorf("the next call: %+v", again)
-	}
-	if info := consumerInfo(t, e, "default"); info.Cluster == nil || len(info.Cluster.Replicas) != 2 {
-		t.Errorf("the consumer is not replicated: %+v", info.Cluster)
-	}
-}
-
 // receiveAll receives and acknowledges messages until none is left, and returns their payloads.
 func receiveAll(t *testing.T, e *Engine, queue string, want int) []string {
 	t.Helper()
@@ -286,9 +269,10 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 
 func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 	t.Parallel()
+	c := natstest.StartCluster(t, 3)
 	for drift, want := range map[broker.DriftPolicy]int{broker.DriftCorrect: 3, broker.DriftWarn: 1} {
 		t.Run(string(drift), func(t *testing.T) {
-			e := connectToCluster(t, natstest.StartCluster(t, 3))
+			e := connectToCluster(t, c)
 			ensureQueue(t, e, ordersQueue(withReplicas(1)))
 			changeStream(t, e, "yardmaster_orders", func(old *jetstream.StreamConfig) {
 				delete(old.Metadata, metaOwnerCluster) // which the first version did not record
@@ -299,6 +283,7 @@ func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 				t.Errorf("%+v, %+v", result, result.Storage)
 			}
 			assertReplicas(t, e, want)
+			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 		})
 	}
 }
