@@ -569,34 +569,6 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	}
 }
 
-func TestErrorsHaveAClass(t *testing.T) {
-	t.Parallel()
-	b := newTestEnv(t)
-	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "A" })
-	_, invalid := b.EnsureQueue(t.Context(), q)
-	_, missing := b.Stats(t.Context(), "nowhere")
-	_, noSource := b.Subscribe(t.Context(), "nowhere")
-	b.server.Stop()
-	_, statsError := b.Stats(t.Context(), "orders")
-	_, ensureError := b.EnsureQueue(t.Context(), desiredQueue())
-	for name, row := range map[string]struct {
-		err  error
-		want broker.ErrorClass
-	}{
-		"EnsureQueue with an invalid name": {invalid, broker.ClassInvalid},
-		"Stats of a missing queue":         {missing, broker.ClassNotFound},
-		"Subscribe to a missing queue":     {noSource, broker.ClassNotFound},
-		"Stats without a server":           {statsError, broker.ClassUnreachable},
-		"EnsureQueue without a server":     {ensureError, broker.ClassUnreachable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := broker.ClassOf(row.err); row.err == nil || got != row.want {
-				t.Errorf("%v is %s, want %s", row.err, got, row.want)
-			}
-		})
-	}
-}
-
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
@@ -606,6 +578,12 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 	}
 	if _, err := b.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("it was created: %v", err)
+	}
+	if _, err := b.Subscribe(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("a worker subscribes to it: %v", err)
+	}
+	if _, err := b.EnsureQueue(t.Context(), desiredQueue(func(q *broker.QueueConfig) { q.Name = "A" })); broker.ClassOf(err) != broker.ClassInvalid {
+		t.Errorf("an invalid name: %v", err)
 	}
 	b.ensureQueue()
 	if outcome := b.ensureQueue(mustExist); outcome.Created || outcome.Updated {

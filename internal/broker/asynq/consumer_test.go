@@ -159,21 +159,6 @@ func (b *testEnv) leaseOf(id string) time.Time {
 	return time.Unix(int64(seconds), 0)
 }
 
-func TestNextReturnsWithFirstTask(t *testing.T) {
-	t.Parallel()
-	b := newTestEnv(t)
-	b.ensureQueue()
-	consumer := b.openConsumer(b.Engine)
-	if d := nextTask(t, consumer, 300*time.Millisecond); d != nil {
-		t.Fatal("an empty queue delivered a task")
-	}
-	startTime := time.Now()
-	time.AfterFunc(200*time.Millisecond, func() { b.enqueueTask("x") })
-	if d := nextTask(t, consumer, 5*time.Minute); d == nil || time.Since(startTime) >= 5*time.Minute {
-		t.Errorf("after %s", time.Since(startTime))
-	}
-}
-
 func TestPausedQueueDeliversNothing(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
@@ -348,28 +333,6 @@ func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
 	if other := nextTask(t, b.openConsumer(b.Engine), time.Minute); other == nil {
 		t.Error("the task is not delivered to another consumer")
 	}
-}
-
-func TestConsumerContinuesAfterServerRestart(t *testing.T) {
-	t.Parallel()
-	b := newTestEnv(t)
-	b.enqueueTask("1")
-	b.enqueueTask("2")
-	consumer := b.openConsumer(b.Engine)
-	d := nextTask(t, consumer, time.Minute)
-	b.server.Stop()
-	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("acknowledging: %v", err)
-	}
-	if n, err := consumer.Next(t.Context(), time.Minute, func(broker.Delivery) {}); n != 0 || broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("%d: %v", n, err)
-	}
-	b.server.Restart()
-	poll.Until(t, "the acknowledgement to be stored", func() bool { return d.Ack(t.Context(), true) == nil })
-	poll.Until(t, "the next task to be delivered", func() bool {
-		n, err := consumer.Next(t.Context(), time.Second, func(broker.Delivery) {})
-		return n == 1 && err == nil
-	})
 }
 
 // asynq repeats a result that it could not store. By then the task may have been delivered again,

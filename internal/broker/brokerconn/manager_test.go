@@ -21,7 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
-	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -331,15 +330,4 @@ func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
 	if m.Conn("another", nil) != conn {
 		t.Error("two namespaces have two connections to the default broker")
 	}
-}
-
-func TestABrokerOfTheAsynqEngine(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := natsBroker("redis")
-	b.Engine = v1alpha1.EngineAsynq
-	m := startManager(t, newSecret("redis", "url", s.URL()))
-	m.waitForReason(b, "")
-	s.Stop()
-	m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
 }

@@ -197,23 +197,6 @@ func TestTLSConnectionToRedis(t *testing.T) {
 	}
 }
 
-func TestClientReconnectsAfterServerRestart(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
-	require.NoError(t, err)
-	defer list.Disconnect()
-	s.RunCLI("LPUSH", "jobs", "x")
-	s.Stop()
-	if reading, err := list.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("%+v: %v", reading, err)
-	}
-	s.Restart()
-	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 1 {
-		t.Errorf("%+v: %v", reading, err)
-	}
-}
-
 func TestListInARedisCluster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--cluster-enabled", "yes")
