@@ -10,12 +10,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/yardmaster/yardmaster/test/faults"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -92,6 +90,7 @@ func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {
 		maxTime time.Duration
 	}{
 		"a command that handles SIGTERM exits at once":            {"sleep 60 & echo $! >%s; wait", terminationGracePeriod},
+		"one that exits with 0 on SIGTERM has not succeeded":      {"trap 'exit 0' TERM; sleep 60 & echo $! >%s; wait", terminationGracePeriod},
 		"a command that ignores SIGTERM is killed a little later": {"trap '' TERM; sleep 60 & echo $! >%s; wait; sleep 60", 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +112,7 @@ func cancelScript(t *testing.T, script string) (took time.Duration) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pid")
 	e, _ := newScriptRunner(strings.Replace(script, "%s", file, 1))
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.handle(ctx, newJob()) }()
 	pid := 0
@@ -123,7 +122,7 @@ func cancelScript(t *testing.T, script string) (took time.Duration) {
 		return pid > 0
 	})
 	startedAt := time.Now()
-	cancel()
+	cancel(worker.ErrCanceled)
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the handler returned %v, want context.Canceled", err)
 	}
@@ -147,33 +146,4 @@ func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
 	if got := describeResult(e.handle(t.Context(), newJob())); got != "retry: the command exceeded its time limit" {
 		t.Error(got)
 	}
-}
-
-func TestACanceledCommandGetsSIGTERMThenSIGKILLAndItsJobHasNotSucceeded(t *testing.T) {
-	for _, fault := range []faults.Fault{faults.ExitsWithZero, faults.ExitsWithAnotherCode, faults.IgnoresSIGTERM} {
-		t.Run("a command that "+string(fault), func(t *testing.T) {
-			t.Parallel()
-			out := &startSignal{started: make(chan struct{})}
-			e := &commandRunner{command: []string{"/bin/sh", "-c", faults.Script(fault)}, out: out, errOut: &bytes.Buffer{}}
-			ctx, cancel := context.WithCancelCause(t.Context())
-			go func() {
-				<-out.started
-				cancel(worker.ErrCanceled)
-			}()
-			if err := e.handle(ctx, newJob()); !errors.Is(err, context.Canceled) {
-				t.Errorf("%v", err)
-			}
-		})
-	}
-}
-
-// startSignal closes started at the first output of a command.
-type startSignal struct {
-	started chan struct{}
-	once    sync.Once
-}
-
-func (s *startSignal) Write(p []byte) (int, error) {
-	s.once.Do(func() { close(s.started) })
-	return len(p), nil
 }

@@ -66,7 +66,7 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	jobs := 300
+	jobs := 100
 	if text := os.Getenv("LOSS_JOBS"); text != "" {
 		jobs, _ = strconv.Atoi(text)
 	}
