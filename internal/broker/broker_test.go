@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -126,20 +124,6 @@ func TestNoUserCanChooseAScopedName(t *testing.T) {
 	}
 	if ClusterID("one") == ClusterID("other") {
 		t.Error("two clusters have one ID")
-	}
-}
-
-func TestWrappedErrorKeepsClassAndCause(t *testing.T) {
-	cause := errors.New("connection refused")
-	err := fmt.Errorf("reading orders: %w", Errorf(ClassUnreachable, "dialling: %w", cause))
-	if ClassOf(err) != ClassUnreachable || !errors.Is(err, cause) {
-		t.Errorf("%v is %s", err, ClassOf(err))
-	}
-	if got := ClassOf(fmt.Errorf("x: %w", &OwnerConflictError{})); got != ClassConflict {
-		t.Errorf("an OwnerConflictError is %s", got)
-	}
-	if got := ClassOf(cause); got != ClassUnknown {
-		t.Errorf("an error without a class is %s", got)
 	}
 }
 
