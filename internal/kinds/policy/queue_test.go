@@ -144,10 +144,12 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 	}
 }
 
-func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
+func TestResultDoesNotDependOnTheOrderOfPoliciesAndDoesNotReferToThem(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	policies := []v1alpha1.Policy{
-		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1))}}})),
+		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{
+			Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}, Retry: &v1alpha1.Retry{Limit: new(int32(1))},
+		}})),
 		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(2)), Factor: new(v1alpha1.Number("3"))}}})),
 		newPolicy("c", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 		newPolicy("d", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
@@ -159,26 +161,6 @@ func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("the result differs (-want, +got):\n%s", diff)
 		}
-		*got.Retry.Limit = 99
-	}
-}
-
-func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
-	newPolicy := func() v1alpha1.Policy {
-		p := v1alpha1.Policy{}
-		p.Spec.Defaults = &v1alpha1.PolicyDefaults{
-			QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}, Retry: &v1alpha1.Retry{Limit: new(int32(3))}},
-		}
-		return p
-	}
-	policies := []v1alpha1.Policy{newPolicy()}
-	set, err := NewSet(policies)
-	if err != nil {
-		t.Fatal(err)
-	}
-	effective := EffectiveQueue(&v1alpha1.Queue{}, new(set.Select(nil)))
-	effective.Broker.Engine, *effective.Retry.Limit = v1alpha1.EngineAsynq, 7
-	if diff := cmp.Diff(newPolicy(), policies[0]); diff != "" {
-		t.Errorf("the Policy was changed (-want +got):\n%s", diff)
+		*got.Retry.Limit, got.Broker.Engine = 99, v1alpha1.EngineAsynq
 	}
 }

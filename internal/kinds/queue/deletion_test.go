@@ -138,17 +138,6 @@ func TestDeletionCompletes(t *testing.T) {
 	}
 }
 
-// A target of the move that was deleted on the broker is no reason to leave the dead letters behind.
-func TestDeadLettersThatCannotBeMovedBlockTheDeletion(t *testing.T) {
-	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterMove)
-	owned(broker.QueueStats{DeadLetters: 3})(&o)
-	o.Apply(ActionMoveDeadLetters, ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no stream yardmaster_archive_dead")})
-	d := Decide(o)
-	if c := findCondition(&d.Status, v1alpha1.ConditionBlocked); d.RemoveFinalizer || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "archive_dead") {
-		t.Errorf("%+v", d)
-	}
-}
-
 // brokerModel simulates a broker with one queue and the queue's users.
 type brokerModel struct {
 	Exists, Owned, Closed        bool

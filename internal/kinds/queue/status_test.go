@@ -201,8 +201,8 @@ func TestConditions(t *testing.T) {
 		},
 		"a missing feature that is not a field of the spec": {
 			func(o *Observation) {
-				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced}
-			}, nil, "",
+				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced, Message: "too old"}
+			}, nil, "refuses delayed messages: too old",
 		},
 		"dead letters": {
 			func(o *Observation) { o.Stats.DeadLetters = 1 },
@@ -418,16 +418,6 @@ func TestErasedDelayedMessagesAreReportedOnce(t *testing.T) {
 	o.Queue.Status, o.EnsureResult = d.Status, nil
 	if again := Decide(o); again.Action != ActionNone || again.Events != nil {
 		t.Errorf("%+v", again)
-	}
-}
-
-func TestAQueueThatRefusesDelayedMessagesSaysSo(t *testing.T) {
-	d := Decide(observed(func(o *Observation) {
-		o.EnsureResult.Enforcement = broker.Capabilities{broker.FieldDelayed: {By: broker.NotEnforced, Message: "too old"}}
-	}))
-	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
-	if c.Status != metav1.ConditionTrue || !strings.HasSuffix(c.Message, "refuses delayed messages: too old") {
-		t.Errorf("%+v", c)
 	}
 }
 

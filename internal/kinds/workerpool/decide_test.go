@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -31,6 +32,7 @@ func TestRequeueInterval(t *testing.T) {
 		"a pool with workers every 2 s":                           {autoscaledPool(1), scaling.DecisionInterval},
 		"a pool at zero waits for the notification of its broker": {autoscaledPool(0), 0},
 		"a pool at zero with a delayed message":                   {withDelayedMessage(autoscaledPool(0)), idleInterval},
+		"a pool at zero with a message that waits for a retry":    {withRetry(autoscaledPool(0)), idleInterval},
 		"a pool at zero with a source":                            {withSource(autoscaledPool(0)), sourceInterval},
 		"a pool without stats":                                    {withoutStats(autoscaledPool(0)), idleInterval},
 		"a pool whose Queue does not exist":                       {withMissingQueue(autoscaledPool(0)), queueInterval},
@@ -53,6 +55,11 @@ func withDelayedMessage(s *testPool) *testPool {
 	return s
 }
 
+func withRetry(s *testPool) *testPool {
+	s.Stats = retryStats(broker.QueueStats{InFlight: 1, TotalArrivals: 1})
+	return s
+}
+
 func withSource(s *testPool) *testPool {
 	s.Pool.Spec.Source = &v1alpha1.Source{}
 	return s
@@ -71,15 +78,6 @@ func withMissingQueue(s *testPool) *testPool {
 func withDeletionTimestamp(s *testPool) *testPool {
 	s.Pool.DeletionTimestamp = new(metav1.NewTime(testTime))
 	return s
-}
-
-func TestFirstMessageScalesAPoolFromZero(t *testing.T) {
-	s := autoscaledPool(0)
-	s.Stats.Backlog, s.Stats.Arrived, s.Stats.Finished = 1, new(int64(1)), new(int64(0))
-	decision := Decide(s.Observation)
-	if decision.Status.Desired != 1 || s.plannedReplicas(&decision)[s.Revisions[0].Name] != 1 {
-		t.Errorf("desired %d, planned replicas %v", decision.Status.Desired, s.plannedReplicas(&decision))
-	}
 }
 
 func TestProblemPreventsAllChanges(t *testing.T) {

@@ -221,14 +221,6 @@ func TestPoolFollowsRunningHandlersIfEachMessageIsRetried(t *testing.T) {
 	})
 }
 
-func TestPoolWithoutWorkersChecksForRetriesEvenWithoutNotification(t *testing.T) {
-	s := autoscaledPool(0)
-	s.Stats = retryStats(broker.QueueStats{InFlight: 1, TotalArrivals: 1})
-	if got := Decide(s.Observation).RequeueAfter; got != idleInterval {
-		t.Errorf("after %s, want %s", got, idleInterval)
-	}
-}
-
 func TestALostTaskOfAnEngineThatRecoversItInWorkersKeepsAWorker(t *testing.T) {
 	s := autoscaledPool(1)
 	s.Pool.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 5, IdleAfter: durationSeconds(2)}

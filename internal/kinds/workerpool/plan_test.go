@@ -51,16 +51,6 @@ func TestOrderInWhichWorkersAreDrained(t *testing.T) {
 	}
 }
 
-func TestStatefulSetDrainsItsHighestOrdinal(t *testing.T) {
-	s := newTestPool(3)
-	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
-	s.withCurrentRevision(3).withReplicas(2).withInFlight("worker:1-2", 3)
-	decision := Decide(s.Observation)
-	if diff := cmp.Diff([]string{"worker:1-2"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
-}
-
 func TestMissingAnswerKeepsTheIdleTime(t *testing.T) {
 	const name = "worker:1-1"
 	s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))

@@ -119,28 +119,6 @@ func withRecreate(s *testPool) *testPool {
 	return s
 }
 
-func TestBadImagePausesTheRollout(t *testing.T) {
-	s := rollingPool(4, 1).changeWorker("worker:2-0", failImagePull)
-	decision := Decide(s.Observation)
-	for kind, want := range map[string]string{v1alpha1.ConditionProgressing: "False", v1alpha1.ConditionDegraded: "True"} {
-		c := meta.FindStatusCondition(decision.Status.Conditions, kind)
-		if string(c.Status) != want || c.Reason != v1alpha1.ReasonImagePull {
-			t.Errorf("%s is %s, %s", kind, c.Status, c.Reason)
-		}
-	}
-	if !meta.IsStatusConditionTrue(decision.Status.Conditions, v1alpha1.ConditionReady) {
-		t.Error("the pool is not Ready although the old revision serves")
-	}
-}
-
-func TestRolloutReportsMissingProgress(t *testing.T) {
-	s := rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) { w.ReadySince = time.Time{} })
-	decision := Decide(s.Observation) // its revision was created an hour ago
-	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonNoProgress {
-		t.Errorf("Progressing is %s, %s", c.Status, c.Reason)
-	}
-}
-
 func TestANewerSpecAndARollbackReplaceARolloutWithoutProof(t *testing.T) {
 	rolledBack := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
 	if current := Decide(rolledBack.Observation).Status.CurrentRevision; current != rolledBack.Revisions[0].Name {
