@@ -409,23 +409,6 @@ func TestValuesAreEncodedByTheCodec(t *testing.T) {
 	requireError(t, err, ErrInvalid, "payload")
 }
 
-// BenchmarkEnqueueWithoutABroker measures what the client adds to a request.
-func BenchmarkEnqueueWithoutABroker(b *testing.B) {
-	c := newClient(&Options{}, &fakeProducer{send: func(context.Context, *broker.OutgoingJob) (broker.SendResult, error) {
-		return broker.SendResult{}, nil
-	}}, dial.NATSEngine)
-	for title, options := range map[string][]Option{"no options": nil, "ID": {ID("order-7")}, "headers": {Header("Tenant", "a")}} {
-		b.Run(title, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := c.Enqueue(b.Context(), "orders", nil, options...); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // fakeProducer sends each job with a function.
 type fakeProducer struct {
 	broker.Producer

@@ -70,16 +70,6 @@ func TestNamesCanBeOmittedFromMetrics(t *testing.T) {
 	}
 }
 
-func TestMetricsOfTheProgramWithTheNameOfAnotherAreRefused(t *testing.T) {
-	t.Parallel()
-	taken := prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Taken."})
-	o := Options{Config: newTestEnv(t).config(), Metrics: []prometheus.Collector{taken}}
-	_, err := New(o, func(context.Context, *Job) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "yardmaster_worker_job_timeouts_total") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func servedMetrics(t *testing.T, w *Worker) string {
 	t.Helper()
 	response := httptest.NewRecorder()

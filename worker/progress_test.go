@@ -162,11 +162,3 @@ func TestTheOperatorReadsTheLongestStats(t *testing.T) {
 	}
 	t.Logf("the longest stats have %d bytes", len(body))
 }
-
-func BenchmarkProgress(b *testing.B) {
-	job := newProgressJob(&progressBoard{now: time.Now}, "1", time.Now())
-	b.ReportAllocs()
-	for b.Loop() {
-		job.Progress(b.Context(), 0.5, "page 17 of 34")
-	}
-}

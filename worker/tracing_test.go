@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -234,47 +232,4 @@ func TestWithoutATracerProviderJobsHaveNoSpans(t *testing.T) {
 	if !own.IsRecording() || len(spans.GetSpans()) > 0 || handlerContext != ctx {
 		t.Error("the worker ended the span of the program, or changed the context of the handler")
 	}
-}
-
-// BenchmarkSpan measures what tracing adds to each attempt.
-func BenchmarkSpan(b *testing.B) {
-	headers := map[string][]string{"traceparent": {producerParent}, "Tenant": {"a"}}
-	recording := sdktrace.NewTracerProvider() // without an exporter
-	for title, provider := range map[string]trace.TracerProvider{"off": nil, "on": recording} {
-		for name, headers := range map[string]map[string][]string{"no headers": nil, "trace context": headers} {
-			b.Run(fmt.Sprintf("%s, %s", title, name), func(b *testing.B) {
-				tracer := newJobTracer(provider)
-				tracer.setEngine("NATS")
-				job := &Job{ID: "1", Queue: "orders", Priority: "default", Headers: headers, Attempt: 1, MaxAttempts: 5}
-				b.ReportAllocs()
-				for b.Loop() {
-					_, span := tracer.start(b.Context(), job)
-					span.End()
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkJobs measures the throughput of jobs whose handlers do nothing.
-func BenchmarkJobs(b *testing.B) {
-	const jobs = 10_000
-	for b.Loop() {
-		b.StopTimer()
-		env := newTestEnv(b, func(q *broker.QueueConfig) { q.MaxInFlight = 0 })
-		env.send("default", numberedPayloads(jobs)...)
-		done := make(chan struct{}, jobs)
-		b.StartTimer()
-		w := env.start(env.config(), func(context.Context, *Job) error {
-			done <- struct{}{}
-			return nil
-		})
-		for range jobs {
-			<-done
-		}
-		b.StopTimer()
-		requireCleanShutdown(b, w)
-		b.StartTimer()
-	}
-	b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
 }

@@ -276,21 +276,6 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 	}
 }
 
-func TestLongJobsAreNotPrefetchedAwayFromOtherWorkers(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", numberedPayloads(4)...)
-	release := make(chan struct{})
-	handler := blockingHandler(release)
-	withTwoExecutors := func(c *Config) { c.Concurrency = 2 }
-	one := env.start(env.config(withTwoExecutors), handler)
-	poll.Until(t, "the first worker to run two jobs", func() bool { return one.Stats().InFlight == 2 })
-	other := env.start(env.config(withTwoExecutors), handler)
-	poll.Until(t, "the other worker to run the remaining jobs", func() bool { return other.Stats().InFlight == 2 })
-	close(release)
-	requireCleanShutdown(t, one, other)
-}
-
 func TestWorkerWaitsForQueuesThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)

@@ -82,18 +82,20 @@ func TestPrioritiesShareTheWorkerByWeight(t *testing.T) {
 	}
 }
 
-func TestRequestsStayWithinMaxInFlight(t *testing.T) {
-	s := New(time.Now, discardRelease)
-	q := NewScheduledQueue(queueConfig("orders"), nil)
-	s.SetQueues([]*ScheduledQueue{q}, MessageLimits{Concurrency: 2, MaxInFlight: 5})
-	s.startedSinceUpdate = 1000 // short jobs
-	s.UpdatePrefetch()
-	s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
-	if s.startNextMessage(s.now()) == nil {
-		t.Fatal("no message started")
-	}
-	if request := s.allowedRequest(q.Buffers[0]); request.Messages != 4 {
-		t.Errorf("request for %d messages besides the running one, want 4", request.Messages)
+func TestOnlyShortJobsArePrefetchedAndWithinMaxInFlight(t *testing.T) {
+	for started, want := range map[int]int{0: 1, 2: 3, 1000: 4} { // since the last update
+		s := New(time.Now, discardRelease)
+		q := NewScheduledQueue(queueConfig("orders"), nil)
+		s.SetQueues([]*ScheduledQueue{q}, MessageLimits{Concurrency: 2, MaxInFlight: 5})
+		s.startedSinceUpdate = started
+		s.UpdatePrefetch()
+		s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
+		if s.startNextMessage(s.now()) == nil {
+			t.Fatal("no message started")
+		}
+		if request := s.allowedRequest(q.Buffers[0]); request.Messages != want {
+			t.Errorf("after %d jobs: request for %d messages besides the running one, want %d", started, request.Messages, want)
+		}
 	}
 }
 
