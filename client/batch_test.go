@@ -157,9 +157,7 @@ func TestTwoProducersOfABatchSendItOnce(t *testing.T) {
 			}()
 		}
 		for range 2 {
-			if err := <-failures; err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, <-failures)
 		}
 		log := &jobLog{}
 		env.runWorker(log.mux())

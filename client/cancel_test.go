@@ -7,14 +7,13 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func (env *testEnv) cancel(id string) bool {
 	env.t.Helper()
 	canceled, err := env.CancelDelayed(env.t.Context(), "orders", id)
-	if err != nil {
-		env.t.Error(err)
-	}
+	require.NoError(env.t, err)
 	return canceled
 }
 

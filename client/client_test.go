@@ -351,9 +351,7 @@ func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 		t.Errorf("Close with a context that has ended returned %v", err)
 	}
 	cancel()
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-closed)
 	<-called
 	results, err := c.EnqueueMany(t.Context(), "orders", make([]Job, 1))
 	requireError(t, err, ErrClosed, "")

@@ -74,9 +74,8 @@ func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.Qu
 func (env *testEnv) connectAdmin(url string) {
 	env.t.Helper()
 	var err error
-	if env.admin, err = dial.Connect(env.t.Context(), env.engine, broker.Credentials{URL: url, Name: "test"}); err != nil {
-		env.t.Fatal(err)
-	}
+	env.admin, err = dial.Connect(env.t.Context(), env.engine, broker.Credentials{URL: url, Name: "test"})
+	require.NoError(env.t, err)
 	env.t.Cleanup(env.admin.Disconnect)
 }
 

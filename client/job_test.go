@@ -32,9 +32,8 @@ func (env *testEnv) requireState(id string, state State) (info JobInfo) {
 	env.t.Helper()
 	poll.Until(env.t, id+" to be "+string(state), func() bool {
 		var err error
-		if info, err = env.Job(env.t.Context(), "orders", id); err != nil {
-			env.t.Fatal(err)
-		}
+		info, err = env.Job(env.t.Context(), "orders", id)
+		require.NoError(env.t, err)
 		return info.State == state
 	})
 	return info

@@ -38,16 +38,12 @@ func TestTheClientConnectsAgainAfterTheServerEndedTheConnection(t *testing.T) {
 		}()
 	}
 	for range 5 {
-		if err := <-calls; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-calls)
 	}
 	_, err = env.Enqueue(t.Context(), "orders", large) // a new connection has the new limit
 	requireError(t, err, ErrPayloadTooLarge, "payload")
 	poll.Until(t, "the queue to have all jobs", func() bool { return env.stats().Ready == 5 })
-	if err := env.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, env.Close(t.Context()))
 	_, err = env.Enqueue(t.Context(), "orders", nil)
 	requireError(t, err, ErrClosed, "")
 }

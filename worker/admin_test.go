@@ -22,9 +22,8 @@ func operatorKey(t *testing.T) (keys *adminauth.Keys, file string) {
 	t.Helper()
 	text, err := adminauth.NewPrivateKey()
 	require.NoError(t, err)
-	if keys, err = adminauth.ParsePrivateKey(text); err != nil {
-		t.Fatal(err)
-	}
+	keys, err = adminauth.ParsePrivateKey(text)
+	require.NoError(t, err)
 	file = filepath.Join(t.TempDir(), "operator.pem")
 	writePublicKey(t, file, keys)
 	return keys, file

@@ -44,9 +44,7 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 		t.Errorf("queue stats %+v, want at most 30 in flight", stats)
 	}
 	close(release)
-	if err := <-w.result; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-w.result)
 	if got := done.count(); got != 10 {
 		t.Errorf("%d jobs are done, want 10", got)
 	}

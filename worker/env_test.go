@@ -47,16 +47,14 @@ func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.Queu
 	t.Helper()
 	env := &testEnv{t: t, server: s}
 	var err error
-	if env.engine, err = jetstream.Connect(patientContext(t), broker.Credentials{URL: env.server.ClientURL(), Name: "test"}); err != nil {
-		t.Fatal(err)
-	}
+	env.engine, err = jetstream.Connect(patientContext(t), broker.Credentials{URL: env.server.ClientURL(), Name: "test"})
+	require.NoError(t, err)
 	t.Cleanup(env.engine.Disconnect)
 	nc, err := nats.Connect(env.server.ClientURL(), nats.MaxReconnects(-1), nats.Timeout(testTimeout))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
-	if env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000), natsjs.WithDefaultTimeout(testTimeout)); err != nil {
-		t.Fatal(err)
-	}
+	env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000), natsjs.WithDefaultTimeout(testTimeout))
+	require.NoError(t, err)
 	env.ensureQueue("orders", changes...)
 	return env
 }

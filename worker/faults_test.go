@@ -278,9 +278,8 @@ func startServers(t testing.TB) *servers {
 	nc, err := nats.Connect(s.nats.ClientURL())
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
-	if s.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout)); err != nil {
-		t.Fatal(err)
-	}
+	s.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout))
+	require.NoError(t, err)
 	return s
 }
 

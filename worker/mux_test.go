@@ -449,9 +449,7 @@ func TestAMuxWithoutAWorkerAppliesTheConcurrencyAndTheTimeoutOfKinds(t *testing.
 		t.Errorf("a job that waits for another of its kind: %v", err)
 	}
 	close(end)
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-result)
 }
 
 func TestMistakesInAMuxPanic(t *testing.T) {

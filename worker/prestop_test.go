@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // preStopResponse is the response to a preStop hook.
@@ -80,9 +81,7 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 			t.Errorf("preStop returned %+v", r)
 		}
 	}
-	if err := <-w.result; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-w.result)
 	if stats := env.stats(); stats.Ready+stats.InFlight+stats.Delayed != 1 {
 		t.Errorf("queue stats %+v, want one job left", stats)
 	}
@@ -138,9 +137,7 @@ func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
 	if r := <-response; r.err != nil || r.status != http.StatusOK {
 		t.Errorf("preStop returned %+v", r)
 	}
-	if err := <-w.result; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-w.result)
 }
 
 func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
@@ -160,9 +157,7 @@ func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 		t.Errorf("preStop returned %+v", r)
 	}
 	close(release)
-	if err := <-w.result; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-w.result)
 	if !env.isEmpty() {
 		t.Error("the job was not done")
 	}
@@ -178,7 +173,5 @@ func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
 	if r := <-callPreStop(t.Context(), server.URL); r.err != nil || r.status != http.StatusOK || r.stats.Connected {
 		t.Errorf("preStop returned %+v", r)
 	}
-	if err := <-w.result; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-w.result)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -43,9 +44,7 @@ func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 	<-reported
 	var stats Stats
 	body := getAdmin(t, w.Worker, "/stats")
-	if err := json.Unmarshal([]byte(body), &stats); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(body), &stats))
 	if len(stats.Progress) != 1 || stats.ProgressOmitted != 0 || !strings.Contains(body, "2 of 5 <pages>") {
 		t.Fatalf("stats %s, want the progress of one job", body)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Workers start and stop while a backlog waits, and the limit is lowered on the broker only.
@@ -20,14 +21,10 @@ import (
 // the test measures until the rate is within it.
 func TestRateLimitHoldsAcrossWorkersWhileTheyScaleAndTheLimitChanges(t *testing.T) {
 	if os.Getenv("BENCH") != "" {
-		if err := measureRates(t, 5); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, measureRates(t, 5))
 		return
 	}
-	if err := poll.UntilNil(t.Context(), func() error { return measureRates(t, 20) }); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, poll.UntilNil(t.Context(), func() error { return measureRates(t, 20) }))
 }
 
 // measureRates returns an error if a rate is not within the tolerance, in percent.

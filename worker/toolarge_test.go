@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The work of a job whose result the broker refuses is done. It would be repeated in vain, without end.
@@ -34,9 +35,7 @@ func TestAJobWhoseResultIsTooLargeForTheBrokerRunsOnce(t *testing.T) {
 			})
 			if row.bucketLimit > 0 {
 				states, err := env.js.Stream(t.Context(), "KV_yardmaster_orders_jobs")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				config := states.CachedInfo().Config
 				config.MaxMsgSize = row.bucketLimit
 				if _, err := env.js.UpdateStream(t.Context(), config); err != nil {

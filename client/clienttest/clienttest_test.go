@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/client/clienttest"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -202,9 +203,7 @@ func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {
 		t.Error(err)
 	}
 	queues.SetUnavailable(false)
-	if err := send(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, send())
 	if err := send(); !errors.Is(err, client.ErrQueueFull) {
 		t.Error(err)
 	}
@@ -212,9 +211,7 @@ func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {
 	if err := send(); !errors.Is(err, client.ErrDraining) {
 		t.Error(err)
 	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, c.Close(t.Context()))
 	if err := send(); !errors.Is(err, client.ErrClosed) {
 		t.Error(err)
 	}

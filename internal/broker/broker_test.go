@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestValidateQueueConfig(t *testing.T) {
@@ -111,9 +113,7 @@ func TestNoUserCanChooseAScopedName(t *testing.T) {
 	scoped := ScopedQueueName(strings.Repeat("n", 63), strings.Repeat("m", 63), ClusterID("uid"))
 	q := DefaultQueueConfig(scoped)
 	q.Owner.UID = "1"
-	if err := q.Validate(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, q.Validate())
 	if namePattern.MatchString(ScopedQueueName("a", "b", ClusterID("uid"))) {
 		t.Error("the name can be chosen")
 	}

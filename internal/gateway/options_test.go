@@ -13,15 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 	t.Parallel()
 	environment := []string{"YARDMASTER_BROKER_URL_SECRET=nats/address", "YARDMASTER_OPERATOR_NAMESPACE=system", "YARDMASTER_AUDIENCE=ignored"}
 	got, err := ParseFlags([]string{"--audience=jobs", "--max-body-bytes=2097152", "--certificate-dir="}, environment, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := Options{
 		Address: ":8443", HealthAddress: ":8081", MetricsAddress: ":9464", Audience: "jobs", MaxBodyBytes: 2 << 20,
 		DrainTimeout: handleTimeout, Namespace: "system",

@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -31,9 +32,7 @@ func TestWorkersAndTheOperatorContinueAfterAFailover(t *testing.T) {
 	operator, err := engine.Connect(t.Context(), broker.Credentials{
 		URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer operator.Disconnect()
 	enqueueOn(t, s.Master, "before")
 	c := &workerSet{t: t, done: map[string]int{}, config: worker.Config{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A file that an editor or echo wrote ends with a newline, which kubectl create secret --from-file keeps.
@@ -38,9 +39,7 @@ func TestNewlinesAtTheEndOfValuesAreNotPartOfALogin(t *testing.T) {
 				Sentinel: &v1alpha1.RedisSentinel{MasterName: "main", CredentialsSecretRef: reference},
 			})
 			got, err := brokeraccess.ReadCredentials(t.Context(), reader, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got.URL != "redis://redis:6379/0" || got.Username != "user" || got.Password != " p w " || got.Token != "t" ||
 				got.Sentinel.Username != "user" || got.Sentinel.Password != " p w " {
 				t.Errorf("credentials %q, %q, %q, %q, Sentinels %+v", got.URL, got.Username, got.Password, got.Token, got.Sentinel)

@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -35,9 +36,7 @@ const (
 func serveAt(t *testing.T, host string, serve hostile.Attack) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go hostile.Serve(listener, serve)
 	return listener.Addr().String()
@@ -133,9 +132,7 @@ func requireTime(t *testing.T, atMost time.Duration, measure func() time.Duratio
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
 }
 
 // assertAnswers reads stats from a broker within a second.
@@ -149,9 +146,7 @@ func (m *testManager) assertAnswers(b *v1alpha1.Broker) {
 		}
 		return nil
 	})
-	if err != nil {
-		m.t.Error(err)
-	}
+	require.NoError(m.t, err)
 }
 
 // A source is read within a reconciliation, which must end in time.

@@ -230,9 +230,7 @@ func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, err)
 	}
 }
 

@@ -36,9 +36,7 @@ func sendDelayed(t *testing.T, e *Engine, prefix string, number int, due time.Ti
 	for i := range number {
 		id := prefix + strconv.Itoa(i)
 		job := &broker.OutgoingJob{Queue: "orders", Payload: []byte(id), ID: id, HasChosenID: true, DueTime: due}
-		if err := poll.UntilNil(t.Context(), func() error { _, err := e.Send(t.Context(), job); return err }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, poll.UntilNil(t.Context(), func() error { _, err := e.Send(t.Context(), job); return err }))
 	}
 }
 

@@ -36,9 +36,7 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	atHub := connectTo(t, hub)
 	publish(t, atHub, "yardmaster.orders.ready.default", "x")
 	buryNext(t, atHub, "dead")
-	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
 	if f := readStats(t, e, "orders"); f.Ready != 1 || f.DeadLetters != 1 {
 		t.Errorf("stats %+v", f)
 	}
@@ -51,9 +49,7 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	if f := readStats(t, atHub, "orders"); f.Ready != 2 {
 		t.Errorf("the hub has %+v", f)
 	}
-	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 	if left := streamNames(t, atHub.js); len(left) > 0 {
 		t.Errorf("the hub has the streams %v", left)
 	}

@@ -443,9 +443,7 @@ func TestWaitForMessage(t *testing.T) {
 	}
 	t.Run("returns immediately if there is a message", func(t *testing.T) {
 		publish(t, e, "yardmaster.orders.ready.default", "x")
-		if err := <-waiting(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-waiting())
 	})
 	t.Run("returns when the first message arrives", func(t *testing.T) {
 		err := poll.UntilNil(t.Context(), func() error {
@@ -474,9 +472,7 @@ func TestWaitForMessage(t *testing.T) {
 		s.Restart()
 		other := connectTo(t, s)
 		publish(t, other, "yardmaster.orders.ready.default", "x")
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-done)
 	})
 	purgeStream(t, e)
 	t.Run("ends when its context is canceled", func(t *testing.T) {

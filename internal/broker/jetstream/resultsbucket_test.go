@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func withResults(retention time.Duration) func(*broker.QueueConfig) {
@@ -91,8 +92,6 @@ func TestKeysOfJobsAreTokens(t *testing.T) {
 func encode(t *testing.T, value any) string {
 	t.Helper()
 	raw, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(raw)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
@@ -63,9 +64,7 @@ func TestAClientWhoseConnectionTheServerEndedReportsWhy(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	lowered := server.Options().Clone()
 	lowered.MaxPayload = 64 << 10
-	if err := server.ReloadOptions(lowered); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.ReloadOptions(lowered))
 	for _, size := range []int{2 * 64 << 10, 1} {
 		job := &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, size)}
 		_, err := e.Send(withinAMinute(t), job)

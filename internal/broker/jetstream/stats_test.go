@@ -88,9 +88,7 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 	if got := string(fetchOne(t, e, "orders", "default").Message().Payload); got != "y" {
 		t.Errorf("the worker received %q", got)
 	}
-	if err := <-waiting; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-waiting)
 }
 
 // Someone deletes the consumer of a priority while messages wait, run, are delayed and wait for a retry.

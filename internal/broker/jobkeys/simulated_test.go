@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // runs is the number of simulations: KEY_RUNS, or else some.
@@ -23,9 +24,7 @@ func runs(t *testing.T) int {
 		return defaultRuns
 	}
 	number, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return number
 }
 

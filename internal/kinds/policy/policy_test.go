@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newPolicy returns a Policy that selects all objects.
@@ -40,9 +41,7 @@ func withSelector(key, value string) func(s *v1alpha1.PolicySpec) {
 func all(t *testing.T, policies ...v1alpha1.Policy) *Selection {
 	t.Helper()
 	set, err := NewSet(policies)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return new(set.Select(nil))
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // namedPolicy returns a Policy whose place in a selection can be read from its list of images.
@@ -35,9 +36,7 @@ func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			set, err := NewSet(test.policies)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := selectedNames(set, map[string]string{"team": "mail"}); got != test.want {
 				t.Errorf("selected %q, want %q", got, test.want)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The status has the same limits as the spec, so a default beyond them could never be stored.
@@ -80,9 +81,7 @@ func TestTotalLimitsAreThoseOfTheSelectingPolicies(t *testing.T) {
 		newPolicy("b", 0, withMaxReplicasTotal(8), withSelector("team", "web")),
 		newPolicy("c", 0, withMaxReplicasTotal(9)), newPolicy("d", 0),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, limit := range new(set.Select(map[string]string{"team": "mail"})).TotalLimits() {
 		got = append(got, fmt.Sprintf("%s: %d", limit.Selector, limit.MaxReplicas))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testCluster is the ID of the tests' cluster.
@@ -137,9 +138,7 @@ func TestDesiredQueue(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("queue (-want +got):\n%s", diff)
 			}
-			if err := got.Validate(); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, got.Validate())
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // engineIndependent are the fields of a spec in which engines cannot differ, and why.
@@ -82,9 +83,7 @@ func hasFieldBelow(enforceable map[broker.QueueField]bool, path string) bool {
 
 func TestEachEngineReportsAllCapabilities(t *testing.T) {
 	nats, err := jetstream.Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(nats.Disconnect)
 	want := slices.Sorted(maps.Keys(fieldsInUse(newQueue(), &v1alpha1.QueueEffective{})))
 	for engine, capabilities := range map[v1alpha1.Engine]broker.Capabilities{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func adminAccess(key string) *AdminAccess {
@@ -163,9 +164,7 @@ func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
 
 func TestThePodMonitorSelectsTheWorkersOfEveryPoolAndTheirMetricsPort(t *testing.T) {
 	content, err := os.ReadFile("../../../config/components/prometheus/pod_monitor.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var monitor struct {
 		Spec struct {
 			NamespaceSelector   struct{ Any bool }
@@ -173,13 +172,9 @@ func TestThePodMonitorSelectsTheWorkersOfEveryPoolAndTheirMetricsPort(t *testing
 			PodMetricsEndpoints []struct{ Port string }
 		}
 	}
-	if err := yaml.Unmarshal(content, &monitor); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(content, &monitor))
 	selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := newTestPool(1)
 	s.Operator.Admin = adminAccess("a")
 	template := builtDeployment(t, s).Spec.Template

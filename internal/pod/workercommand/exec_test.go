@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -56,9 +57,7 @@ func TestCommandReceivesTheJobWithoutArguments(t *testing.T) {
 	j := newJob()
 	j.Payload = []byte("$(touch x); `id`")
 	j.Headers = map[string][]string{"PATH": {"forged"}, "a\x00": {"$(id)"}}
-	if err := e.handle(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.handle(t.Context(), j))
 	want := "$(touch x); `id`\n0 7 bill orders high 2 5 2026-03-01T12:00:00Z\n" + `{"PATH":["forged"],"a\u0000":["$(id)"]}` + "\n"
 	if got := out.String(); got != want {
 		t.Errorf("the command received %q, want %q", got, want)
@@ -100,9 +99,7 @@ func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, err)
 		})
 	}
 }

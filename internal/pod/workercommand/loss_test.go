@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // pythonPod is the quick start in Python, behind a worker in a process of its own, as in a Pod with a sidecar.
@@ -38,9 +39,7 @@ func startPythonPod(t *testing.T, q *testQueue) *pythonPod {
 	start := func(program string, arguments []string, out io.Writer, environment string) *exec.Cmd {
 		c := exec.CommandContext(context.WithoutCancel(t.Context()), program, arguments...)
 		c.Env, c.Stdout, c.Stderr = append(os.Environ(), environment), out, io.Discard
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Start())
 		return c
 	}
 	return &pythonPod{

@@ -52,9 +52,8 @@ func newTestQueue(t *testing.T) *testQueue {
 	t.Helper()
 	q := &testQueue{url: natstest.Start(t).ClientURL()}
 	var err error
-	if q.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: q.url}); err != nil {
-		t.Fatal(err)
-	}
+	q.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: q.url})
+	require.NoError(t, err)
 	t.Cleanup(q.engine.Disconnect)
 	config := broker.DefaultQueueConfig("orders")
 	config.Owner.UID = "1"
@@ -63,9 +62,8 @@ func newTestQueue(t *testing.T) *testQueue {
 	nc, err := nats.Connect(q.url, nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
-	if q.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	q.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(time.Minute))
+	require.NoError(t, err)
 	return q
 }
 

@@ -249,9 +249,7 @@ func TestJobsDoNotDependOnTheCollector(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, err)
 		})
 	}
 }
@@ -279,9 +277,7 @@ func TestSpansThatTheCollectorDoesNotTakeNeedLittleMemory(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
 	poll.Until(t, "the collector to hang", func() bool { return connections.Load() > 0 })
 	if growth := int64(heap()) - int64(before); growth > 32<<20 {
 		t.Errorf("the spans of a collector that hangs need %d MiB", growth>>20)

@@ -171,9 +171,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	_ = server.Listener.Close()
 	var err error
 	// Nobody else listens on a reserved port when the server is closed.
-	if server.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", ports.Reserve(t).String()); err != nil {
-		t.Fatal(err)
-	}
+	server.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", ports.Reserve(t).String())
+	require.NoError(t, err)
 	server.Start()
 	defer server.Close()
 	s, err := NewQuerySource(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Backlog: "q"})

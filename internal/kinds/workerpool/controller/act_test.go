@@ -19,6 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
@@ -50,9 +51,7 @@ func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
 	}
 	for _, object := range objects {
 		pod := &corev1.Pod{}
-		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(object), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(object), pod))
 		if written := pod.Annotations[workerpool.AnnotationDraining] != ""; written != (pod.Name != changed) {
 			t.Errorf("drain state of %s is written: %t", pod.Name, written)
 		}

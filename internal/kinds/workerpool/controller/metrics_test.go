@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestGaugesShowTheStatusOfEachPool(t *testing.T) {
@@ -55,9 +56,7 @@ yardmaster_workerpool_workers{namespace="a",pool="video",state="recommended"} 2
 func gaugesOfTwoPools(t *testing.T) string {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	pool := func(name string, status v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPool {
 		return &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Status: status}
 	}
@@ -99,13 +98,9 @@ func TestCountersOfAPoolEndWithIt(t *testing.T) {
 func gatherText(t *testing.T, collector prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(collector); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, registry.Register(collector))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var text strings.Builder
 	for _, family := range families {
 		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {

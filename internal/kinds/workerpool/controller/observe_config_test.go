@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -40,9 +41,7 @@ func TestWorkersUseTheLoginMethodOfTheSecret(t *testing.T) {
 				t.Fatalf("problem %+v", observed.Problem)
 			}
 			c, err := worker.ParseConfig([]byte(observed.Config.File))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			row.want.URLFile = "/etc/yardmaster/url/url"
 			if diff := cmp.Diff(row.want, c.Broker); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
@@ -126,8 +125,6 @@ func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*
 			conn: &brokerconn.Conn{Key: key}, all: []observedQueue{{object: &v1alpha1.Queue{}, config: broker.DefaultQueueConfig("orders"), weight: 1}},
 		},
 	}
-	if err := r.observeConfig(t.Context(), observed); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.observeConfig(t.Context(), observed))
 	return observed
 }

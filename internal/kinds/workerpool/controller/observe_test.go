@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
@@ -40,9 +41,7 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		&appsv1.Deployment{ObjectMeta: metadata("mail-c", other), Spec: appsv1.DeploymentSpec{Selector: selector("c")}},
 	).Build()}}
 	observed := &Observed{Observation: workerpool.Observation{Pool: wp}, workloads: map[string]client.Object{}}
-	if err := r.observeRevisions(t.Context(), observed); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.observeRevisions(t.Context(), observed))
 	want := []workerpool.Revision{
 		{Name: "mail-a", Hash: "a", Created: created.Time, Replicas: 3, CreationFailure: "exceeded quota"},
 		{Name: "mail-b", Hash: "b", Created: created.Time, Replicas: 2, Ordered: true},
