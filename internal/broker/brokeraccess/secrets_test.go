@@ -13,7 +13,7 @@ import (
 )
 
 // A file that an editor or echo wrote ends with a newline, which kubectl create secret --from-file keeps.
-func TestNewlinesAtTheEndOfValuesAreNotPartOfALogin(t *testing.T) {
+func TestCredentialsHaveTheSettingsOfTheBrokerAndNoNewlinesOfFiles(t *testing.T) {
 	for title, end := range map[string]string{"without a newline": "", "of Unix": "\n", "of Windows": "\r\n", "two": "\n\n"} {
 		t.Run(title, func(t *testing.T) {
 			secret := func(name string, data map[string]string) *corev1.Secret {
@@ -36,13 +36,14 @@ func TestNewlinesAtTheEndOfValuesAreNotPartOfALogin(t *testing.T) {
 				BrokerAccess: v1alpha1.BrokerAccess{
 					URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "url"}}, CredentialsSecretRef: reference,
 				},
+				NATS:     &v1alpha1.NATSConnection{JetStreamDomain: "hub", InboxPrefix: "_INBOX_a"},
 				Sentinel: &v1alpha1.RedisSentinel{MasterName: "main", CredentialsSecretRef: reference},
 			})
 			got, err := brokeraccess.ReadCredentials(t.Context(), reader, key)
 			require.NoError(t, err)
 			if got.URL != "redis://redis:6379/0" || got.Username != "user" || got.Password != " p w " || got.Token != "t" ||
-				got.Sentinel.Username != "user" || got.Sentinel.Password != " p w " {
-				t.Errorf("credentials %q, %q, %q, %q, Sentinels %+v", got.URL, got.Username, got.Password, got.Token, got.Sentinel)
+				got.Sentinel.Username != "user" || got.Sentinel.Password != " p w " || got.JetStreamDomain != "hub" || got.InboxPrefix != "_INBOX_a" {
+				t.Errorf("credentials %+v, Sentinels %+v", got, got.Sentinel)
 			}
 		})
 	}

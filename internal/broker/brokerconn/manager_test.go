@@ -168,42 +168,6 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 	m.waitForReason(b, "")
 }
 
-func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
-	t.Parallel()
-	seed, public := natstest.NewNKey(t)
-	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
-		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
-			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_operator.>"}},
-		}}}
-	})
-	b := natsBroker("broker")
-	b.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "login"}
-	// The server does not answer a request whose inbox is denied. Its error is to arrive before the end of the request.
-	m := startImpatientManager(t, newSecret("broker", "url", "nats://"+leaf.Address()), newSecret("login", "nkey", string(seed)), newSecret("hub", "url", hub.ClientURL()))
-	m.waitForReason(b, v1alpha1.ReasonUnauthorized)
-	configured := b.DeepCopy()
-	configured.NATS = &v1alpha1.NATSConnection{JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator"}
-	m.waitForReason(configured, "")
-	m.waitForReason(natsBroker("hub"), "")
-	q := broker.DefaultQueueConfig("orders")
-	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/a"}
-	// A busy machine can be later than the impatient Manager waits, which then replaces the connection.
-	require.NoError(t, poll.UntilNil(t.Context(), func() error {
-		atHub, err := m.Conn(ns, natsBroker("hub")).Engine()
-		if err == nil {
-			_, err = atHub.EnsureQueue(t.Context(), q)
-		}
-		return err
-	}))
-	err := poll.UntilNil(t.Context(), func() error {
-		_, err := m.Conn(ns, configured).Stats(t.Context(), "orders", 0)
-		return err
-	})
-	if err != nil {
-		t.Errorf("the queue of the hub: %v", err)
-	}
-}
-
 func TestAnInvalidBrokerIsReported(t *testing.T) {
 	t.Parallel()
 	tls := natsBroker("broker")

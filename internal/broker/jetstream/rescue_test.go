@@ -127,30 +127,6 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 	assertStranded(t, e, 0)
 }
 
-func TestAStrandedMessageIsRescuedWithoutAnAdvisory(t *testing.T) {
-	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn), func(q *broker.QueueConfig) {
-		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, time.Hour
-	}))
-	storeAdvisories(t, e)
-	strandOne(t, e, "x\x00\xff")
-	if f := readStats(t, e, "orders"); f.Ready+f.InFlight != 0 || f.DeadLetters > 1 || f.Delayed != 1 {
-		t.Errorf("stats %+v", f)
-	}
-	assertRescued(t, e, 1, 0)
-	got := listDeadLetters(t, e, "orders")
-	if len(got) != 1 || string(got[0].Payload) != "x\x00\xff" || got[0].Headers["Tenant"][0] != "a" ||
-		got[0].Priority != "default" || got[0].MessageID != "yardmaster_orders/1" || got[0].Error != reasonGivenUp {
-		t.Errorf("dead letters %+v", got)
-	}
-	// The stream can also contain the server's advisory, which arrives at any time.
-	if f := readStats(t, e, "orders"); f.DeadLetters < 1 || f.DeadLetters > 2 || f.Ready+f.InFlight+f.Delayed != 0 {
-		t.Errorf("stats %+v", f)
-	}
-	assertRescued(t, e, 0, 0)
-}
-
 func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)
@@ -175,7 +151,8 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 		t.Errorf("%+v, %v", batch, err)
 	}
 	letters := listDeadLetters(t, e, "orders")
-	if len(letters) != 1 || letters[0].Headers[broker.UniqueHeader] == nil || letters[0].Headers[broker.BatchHeader] != nil {
+	if len(letters) != 1 || letters[0].Headers[broker.UniqueHeader] == nil || letters[0].Headers[broker.BatchHeader] != nil ||
+		string(letters[0].Payload) != "stranded" || letters[0].MessageID != "yardmaster_orders/1" || letters[0].Error != reasonGivenUp {
 		t.Errorf("%+v", letters)
 	}
 }

@@ -75,60 +75,160 @@ func conditionStates(s *v1alpha1.QueueStatus) map[string]string {
 	return states
 }
 
-// The rows are those of docs/conditions.md.
-func TestConditionsAsKstatusReadsThem(t *testing.T) {
-	conflict := &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0"}}
+// The rows with a status of kstatus are those of docs/conditions.md.
+func TestConditionsOfAQueue(t *testing.T) {
+	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
+	type conditions = map[string]string
+	inConflict := conditions{
+		v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+		v1alpha1.ConditionReplicated: "Unknown OwnedByOtherQueue",
+	}
 	for name, row := range map[string]struct {
-		change                      func(*Observation)
-		ready, reconciling, stalled metav1.ConditionStatus
-		reason                      string
-		want                        status.Status
+		change func(*Observation)
+		ready  string
+		// kstatus is what kstatus makes of Ready, Reconciling and Stalled; empty: not compared.
+		kstatus status.Status
+		// others are the conditions that differ from those of an empty queue in sync; nil: not compared.
+		others conditions
+		// message of a condition.
+		message string
 	}{
-		"connecting":                     {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
-		"in sync":                        {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
-		"suspended":                      {isSuspended, "True", "False", "False", "Suspended", status.CurrentStatus},
-		"no broker":                      {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
-		"no Secret":                      {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
-		"the broker does not respond":    {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
-		"invalid Secret":                 {withoutConnection(v1alpha1.ReasonSecretInvalid), "False", "False", "True", "SecretInvalid", status.FailedStatus},
-		"the login is refused":           {withoutConnection(v1alpha1.ReasonUnauthorized), "False", "False", "True", "Unauthorized", status.FailedStatus},
-		"the configuration is refused":   {failedWith(broker.Errorf(broker.ClassInvalid, "no")), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
-		"the replicas are refused":       {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
-		"fewer replicas than by default": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}), "True", "False", "False", "Ready", status.CurrentStatus},
-		"another Queue owns the queue":   {failedWith(conflict), "False", "False", "True", "OwnedByOtherQueue", status.FailedStatus},
-		"drift that is not corrected":    {withDrift(false), "False", "False", "True", "Drifted", status.FailedStatus},
-		"stranded messages":              {hasStranded, "False", "True", "False", "MessagesStranded", status.InProgressStatus},
+		"in sync":                        {func(*Observation) {}, "True Ready", status.CurrentStatus, conditions{}, "The queue on the broker matches the spec"},
+		"suspended":                      {isSuspended, "True Suspended", status.CurrentStatus, conditions{}, ""},
+		"connecting":                     {func(o *Observation) { o.Connection.Connecting = true }, "Unknown Pending", status.InProgressStatus, nil, ""},
+		"no broker":                      {withoutConnection(v1alpha1.ReasonNoBroker), "False NoBroker", status.InProgressStatus, nil, ""},
+		"the broker does not respond":    {withoutConnection(v1alpha1.ReasonConnectionFailed), "False ConnectionFailed", status.InProgressStatus, nil, ""},
+		"invalid Secret":                 {withoutConnection(v1alpha1.ReasonSecretInvalid), "False SecretInvalid", status.FailedStatus, nil, ""},
+		"the login is refused":           {withoutConnection(v1alpha1.ReasonUnauthorized), "False Unauthorized", status.FailedStatus, nil, ""},
+		"fewer replicas than by default": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}), "True Ready", status.CurrentStatus, nil, ""},
+		"no Secret": {
+			withoutConnection(v1alpha1.ReasonSecretNotFound), "False SecretNotFound", status.InProgressStatus,
+			conditions{
+				v1alpha1.ConditionBrokerReachable: "False SecretNotFound", v1alpha1.ConditionConfigSynced: "Unknown SecretNotFound",
+				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending", v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
+			}, `Secret "broker" not found`,
+		},
+		"the replicas are refused": {
+			storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False RefusedByBroker", status.FailedStatus, nil, "",
+		},
+		"the configuration is refused": {
+			failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")), "False RefusedByBroker", status.FailedStatus,
+			conditions{
+				v1alpha1.ConditionConfigSynced: "Unknown RefusedByBroker", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
+			}, "retention is Limits",
+		},
+		"another Queue of the namespace owns the queue": {
+			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
+			"The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
+		},
+		"a Queue of another namespace owns the queue": {
+			ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}), "False OwnedByOtherQueue", status.FailedStatus, inConflict, ofOthers,
+		},
+		"a Queue of another cluster owns the queue": {
+			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}), "False OwnedByOtherQueue", status.FailedStatus, inConflict, ofOthers,
+		},
+		"the queue belongs to no Queue": {
+			ownedBy(broker.QueueOwner{}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
+			"The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
+		},
+		"drift that is not corrected": {
+			withDrift(false), "False Drifted", status.FailedStatus, conditions{v1alpha1.ConditionConfigSynced: "False Drifted"}, "stream x: max_msgs is 2, should be 1",
+		},
+		"drift that was corrected": {withDrift(true), "True Ready", status.CurrentStatus, conditions{}, ""},
+		"stranded messages":        {hasStranded, "False MessagesStranded", status.InProgressStatus, nil, ""},
+		"a field that is not enforced": {
+			func(o *Observation) {
+				o.Queue.Spec.MaxBacklog = new(int64(9))
+				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
+			}, "", "", conditions{v1alpha1.ConditionConfigSynced: "False Unsupported"}, "Not enforced: maxBacklog (too late)",
+		},
+		"a missing feature that is not a field of the spec": {
+			func(o *Observation) {
+				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced, Message: "too old"}
+			}, "True Ready", status.CurrentStatus, conditions{}, "refuses delayed messages: too old",
+		},
+		"dead letters": {
+			func(o *Observation) { o.Stats.DeadLetters = 1 }, "True Ready", status.CurrentStatus,
+			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"}, "1 dead letter",
+		},
+		"dead letters below the threshold": {
+			func(o *Observation) {
+				o.Stats.DeadLetters, o.Effective.DeadLetter = 2, &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
+			}, "True Ready", status.CurrentStatus, conditions{}, "2 dead letters, fewer than deadLetter.alertThreshold (3)",
+		},
+		"more messages arrive than rateLimit allows": {
+			func(o *Observation) {
+				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
+				for i := range 20 {
+					o.History.Stats = o.History.Stats.add(statsAt(float64(5*i), uint64(125*i), int64(75*i), 0, time.Second))
+				}
+				o.Stats = statsAt(100, 2500, 1500, 0, time.Second)
+			}, "", "", conditions{}, "The backlog grows by 15 messages per second: 25 arrive, and rateLimit lets workers start 10",
+		},
 		"being deleted": {func(o *Observation) {
 			o.Queue.DeletionTimestamp = new(metav1.NewTime(noon))
 			withUnreachableBroker(o)
-		}, "False", "True", "False", "Deleting", status.TerminatingStatus},
+		}, "False Deleting", status.TerminatingStatus, nil, ""},
+		"deletion blocked": {
+			func(o *Observation) {
+				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
+				o.EnsureResult = nil
+				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
+			}, "", "",
+			conditions{v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: ""},
+			"2 messages left",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed(row.change)
 			o.Queue.Status = Decide(o).Status
-			want := map[string]string{
-				v1alpha1.ConditionReady: string(row.ready) + " " + row.reason, v1alpha1.ConditionReconciling: string(row.reconciling) + " " + row.reason,
-				v1alpha1.ConditionStalled: string(row.stalled) + " " + row.reason,
+			got, messages := conditionStates(&o.Queue.Status), ""
+			for _, c := range o.Queue.Status.Conditions {
+				messages += c.Message + "\n"
+				if c.ObservedGeneration != 3 {
+					t.Errorf("%s has generation %d", c.Type, c.ObservedGeneration)
+				}
 			}
-			got := conditionStates(&o.Queue.Status)
-			maps.DeleteFunc(got, func(kind, _ string) bool { return want[kind] == "" })
+			if !strings.Contains(messages, row.message) {
+				t.Errorf("no condition has the message %q:\n%s", row.message, messages)
+			}
+			if row.kstatus != "" {
+				kstatustest.AssertKstatus(t, o.Queue, row.kstatus)
+				reconciling, stalled := "False", "False"
+				switch row.kstatus {
+				case status.InProgressStatus, status.TerminatingStatus:
+					reconciling = "True"
+				case status.FailedStatus:
+					stalled = "True"
+				}
+				_, reason, _ := strings.Cut(row.ready, " ")
+				if got[v1alpha1.ConditionReady] != row.ready || got[v1alpha1.ConditionReconciling] != reconciling+" "+reason ||
+					got[v1alpha1.ConditionStalled] != stalled+" "+reason {
+					t.Errorf("conditions %v, want Ready %s, Reconciling %s, Stalled %s", got, row.ready, reconciling, stalled)
+				}
+			}
+			if row.others == nil {
+				return
+			}
+			want := conditions{
+				v1alpha1.ConditionBrokerReachable: "True Connected", v1alpha1.ConditionConfigSynced: "True Synced",
+				v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters", v1alpha1.ConditionReplicated: "True FullyReplicated",
+			}
+			maps.Copy(want, row.others)
+			maps.DeleteFunc(want, func(_, state string) bool { return state == "" })
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+				delete(got, kind)
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			kstatustest.AssertKstatus(t, o.Queue, row.want)
 		})
 	}
 }
 
 func ownedBy(owner broker.QueueOwner) func(*Observation) {
 	return failedWith(fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: owner}))
-}
-
-// inConflict are the conditions of a Queue whose queue belongs to another owner.
-var inConflict = map[string]string{
-	v1alpha1.ConditionConfigSynced:       "False OwnedByOtherQueue",
-	v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-	v1alpha1.ConditionReplicated:         "Unknown OwnedByOtherQueue",
 }
 
 // Those who read a Queue may not be allowed to read another namespace.
@@ -142,131 +242,6 @@ func TestNothingOfAStatusRevealsAnotherNamespacesOwner(t *testing.T) {
 		if text := fmt.Sprintf("%+v %+v", d.Status, d.Events); strings.Contains(text, "foreign") {
 			t.Errorf("%+v: %s", owner, text)
 		}
-	}
-}
-
-func TestConditions(t *testing.T) {
-	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
-	for name, row := range map[string]struct {
-		change func(*Observation)
-		// want lists the conditions that differ from those of an empty queue in sync.
-		want        map[string]string
-		wantMessage string
-	}{
-		"in sync": {nil, nil, "The queue on the broker matches the spec"},
-		"no Secret": {
-			withoutConnection(v1alpha1.ReasonSecretNotFound),
-			map[string]string{
-				v1alpha1.ConditionBrokerReachable:    "False SecretNotFound",
-				v1alpha1.ConditionConfigSynced:       "Unknown SecretNotFound",
-				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-				v1alpha1.ConditionReplicated:         "Unknown SecretNotFound",
-			},
-			`Secret "broker" not found`,
-		},
-		"another Queue of the namespace owns the queue": {
-			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}), inConflict,
-			"The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
-		},
-		"a Queue of another namespace owns the queue": {
-			ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}), inConflict, ofOthers,
-		},
-		"a Queue of another cluster owns the queue": {
-			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}), inConflict, ofOthers,
-		},
-		"the queue belongs to no Queue": {
-			ownedBy(broker.QueueOwner{}), inConflict,
-			"The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
-		},
-		"the configuration is refused": {
-			failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
-			map[string]string{
-				v1alpha1.ConditionConfigSynced:       "Unknown RefusedByBroker",
-				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-				v1alpha1.ConditionReplicated:         "Unknown RefusedByBroker",
-			},
-			"retention is Limits",
-		},
-		"drift that is not corrected": {
-			withDrift(false), map[string]string{v1alpha1.ConditionConfigSynced: "False Drifted"}, "stream x: max_msgs is 2, should be 1",
-		},
-		"drift that was corrected": {withDrift(true), nil, ""},
-		"a field that is not enforced": {
-			func(o *Observation) {
-				o.Queue.Spec.MaxBacklog = new(int64(9))
-				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
-			},
-			map[string]string{v1alpha1.ConditionConfigSynced: "False Unsupported"},
-			"Not enforced: maxBacklog (too late)",
-		},
-		"a missing feature that is not a field of the spec": {
-			func(o *Observation) {
-				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced, Message: "too old"}
-			}, nil, "refuses delayed messages: too old",
-		},
-		"dead letters": {
-			func(o *Observation) { o.Stats.DeadLetters = 1 },
-			map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
-			"1 dead letter",
-		},
-		"dead letters below the threshold": {
-			func(o *Observation) {
-				o.Stats.DeadLetters, o.Effective.DeadLetter = 2, &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
-			}, nil, "2 dead letters, fewer than deadLetter.alertThreshold (3)",
-		},
-		"more messages arrive than rateLimit allows": {
-			func(o *Observation) {
-				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
-				for i := range 20 {
-					o.History.Stats = o.History.Stats.add(statsAt(float64(5*i), uint64(125*i), int64(75*i), 0, time.Second))
-				}
-				o.Stats = statsAt(100, 2500, 1500, 0, time.Second)
-			}, nil, "The backlog grows by 15 messages per second: 25 arrive, and rateLimit lets workers start 10",
-		},
-		"deletion blocked": {
-			func(o *Observation) {
-				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
-				o.EnsureResult = nil
-				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
-			},
-			map[string]string{
-				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: "",
-			},
-			"2 messages left",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := observed()
-			if row.change != nil {
-				row.change(&o)
-			}
-			want := map[string]string{
-				v1alpha1.ConditionBrokerReachable:    "True Connected",
-				v1alpha1.ConditionConfigSynced:       "True Synced",
-				v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
-				v1alpha1.ConditionReplicated:         "True FullyReplicated",
-			}
-			maps.Copy(want, row.want)
-			maps.DeleteFunc(want, func(_, state string) bool { return state == "" })
-			d := Decide(o)
-			got := conditionStates(&d.Status)
-			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
-				delete(got, kind)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			messages := ""
-			for _, c := range d.Status.Conditions {
-				messages += c.Message + "\n"
-				if c.ObservedGeneration != 3 {
-					t.Errorf("%s has generation %d", c.Type, c.ObservedGeneration)
-				}
-			}
-			if !strings.Contains(messages, row.wantMessage) {
-				t.Errorf("no condition has the message %q:\n%s", row.wantMessage, messages)
-			}
-		})
 	}
 }
 

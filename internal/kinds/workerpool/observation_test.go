@@ -189,38 +189,6 @@ func TestRetriesDoNotChangeTheServiceTime(t *testing.T) {
 	}
 }
 
-// Each message fails once and is retried after 25 s. So until then nothing finishes, and afterwards twice as
-// many attempts as arrivals run.
-func TestPoolFollowsRunningHandlersIfEachMessageIsRetried(t *testing.T) {
-	const arrivals, service = 200.0, 0.2 // per second, seconds
-	s := autoscaledPool(10)
-	s.Pool.Spec.Autoscaling.MaxReplicas = 100
-	for i := range s.Workers {
-		s.Workers[i].ReadySince = s.Workers[i].Created.Add(5 * time.Second)
-	}
-	s.decideFor(5*time.Minute, func(elapsed time.Duration) {
-		attempts, finished := arrivals, 0.0
-		if elapsed > 25*time.Second {
-			attempts, finished = 2*arrivals, arrivals*(elapsed.Seconds()-25)
-		}
-		arrived, running := arrivals*elapsed.Seconds(), attempts*service
-		s.Stats = retryStats(broker.QueueStats{InFlight: int64(arrived - finished), TotalArrivals: uint64(arrived)})
-		for i := range s.Workers {
-			share := attempts * RecentTime.Seconds() / float64(len(s.Workers))
-			s.Workers[i].Stats.InFlight = int64(running) / int64(len(s.Workers))
-			s.Workers[i].Stats.Recent = &RecentAttempts{Count: share, Seconds: service * share, Returned: arrivals / attempts * share}
-		}
-		if elapsed == 0 {
-			return
-		}
-		justified := running / 0.8 / 10
-		// Before the first retries, the pool prepares for them.
-		if got := float64(s.Pool.Status.LastDecision.Recommendation); elapsed > time.Minute && math.Abs(got-justified) > 1 || got > 11 {
-			t.Errorf("after %s: %g recommended, %g running justify %g", elapsed, got, running, justified)
-		}
-	})
-}
-
 func TestALostTaskOfAnEngineThatRecoversItInWorkersKeepsAWorker(t *testing.T) {
 	s := autoscaledPool(1)
 	s.Pool.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 5, IdleAfter: durationSeconds(2)}

@@ -26,25 +26,10 @@ func TestRatesAreMeasuredFromCounters(t *testing.T) {
 		"the first measurement gives no rates": {
 			in: observationOf(1, &BacklogStats{Backlog: 10, Arrived: new(int64(500)), Finished: new(int64(490))}, Memory{}),
 		},
-		"the increase since the last measurement is smoothed": {
-			in: observationOf(1, &BacklogStats{Arrived: new(int64(120)), Finished: new(int64(100))},
-				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
-			arriving: 10, finishing: 0,
-		},
 		"after a long gap only the new rate counts": {
 			in: observationOf(1, &BacklogStats{Arrived: new(int64(7300)), Finished: new(int64(100))},
 				memoryMeasured(10*time.Minute, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 12,
-		},
-		"a burst is backlog, not a rate": {
-			in: observationOf(1, &BacklogStats{Backlog: 5000, Arrived: new(int64(5000)), Finished: new(int64(0))},
-				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0)), BusySeconds: 10, BusyFinished: 10})),
-			arriving: 40 * (1 - math.Exp(-0.2)), service: 1,
-		},
-		"a reset counter is ignored": {
-			in: observationOf(1, &BacklogStats{Arrived: new(int64(3)), Finished: new(int64(2))},
-				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10, FinishRate: 9})),
-			arriving: 10, finishing: 9,
 		},
 		"a new counter gives no rate": {
 			in: observationOf(1, &BacklogStats{Arrived: new(int64(100)), Finished: new(int64(100))}, memoryMeasured(2*time.Second, Rates{})),
@@ -53,14 +38,6 @@ func TestRatesAreMeasuredFromCounters(t *testing.T) {
 			in: observationOf(1, &BacklogStats{Backlog: 30, Finished: new(int64(120))},
 				memoryMeasured(10*time.Minute, Rates{Outstanding: 30, Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 20.0 / 600, finishing: 20.0 / 600,
-		},
-		"without counters rates are unknown": {
-			in: observationOf(1, &BacklogStats{Backlog: 30}, memoryMeasured(2*time.Second, Rates{})),
-		},
-		"the service time is the running time divided by finished messages": {
-			in: observationOf(1, &BacklogStats{Running: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
-				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0))})),
-			arriving: 10 * (1 - math.Exp(-0.2)), finishing: 10 * (1 - math.Exp(-0.2)), service: 4,
 		},
 		"the service time that workers report takes precedence": {
 			in: observationOf(1, &BacklogStats{ServiceTime: 3 * time.Second}, memoryWithRate(0)), service: 3,
