@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,17 +152,6 @@ func TestADecoderReplacesJSON(t *testing.T) {
 }
 
 func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, env *kindEnv) {
-		mux := NewMux()
-		Handle(mux, "bill", succeed)
-		env.send("ship", "{}")
-		w := env.start(mux, withFastRetries)
-		poll.Until(t, "the attempt to fail", func() bool { return w.countedMessages(t, resultRetried) == 1 })
-		requireCleanShutdown(t, w)
-		if stats := env.stats(); stats.Delayed+stats.InFlight != 1 || stats.DeadLetters != 0 {
-			t.Errorf("stats %+v, want one job that waits", stats)
-		}
-	})
 	for title, row := range map[string]struct {
 		policy broker.RetryPolicy
 		want   time.Duration
@@ -256,45 +244,6 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestTheConcurrencyOfAKindLetsJobsOfOtherKindsOvertake(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, env *kindEnv) {
-		var running, most, done atomic.Int32
-		release := make(chan struct{})
-		mux := NewMux()
-		Handle(mux, "slow", func(context.Context, *Job, order) error {
-			if now := running.Add(1); now > most.Load() {
-				most.Store(now)
-			}
-			<-release
-			running.Add(-1)
-			return nil
-		}, WithConcurrency(2))
-		Handle(mux, "fast", func(context.Context, *Job, order) error {
-			done.Add(1)
-			return nil
-		})
-		for range 20 {
-			env.send("slow", "{}")
-		}
-		for range 20 {
-			env.send("fast", "{}")
-		}
-		w := env.start(mux, func(c *Config) { c.Concurrency = 4 })
-		poll.Until(t, "all jobs of the other kind to be done", func() bool { return done.Load() == 20 })
-		// The last one is counted while it still runs.
-		poll.Until(t, "only the two jobs that the kind allows to run", func() bool { return w.Stats().InFlight == 2 })
-		close(release)
-		env.waitUntilEmpty()
-		requireCleanShutdown(t, w)
-		if most.Load() != 2 {
-			t.Errorf("%d jobs of the kind ran at a time, want 2", most.Load())
-		}
-		if got := w.countedMessages(t, resultDone); got != 40 {
-			t.Errorf("%d jobs are done, want 40", got)
-		}
-	})
 }
 
 // The jobs wait for longer than their lease, and are given back meanwhile.
