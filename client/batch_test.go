@@ -106,9 +106,7 @@ func TestACanceledJobOfABatchHasEnded(t *testing.T) {
 		env.runWorker(log.mux())
 		env.waitForBatch("x", BatchDone)
 		env.requireBatch("x", BatchInfo{State: BatchDone, Total: 2, Ended: 2, Failed: 1})
-		if diff := cmp.Diff([]string{"b", "final"}, log.payloads()); diff != "" {
-			t.Errorf("(-want, +got):\n%s", diff)
-		}
+		require.Equal(t, []string{"b", "final"}, log.payloads())
 	})
 }
 
@@ -136,9 +134,7 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 		}
 		env.waitForBatch("x", BatchDone)
 		slices.Sort(log.ran)
-		if diff := cmp.Diff([]string{"a", "b", "c", "final"}, log.payloads()); diff != "" {
-			t.Errorf("(-want, +got):\n%s", diff)
-		}
+		require.Equal(t, []string{"a", "b", "c", "final"}, log.payloads())
 		if receipt := env.enqueueBatch(jobs, final); !receipt.Duplicate {
 			t.Errorf("%+v", receipt)
 		}
@@ -162,9 +158,8 @@ func TestTwoProducersOfABatchSendItOnce(t *testing.T) {
 		log := &jobLog{}
 		env.runWorker(log.mux())
 		env.waitForBatch("x", BatchDone)
-		if ran := log.payloads(); len(ran) != 4 || ran[3] != "final" {
-			t.Errorf("%v ran", ran)
-		}
+		ran := log.payloads()
+		require.True(t, len(ran) == 4 && ran[3] == "final", "%v ran", ran)
 	})
 }
 
@@ -176,9 +171,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		log := &jobLog{}
 		env.runWorker(log.mux())
 		poll.Until(t, "the final job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
-		if diff := cmp.Diff([]string{"a"}, log.payloads()); diff != "" {
-			t.Errorf("(-want, +got):\n%s", diff)
-		}
+		require.Equal(t, []string{"a"}, log.payloads())
 		_, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
 		require.NoError(t, err)
 		poll.Until(t, "the final job to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
@@ -208,8 +201,7 @@ func TestABatchThatIsInvalidIsRejectedBeforeAJobIsSent(t *testing.T) {
 		requireError(t, err, ErrInvalid, "jobs")
 		_, err = env.EnqueueBatch(t.Context(), "nobody", batchOf("a"), final)
 		requireError(t, err, ErrUnknownQueue, "queue")
-		if stats := env.stats(); stats.Ready != 0 {
-			t.Errorf("%+v", stats)
-		}
+		stats := env.stats()
+		require.True(t, stats.Ready == 0, "%+v", stats)
 	})
 }

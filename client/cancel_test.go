@@ -21,15 +21,10 @@ func TestADelayedJobThatIsCanceledNeverRuns(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		env.enqueue("canceled", ID("a.b/c"), Delay(4*time.Second))
 		env.enqueue("kept", ID("d"), Delay(5*time.Second))
-		if !env.cancel("a.b/c") {
-			t.Fatal("the job was not canceled")
-		}
-		if env.cancel("a.b/c") {
-			t.Error("the job was canceled twice")
-		}
-		if message := env.consume("default")(); string(message.Payload) != "kept" {
-			t.Errorf("%q ran", message.Payload)
-		}
+		require.True(t, env.cancel("a.b/c"), "the job was not canceled")
+		require.True(t, !env.cancel("a.b/c"), "the job was canceled twice")
+		message := env.consume("default")()
+		require.True(t, string(message.Payload) == "kept", "%q ran", message.Payload)
 	})
 }
 
@@ -44,13 +39,10 @@ func TestOnlyDelayedJobsAreCanceled(t *testing.T) {
 			poll.Until(t, "the second job to be due", func() bool { return env.stats().Delayed == 0 })
 		}
 		for _, id := range ids {
-			if env.cancel(id) {
-				t.Errorf("%s was canceled", id)
-			}
+			require.True(t, !env.cancel(id), "%s was canceled", id)
 		}
-		if stats := env.stats(); stats.Ready+stats.Delayed+stats.InFlight != 2 {
-			t.Errorf("%+v", stats)
-		}
+		stats := env.stats()
+		require.True(t, stats.Ready+stats.Delayed+stats.InFlight == 2, "%+v", stats)
 		_, err := env.CancelDelayed(t.Context(), "nobody", "a")
 		requireError(t, err, ErrUnknownQueue, "queue")
 		_, err = env.CancelDelayed(t.Context(), "orders", "a b")

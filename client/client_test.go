@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -22,17 +20,14 @@ func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		receipt := env.enqueue("data", Header("Tenant", "a"), Headers(map[string][]string{"Region": {"ä"}, "None": {}}), Timeout(90*time.Second), Kind("bill"))
 		message := env.consume("default")()
-		if string(message.Payload) != "data" || receipt.ID == "" || receipt.Duplicate {
-			t.Errorf("payload %q, receipt %+v", message.Payload, receipt)
-		}
+		require.True(t, string(message.Payload) == "data" && receipt.ID != "" && !receipt.Duplicate, "payload %q, receipt %+v", message.Payload, receipt)
 		if message.Kind != "bill" || message.ID != receipt.ID {
 			t.Errorf("kind %q, ID %q, want that of the receipt, %q", message.Kind, message.ID, receipt.ID)
 		}
 		want := map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""}
 		for name, value := range want {
-			if got := strings.Join(message.Headers[name], ","); got != value {
-				t.Errorf("header %s is %q, want %q", name, got, value)
-			}
+			got := strings.Join(message.Headers[name], ",")
+			require.True(t, got == value, "header %s is %q, want %q", name, got, value)
 		}
 	})
 }
@@ -63,9 +58,7 @@ func TestOfJobsWithTheSameIDTheQueueKeepsOne(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		for id, option := range map[string]Option{"at-once": Delay(0), "delayed": Delay(time.Hour)} {
 			first, second := env.enqueue("1", ID(id), option), env.enqueue("2", ID(id), option)
-			if first != (Receipt{ID: id}) || second != (Receipt{ID: id, Duplicate: true}) {
-				t.Errorf("receipts %+v and %+v", first, second)
-			}
+			require.True(t, first == (Receipt{ID: id}) && second == (Receipt{ID: id, Duplicate: true}), "receipts %+v and %+v", first, second)
 		}
 		poll.Until(t, "the queue to have two jobs", func() bool { s := env.stats(); return s.Ready == 1 && s.Delayed == 1 })
 	})
@@ -82,22 +75,14 @@ func TestADelayedJobStartsAtItsTime(t *testing.T) {
 		if string(first.Payload) == "at" && !startTime.Before(due) { // on a busy machine
 			first, delayed = delayed, first
 		}
-		if string(first.Payload) != "past" {
-			t.Fatalf("the first job is %q", first.Payload)
-		}
-		if delayed.ID != "x.y/z" {
-			t.Errorf("the ID is %q", delayed.ID)
-		}
-		if now := time.Now(); now.Before(due) {
-			t.Errorf("the job started %s too early", due.Sub(now))
-		}
-		if string(delayed.Payload) != "at" || delayed.Headers["Tenant"][0] != "a" {
-			t.Errorf("%+v", delayed)
-		}
+		require.True(t, string(first.Payload) == "past", "the first job is %q", first.Payload)
+		require.True(t, delayed.ID == "x.y/z", "the ID is %q", delayed.ID)
+		now := time.Now()
+		require.True(t, !now.Before(due), "the job started %s too early", due.Sub(now))
+		require.True(t, string(delayed.Payload) == "at" && delayed.Headers["Tenant"][0] == "a", "%+v", delayed)
 		env.enqueue("delay", Delay(time.Second))
-		if last := next(); string(last.Payload) != "delay" {
-			t.Errorf("%q", last.Payload)
-		}
+		last := next()
+		require.True(t, string(last.Payload) == "delay", "%q", last.Payload)
 	})
 }
 
@@ -148,9 +133,7 @@ func TestAnInvalidJobIsRejectedByField(t *testing.T) {
 			}
 			_, err := c.Enqueue(t.Context(), queue, nil, row.options...)
 			requireError(t, err, ErrInvalid, row.field)
-			if IsRetryable(err) {
-				t.Error("the error is retryable")
-			}
+			require.True(t, !IsRetryable(err), "the error is retryable")
 			results, err := c.EnqueueMany(t.Context(), queue, []Job{NewJob(nil, row.options...)})
 			requireError(t, err, ErrInvalid, row.field)
 			requireError(t, results[0].Err, ErrInvalid, row.field)
@@ -206,9 +189,7 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 				}
 				_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
 				requireError(t, err, want, row.field)
-				if IsRetryable(err) != errors.Is(want, ErrQueueFull) {
-					t.Errorf("retryable: %t", IsRetryable(err))
-				}
+				require.True(t, IsRetryable(err) == errors.Is(want, ErrQueueFull), "retryable: %t", IsRetryable(err))
 				if errors.Is(want, ErrUnsupported) && !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(string(env.engine))) {
 					t.Errorf("the error does not name the engine: %v", err)
 				}
@@ -244,9 +225,8 @@ func TestEnqueueManyReturnsAResultForEachJob(t *testing.T) {
 					t.Error(result.Err)
 				}
 			default:
-				if want := (Receipt{ID: strconv.Itoa(i % 2000), Duplicate: i >= 2000}); result.Receipt != want || result.Err != nil {
-					t.Fatalf("result %d: %+v, want %+v", i, result, want)
-				}
+				want := Receipt{ID: strconv.Itoa(i % 2000), Duplicate: i >= 2000}
+				require.True(t, result.Receipt == want && result.Err == nil, "result %d: %+v, want %+v", i, result, want)
 			}
 		}
 		poll.Until(t, "the queue to have all jobs", func() bool { return env.stats().Ready == 1998 })
@@ -272,9 +252,8 @@ func TestBatchesAreLimited(t *testing.T) {
 		"a larger job is sent itself": {sized(9<<20, 1), 1},
 		"all":                         {sized(1, 2), 2},
 	} {
-		if got := chunkEnd(row.jobs, 0); got != row.want {
-			t.Errorf("%s: the first batch has %d jobs, want %d", title, got, row.want)
-		}
+		got := chunkEnd(row.jobs, 0)
+		require.True(t, got == row.want, "%s: the first batch has %d jobs, want %d", title, got, row.want)
 	}
 }
 
@@ -286,9 +265,7 @@ func TestAnOutageOfTheBrokerIsRetryableAndTheClientReconnects(t *testing.T) {
 		defer cancel()
 		_, err := env.Enqueue(ctx, "orders", nil, ID("1"))
 		requireError(t, err, ErrUnavailable, "")
-		if !IsRetryable(err) || !strings.Contains(err.Error(), "orders") {
-			t.Errorf("%v, retryable: %t", err, IsRetryable(err))
-		}
+		require.True(t, IsRetryable(err) && strings.Contains(err.Error(), "orders"), "%v, retryable: %t", err, IsRetryable(err))
 		ended, endNow := context.WithCancel(t.Context())
 		endNow()
 		results, err := env.EnqueueMany(ended, "orders", make([]Job, 3))
@@ -315,9 +292,7 @@ func TestACallEndsAtTheTimeoutOfTheClient(t *testing.T) {
 	c := newClient(&Options{Timeout: 10 * time.Millisecond}, hangingProducer, dial.NATSEngine)
 	_, err := c.Enqueue(t.Context(), "orders", nil)
 	requireError(t, err, ErrUnavailable, "")
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Enqueue(ctx, "orders", nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) {
@@ -400,9 +375,7 @@ func TestValuesAreEncodedByTheCodec(t *testing.T) {
 	for _, job := range sent.jobs {
 		got = append(got, fmt.Sprintf("%s %s %v", job.Payload, job.Kind, job.Headers))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 	_, err := Enqueue(t.Context(), c, "orders", make(chan int))
 	requireError(t, err, ErrInvalid, "payload")
 }

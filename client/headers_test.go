@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Every text that the client accepts must arrive, and none may become another header or another field of the message.
@@ -19,9 +21,7 @@ func TestEachHeaderKindAndIDThatTheClientAcceptsArrivesUnchanged(t *testing.T) {
 			name, value, kind, id := randomText(random), randomText(random), randomText(random), randomText(random)
 			receipt, err := env.Enqueue(t.Context(), "orders", []byte(value), Header(name, value), Kind(kind), ID(id))
 			if err != nil {
-				if !errors.Is(err, ErrInvalid) {
-					t.Fatal(err)
-				}
+				require.True(t, errors.Is(err, ErrInvalid), "%v", err)
 				continue
 			}
 			if receipt.Duplicate {
@@ -37,9 +37,7 @@ func TestEachHeaderKindAndIDThatTheClientAcceptsArrivesUnchanged(t *testing.T) {
 				t.Fatalf("%q: %q (-want, +got):\n%s", name, value, diff)
 			}
 		}
-		if accepted < 50 {
-			t.Errorf("only %d texts were accepted", accepted)
-		}
+		require.True(t, accepted >= 50, "only %d texts were accepted", accepted)
 	})
 }
 

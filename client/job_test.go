@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -48,9 +47,7 @@ func (env *testEnv) holdRetries() {
 func (env *testEnv) requireCancel(id string, want Cancellation) {
 	env.t.Helper()
 	outcome, err := env.Cancel(env.t.Context(), "orders", id)
-	if outcome != want || err != nil {
-		env.t.Errorf("canceling %s: %q, %v, want %q", id, outcome, err, want)
-	}
+	require.True(env.t, outcome == want && err == nil, "canceling %s: %q, %v, want %q", id, outcome, err, want)
 }
 
 var ignoreTimes = cmpopts.IgnoreFields(JobInfo{}, "StartTime", "NextTime", "UpdateTime", "MaxAttempts")
@@ -90,13 +87,9 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		proceed <- nil
 		info := env.requireState("a.b", StateDone)
 		want := JobInfo{ID: "a.b", State: StateDone, Kind: "sum", Priority: "default", Attempt: 2, Result: []byte(`{"attempt":2}`)}
-		if diff := cmp.Diff(want, info, ignoreTimes); diff != "" {
-			t.Errorf("(-want, +got):\n%s", diff)
-		}
+		require.Equal(t, want, info, ignoreTimes)
 		result, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b")
-		if result["attempt"] != 2 || err != nil {
-			t.Errorf("result %v, %v", result, err)
-		}
+		require.True(t, result["attempt"] == 2 && err == nil, "result %v, %v", result, err)
 	})
 }
 
@@ -105,9 +98,8 @@ func TestAJobIsFoundByTheIDThatTheBrokerAssigned(t *testing.T) {
 		waiting := env.enqueue("1").ID
 		delayed := env.enqueue("2", Delay(time.Hour)).ID
 		env.requireState(waiting, StateWaiting)
-		if info := env.requireState(delayed, StateWaiting); time.Until(info.NextTime) < 50*time.Minute {
-			t.Errorf("due at %s", info.NextTime)
-		}
+		info := env.requireState(delayed, StateWaiting)
+		require.True(t, time.Until(info.NextTime) >= 50*time.Minute, "due at %s", info.NextTime)
 		env.requireState("9999", StateUnknown)
 	})
 }
@@ -120,15 +112,13 @@ func TestADeadJobHasItsErrorAndWaitsAfterItWasRequeued(t *testing.T) {
 	mux := worker.NewMux()
 	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad\x00\n") })
 	ended := env.startWorker(ctx, mux)
-	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
-		t.Errorf("%+v", info)
-	}
+	info := env.requireState("a", StateDead)
+	require.True(t, info.Error == "bad\x00\n" && info.Attempt == 1, "%+v", info)
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	stop()
 	require.NoError(t, <-ended)
-	if number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); number != 1 || err != nil {
-		t.Fatalf("requeued %d: %v", number, err)
-	}
+	number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
+	require.True(t, number == 1 && err == nil, "requeued %d: %v", number, err)
 	env.requireState("a", StateWaiting)
 	env.runWorker((&jobLog{}).mux())
 	env.requireState("a", StateDone)
@@ -163,14 +153,12 @@ func TestARunningJobIsCanceled(t *testing.T) {
 		<-isRunning
 		env.requireState("a", StateRunning)
 		env.requireCancel("a", CancelRequested)
-		if cause := <-causes; !errors.Is(cause, worker.ErrCanceled) {
-			t.Errorf("the context ended with %v", cause)
-		}
+		cause := <-causes
+		require.True(t, errors.Is(cause, worker.ErrCanceled), "the context ended with %v", cause)
 		env.requireState("a", StateCanceled)
 		env.requireCancel("a", CancelTooLate)
-		if stats := env.stats(); stats.DeadLetters != 0 {
-			t.Errorf("%+v", stats)
-		}
+		stats := env.stats()
+		require.True(t, stats.DeadLetters == 0, "%+v", stats)
 	})
 }
 
@@ -190,9 +178,7 @@ func TestAWaitingJobThatIsCanceledNeverRuns(t *testing.T) {
 		env.requireState("c", StateDone)
 		env.requireState("a", StateCanceled)
 		env.requireState("b", StateCanceled)
-		if diff := cmp.Diff([]string{"kept"}, log.payloads()); diff != "" {
-			t.Errorf("(-want, +got):\n%s", diff)
-		}
+		require.Equal(t, []string{"kept"}, log.payloads())
 	})
 }
 

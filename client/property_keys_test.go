@@ -76,9 +76,8 @@ func (r *randomRound) requireUnique() {
 	}
 	for number := range uniqueKeys {
 		value, _, err := r.producer.(broker.KeyStore).ReadKey(r.t.Context(), "orders", broker.Key{Kind: broker.UniqueKey, Name: uniqueKey(number)})
-		if lock := jobstate.DecodeLock(value); err != nil || lock != nil && lock.Confirmed {
-			r.t.Errorf("the key %d is taken, %v: %+v", number, err, lock)
-		}
+		lock := jobstate.DecodeLock(value)
+		require.True(r.t, err == nil && (lock == nil || !lock.Confirmed), "the key %d is taken, %v: %+v", number, err, lock)
 	}
 	raw, err := os.ReadFile(r.log)
 	require.NoError(r.t, err)
@@ -145,9 +144,7 @@ func (r *randomRound) enqueueBatch(total int) {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := r.EnqueueBatch(ctx, "orders", jobs, final)
-		if err != nil && !errors.Is(err, ErrUnavailable) {
-			r.t.Fatal(err)
-		}
+		require.True(r.t, err == nil || errors.Is(err, ErrUnavailable), "%v", err)
 		b.isSent = err == nil
 		return b.isSent
 	})

@@ -283,21 +283,14 @@ func (r *randomRound) requirePlausible(info *JobInfo) {
 	var result string
 	switch info.State {
 	case StateDone:
-		if err := json.Unmarshal(info.Result, &result); err != nil || !succeeded[result] {
-			r.t.Errorf("%s is done with %s, %v: %q", info.ID, info.Result, err, history)
-		}
+		err := json.Unmarshal(info.Result, &result)
+		require.True(r.t, err == nil && succeeded[result], "%s is done with %s, %v: %q", info.ID, info.Result, err, history)
 	case StateDead:
-		if !isDead && info.Attempt < 20 {
-			r.t.Errorf("%+v is dead: %q", info, history)
-		}
+		require.True(r.t, isDead || info.Attempt >= 20, "%+v is dead: %q", info, history)
 	case StateCanceled:
-		if !r.canceled[info.ID] {
-			r.t.Errorf("%s is canceled, and nobody requested that: %q", info.ID, history)
-		}
+		require.True(r.t, r.canceled[info.ID], "%s is canceled, and nobody requested that: %q", info.ID, history)
 	case StateRunning, StateRetrying:
-		if !started {
-			r.t.Errorf("%s is %s, and was not started: %q", info.ID, info.State, history)
-		}
+		require.True(r.t, started, "%s is %s, and was not started: %q", info.ID, info.State, history)
 	case StateWaiting, StateUnknown:
 	}
 }

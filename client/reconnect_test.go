@@ -27,9 +27,7 @@ func TestTheClientConnectsAgainAfterTheServerEndedTheConnection(t *testing.T) {
 	large := make([]byte, 2*limit)
 	_, err := env.Enqueue(t.Context(), "orders", large)
 	requireError(t, err, ErrUnavailable, "")
-	if !IsRetryable(err) || !strings.Contains(err.Error(), "Maximum Payload Violation") {
-		t.Error(err)
-	}
+	require.True(t, IsRetryable(err) && strings.Contains(err.Error(), "Maximum Payload Violation"), "%v", err)
 	calls := make(chan error)
 	for i := range 5 {
 		go func() {
@@ -104,9 +102,7 @@ func TestJobsThatFailWithoutAConnectionAreNotSentLater(t *testing.T) {
 					_, err := env.EnqueueMany(ctx, "orders", []Job{NewJob([]byte("failed"))})
 					return err
 				})
-				if one == nil || many == nil {
-					t.Fatal("a job was sent without a connection")
-				}
+				require.True(t, one != nil && many != nil, "a job was sent without a connection")
 			}
 			row.giveBack(t, s)
 			env.enqueue("last") // waits for the connection

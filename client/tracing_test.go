@@ -10,19 +10,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestJobsHaveTheTraceContextOfTheirProducer(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
 		defer span.End()
-		if _, err := env.Enqueue(ctx, "orders", nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := env.Enqueue(ctx, "orders", nil)
+		require.NoError(t, err)
 		want := "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
-		if got := env.consume("default")().Headers["traceparent"]; len(got) != 1 || got[0] != want {
-			t.Errorf("traceparent is %q, want %s", got, want)
-		}
+		got := env.consume("default")().Headers["traceparent"]
+		require.True(t, len(got) == 1 && got[0] == want, "traceparent is %q, want %s", got, want)
 	})
 }
 
@@ -62,9 +61,7 @@ func TestEachCallIsASpan(t *testing.T) {
 		t.Fatal("no error")
 	}
 	recorded := spans.GetSpans()
-	if len(recorded) != 3 {
-		t.Fatalf("%d spans, want 3", len(recorded))
-	}
+	require.True(t, len(recorded) == 3, "%d spans, want 3", len(recorded))
 	for i, want := range []map[string]string{
 		{"messaging.message.id": "7"}, {"messaging.batch.message_count": "2"}, {"error.type": ErrUnavailable.Error()},
 	} {
@@ -84,8 +81,6 @@ func TestEachCallIsASpan(t *testing.T) {
 		}
 	}
 	for _, job := range sent.jobs {
-		if len(job.Headers["traceparent"]) != 1 {
-			t.Errorf("headers %v", job.Headers)
-		}
+		require.True(t, len(job.Headers["traceparent"]) == 1, "headers %v", job.Headers)
 	}
 }

@@ -25,9 +25,8 @@ func (env *testEnv) requireTaken(holder string, options ...Option) {
 func (env *testEnv) requireHolder(err error, holder string) {
 	env.t.Helper()
 	requireError(env.t, err, ErrKeyTaken, "unique")
-	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.KeyHolder != holder || IsRetryable(err) {
-		env.t.Errorf("%+v, want the holder %s", failure, holder)
-	}
+	failure := (*Error)(nil)
+	require.True(env.t, errors.As(err, &failure) && failure.KeyHolder == holder && !IsRetryable(err), "%+v, want the holder %s", failure, holder)
 }
 
 func TestAUniqueJobKeepsItsKeyUntilItIsDoneOrDead(t *testing.T) {
@@ -65,9 +64,7 @@ func TestAUniqueJobKeepsItsKeyUntilItIsDoneOrDead(t *testing.T) {
 				next, err = env.Enqueue(t.Context(), "orders", nil, Unique(key))
 				return err == nil
 			})
-			if next.ID == holder || next.Duplicate {
-				t.Errorf("%s: %+v", key, next)
-			}
+			require.True(t, next.ID != holder && !next.Duplicate, "%s: %+v", key, next)
 		}
 	})
 }
@@ -118,12 +115,10 @@ func TestTheSameUniqueJobSentAgainIsADuplicateAndAnotherRejected(t *testing.T) {
 			t.Fatal("it was accepted")
 		}
 		// A rejected job does not keep the key.
-		if first := env.enqueue("1", ID("a"), Unique("k")); first.Duplicate {
-			t.Errorf("%+v", first)
-		}
-		if again := env.enqueue("1", ID("a"), Unique("k")); !again.Duplicate || again.ID != "a" {
-			t.Errorf("%+v", again)
-		}
+		first := env.enqueue("1", ID("a"), Unique("k"))
+		require.True(t, !first.Duplicate, "%+v", first)
+		again := env.enqueue("1", ID("a"), Unique("k"))
+		require.True(t, again.Duplicate && again.ID == "a", "%+v", again)
 		env.requireTaken("a", ID("b"), Unique("k"))
 		results, err := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil, Unique("k")), NewJob(nil), NewJob(nil, Unique("l"))})
 		if !errors.Is(err, ErrKeyTaken) || !errors.Is(results[0].Err, ErrKeyTaken) || results[1].Err != nil || results[2].Err != nil {
@@ -176,9 +171,7 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 			t.Errorf("%q, %d", value, revision)
 		}
 		third := write("3", time.Second, second)
-		if third <= second {
-			t.Errorf("the revision %d follows %d", third, second)
-		}
+		require.True(t, third > second, "the revision %d follows %d", third, second)
 		var value string
 		var revision uint64
 		poll.Until(t, "the key to expire", func() bool { value, revision = read(); return value == "" })

@@ -86,9 +86,7 @@ func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
 			t.Errorf("%s: POST %s returned %d, want %d", title, row.path, got, row.want)
 		}
 	}
-	if w.Stats().State != StateRunning {
-		t.Fatal("a refused request drained the worker")
-	}
+	require.True(t, w.Stats().State == StateRunning, "a refused request drained the worker")
 	valid := http.Header{"Authorization": {"Bearer " + signedToken(t, keys, "team/mail-0", "drain", now)}}
 	if got := adminRequest(t, http.MethodPost, url+"/drain", valid); got != http.StatusAccepted || w.Stats().State == StateRunning {
 		t.Errorf("POST /drain with a valid token returned %d", got)
@@ -124,9 +122,7 @@ func TestWorkersAreDrainedWithoutATokenIfTheirOperatorPublishesNoKey(t *testing.
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/drain", http.NoBody)
 	response := httptest.NewRecorder()
 	w.AdminHandler().ServeHTTP(response, request)
-	if response.Code != http.StatusAccepted {
-		t.Errorf("POST /drain returned %d, want 202", response.Code)
-	}
+	require.True(t, response.Code == http.StatusAccepted, "POST /drain returned %d, want 202", response.Code)
 }
 
 func TestAWorkerWithoutAnOperatorAcceptsRequestsFromItsOwnHostOnly(t *testing.T) {
@@ -141,9 +137,7 @@ func TestAWorkerWithoutAnOperatorAcceptsRequestsFromItsOwnHostOnly(t *testing.T)
 		request.RemoteAddr = address
 		response := httptest.NewRecorder()
 		handler.ServeHTTP(response, request)
-		if response.Code != want {
-			t.Errorf("POST /drain from %q returned %d, want %d", address, response.Code, want)
-		}
+		require.True(t, response.Code == want, "POST /drain from %q returned %d, want %d", address, response.Code, want)
 	}
 }
 
@@ -158,15 +152,11 @@ func TestThePreStopHookNeedsTheSecretOfTheRevision(t *testing.T) {
 			t.Errorf("GET /prestop with secret %q returned %d, want %d", secret, got, want)
 		}
 	}
-	if w.Stats().State != StateRunning || w.shutdown.Err() != nil {
-		t.Fatal("a request without the secret ends the worker")
-	}
+	require.True(t, w.Stats().State == StateRunning && w.shutdown.Err() == nil, "a request without the secret ends the worker")
 	if got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {"s3cret"}}); got != http.StatusOK {
 		t.Errorf("GET /prestop with the secret returned %d, want 200", got)
 	}
-	if w.shutdown.Err() == nil {
-		t.Error("the worker does not end")
-	}
+	require.True(t, w.shutdown.Err() != nil, "the worker does not end")
 }
 
 func TestMetricsWithTheirOwnAddressAreNotServedByTheAdminAPI(t *testing.T) {
@@ -179,9 +169,8 @@ func TestMetricsWithTheirOwnAddressAreNotServedByTheAdminAPI(t *testing.T) {
 		metrics + "/metrics": http.StatusOK, admin + "/metrics": http.StatusNotFound,
 		admin + "/stats": http.StatusOK, metrics + "/stats": http.StatusNotFound,
 	} {
-		if got := adminRequest(t, http.MethodGet, "http://"+url, nil); got != want {
-			t.Errorf("GET %s returned %d, want %d", url, got, want)
-		}
+		got := adminRequest(t, http.MethodGet, "http://"+url, nil)
+		require.True(t, got == want, "GET %s returned %d, want %d", url, got, want)
 	}
 	requireCleanShutdown(t, w)
 }

@@ -52,9 +52,7 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	poll.Until(t, "another worker to do the remaining jobs", env.isEmpty)
 	requireCleanShutdown(t, other)
 	for _, job := range done.all() {
-		if job.Attempt != 1 {
-			t.Errorf("job %s was done in attempt %d, want 1", job.ID, job.Attempt)
-		}
+		require.True(t, job.Attempt == 1, "job %s was done in attempt %d, want 1", job.ID, job.Attempt)
 	}
 	if got := done.count(); got != 100 {
 		t.Errorf("%d jobs are done, want 100", got)
@@ -140,9 +138,7 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	poll.Until(t, "the worker not to be ready", ready(http.StatusServiceUnavailable))
 	poll.Until(t, "the worker to be drained", func() bool { _, s := call(http.MethodGet, "/stats"); return s.State == StateDrained })
 	env.send("default", "x")
-	if done.count() > 0 {
-		t.Error("the drained worker started a job")
-	}
+	require.True(t, done.count() == 0, "the drained worker started a job")
 	if status, s := call(http.MethodPost, "/resume"); status != http.StatusOK || s.State != StateRunning {
 		t.Errorf("POST /resume returned %d, %+v", status, s)
 	}
@@ -222,9 +218,8 @@ func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 	}
 	for _, e := range events {
 		e.change()
-		if got := file.isChangedBy(e.event); got != e.want {
-			t.Errorf("%s: reloaded: %t, want %t", e.title, got, e.want)
-		}
+		got := file.isChangedBy(e.event)
+		require.True(t, got == e.want, "%s: reloaded: %t, want %t", e.title, got, e.want)
 	}
 }
 
@@ -245,9 +240,7 @@ func TestConfigFileTakesPrecedenceOverOptions(t *testing.T) {
 		queue.Name != "orders" || queue.Weight != 2 || !queue.StrictPriority || !slices.Equal(queue.Priorities, priorities) {
 		t.Errorf("settings %+v, want those of the file", got)
 	}
-	if got.drainTimeout != time.Minute || got.adminAddress != "0" {
-		t.Errorf("settings %+v, want drainTimeout and adminAddress of the options", got)
-	}
+	require.True(t, got.drainTimeout == time.Minute && got.adminAddress == "0", "settings %+v, want drainTimeout and adminAddress of the options", got)
 }
 
 func TestOptionsAreReadFromTheEnvironment(t *testing.T) {
@@ -264,8 +257,6 @@ func TestOptionsAreReadFromTheEnvironment(t *testing.T) {
 	values = map[string]string{envQueues: "orders=x", envConcurrency: "y", envDrainTimeout: "z"}
 	_, err = parseEnvironment(func(name string) string { return values[name] })
 	for _, want := range []string{envQueues, envConcurrency, envDrainTimeout} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one that names %s", err, want)
-		}
+		require.True(t, err != nil && strings.Contains(err.Error(), want), "error %v, want one that names %s", err, want)
 	}
 }

@@ -218,9 +218,8 @@ func (w *runningWorker) shutDownAndWait(t testing.TB) error {
 func requireCleanShutdown(t testing.TB, workers ...*runningWorker) {
 	t.Helper()
 	for _, w := range workers {
-		if err := w.shutDownAndWait(t); err != nil {
-			t.Errorf("Run returned: %v", err)
-		}
+		err := w.shutDownAndWait(t)
+		require.True(t, err == nil, "Run returned: %v", err)
 	}
 }
 

@@ -224,9 +224,7 @@ func TestAJobBecomesOneDeadLetterWhateverItContains(t *testing.T) {
 			(&testEnv{t: t}).run(q.newVictim(fault).Worker)
 			q.send(onlyJob)
 			<-q.reached
-			if !q.send(onlyJob).Duplicate {
-				t.Error("the broker stored a second job with the same ID")
-			}
+			require.True(t, q.send(onlyJob).Duplicate, "the broker stored a second job with the same ID")
 			q.resume()
 			q.waitUntilLeft(0)
 			return q.fate()

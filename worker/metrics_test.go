@@ -33,9 +33,7 @@ func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
 		`yardmaster_worker_job_wait_seconds_count{pool="mailers",queue="orders"} 1`,
 		`yardmaster_worker_job_duration_seconds_count{pool="mailers",queue="orders"} 1`,
 	} {
-		if !strings.Contains(text, want+"\n") {
-			t.Errorf("no line %s in\n%s", want, text)
-		}
+		require.True(t, strings.Contains(text, want+"\n"), "no line %s in\n%s", want, text)
 	}
 }
 
@@ -57,12 +55,8 @@ func TestNamesCanBeOmittedFromMetrics(t *testing.T) {
 		w.metrics.observeWait("orders", 0)
 		w.metrics.observeDuration("orders", 0)
 		text := servedMetrics(t, w)
-		if !strings.Contains(text, want+"\n") {
-			t.Errorf("%q: no line %s in\n%s", value, want, text)
-		}
-		if value == "true" && (strings.Contains(text, "mailers") || strings.Contains(text, "orders")) {
-			t.Errorf("names in\n%s", text)
-		}
+		require.True(t, strings.Contains(text, want+"\n"), "%q: no line %s in\n%s", value, want, text)
+		require.True(t, value != "true" || !strings.Contains(text, "mailers") && !strings.Contains(text, "orders"), "names in\n%s", text)
 	}
 	if _, err := parseEnvironment(func(name string) string { return map[string]string{envOmitNames: "maybe"}[name] }); err == nil ||
 		!strings.Contains(err.Error(), envOmitNames) {

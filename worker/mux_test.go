@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hibiken/asynq"
 	"github.com/nats-io/nats.go"
 
@@ -120,9 +119,7 @@ func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
 		env.waitUntilEmpty()
 		requireCleanShutdown(t, w)
 		slices.Sort(got)
-		if diff := cmp.Diff([]string{"billed bill 1", "shipped ship 2"}, got); diff != "" {
-			t.Errorf("handled jobs (-want +got):\n%s", diff)
-		}
+		require.Equal(t, []string{"billed bill 1", "shipped ship 2"}, got)
 		reasons := env.deadLetterErrors()
 		if len(reasons) != 2 || !strings.HasPrefix(reasons[0], `the payload is invalid for the kind "bill": json: `) ||
 			reasons[1] != `the worker has no handler for the kind "other"` {
@@ -161,9 +158,8 @@ func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
 			broker.RetryPolicy{InitialDelay: time.Hour, MaxDelay: time.Hour, MultiplierPercent: 200}, time.Hour,
 		},
 	} {
-		if got := retryDelay(&Job{Attempt: 1, retry: row.policy}, &unknownKindError{"ship"}); got != row.want {
-			t.Errorf("it waits %s: the delay is %s, want %s", title, got, row.want)
-		}
+		got := retryDelay(&Job{Attempt: 1, retry: row.policy}, &unknownKindError{"ship"})
+		require.True(t, got == row.want, "it waits %s: the delay is %s, want %s", title, got, row.want)
 	}
 }
 
@@ -178,15 +174,13 @@ func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T)
 	})
 	poll.Until(t, "the job to be given back", func() bool { return w.countedMessages(t, resultSnoozed) == 1 })
 	requireCleanShutdown(t, w)
-	if stats := env.stats(); stats.InFlight != 1 {
-		t.Errorf("stats %+v, want one job that waits for its next delivery", stats)
-	}
+	stats := env.stats()
+	require.True(t, stats.InFlight == 1, "stats %+v, want one job that waits for its next delivery", stats)
 }
 
 func TestUnknownKindsSayNothingAboutWhatJobsDependOn(t *testing.T) {
-	if got := jobOutcome(&unknownKindError{"ship"}); got != scheduler.OutcomeUnknown {
-		t.Errorf("the outcome for the circuit breaker is %d, want unknown", got)
-	}
+	got := jobOutcome(&unknownKindError{"ship"})
+	require.True(t, got == scheduler.OutcomeUnknown, "the outcome for the circuit breaker is %d, want unknown", got)
 }
 
 func TestHandleUnknownReceivesJobsWithoutAHandler(t *testing.T) {
@@ -198,13 +192,10 @@ func TestHandleUnknownReceivesJobsWithoutAHandler(t *testing.T) {
 		return nil
 	})
 	for _, kind := range []string{"ship", "", "bill"} {
-		if err := mux.HandleJob(t.Context(), &Job{Kind: kind, Payload: []byte("{}")}); err != nil {
-			t.Errorf("%s: %v", kind, err)
-		}
+		err := mux.HandleJob(t.Context(), &Job{Kind: kind, Payload: []byte("{}")})
+		require.True(t, err == nil, "%s: %v", kind, err)
 	}
-	if !slices.Equal(got, []string{"ship", ""}) {
-		t.Errorf("received the kinds %q", got)
-	}
+	require.True(t, slices.Equal(got, []string{"ship", ""}), "received the kinds %q", got)
 }
 
 func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
@@ -239,9 +230,7 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 		calls = nil
 		_ = mux.HandleJob(t.Context(), row.job)
 		for i, want := range row.want {
-			if i >= len(calls) || !strings.HasPrefix(calls[i], want) {
-				t.Fatalf("%s: calls %q, want %q", title, calls, row.want)
-			}
+			require.True(t, i < len(calls) && strings.HasPrefix(calls[i], want), "%s: calls %q, want %q", title, calls, row.want)
 		}
 	}
 }
@@ -265,17 +254,12 @@ func TestJobsThatWaitForTheirKindAreNotDeliveredTwiceAndLoseNoAttempt(t *testing
 	w := env.start(mux, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
 	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
-	if got := w.countedMessages(t, resultReleased); got == 0 {
-		t.Error("no job was given back while it waited")
-	}
+	got := w.countedMessages(t, resultReleased)
+	require.True(t, got != 0, "no job was given back while it waited")
 	for _, job := range started.all() {
-		if job.Attempt != 1 {
-			t.Errorf("job %s is attempt %d", job.ID, job.Attempt)
-		}
+		require.True(t, job.Attempt == 1, "job %s is attempt %d", job.ID, job.Attempt)
 	}
-	if started.count() != 5 {
-		t.Errorf("the handler was called %d times, want 5", started.count())
-	}
+	require.True(t, started.count() == 5, "the handler was called %d times, want 5", started.count())
 }
 
 func TestADrainReleasesJobsThatWaitForTheirKind(t *testing.T) {
@@ -310,9 +294,8 @@ func TestTheShorterTimeoutOfAKindAndItsQueueApplies(t *testing.T) {
 		"shorter queue": {time.Second, time.Minute, time.Second},
 		"shorter kind":  {time.Minute, time.Second, time.Second},
 	} {
-		if got := shorterTimeout(row.queue, row.kind); got != row.want {
-			t.Errorf("%s: %s, want %s", title, got, row.want)
-		}
+		got := shorterTimeout(row.queue, row.kind)
+		require.True(t, got == row.want, "%s: %s, want %s", title, got, row.want)
 	}
 }
 
@@ -337,9 +320,7 @@ func TestAKindHasItsOwnAttemptsAndTimeout(t *testing.T) {
 			"attempt 1 of 1: retry after 0s", "attempt 3 of 3: retry after 0s", "attempt 4 of 4: retry after 0s",
 			"the job exceeded its timeout of 50ms: context deadline exceeded",
 		}
-		if diff := cmp.Diff(want, env.deadLetterErrors()); diff != "" {
-			t.Errorf("dead letters (-want +got):\n%s", diff)
-		}
+		require.Equal(t, want, env.deadLetterErrors())
 	})
 }
 
@@ -368,9 +349,7 @@ func TestFieldsOfARetryPolicyThatAreSetReplaceThoseOfTheQueue(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			want := queue
 			row.want(&want)
-			if diff := cmp.Diff(want, row.kind.over(queue)); diff != "" {
-				t.Errorf("policy (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, row.kind.over(queue))
 		})
 	}
 }

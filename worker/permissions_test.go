@@ -30,9 +30,7 @@ func documentedPermissions(t *testing.T, inboxes string) *server.Permissions {
 	_, list, _ := strings.Cut(string(page), "needs to publish to")
 	const lists = 2
 	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(list, lists)
-	if len(blocks) != lists {
-		t.Fatal("docs/worker.md has no two lists of permissions")
-	}
+	require.True(t, len(blocks) == lists, "docs/worker.md has no two lists of permissions")
 	inDomain := strings.NewReplacer("$JS.API.", "$JS.hub.API.", "$KV.", "$JS.hub.API.$KV.")
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: strings.Fields(inDomain.Replace(blocks[0][1] + blocks[1][1]))},

@@ -133,12 +133,8 @@ func (env *testEnv) requireNoHistory() {
 	bucket, err := env.js.KeyValue(env.t.Context(), "yardmaster_orders")
 	require.NoError(env.t, err)
 	keys, err := bucket.Keys(env.t.Context())
-	if err != nil && !errors.Is(err, natsjs.ErrNoKeysFound) {
-		env.t.Fatal(err)
-	}
+	require.True(env.t, err == nil || errors.Is(err, natsjs.ErrNoKeysFound), "%v", err)
 	for _, key := range keys {
-		if strings.HasPrefix(key, "returned.") {
-			env.t.Errorf("the bucket keeps %s", key)
-		}
+		require.True(env.t, !strings.HasPrefix(key, "returned."), "the bucket keeps %s", key)
 	}
 }

@@ -67,9 +67,8 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 	first := callPreStop(t.Context(), "http://"+address)
 	second := callPreStop(t.Context(), "http://"+address)
 	poll.Until(t, "no message to be prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
-	if got := adminRequest(t, http.MethodPost, "http://"+address+"/resume", nil); got != http.StatusConflict {
-		t.Errorf("POST /resume returned %d, want 409", got)
-	}
+	got := adminRequest(t, http.MethodPost, "http://"+address+"/resume", nil)
+	require.True(t, got == http.StatusConflict, "POST /resume returned %d, want 409", got)
 	select {
 	case r := <-first:
 		t.Fatalf("preStop returned while a job runs: %+v", r)
@@ -82,9 +81,8 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 		}
 	}
 	require.NoError(t, <-w.result)
-	if stats := env.stats(); stats.Ready+stats.InFlight+stats.Delayed != 1 {
-		t.Errorf("queue stats %+v, want one job left", stats)
-	}
+	stats := env.stats()
+	require.True(t, stats.Ready+stats.InFlight+stats.Delayed == 1, "queue stats %+v, want one job left", stats)
 }
 
 func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
@@ -101,18 +99,16 @@ func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 		t.Errorf("preStop returned %+v", r)
 	}
 	// A SIGTERM that follows does not extend the drain timeout.
-	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
-		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
-	}
+	err := w.shutDownAndWait(t)
+	require.True(t, errors.Is(err, ErrDrainTimeout), "Run returned %v, want ErrDrainTimeout", err)
 	// The worker has no jobs now, because it interrupted them.
 	admin := httptest.NewServer(w.AdminHandler())
 	defer admin.Close()
 	if r := <-callPreStop(t.Context(), admin.URL); r.err != nil || r.status != http.StatusServiceUnavailable || r.stats.InFlight != 0 {
 		t.Errorf("preStop after the interruption returned %+v", r)
 	}
-	if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > testTimeout {
-		t.Errorf("shutdown took %s, want 200 ms", elapsed)
-	}
+	elapsed := time.Since(startTime)
+	require.True(t, elapsed >= 200*time.Millisecond && elapsed <= testTimeout, "shutdown took %s, want 200 ms", elapsed)
 }
 
 func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
@@ -134,9 +130,8 @@ func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
 	poll.Until(t, "the worker to drain", func() bool { return w.Stats().State == StateDraining })
 	time.Sleep(2 * server.Config.ReadTimeout)
 	close(release)
-	if r := <-response; r.err != nil || r.status != http.StatusOK {
-		t.Errorf("preStop returned %+v", r)
-	}
+	r := <-response
+	require.True(t, r.err == nil && r.status == http.StatusOK, "preStop returned %+v", r)
 	require.NoError(t, <-w.result)
 }
 
@@ -153,14 +148,11 @@ func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 	first := callPreStop(ctx, server.URL)
 	poll.Until(t, "the worker to drain", func() bool { return w.Stats().State == StateDraining })
 	disconnect()
-	if r := <-first; !errors.Is(r.err, context.Canceled) {
-		t.Errorf("preStop returned %+v", r)
-	}
+	r := <-first
+	require.True(t, errors.Is(r.err, context.Canceled), "preStop returned %+v", r)
 	close(release)
 	require.NoError(t, <-w.result)
-	if !env.isEmpty() {
-		t.Error("the job was not done")
-	}
+	require.True(t, env.isEmpty(), "the job was not done")
 }
 
 func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
@@ -170,8 +162,7 @@ func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
 	w := env.start(env.config(), blockingHandler(nil))
 	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
-	if r := <-callPreStop(t.Context(), server.URL); r.err != nil || r.status != http.StatusOK || r.stats.Connected {
-		t.Errorf("preStop returned %+v", r)
-	}
+	r := <-callPreStop(t.Context(), server.URL)
+	require.True(t, r.err == nil && r.status == http.StatusOK && !r.stats.Connected, "preStop returned %+v", r)
 	require.NoError(t, <-w.result)
 }

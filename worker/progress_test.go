@@ -59,9 +59,8 @@ func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 	close(end)
 	poll.Until(t, "the job to be done", env.isEmpty)
 	requireCleanShutdown(t, w)
-	if progress := w.Stats().Progress; len(progress) > 0 {
-		t.Errorf("the job has ended, and its progress is %+v", progress)
-	}
+	progress := w.Stats().Progress
+	require.True(t, len(progress) == 0, "the job has ended, and its progress is %+v", progress)
 }
 
 // newProgressJob returns a running job.
@@ -108,9 +107,8 @@ func TestProgressHasNoEffectAfterTheEndOfAnAttemptOrWithoutAWorker(t *testing.T)
 	cancel()
 	cancelled.Progress(ctx, 0.5, "late")
 	new(Job).Progress(t.Context(), 0.5, "in a test")
-	if jobs, omitted := board.longest(); len(jobs)+omitted > 0 {
-		t.Errorf("progress %+v", jobs)
-	}
+	jobs, omitted := board.longest()
+	require.True(t, len(jobs)+omitted == 0, "progress %+v", jobs)
 }
 
 func TestTheStatsHaveTheJobsThatHaveRunForTheLongest(t *testing.T) {
@@ -156,8 +154,6 @@ func TestTheOperatorReadsTheLongestStats(t *testing.T) {
 		t.Error(err)
 	}
 	body := getAdmin(t, w, "/stats")
-	if len(body) < 10_000 || !utf8.ValidString(body) {
-		t.Errorf("the stats have %d bytes, so this test does not test the longest ones", len(body))
-	}
+	require.True(t, len(body) >= 10_000 && utf8.ValidString(body), "the stats have %d bytes, so this test does not test the longest ones", len(body))
 	t.Logf("the longest stats have %d bytes", len(body))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestARequestToCancelAppliesUntilItsExpiry(t *testing.T) {
@@ -32,9 +33,8 @@ func TestARequestToCancelAppliesUntilItsExpiry(t *testing.T) {
 			report := &attemptReport{w: w, job: &Job{Queue: "orders", ID: "1", SentTime: sent}, cancel: cancel}
 			board.add(report)
 			report.stop()
-			if got := errors.Is(context.Cause(ctx), ErrCanceled); got != row.want {
-				t.Errorf("canceled: %t, want %t", got, row.want)
-			}
+			got := errors.Is(context.Cause(ctx), ErrCanceled)
+			require.True(t, got == row.want, "canceled: %t, want %t", got, row.want)
 		})
 	}
 }

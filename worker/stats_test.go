@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRecentAttemptsDecay(t *testing.T) {
@@ -33,8 +35,7 @@ func TestReturnedMessagesCountUntilTheyAreDue(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]int{0: 2, 2 * time.Second: 2, 4 * time.Second: 1, 62 * time.Second: 0} {
 		counted := returnedMessages{due: maps.Clone(r.due)}
-		if got := counted.count(now.Add(after)); got != want {
-			t.Errorf("%d after %s, want %d", got, after, want)
-		}
+		got := counted.count(now.Add(after))
+		require.True(t, got == want, "%d after %s, want %d", got, after, want)
 	}
 }

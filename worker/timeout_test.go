@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // withTimeout sets the shortest timeout, and retries fast.
@@ -63,15 +64,11 @@ func TestTheJobOfAHandlerThatHangsGoesToAnotherWorker(t *testing.T) {
 		hanging.AdminHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/livez", http.NoBody))
 		return response.Code == http.StatusOK
 	}
-	if !isAlive() && time.Since(sentTime) < broker.MinJobTimeout {
-		t.Error("the worker is not alive before the timeout")
-	}
+	require.True(t, isAlive() || time.Since(sentTime) >= broker.MinJobTimeout, "the worker is not alive before the timeout")
 	var second jobLog
 	other := env.start(config, second.handle)
 	poll.Until(t, "the other worker to do the job", func() bool { return second.count() == 1 && env.isEmpty() })
-	if isAlive() || hanging.Stats().Overdue != 1 {
-		t.Errorf("the worker is alive although all of its slots hang: %+v", hanging.Stats())
-	}
+	require.True(t, !isAlive() && hanging.Stats().Overdue == 1, "the worker is alive although all of its slots hang: %+v", hanging.Stats())
 	close(ends)
 	poll.Until(t, "the worker to be alive again", isAlive)
 	requireCleanShutdown(t, hanging, other)

@@ -82,9 +82,7 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 	}
 	wantStatus := []sdktrace.Status{{Code: codes.Error, Description: "not yet"}, {Code: codes.Unset}}
 	recorded := spans.GetSpans()
-	if len(recorded) != 4 {
-		t.Fatalf("%d spans, want 2 of the program and 2 of the worker", len(recorded))
-	}
+	require.True(t, len(recorded) == 4, "%d spans, want 2 of the program and 2 of the worker", len(recorded))
 	for i := range want {
 		child, span := recorded[2*i], recorded[2*i+1]
 		maps.Copy(want[i], common)
@@ -97,9 +95,7 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 			span.SpanContext.TraceState().String() != "vendor=1" {
 			t.Errorf("span of attempt %d: %+v", i+1, span)
 		}
-		if len(span.Links) != 1 || !span.Links[0].SpanContext.Equal(parent) {
-			t.Errorf("links of attempt %d: %+v", i+1, span.Links)
-		}
+		require.True(t, len(span.Links) == 1 && span.Links[0].SpanContext.Equal(parent), "links of attempt %d: %+v", i+1, span.Links)
 		if child.Parent.SpanID() != span.SpanContext.SpanID() || child.SpanContext.TraceID().String() != producerTrace {
 			t.Errorf("the span of the handler is not a child of attempt %d: %+v", i+1, child)
 		}
@@ -168,9 +164,8 @@ func TestSpansShowWhatHappensToTheJob(t *testing.T) {
 			if values["yardmaster.job.result"] != row.result || values["error.type"] != row.errorType || span.Status.Code != row.status {
 				t.Errorf("attributes %v, status %+v", values, span.Status)
 			}
-			if text := span.Status.Description; !utf8.ValidString(text) || len(text) > maxSpanTextBytes {
-				t.Errorf("description of %d bytes, valid: %t", len(text), utf8.ValidString(text))
-			}
+			text := span.Status.Description
+			require.True(t, utf8.ValidString(text) && len(text) <= maxSpanTextBytes, "description of %d bytes, valid: %t", len(text), utf8.ValidString(text))
 		})
 	}
 }
@@ -216,9 +211,7 @@ func TestAnInvalidTraceStateIsOmitted(t *testing.T) {
 		_, span := tracer.start(t.Context(), &Job{Headers: nats.Header{"traceparent": {producerParent}, "tracestate": state}})
 		span.End()
 		got := spans.GetSpans()[0].SpanContext
-		if got.TraceState().Len() > 0 || got.TraceID().String() != producerTrace {
-			t.Errorf("%.20q: %+v", state, got)
-		}
+		require.True(t, got.TraceState().Len() == 0 && got.TraceID().String() == producerTrace, "%.20q: %+v", state, got)
 	}
 }
 

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -37,9 +35,8 @@ func TestEveryJobIsDoneOnce(t *testing.T) {
 		}
 		wasDone[string(job.Payload)] = true
 	}
-	if got := w.countedMessages(t, resultDone); got != 2000 {
-		t.Errorf("%d jobs counted as done, want 2000", got)
-	}
+	got := w.countedMessages(t, resultDone)
+	require.True(t, got == 2000, "%d jobs counted as done, want 2000", got)
 }
 
 func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
@@ -132,9 +129,7 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 				State: string(StateRunning), Attached: new(true), Queues: make([]struct{}, 1), InFlight: got.InFlight,
 				Succeeded: &row.succeeded, Failed: &row.failed, Snoozed: &row.snoozed, Returned: got.Returned, Breaker: got.Breaker,
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("stats (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, got)
 			requireCleanShutdown(t, w)
 			if float64(calls) != attempts || w.Stats().Overdue != 0 {
 				t.Errorf("the handler was called %d times, want %g; stats %+v", calls, attempts, w.Stats())
@@ -175,9 +170,7 @@ func TestFailedJobsOfAllLargeSizesDoNotHoldTheirWorker(t *testing.T) {
 	t.Logf("%d jobs were settled in %s", len(payloads), time.Since(begin))
 	requireCleanShutdown(t, w)
 	letters := env.deadLetters()
-	if len(letters) != len(payloads) {
-		t.Fatalf("%d dead letters of %d jobs", len(letters), len(payloads))
-	}
+	require.True(t, len(letters) == len(payloads), "%d dead letters of %d jobs", len(letters), len(payloads))
 	for _, letter := range letters {
 		isTruncated := strings.HasPrefix(letter.Error, "payload truncated from 10") && strings.HasSuffix(letter.Error, " bytes; poison")
 		if len(letter.Payload) < limit-2*space || letter.Attempts != 3 || letter.Error != "poison" && !isTruncated {
@@ -204,9 +197,7 @@ func TestAWorkerWhoseConnectionTheServerEndedExits(t *testing.T) {
 		return DeadLetter("no route")
 	}
 	err := <-env.start(config, handler).result
-	if err == nil || !strings.Contains(err.Error(), "Maximum Payload Violation") {
-		t.Fatalf("the worker ended with %v", err)
-	}
+	require.True(t, err != nil && strings.Contains(err.Error(), "Maximum Payload Violation"), "the worker ended with %v", err)
 	next := env.start(config, handler)
 	poll.Until(t, "the next worker to settle the job", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
 	requireCleanShutdown(t, next)
@@ -235,9 +226,7 @@ func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
 	setMaximum(-1)
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
 	requireCleanShutdown(t, w)
-	if calls.Load() != 3 {
-		t.Errorf("the job ran %d times, want 3", calls.Load())
-	}
+	require.True(t, calls.Load() == 3, "the job ran %d times, want 3", calls.Load())
 }
 
 // The worker's clock jumps ahead, so that the worker considers its lease lost while the
@@ -268,9 +257,8 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 			created.now = func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }
 			w := env.run(created)
 			poll.Until(t, "the job to be counted as "+row.want, func() bool { return w.countedMessages(t, row.want) == 1 })
-			if done := w.countedMessages(t, resultDone) == 1; done != (row.want == resultLate) {
-				t.Errorf("counted as done: %t", done)
-			}
+			done := w.countedMessages(t, resultDone) == 1
+			require.True(t, done == (row.want == resultLate), "counted as done: %t", done)
 			requireCleanShutdown(t, w)
 		})
 	}
@@ -334,9 +322,8 @@ func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 		t.Errorf("the breaker is %s, want Closed", got)
 	}
 	requireCleanShutdown(t, w)
-	if count := env.stats().DeadLetters; count > 0 {
-		t.Errorf("%d dead letters, want 0", count)
-	}
+	count := env.stats().DeadLetters
+	require.True(t, count == 0, "%d dead letters, want 0", count)
 }
 
 func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
@@ -364,9 +351,7 @@ func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
 			if err == nil {
 				_, err = c.validatedSettings()
 			}
-			if err == nil || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("error %v, want %s", err, row.want)
-			}
+			require.True(t, err != nil && strings.Contains(err.Error(), row.want), "error %v, want %s", err, row.want)
 		})
 	}
 }
@@ -380,9 +365,8 @@ func TestAWorkerContinuesWithAConsumerThatWasDeletedAndCreatedAgain(t *testing.T
 	poll.Until(t, "the first job", func() bool { return done.count() == 1 && env.isEmpty() })
 	require.NoError(t, env.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
 	env.send("default", numberedPayloads(20)...)
-	if stats := env.stats(); stats.Ready != 20 {
-		t.Errorf("without the consumer: %+v", stats)
-	}
+	stats := env.stats()
+	require.True(t, stats.Ready == 20, "without the consumer: %+v", stats)
 	env.ensureQueue("orders")
 	poll.Until(t, "the other jobs", func() bool { return done.count() == 21 && env.isEmpty() })
 	requireCleanShutdown(t, w)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/client/clienttest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -18,9 +16,8 @@ import (
 
 func enqueue(t *testing.T, c *client.Client, payload string, options ...client.Option) {
 	t.Helper()
-	if _, err := c.Enqueue(t.Context(), "orders", []byte(payload), options...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Enqueue(t.Context(), "orders", []byte(payload), options...)
+	require.NoError(t, err)
 }
 
 func TestJobsHaveWhatTheProducerSet(t *testing.T) {
@@ -29,13 +26,11 @@ func TestJobsHaveWhatTheProducerSet(t *testing.T) {
 	enqueue(t, c, "1", client.Header("Tenant", "a"), client.Kind("charge"), client.Timeout(time.Minute))
 	enqueue(t, c, "2", client.ID("order-7"), client.Priority("high"), client.Delay(time.Hour))
 	jobs := queues.Jobs("orders")
-	if wait := jobs[1].DueTime.Sub(queues.Now()); wait <= 59*time.Minute || wait > time.Hour {
-		t.Errorf("the job is due in %s", wait)
-	}
+	wait := jobs[1].DueTime.Sub(queues.Now())
+	require.True(t, wait > 59*time.Minute && wait <= time.Hour, "the job is due in %s", wait)
 	for i := range jobs {
-		if age := queues.Now().Sub(jobs[i].SentTime); age < 0 || age > time.Minute {
-			t.Errorf("job %d was sent %s ago", i, age)
-		}
+		age := queues.Now().Sub(jobs[i].SentTime)
+		require.True(t, age >= 0 && age <= time.Minute, "job %d was sent %s ago", i, age)
 		jobs[i].SentTime, jobs[i].DueTime = time.Time{}, time.Time{}
 	}
 	want := []clienttest.Job{
@@ -45,9 +40,7 @@ func TestJobsHaveWhatTheProducerSet(t *testing.T) {
 		},
 		{ID: "order-7", Priority: "high", Payload: []byte("2"), Headers: map[string][]string{}},
 	}
-	if diff := cmp.Diff(want, jobs); diff != "" {
-		t.Errorf("(-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, jobs)
 }
 
 func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
@@ -68,12 +61,9 @@ func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
 	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 1 {
 		t.Errorf("%d attempts after an hour", attempts)
 	}
-	if diff := cmp.Diff([]string{"high first 1/5", "default my-second 1/5", "default later 1/5"}, ran); diff != "" {
-		t.Errorf("(-want, +got):\n%s", diff)
-	}
-	if jobs := queues.Jobs("orders"); len(jobs) > 0 {
-		t.Errorf("jobs %+v", jobs)
-	}
+	require.Equal(t, []string{"high first 1/5", "default my-second 1/5", "default later 1/5"}, ran)
+	jobs := queues.Jobs("orders")
+	require.True(t, len(jobs) == 0, "jobs %+v", jobs)
 }
 
 func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
@@ -120,9 +110,8 @@ func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
 			attempts := run()
 			for _, wait := range row.waits {
 				queues.Advance(wait - time.Second/2)
-				if early := run(); early > 0 {
-					t.Errorf("%d attempts before %s", early, wait)
-				}
+				early := run()
+				require.True(t, early == 0, "%d attempts before %s", early, wait)
 				queues.Advance(time.Second)
 				attempts += run()
 			}
@@ -155,9 +144,7 @@ func TestAJobThatWaitsForOthersRunsInALaterCall(t *testing.T) {
 			return nil
 		})
 	}
-	if len(ran) != 4 || !slices.Contains(ran, "final") {
-		t.Errorf("%v ran", ran)
-	}
+	require.True(t, len(ran) == 4 && slices.Contains(ran, "final"), "%v ran", ran)
 	enqueue(t, c, "unique", client.Unique("k"))
 }
 

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -54,9 +52,7 @@ func TestValidateQueueConfig(t *testing.T) {
 			if err := q.Validate(); err != nil {
 				got = strings.Split(err.Error(), "\n")
 			}
-			if len(got) != len(row.want) {
-				t.Fatalf("%q, want %d problems", got, len(row.want))
-			}
+			require.True(t, len(got) == len(row.want), "%q, want %d problems", got, len(row.want))
 			for i, want := range row.want {
 				if !strings.Contains(got[i], want) {
 					t.Errorf("%q, want %q", got[i], want)
@@ -96,12 +92,8 @@ func TestOwnership(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			q := QueueConfig{Name: "mail", Owner: owner, ReplacesOwnerUID: row.replacesUID, AdoptsUnowned: row.adoptsUnowned}
 			err := q.CheckOwnership(row.found)
-			if (err == nil) != row.want || err != nil && ClassOf(err) != ClassConflict {
-				t.Errorf("got %v", err)
-			}
-			if err != nil && row.found.Name != "" && strings.Contains(err.Error(), row.found.Name) {
-				t.Errorf("the message names the other owner: %v", err)
-			}
+			require.True(t, (err == nil) == row.want && (err == nil || ClassOf(err) == ClassConflict), "got %v", err)
+			require.True(t, err == nil || row.found.Name == "" || !strings.Contains(err.Error(), row.found.Name), "the message names the other owner: %v", err)
 			if err := CheckOwner("mail", row.found, owner); (err == nil) != (row.found.UID == owner.UID) {
 				t.Errorf("a change without ownership: %v", err)
 			}
@@ -114,17 +106,11 @@ func TestNoUserCanChooseAScopedName(t *testing.T) {
 	q := DefaultQueueConfig(scoped)
 	q.Owner.UID = "1"
 	require.NoError(t, q.Validate())
-	if namePattern.MatchString(ScopedQueueName("a", "b", ClusterID("uid"))) {
-		t.Error("the name can be chosen")
-	}
+	require.True(t, !namePattern.MatchString(ScopedQueueName("a", "b", ClusterID("uid"))), "the name can be chosen")
 	for _, name := range []string{"a_dead", "a_b", "a_b_dead", "a_b_0123456789_dead", "a_b_012345678x"} {
-		if queueNamePattern.MatchString(name) {
-			t.Errorf("%s is valid, although engines build such names", name)
-		}
+		require.True(t, !queueNamePattern.MatchString(name), "%s is valid, although engines build such names", name)
 	}
-	if ClusterID("one") == ClusterID("other") {
-		t.Error("two clusters have one ID")
-	}
+	require.True(t, ClusterID("one") != ClusterID("other"), "two clusters have one ID")
 }
 
 func TestReconnectDelay(t *testing.T) {
@@ -134,9 +120,7 @@ func TestReconnectDelay(t *testing.T) {
 	}
 	s := time.Second
 	want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("delays (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 	if got := reconnectDelay(3, 1); got != s {
 		t.Errorf("the shortest delay after 3 tries is %s", got)
 	}
@@ -156,9 +140,8 @@ func TestIsVersionAtLeast(t *testing.T) {
 		"no version":                              {"", "2.12", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := IsVersionAtLeast(row.version, row.least); got != row.want {
-				t.Errorf("%t, want %t", got, row.want)
-			}
+			got := IsVersionAtLeast(row.version, row.least)
+			require.True(t, got == row.want, "%t, want %t", got, row.want)
 		})
 	}
 }

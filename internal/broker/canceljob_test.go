@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // storedJob has one state before its cancellation is requested, and another one after that.
@@ -36,8 +37,7 @@ func TestACancellationIsTooLateOnlyIfTheJobHadEndedBefore(t *testing.T) {
 		"it was dead before":         {storedJob{state: jobstate.Dead, next: jobstate.Dead}, CanceledJob{Ended: true, State: jobstate.Dead}},
 		"it is not known":            {storedJob{state: jobstate.Unknown, next: jobstate.Unknown}, CanceledJob{State: jobstate.Unknown}},
 	} {
-		if got, err := CancelStoredJob(t.Context(), &c.job, "orders", "1"); err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v, want %+v", title, got, err, c.want)
-		}
+		got, err := CancelStoredJob(t.Context(), &c.job, "orders", "1")
+		require.True(t, err == nil && got == c.want, "%s: %+v, %v, want %+v", title, got, err, c.want)
 	}
 }

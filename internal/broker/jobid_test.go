@@ -3,6 +3,8 @@ package broker
 import (
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAnIdentifierIsShortTextWithoutControlCharacters(t *testing.T) {
@@ -10,9 +12,8 @@ func TestAnIdentifierIsShortTextWithoutControlCharacters(t *testing.T) {
 		"order-5": true, "a b/ü": true, strings.Repeat("x", maxIdentifierBytes): true,
 		"": false, strings.Repeat("x", maxIdentifierBytes+1): false, "a\nb": false, "a\x00": false, "\xff": false,
 	} {
-		if got := IsIdentifier(id); got != want {
-			t.Errorf("IsIdentifier(%q) = %t, want %t", id, got, want)
-		}
+		got := IsIdentifier(id)
+		require.True(t, got == want, "IsIdentifier(%q) = %t, want %t", id, got, want)
 	}
 }
 
@@ -28,9 +29,8 @@ func TestAHeaderIsFoundInAnySpelling(t *testing.T) {
 		"two spellings: by name": {map[string][]string{"yardmaster-kind": {"a"}, "YARDMASTER-KIND": {"b"}}, "b"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := HeaderValue(test.headers, KindHeader); got != test.want {
-				t.Errorf("value %q, want %q", got, test.want)
-			}
+			got := HeaderValue(test.headers, KindHeader)
+			require.True(t, got == test.want, "value %q, want %q", got, test.want)
 		})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
@@ -23,9 +23,7 @@ func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
 			for attempt := range 3 {
 				got = append(got, retry.DelayAfter(attempt+1, row.spread))
 			}
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("delays (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, got)
 		})
 	}
 }
@@ -45,8 +43,7 @@ func FuzzDelayNeverExceedsMaxDelay(f *testing.F) {
 			JitterPercent:     int(upTo(int64(jitter), 100)),
 		}
 		retry.InitialDelay = time.Duration(upTo(initialDelay, int64(retry.MaxDelay)))
-		if got := retry.DelayAfter(attempt, spread); got < 0 || got > retry.MaxDelay {
-			t.Errorf("%+v, attempt %d, spread %f: delay %s is out of bounds", retry, attempt, spread, got)
-		}
+		got := retry.DelayAfter(attempt, spread)
+		require.True(t, got >= 0 && got <= retry.MaxDelay, "%+v, attempt %d, spread %f: delay %s is out of bounds", retry, attempt, spread, got)
 	})
 }

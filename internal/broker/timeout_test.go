@@ -3,6 +3,8 @@ package broker
 import (
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestHandlersSeeTheTimeoutAndTheKindOfAllHeadersWithThePrefix(t *testing.T) {
@@ -10,9 +12,8 @@ func TestHandlersSeeTheTimeoutAndTheKindOfAllHeadersWithThePrefix(t *testing.T) 
 		"Tenant": true, "Yardmaster-Timeout": true, "yardmaster-timeout": true, "Yardmaster-Kind": true, "yardmaster-job-id": false,
 		"Yardmaster-Error": false, "YARDMASTER-ERROR": false, "Yardmaster-": false, "Yardmaster-Timeout-": false,
 	} {
-		if got := IsProducerHeader(name); got != want {
-			t.Errorf("IsProducerHeader(%q) = %t, want %t", name, got, want)
-		}
+		got := IsProducerHeader(name)
+		require.True(t, got == want, "IsProducerHeader(%q) = %t, want %t", name, got, want)
 	}
 }
 
@@ -31,9 +32,8 @@ func TestTimeoutOfAMessageIsThatOfItsHeaderElseOfItsQueue(t *testing.T) {
 		"more than a day":        {map[string][]string{TimeoutHeader: {"24h1s"}}, 0, true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got, err := q.TimeoutOf(test.headers); got != test.want || (err != nil) != test.isError {
-				t.Errorf("timeout %s and error %v, want %s", got, err, test.want)
-			}
+			got, err := q.TimeoutOf(test.headers)
+			require.True(t, got == test.want && (err != nil) == test.isError, "timeout %s and error %v, want %s", got, err, test.want)
 		})
 	}
 }

@@ -32,16 +32,13 @@ func TestAJobIsStoredOnceHoweverOftenItIsSent(t *testing.T) {
 		}
 		got := env.do("POST", path+"?id=order-7", "{}")
 		env.want(path, got, status, "", "")
-		if got.ID != "order-7" || got.Duplicate != (i > 0) {
-			t.Errorf("%s: %+v", path, got)
-		}
+		require.True(t, got.ID == "order-7" && got.Duplicate == (i > 0), "%s: %+v", path, got)
 	}
 	if got := env.do("POST", ordersPath, "{}"); got.status != http.StatusCreated || got.ID == "" {
 		t.Errorf("a job without an ID: %+v", got)
 	}
-	if stored := env.stored("orders"); stored != 2 {
-		t.Errorf("%d jobs are stored, want 2", stored)
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
 }
 
 func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
@@ -58,9 +55,7 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 		for _, path := range []string{ordersPath, missing} {
 			got := env.do("POST", path, "{}", headers...)
 			env.want(title, got, http.StatusUnauthorized, reasonUnauthenticated, "")
-			if got.header.Get("WWW-Authenticate") == "" {
-				t.Errorf("%s: no header WWW-Authenticate", title)
-			}
+			require.True(t, got.header.Get("WWW-Authenticate") != "", "%s: no header WWW-Authenticate", title)
 		}
 	}
 	env.deny("create team-a/orders", "create team-a/missing", "create team-b/orders", "delete team-a/orders")
@@ -68,9 +63,8 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 		env.want(path, env.do("POST", path, "{}"), http.StatusForbidden, reasonForbidden, "")
 	}
 	env.want("cancel", env.do("DELETE", ordersPath+"/7", ""), http.StatusForbidden, reasonForbidden, "")
-	if stored := env.stored("orders"); stored > 0 {
-		t.Errorf("%d jobs are stored", stored)
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 0, "%d jobs are stored", stored)
 }
 
 func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
@@ -122,16 +116,13 @@ func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
 	env.want("the same", env.do("POST", ordersPath+"?unique=k&id=a", "{}"), http.StatusOK, "", "")
 	second := env.do("POST", ordersPath+"?unique=k&uniqueFor=1h", "{}")
 	env.want("another", second, http.StatusConflict, reasonKeyTaken, "unique")
-	if second.KeyHolder != "a" {
-		t.Errorf("%+v", second)
-	}
+	require.True(t, second.KeyHolder == "a", "%+v", second)
 	many := env.do("POST", ordersPath+"/many", `{"payload":1,"unique":"k"}`+"\n"+`{"payload":2,"unique":"l"}`)
 	if many.status != http.StatusMultiStatus || many.Failed != 1 || many.Jobs[0].Error == nil || many.Jobs[0].Error.Reason != reasonKeyTaken {
 		t.Errorf("%+v", many)
 	}
-	if stored := env.stored("orders"); stored != 2 {
-		t.Errorf("%d jobs are stored", stored)
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 2, "%d jobs are stored", stored)
 }
 
 func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
@@ -189,9 +180,8 @@ func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
 	env.want("known length", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody+1), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
 	env.want("many", env.do("POST", ordersPath+"/many", strings.Repeat("{}\n", 2*defaultMaxBody), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
 	env.want("more than the broker accepts", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody), "Job-Header-A: "+strings.Repeat("a", 1000)), http.StatusRequestEntityTooLarge, reasonTooLarge, "payload")
-	if stored := env.stored("orders"); stored > 0 {
-		t.Errorf("%d jobs are stored", stored)
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 0, "%d jobs are stored", stored)
 }
 
 func TestManyJobsHaveAResultEach(t *testing.T) {
@@ -203,15 +193,12 @@ func TestManyJobsHaveAResultEach(t *testing.T) {
 {"id": "b", "payloadBase64": "`+binary+`", "delay": "1h"}
 {"payload": "text", "priority": "urgent"}
 `)
-	if got.status != http.StatusMultiStatus || got.Failed != 1 || len(got.Jobs) != 4 {
-		t.Fatalf("%+v", got)
-	}
+	require.True(t, got.status == http.StatusMultiStatus && got.Failed == 1 && len(got.Jobs) == 4, "%+v", got)
 	if got.Jobs[0].ID != "a" || got.Jobs[0].Duplicate || !got.Jobs[1].Duplicate || got.Jobs[2].ID != "b" || got.Jobs[3].Error.Reason != reasonUnknownPriority {
 		t.Errorf("%+v", got.Jobs)
 	}
-	if stored := env.stored("orders"); stored != 2 {
-		t.Errorf("%d jobs are stored, want 2", stored)
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
 }
 
 func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
@@ -234,12 +221,10 @@ func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
 	} {
 		env.want(shorten(body), env.do("POST", ordersPath+"/many", body), want.status, want.reason, want.field)
 	}
-	if stored := env.stored("orders"); stored > 0 {
-		t.Errorf("%d jobs are stored", stored)
-	}
-	if got := env.do("POST", ordersPath+"/many", strings.Repeat(`{"payload": 1}`, maxJobs)); got.status != http.StatusOK || len(got.Jobs) != maxJobs {
-		t.Errorf("the largest number of jobs: %d, %d jobs", got.status, len(got.Jobs))
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 0, "%d jobs are stored", stored)
+	got := env.do("POST", ordersPath+"/many", strings.Repeat(`{"payload": 1}`, maxJobs))
+	require.True(t, got.status == http.StatusOK && len(got.Jobs) == maxJobs, "the largest number of jobs: %d, %d jobs", got.status, len(got.Jobs))
 }
 
 func TestADelayedJobIsCanceled(t *testing.T) {
@@ -248,12 +233,10 @@ func TestADelayedJobIsCanceled(t *testing.T) {
 	const id = "reminder/7"
 	env.want("delayed", env.do("POST", ordersPath+"?delay=1h&id="+url.QueryEscape(id), "{}"), http.StatusCreated, "", "")
 	path := ordersPath + "/" + url.PathEscape(id)
-	if got := env.do("DELETE", path, ""); got.status != http.StatusOK || !got.Canceled || got.ID != id {
-		t.Errorf("%+v", got)
-	}
-	if stored := env.stored("orders"); stored > 0 {
-		t.Errorf("%d jobs are stored", stored)
-	}
+	got := env.do("DELETE", path, "")
+	require.True(t, got.status == http.StatusOK && got.Canceled && got.ID == id, "%+v", got)
+	stored := env.stored("orders")
+	require.True(t, stored == 0, "%d jobs are stored", stored)
 	env.want("again", env.do("DELETE", path, ""), http.StatusNotFound, reasonJobNotDelayed, "")
 	env.want("an invalid ID", env.do("DELETE", ordersPath+"/a%20b", ""), http.StatusBadRequest, reasonInvalidJob, "id")
 }
@@ -265,9 +248,7 @@ func TestReviewsAreKeptForAShortTimeAndErrorsAreNot(t *testing.T) {
 	for range 2 {
 		got := env.do("POST", ordersPath, "{}")
 		env.want("no API server", got, http.StatusServiceUnavailable, reasonAPIUnavailable, "")
-		if strings.Contains(got.Message, "etcd") {
-			t.Errorf("the answer has the cause: %s", got.Message)
-		}
+		require.True(t, !strings.Contains(got.Message, "etcd"), "the answer has the cause: %s", got.Message)
 	}
 	if asked := env.asked.Load(); asked != 2 {
 		t.Errorf("%d reviews, want 2", asked)
@@ -301,9 +282,8 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		return got.status != http.StatusServiceUnavailable
 	})
 	env.connect() // the connection of the test may still wait before its next attempt
-	if stored := env.stored("orders"); stored != 2 {
-		t.Errorf("%d jobs are stored, want 2", stored)
-	}
+	stored := env.stored("orders")
+	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
 }
 
 // The clients of one namespace do not finish their bodies. Others are served meanwhile.

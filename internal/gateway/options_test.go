@@ -26,9 +26,7 @@ func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 		DrainTimeout: handleTimeout, Namespace: "system",
 	}
 	want.Broker.Engine, want.Broker.URLSecret = "NATS", "nats/address"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 	for arguments, message := range map[string]string{
 		"--audience=":              "--audience is empty",
 		"--max-body-bytes=0":       "--max-body-bytes is 0",
@@ -39,9 +37,7 @@ func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 		"--audiences=jobs":         "not defined: -audiences",
 	} {
 		_, err := ParseFlags(strings.Fields(arguments), nil, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), message) {
-			t.Errorf("%s: error %v, want %q", arguments, err, message)
-		}
+		require.True(t, err != nil && strings.Contains(err.Error(), message), "%s: error %v, want %q", arguments, err, message)
 	}
 	if _, err := ParseFlags(nil, []string{"YARDMASTER_AUDIENCES=jobs"}, io.Discard); err == nil || !strings.Contains(err.Error(), "no flag --audiences") {
 		t.Errorf("a misspelled variable: %v", err)

@@ -77,9 +77,7 @@ func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
 	require.NoError(t, err)
 	want := next()
 	got := env.do("POST", ordersPath+"/many", `{"id": "b", "kind": "charge", "headers": {"Tenant": "acme"}, "payload": {"name":"Müller"} }`)
-	if got.status != 200 {
-		t.Fatalf("%+v", got)
-	}
+	require.True(t, got.status == 200, "%+v", got)
 	requireSameJob(t, "many", want, next())
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -122,9 +121,7 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 			t.Errorf("%s: %d, asynq reports %d, redis-cli reports %d, want %d", title, row.got, row.asynq, row.redis, row.want)
 		}
 	}
-	if f.TotalArrivals != 8 || f.MeasuredTime.Before(startTime) || time.Until(f.MeasuredTime) > time.Minute {
-		t.Errorf("%+v", f)
-	}
+	require.True(t, f.TotalArrivals == 8 && !f.MeasuredTime.Before(startTime) && time.Until(f.MeasuredTime) <= time.Minute, "%+v", f)
 	// The oldest is the task that was due 100 s ago; without it, the oldest pending task.
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 100*time.Second+time.Since(startTime) {
 		t.Errorf("the oldest is %s old", age)
@@ -140,9 +137,7 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 func (b *testEnv) fetchTasks(number int) []broker.Delivery {
 	b.t.Helper()
 	all, got := collectInto(b.t, b.openConsumer(b.Engine), number)
-	if got != number {
-		b.t.Fatalf("%d tasks, want %d", got, number)
-	}
+	require.True(b.t, got == number, "%d tasks, want %d", got, number)
 	return all
 }
 
@@ -232,17 +227,12 @@ func TestEnsureQueue(t *testing.T) {
 			row.before(b)
 			got := b.ensureQueue(row.change)
 			got.Enforcement = nil
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, got)
 			info, err := b.inspector.GetQueueInfo("orders")
 			b.requireSuccess(err)
-			if info.Paused != row.paused {
-				t.Errorf("asynq reports paused: %t", info.Paused)
-			}
-			if rejecting := b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed"); rejecting != "0" {
-				t.Errorf("the queue rejects messages: %s", rejecting)
-			}
+			require.True(t, info.Paused == row.paused, "asynq reports paused: %t", info.Paused)
+			rejecting := b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed")
+			require.True(t, rejecting == "0", "the queue rejects messages: %s", rejecting)
 		})
 	}
 }
@@ -277,9 +267,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 			row.before(b)
 			q := desiredQueue(row.change)
 			_, err := b.EnsureQueue(t.Context(), q)
-			if err != nil && broker.ClassOf(err) != row.want || err == nil && row.want != "" {
-				t.Fatalf("%v", err)
-			}
+			require.True(t, (err == nil || broker.ClassOf(err) == row.want) && (err != nil || row.want == ""), "%v", err)
 			loser := broker.QueueOwner{UID: "4", Name: "ns/loser", Cluster: "c"}
 			if row.want != "" {
 				loser = q.Owner
@@ -289,9 +277,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 				"ReleaseOwnership":  b.ReleaseOwnership(t.Context(), "orders", loser),
 				"DeleteQueue":       b.DeleteQueue(t.Context(), "orders", loser),
 			} {
-				if broker.ClassOf(err) != broker.ClassConflict {
-					t.Errorf("%s by another owner: %v", call, err)
-				}
+				require.True(t, broker.ClassOf(err) == broker.ClassConflict, "%s by another owner: %v", call, err)
 			}
 		})
 	}
@@ -313,9 +299,8 @@ func TestAQueueOfAnotherProgramIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 		t.Errorf("DeleteQueue: %v", err)
 	}
 	b.ensureQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true })
-	if f := b.readStats(); f.Ready != 1 {
-		t.Errorf("%+v", f)
-	}
+	f := b.readStats()
+	require.True(t, f.Ready == 1, "%+v", f)
 }
 
 func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
@@ -344,9 +329,7 @@ func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.ensureQueue(row.change).Enforcement[row.field]
-			if got.By != row.want || got.By == broker.NotEnforced && got.Message == "" {
-				t.Errorf("%+v, want %s", got, row.want)
-			}
+			require.True(t, got.By == row.want && (got.By != broker.NotEnforced || got.Message != ""), "%+v, want %s", got, row.want)
 		})
 	}
 }
@@ -367,9 +350,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	b.requireSuccess(err)
 	rest, err := deadLetters.List(t.Context(), list[2].ID, 3)
 	b.requireSuccess(err)
-	if len(list) != 3 || len(rest) != 2 {
-		t.Fatalf("%d, then %d", len(list), len(rest))
-	}
+	require.True(t, len(list) == 3 && len(rest) == 2, "%d, then %d", len(list), len(rest))
 	var got []string
 	for i, letter := range append(list, rest...) {
 		got = append(got, strings.TrimPrefix(letter.MessageID, "asynq:{orders}:t:"))
@@ -382,9 +363,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	}
 	slices.Sort(got)
 	slices.Sort(sent)
-	if diff := cmp.Diff(sent, got); diff != "" {
-		t.Errorf("tasks (-sent +dead):\n%s", diff)
-	}
+	require.Equal(t, sent, got)
 
 	n, err := deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 2})
 	b.requireSuccess(err)
@@ -406,9 +385,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	b.requireSuccess(err)
 	moved, err := b.DeadLetters("other").List(t.Context(), 0, 0)
 	b.requireSuccess(err)
-	if n != 2 || len(moved) != 2 || b.readStats().DeadLetters != 1 {
-		t.Fatalf("%d moved: %+v", n, moved)
-	}
+	require.True(t, n == 2 && len(moved) == 2 && b.readStats().DeadLetters == 1, "%d moved: %+v", n, moved)
 	for _, letter := range moved {
 		if letter.Error != "no such customer" || letter.Attempts != 1 || !strings.HasPrefix(letter.MessageID, "asynq:{orders}:t:") || len(letter.Headers) != 1 {
 			t.Errorf("%+v", letter)
@@ -418,9 +395,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	first := moved[0].ID
 	for _, want := range []int{1, 0} {
 		n, err := b.DeadLetters("other").DeleteSelected(t.Context(), func(l *broker.DeadLetter) bool { return l.ID == first })
-		if err != nil || n != want {
-			t.Errorf("deleted %d, want %d: %v", n, want, err)
-		}
+		require.True(t, err == nil && n == want, "deleted %d, want %d: %v", n, want, err)
 	}
 	b.requireSuccess(deadLetters.Purge(t.Context()))
 	if f := b.readStats(); f.DeadLetters != 0 {
@@ -443,9 +418,8 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	}))
 	n, err := a.Requeue(t.Context(), broker.RequeueOptions{})
 	b.requireSuccess(err)
-	if f := b.readStats(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
-		t.Errorf("%d requeued: %+v", n, f)
-	}
+	f := b.readStats()
+	require.True(t, n == 1 && f.Ready == 1 && f.DeadLetters == 0, "%d requeued: %+v", n, f)
 }
 
 func TestDeleteQueue(t *testing.T) {
@@ -485,9 +459,7 @@ func TestDeleteQueue(t *testing.T) {
 			b := newTestEnv(t)
 			row.before(b)
 			err := b.DeleteQueue(t.Context(), "orders", owner)
-			if (err == nil) != row.wantDeleted {
-				t.Fatalf("%v", err)
-			}
+			require.True(t, (err == nil) == row.wantDeleted, "%v", err)
 			left := b.server.RunCLI("--scan", "--pattern", "*{orders}*")
 			var kept []string
 			for name := range strings.FieldsSeq(left) {
@@ -495,9 +467,7 @@ func TestDeleteQueue(t *testing.T) {
 					kept = append(kept, name)
 				}
 			}
-			if row.wantDeleted && len(kept) > 0 || !row.wantDeleted && len(kept) == 0 {
-				t.Errorf("left: %s", left)
-			}
+			require.True(t, (!row.wantDeleted || len(kept) == 0) && (row.wantDeleted || len(kept) != 0), "left: %s", left)
 			if _, err := b.Stats(t.Context(), "orders"); row.wantDeleted && broker.ClassOf(err) != broker.ClassNotFound {
 				t.Errorf("stats: %v", err)
 			}
@@ -557,9 +527,8 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	b.requireSuccess(b.WaitForMessage(t.Context(), "orders"))
 	found, err := b.waitForPending(t.Context(), "orders", time.Minute)
 	b.requireSuccess(err)
-	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !found || list != second+"\n"+first {
-		t.Errorf("%t, %s", found, list)
-	}
+	list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1")
+	require.True(t, found && list == second+"\n"+first, "%t, %s", found, list)
 	if err := b.WaitForMessage(t.Context(), "nowhere"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("missing queue: %v", err)
 	}
@@ -586,9 +555,8 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 		t.Errorf("an invalid name: %v", err)
 	}
 	b.ensureQueue()
-	if outcome := b.ensureQueue(mustExist); outcome.Created || outcome.Updated {
-		t.Errorf("an existing queue: %+v", outcome)
-	}
+	outcome := b.ensureQueue(mustExist)
+	require.True(t, !outcome.Created && !outcome.Updated, "an existing queue: %+v", outcome)
 }
 
 func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(t *testing.T) {
@@ -621,9 +589,7 @@ func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(
 				}
 				n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
 				b.requireSuccess(err)
-				if n != 1 {
-					t.Fatalf("%d requeued", n)
-				}
+				require.True(t, n == 1, "%d requeued", n)
 			}
 			_, err = b.DeadLetters("orders").Move(t.Context(), "other", 0)
 			b.requireSuccess(err)
@@ -643,14 +609,12 @@ func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
 	b := newTestEnv(t)
 	for policy, want := range map[string]string{"noeviction": "", "allkeys-lru": "allkeys-lru", "volatile-ttl": "volatile-ttl"} {
 		b.server.RunCLI("CONFIG", "SET", "maxmemory-policy", policy)
-		if got := b.ensureQueue().EvictionPolicy; got != want {
-			t.Errorf("%q with the policy %s, want %q", got, policy, want)
-		}
+		got := b.ensureQueue().EvictionPolicy
+		require.True(t, got == want, "%q with the policy %s, want %q", got, policy, want)
 	}
 	b.server.RunCLI("ACL", "SETUSER", "default", "-info")
-	if result := b.ensureQueue(); result.EvictionPolicy != "" {
-		t.Errorf("%q of a server that does not report its policy", result.EvictionPolicy)
-	}
+	result := b.ensureQueue()
+	require.True(t, result.EvictionPolicy == "", "%q of a server that does not report its policy", result.EvictionPolicy)
 }
 
 // A task of a group would wait without end for an aggregator.
@@ -669,7 +633,6 @@ func TestATaskOfAGroupBecomesADeadLetterThatSaysWhy(t *testing.T) {
 	if n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
 		t.Fatalf("%d requeued: %v", n, err)
 	}
-	if stats := b.readStats(); stats.Ready != 2 || stats.DeadLetters != 0 {
-		t.Errorf("after requeueing: %+v", stats)
-	}
+	stats := b.readStats()
+	require.True(t, stats.Ready == 2 && stats.DeadLetters == 0, "after requeueing: %+v", stats)
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func nextTask(t *testing.T, consumer broker.Consumer, wait time.Duration) broker.Delivery {
 	t.Helper()
 	var one broker.Delivery
 	n, err := consumer.Next(t.Context(), wait, func(d broker.Delivery) { one = d })
-	if err != nil || (n == 1) != (one != nil) {
-		t.Fatalf("%d: %v", n, err)
-	}
+	require.True(t, err == nil && (n == 1) == (one != nil), "%d: %v", n, err)
 	return one
 }
 
@@ -44,21 +43,17 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 	for want := range int64(4) {
 		// A regular asynq server would have dequeued all tasks by now.
 		time.Sleep(2 * retryInterval)
-		if f := b.readStats(); f.InFlight != want || f.Ready != 10-want {
-			t.Fatalf("%+v, want %d in flight", f, want)
-		}
+		f := b.readStats()
+		require.True(t, f.InFlight == want && f.Ready == 10-want, "%+v, want %d in flight", f, want)
 		d := nextTask(t, consumer, time.Minute)
 		if m := d.Message(); string(m.Payload) != fmt.Sprint(want) || m.Headers[headerType][0] != "bill" || time.Since(m.SentTime) > 10*time.Minute || m.Priority != "default" {
 			t.Errorf("%+v", m)
 		}
-		if pending := d.PendingCount(); pending != uint64(9-want) {
-			t.Errorf("%d tasks are pending after it", pending)
-		}
+		pending := d.PendingCount()
+		require.True(t, pending == uint64(9-want), "%d tasks are pending after it", pending)
 	}
 	all, got := collectInto(t, consumer, 100)
-	if got != 6 || len(all) != 6 {
-		t.Errorf("fetched %d tasks, want 6", got)
-	}
+	require.True(t, got == 6 && len(all) == 6, "fetched %d tasks, want 6", got)
 	if _, got := collectInto(t, consumer, 1); got != 0 {
 		t.Errorf("fetched %d tasks from an empty queue", got)
 	}
@@ -137,16 +132,11 @@ func TestTheLeaseOfATaskBeginsWithItsDeliveryHoweverLongItsConsumerWaited(t *tes
 			wait(t, consumer)
 			b.enqueueTask("x")
 			d := nextTask(t, consumer, time.Second)
-			if d == nil {
-				t.Fatal("no task")
-			}
+			require.True(t, d != nil, "no task")
 			left := time.Until(b.leaseOf(d.Message().ID))
-			if left < leaseDuration-maxDequeueAge-5*time.Second {
-				t.Errorf("the lease ends in %s", left)
-			}
-			if err := d.Ack(t.Context(), true); err != nil {
-				t.Errorf("the result of the task is lost: %v", err)
-			}
+			require.True(t, left >= leaseDuration-maxDequeueAge-5*time.Second, "the lease ends in %s", left)
+			err := d.Ack(t.Context(), true)
+			require.True(t, err == nil, "the result of the task is lost: %v", err)
 		})
 	}
 }
@@ -224,27 +214,19 @@ func TestOutcomesOfADelivery(t *testing.T) {
 			b.requireSuccess(row.end(b, d)) // repeated, as after a broken connection
 			task := b.findTask(id)
 			if row.state == 0 {
-				if task != nil {
-					t.Errorf("%+v", task)
-				}
+				require.True(t, task == nil, "%+v", task)
 			} else if task == nil || task.State != row.state || task.Retried != row.retried || task.LastErr != row.lastErr {
 				t.Errorf("%+v", task)
 			}
-			if f := b.readStats(); f.InFlight != 0 {
-				t.Errorf("%+v", f)
-			}
-			if removed, err := d.WasRemoved(t.Context()); !removed || err != nil {
-				t.Errorf("removed: %t, %v", removed, err)
-			}
+			f := b.readStats()
+			require.True(t, f.InFlight == 0, "%+v", f)
+			removed, err := d.WasRemoved(t.Context())
+			require.True(t, removed && err == nil, "removed: %t, %v", removed, err)
 			if row.state == asynq.TaskStatePending {
 				again := nextTask(t, consumer, time.Minute)
-				if again == nil {
-					t.Fatal("the task is not delivered again")
-				}
+				require.True(t, again != nil, "the task is not delivered again")
 				b.requireSuccess(again.Ack(t.Context(), true))
-				if b.findTask(id) != nil {
-					t.Error("the task still exists")
-				}
+				require.True(t, b.findTask(id) == nil, "the task still exists")
 			}
 		})
 	}
@@ -257,9 +239,7 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 	consumer := b.openConsumer(b.Engine)
 	for attempt := 1; attempt <= 3; attempt++ {
 		d := nextTask(t, consumer, time.Minute)
-		if d == nil {
-			t.Fatalf("attempt %d was not delivered", attempt)
-		}
+		require.True(t, d != nil, "attempt %d was not delivered", attempt)
 		if got, err := d.History(t.Context()); got.Attempt() != attempt || err != nil {
 			t.Errorf("history %+v: %v, want attempt %d", got, err, attempt)
 		}
@@ -296,9 +276,8 @@ func TestTimedOutTaskCannotBeSettled(t *testing.T) {
 	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("acknowledging: %v", err)
 	}
-	if task := b.findTask(id); task == nil || task.State != asynq.TaskStateRetry {
-		t.Errorf("%+v", task)
-	}
+	task := b.findTask(id)
+	require.True(t, task != nil && task.State == asynq.TaskStateRetry, "%+v", task)
 }
 
 func TestTasksOfStoppedConsumerCanBeSettled(t *testing.T) {
@@ -311,9 +290,7 @@ func TestTasksOfStoppedConsumerCanBeSettled(t *testing.T) {
 	time.Sleep(2 * shutdownTimeout) // longer than a stopped asynq server waits for its tasks
 	b.requireSuccess(d.ExtendLease(t.Context()))
 	b.requireSuccess(d.Ack(t.Context(), true))
-	if b.findTask(first) != nil || b.findTask(second).State != asynq.TaskStatePending {
-		t.Errorf("%+v, %+v", b.findTask(first), b.findTask(second))
-	}
+	require.True(t, b.findTask(first) == nil && b.findTask(second).State == asynq.TaskStatePending, "%+v, %+v", b.findTask(first), b.findTask(second))
 	b.Disconnect()
 }
 
@@ -324,15 +301,12 @@ func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
 	e := b.connect()
 	d := nextTask(t, b.openConsumer(e), time.Minute)
 	e.Disconnect()
-	if task := b.findTask(id); task.State != asynq.TaskStatePending || task.Retried != 0 {
-		t.Errorf("%+v", task)
-	}
-	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("acknowledging: %v", err)
-	}
-	if other := nextTask(t, b.openConsumer(b.Engine), time.Minute); other == nil {
-		t.Error("the task is not delivered to another consumer")
-	}
+	task := b.findTask(id)
+	require.True(t, task.State == asynq.TaskStatePending && task.Retried == 0, "%+v", task)
+	err := d.Ack(t.Context(), true)
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "acknowledging: %v", err)
+	other := nextTask(t, b.openConsumer(b.Engine), time.Minute)
+	require.True(t, other != nil, "the task is not delivered to another consumer")
 }
 
 // asynq repeats a result that it could not store. By then the task may have been delivered again,
@@ -364,15 +338,10 @@ func TestSecondPriorityHasNoMessages(t *testing.T) {
 	defer high.Stop()
 	low, err := from.Consumer(t.Context(), "low")
 	b.requireSuccess(err)
-	if low != nil {
-		t.Error("the second priority has a consumer")
-	}
-	if d := nextTask(t, high, time.Minute); d == nil || d.Message().Priority != "high" {
-		t.Error("the first priority has none")
-	}
+	require.True(t, low == nil, "the second priority has a consumer")
+	d := nextTask(t, high, time.Minute)
+	require.True(t, d != nil && d.Message().Priority == "high", "the first priority has none")
 	limiter, err := from.RateLimiter(t.Context())
 	b.requireSuccess(err)
-	if limiter != nil {
-		t.Errorf("asynq has a rate limiter: %v", limiter)
-	}
+	require.True(t, limiter == nil, "asynq has a rate limiter: %v", limiter)
 }

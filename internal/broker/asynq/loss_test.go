@@ -99,9 +99,8 @@ func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 	require.NoError(t, <-sent)
 	t.Logf("%d tasks in %s, with %d drains", c.countRun(), time.Since(start).Round(time.Millisecond), drains+len(drainFunctions))
 	for n := range tasks {
-		if times := c.done[fmt.Sprint(n)]; times != 1 {
-			t.Errorf("task %d ran %d times", n, times)
-		}
+		times := c.done[fmt.Sprint(n)]
+		require.True(t, times == 1, "task %d ran %d times", n, times)
 	}
 	for _, list := range [][]string{
 		{"LLEN", "asynq:{orders}:pending"},
@@ -111,8 +110,7 @@ func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 		{"ZCARD", "asynq:{orders}:archived"},
 		{"ZCARD", "asynq:{orders}:scheduled"},
 	} {
-		if left := server.RunCLIForNumber(list...); left != 0 {
-			t.Errorf("%v: %d", list, left)
-		}
+		left := server.RunCLIForNumber(list...)
+		require.True(t, left == 0, "%v: %d", list, left)
 	}
 }

@@ -20,9 +20,8 @@ func enqueueOn(t *testing.T, s *redistest.Server, payloads ...string) {
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: s.Address()})
 	defer func() { _ = client.Close() }()
 	for _, payload := range payloads {
-		if _, err := client.Enqueue(asynq.NewTask("bill", []byte(payload)), asynq.Queue("orders")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Enqueue(asynq.NewTask("bill", []byte(payload)), asynq.Queue("orders"))
+		require.NoError(t, err)
 	}
 }
 
@@ -58,7 +57,5 @@ func TestWorkersAndTheOperatorContinueAfterAFailover(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the operator does not use the new master: %v", err)
 	}
-	if stats.Ready != 0 {
-		t.Errorf("stats %+v", stats)
-	}
+	require.True(t, stats.Ready == 0, "stats %+v", stats)
 }

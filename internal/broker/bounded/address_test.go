@@ -22,9 +22,8 @@ func TestLocalAndDeniedAddressesAreRefusedInEachForm(t *testing.T) {
 		"10.1.2.3": true, "::ffff:10.1.2.3": true, "64:ff9b::10.1.2.3": true, "fd12::1": true,
 		"10.2.0.1": false, "192.168.1.1": false, "8.8.8.8": false, "2001:db8::1": false, "fd13::1": false, "64:ff9b::8.8.8.8": false,
 	} {
-		if got := isDenied(netip.MustParseAddr(address), d.denied); got != want {
-			t.Errorf("%s is denied: %t", address, got)
-		}
+		got := isDenied(netip.MustParseAddr(address), d.denied)
+		require.True(t, got == want, "%s is denied: %t", address, got)
 	}
 }
 
@@ -49,17 +48,14 @@ func TestANameThatResolvesToADeniedAddressIsRefused(t *testing.T) {
 	for address, want := range map[string]error{
 		"127.0.0.1:4222": errResolvedAddressDenied, "[fe80::1%eth0]:4222": errResolvedAddressDenied, ":4222": errResolvedAddressDenied, "10.0.0.1:4222": nil,
 	} {
-		if err := d.checkResolved(context.Background(), "tcp", address, nil); !errors.Is(err, want) {
-			t.Errorf("%s: %v", address, err)
-		}
+		err := d.checkResolved(context.Background(), "tcp", address, nil)
+		require.True(t, errors.Is(err, want), "%s: %v", address, err)
 	}
 }
 
 func TestTheAddressesOfThisHostAreRefused(t *testing.T) {
 	d := NewDialer(Options{})
 	for _, own := range ownAddresses() {
-		if !isDenied(own.Addr(), d.denied) {
-			t.Errorf("%s is allowed", own)
-		}
+		require.True(t, isDenied(own.Addr(), d.denied), "%s is allowed", own)
 	}
 }

@@ -83,9 +83,7 @@ func TestAnAnnouncedSizeEndsTheConnectionBeforeItIsAllocated(t *testing.T) {
 			if _, err := conn.Write([]byte("x")); err == nil {
 				t.Error("the connection is open")
 			}
-			if conn.memory.total != 0 {
-				t.Errorf("%d bytes remain reserved", conn.memory.total)
-			}
+			require.True(t, conn.memory.total == 0, "%d bytes remain reserved", conn.memory.total)
 		})
 	}
 }
@@ -105,9 +103,7 @@ func TestValidRepliesPassInPartsOfAnySize(t *testing.T) {
 				}
 				rest = rest[n:]
 			}
-			if needed != 0 {
-				t.Fatalf("%q: the last message is incomplete", text)
-			}
+			require.True(t, needed == 0, "%q: the last message is incomplete", text)
 		}
 	}
 }
@@ -154,9 +150,8 @@ func TestAnIdleConnectionHasNoDeadline(t *testing.T) {
 			_, _ = io.WriteString(peer, "+OK\r\n")
 			_ = peer.Close()
 		}()
-		if n, err := io.Copy(io.Discard, conn); err != nil || n != 10 {
-			t.Errorf("%d bytes: %v", n, err)
-		}
+		n, err := io.Copy(io.Discard, conn)
+		require.True(t, err == nil && n == 10, "%d bytes: %v", n, err)
 	})
 }
 
@@ -166,9 +161,8 @@ func TestTheClientLibrariesDeadlineApplies(t *testing.T) {
 		defer conn.Close()
 		defer peer.Close()
 		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Second)))
-		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, errTooSlow) {
-			t.Errorf("%v", err)
-		}
+		_, err := conn.Read(make([]byte, 1))
+		require.True(t, err != nil && !errors.Is(err, errTooSlow), "%v", err)
 	})
 }
 
@@ -204,9 +198,7 @@ func TestARequestRenewsTheBudgetAndAPongDoesNot(t *testing.T) {
 					received = 0
 				}
 			}
-			if errors.Is(err, errReplyTooLong) != row.isClosed {
-				t.Errorf("%v", err)
-			}
+			require.True(t, errors.Is(err, errReplyTooLong) == row.isClosed, "%v", err)
 		})
 	}
 }

@@ -49,9 +49,8 @@ func TestClosedConnectionsAreCountedByBudget(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			if counted := closedFor(t, row.budget) - before; counted != row.want {
-				t.Errorf("%g connections were counted for %s, want %g; the error is %v", counted, row.budget, row.want, err)
-			}
+			counted := closedFor(t, row.budget) - before
+			require.True(t, counted == row.want, "%g connections were counted for %s, want %g; the error is %v", counted, row.budget, row.want, err)
 		})
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/redistest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // concealedAccess is an access of each kind, with the Secrets url, tls and login.
@@ -139,9 +140,7 @@ func TestNothingIsRevealedBeforeAServerAnswers(t *testing.T) {
 		}
 	}
 	for kind, all := range messages {
-		if len(all) != 1 {
-			t.Errorf("%s: the causes have different messages: %q", kind, all)
-		}
+		require.True(t, len(all) == 1, "%s: the causes have different messages: %q", kind, all)
 	}
 }
 

@@ -45,9 +45,8 @@ func serveAt(t *testing.T, host string, serve hostile.Attack) string {
 func TestAReplyBeyondTheBudgetIsNamed(t *testing.T) {
 	address := serveAt(t, "127.0.0.1", hostile.AsNATS(hostile.Send("MSG a 1 600000000\r\n")))
 	m := startImpatientManager(t, newSecret("hostile", "url", "nats://"+address))
-	if err := m.waitForReason(natsBroker("hostile"), v1alpha1.ReasonConnectionFailed); !strings.Contains(err.Error(), "more than 8 MiB") {
-		t.Errorf("%v", err)
-	}
+	err := m.waitForReason(natsBroker("hostile"), v1alpha1.ReasonConnectionFailed)
+	require.True(t, strings.Contains(err.Error(), "more than 8 MiB"), "%v", err)
 }
 
 func allocatedBytes() uint64 {
@@ -216,9 +215,8 @@ func TestServersThatABrokerAnnouncesAreCheckedToo(t *testing.T) {
 				contacts.Store(0)
 				b := natsBroker("hostile")
 				b.Engine, b.Sentinel = row.engine, row.sentinel
-				if err := m.waitForReason(b, v1alpha1.ReasonConnectionFailed); row.sentinel != nil && !errors.Is(err, broker.ErrUnreachable) {
-					t.Errorf("the cause is revealed: %v", err)
-				}
+				err := m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
+				require.True(t, row.sentinel == nil || errors.Is(err, broker.ErrUnreachable), "the cause is revealed: %v", err)
 				if contacts.Load() > 0 == isDenied {
 					t.Errorf("the announced server was contacted %d times", contacts.Load())
 				}

@@ -114,9 +114,7 @@ func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
 	lowered.MaxPayload = 1024
 	require.NoError(t, s.ReloadOptions(lowered))
 	_, err = ended.(broker.Producer).Send(t.Context(), &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, 10_000)})
-	if broker.ClassOf(err) != broker.ClassUnreachable || !strings.Contains(err.Error(), "Maximum Payload Violation") {
-		t.Errorf("got %v", err)
-	}
+	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable && strings.Contains(err.Error(), "Maximum Payload Violation"), "got %v", err)
 	poll.Until(t, "another connection", func() bool {
 		engine, err := m.Conn(ns, natsBroker("broker")).Engine()
 		return err == nil && engine != ended
@@ -127,9 +125,8 @@ func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
 	m := startManager(t)
-	if err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound); !strings.Contains(err.Error(), `Secret "broker" not found`) {
-		t.Errorf("%v", err)
-	}
+	err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
+	require.True(t, strings.Contains(err.Error(), `Secret "broker" not found`), "%v", err)
 	require.NoError(t, m.cluster.Create(t.Context(), newSecret("broker", "url", s.ClientURL())))
 	m.waitForReason(natsBroker("broker"), "")
 }
@@ -143,12 +140,9 @@ func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
 	require.NoError(t, m.cluster.Delete(t.Context(), secret))
 	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
 	engine := m.Conn(ns, natsBroker("broker")).EngineForCleanup()
-	if engine == nil {
-		t.Fatal("the connection was closed")
-	}
-	if _, err := engine.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("reading the stats fails with %v", err)
-	}
+	require.True(t, engine != nil, "the connection was closed")
+	_, err := engine.Stats(t.Context(), "orders")
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "reading the stats fails with %v", err)
 }
 
 func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
@@ -161,9 +155,7 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 	m.waitForReason(b, "")
 	require.NoError(t, m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "new")))
 	err := m.waitForReason(b, v1alpha1.ReasonUnauthorized)
-	if strings.Contains(err.Error(), "new") {
-		t.Errorf("the password is in the error: %v", err)
-	}
+	require.True(t, !strings.Contains(err.Error(), "new"), "the password is in the error: %v", err)
 	require.NoError(t, m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "old")))
 	m.waitForReason(b, "")
 }
@@ -226,9 +218,7 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	first, err := conn.Stats(t.Context(), "orders", time.Hour)
 	require.NoError(t, err)
 	again, err := conn.Stats(t.Context(), "orders", time.Hour)
-	if err != nil || !reflect.DeepEqual(again, first) {
-		t.Errorf("%+v, then %+v: %v", first, again, err)
-	}
+	require.True(t, err == nil && reflect.DeepEqual(again, first), "%+v, then %+v: %v", first, again, err)
 	if now, err := conn.Stats(t.Context(), "orders", 0); err != nil || !now.MeasuredTime.After(first.MeasuredTime) {
 		t.Errorf("a maximum age of 0 returns %+v, then %+v: %v", first, now, err)
 	}
@@ -275,9 +265,7 @@ func TestAnUnusedConnectionIsClosed(t *testing.T) {
 	m.options.IdleTimeout = time.Millisecond
 	m.mu.Unlock()
 	m.background.Wait()
-	if len(m.conns) != 0 {
-		t.Errorf("%d connections remain", len(m.conns))
-	}
+	require.True(t, len(m.conns) == 0, "%d connections remain", len(m.conns))
 	poll.Until(t, "the server to have no connections", func() bool { return s.NumClients() == 0 })
 }
 
@@ -288,10 +276,7 @@ func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
 	m.options.DefaultBroker, m.options.DefaultNamespace = natsBroker("default"), ns
 	conn := m.Conn("elsewhere", nil)
 	m.expectNotification(Notification{Key: conn.Key})
-	if _, err := conn.Engine(); err != nil {
-		t.Error(err)
-	}
-	if m.Conn("another", nil) != conn {
-		t.Error("two namespaces have two connections to the default broker")
-	}
+	_, err := conn.Engine()
+	require.NoError(t, err)
+	require.True(t, m.Conn("another", nil) == conn, "two namespaces have two connections to the default broker")
 }

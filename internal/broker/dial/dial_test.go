@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestURLSelectsEngine(t *testing.T) {
 	for url, want := range map[string]EngineName{
 		"redis://a": AsynqEngine, "rediss://a": AsynqEngine, "nats://a": NATSEngine, "tls://a": NATSEngine, "a:4222": NATSEngine,
 	} {
-		if got := EngineOf(url); got != want {
-			t.Errorf("%s selects %s, want %s", url, got, want)
-		}
+		got := EngineOf(url)
+		require.True(t, got == want, "%s selects %s, want %s", url, got, want)
 	}
 }
 
@@ -32,9 +32,7 @@ func TestFailedConnectReturnsNilEngineAndClassifiedError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, err := Connect(t.Context(), row.engine, row.credentials)
-			if engine != nil || broker.ClassOf(err) != row.want || strings.Contains(err.Error(), "nil") {
-				t.Errorf("%v: %v", engine, err)
-			}
+			require.True(t, engine == nil && broker.ClassOf(err) == row.want && !strings.Contains(err.Error(), "nil"), "%v: %v", engine, err)
 		})
 	}
 }

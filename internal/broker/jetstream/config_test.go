@@ -1,6 +1,10 @@
 package jetstream
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
+)
 
 func FuzzSplitByWeightUsesTotalAndGivesEachAShare(f *testing.F) {
 	f.Add(10, 1, 1, 1)
@@ -18,8 +22,6 @@ func FuzzSplitByWeightUsesTotalAndGivesEachAShare(f *testing.F) {
 				t.Errorf("%d of %d for weight %d of %v", part, total, weights[i], weights)
 			}
 		}
-		if sum != total {
-			t.Errorf("%v adds up to %d, not %d", parts, sum, total)
-		}
+		require.True(t, sum == total, "%v adds up to %d, not %d", parts, sum, total)
 	})
 }

@@ -69,9 +69,7 @@ func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
 			}
-			if strings.Contains(fmt.Sprint(err), "secret") {
-				t.Errorf("the error contains a secret: %v", err)
-			}
+			require.True(t, !strings.Contains(fmt.Sprint(err), "secret"), "the error contains a secret: %v", err)
 		})
 	}
 	t.Run("a trusted server", func(t *testing.T) {
@@ -152,17 +150,15 @@ func TestServerIsVerifiedByItsConfiguredName(t *testing.T) {
 	for address, want := range map[string]string{
 		"nats.queues:4222": "nats.queues", "10.0.0.1:4222": "10.0.0.1", "10.0.0.2:4222": "nats.queues", "other.queues:4222": "other.queues",
 	} {
-		if got := d.serverName(address); got != want {
-			t.Errorf("%s is verified as %s, want %s", address, got, want)
-		}
+		got := d.serverName(address)
+		require.True(t, got == want, "%s is verified as %s, want %s", address, got, want)
 	}
 }
 
 func TestWebSocketsAreRefusedOnBoundedConnections(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"ws://x", "wss://x"} {
-		if _, err := Connect(t.Context(), broker.Credentials{URL: url, Dial: boundedDial}); broker.ClassOf(err) != broker.ClassInvalid {
-			t.Errorf("%s: %v", url, err)
-		}
+		_, err := Connect(t.Context(), broker.Credentials{URL: url, Dial: boundedDial})
+		require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "%s: %v", url, err)
 	}
 }

@@ -33,9 +33,7 @@ func fetchOne(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	var fetched broker.Delivery
 	_, err := consumer.Next(t.Context(), time.Minute, func(d broker.Delivery) { fetched = d })
 	require.NoError(t, err)
-	if fetched == nil {
-		t.Fatalf("no message of priority %s", priority)
-	}
+	require.True(t, fetched != nil, "no message of priority %s", priority)
 	return fetched
 }
 
@@ -49,9 +47,8 @@ func listDeadLetters(t *testing.T, e *Engine, queue string) []broker.DeadLetter 
 // requeueOne requeues the only dead letter of a queue.
 func requeueOne(t *testing.T, e *Engine, queue string) {
 	t.Helper()
-	if n, err := e.DeadLetters(queue).Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-		t.Fatalf("requeued %d: %v", n, err)
-	}
+	n, err := e.DeadLetters(queue).Requeue(t.Context(), broker.RequeueOptions{})
+	require.True(t, err == nil && n == 1, "requeued %d: %v", n, err)
 }
 
 func publishWithHeaders(t *testing.T, e *Engine, subject, payload string, header nats.Header) {
@@ -77,9 +74,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		Error: "cannot be read  Nats-Rollup: all", Attempts: 5, MessageID: "yardmaster_orders/1",
 	}}
 	got := listDeadLetters(t, e, "orders")
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.DeadLetter{}, "SentTime", "DeadLetteredTime")); diff != "" {
-		t.Fatalf("dead letters (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got, cmpopts.IgnoreFields(broker.DeadLetter{}, "SentTime", "DeadLetteredTime"))
 	if got[0].SentTime.Before(sent) || got[0].DeadLetteredTime.Before(got[0].SentTime) {
 		t.Errorf("sent %s, dead-lettered %s", got[0].SentTime, got[0].DeadLetteredTime)
 	}
@@ -89,9 +84,8 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 
 	requeueOne(t, e, "orders")
 	again := fetchOne(t, e, "orders", "low")
-	if history, err := again.History(t.Context()); err != nil || history.Attempt() != 1 {
-		t.Errorf("history %+v: %v", history, err)
-	}
+	history, err := again.History(t.Context())
+	require.True(t, err == nil && history.Attempt() == 1, "history %+v: %v", history, err)
 	m := again.Message()
 	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, m.Headers); diff != "" || string(m.Payload) != poison {
 		t.Errorf("requeued %q, headers (-want +got):\n%s", m.Payload, diff)
@@ -193,9 +187,7 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 	dead := e.DeadLetters("orders")
 
 	page, err := dead.List(t.Context(), 1, 2)
-	if err != nil || payloadsOf(page) != "b c" {
-		t.Errorf("after 1, at most 2: %s, %v", payloadsOf(page), err)
-	}
+	require.True(t, err == nil && payloadsOf(page) == "b c", "after 1, at most 2: %s, %v", payloadsOf(page), err)
 	if n, err := dead.Requeue(t.Context(), broker.RequeueOptions{Number: 1}); err != nil || n != 1 || payloadsOf(listDeadLetters(t, e, "orders")) != "b c d" {
 		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
 	}
@@ -241,9 +233,8 @@ func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
 	buryNext(t, e, "a")
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
 	requeueOne(t, e, "orders")
-	if got := fetchOne(t, e, "orders", "high").Message().Payload; string(got) != "a" {
-		t.Errorf("requeued %s, want a", got)
-	}
+	got := fetchOne(t, e, "orders", "high").Message().Payload
+	require.True(t, string(got) == "a", "requeued %s, want a", got)
 }
 
 func FuzzHeaderTextIsOneLineOfBoundedLength(f *testing.F) {
@@ -252,8 +243,6 @@ func FuzzHeaderTextIsOneLineOfBoundedLength(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got := headerText(text, maxErrorLength)
-		if len(got) > maxErrorLength || strings.ContainsAny(got, "\r\n\x00") || !utf8.ValidString(got) {
-			t.Errorf("%q of %d bytes", got, len(got))
-		}
+		require.True(t, len(got) <= maxErrorLength && !strings.ContainsAny(got, "\r\n\x00") && utf8.ValidString(got), "%q of %d bytes", got, len(got))
 	})
 }

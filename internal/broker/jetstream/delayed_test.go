@@ -138,9 +138,7 @@ func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 				}
 				found := readyPayloads(t, e)
 				for i := range number {
-					if found["ready"+strconv.Itoa(i)] != 1 {
-						t.Fatalf("after %s, ready messages are %v", attack, found)
-					}
+					require.True(t, found["ready"+strconv.Itoa(i)] == 1, "after %s, ready messages are %v", attack, found)
 				}
 				remaining := 0
 				for i := range 3 {
@@ -156,9 +154,8 @@ func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 					erasures++
 				}
 			}
-			if want := len(subjects) - 1; erasures < want {
-				t.Errorf("%d attacks erased the delayed jobs, want at least %d", erasures, want)
-			}
+			want := len(subjects) - 1
+			require.True(t, erasures >= want, "%d attacks erased the delayed jobs, want at least %d", erasures, want)
 			// The queue still receives new jobs, and moves those that are due.
 			publish(t, e, "yardmaster.orders.ready.default", "later")
 			sendDelayed(t, e, "due", 3, time.Now().Add(time.Second))
@@ -187,15 +184,10 @@ func TestAForgedGuardDoesNotHideThatDelayedJobsWereErased(t *testing.T) {
 		found, err := e.readLast(t.Context(), "yardmaster_orders_delayed", "yardmaster.orders.guard")
 		return err == nil && found != nil
 	})
-	if stats := readStats(t, e, "orders"); stats.Delayed != 0 || len(stats.Missing) == 0 {
-		t.Errorf("%+v", stats)
-	}
-	if !ensureQueue(t, e, ordersQueue()).ErasedDelayed {
-		t.Error("the erasure is not reported")
-	}
-	if ensureQueue(t, e, ordersQueue()).ErasedDelayed {
-		t.Error("the erasure is reported twice")
-	}
+	stats := readStats(t, e, "orders")
+	require.True(t, stats.Delayed == 0 && len(stats.Missing) != 0, "%+v", stats)
+	require.True(t, ensureQueue(t, e, ordersQueue()).ErasedDelayed, "the erasure is not reported")
+	require.True(t, !ensureQueue(t, e, ordersQueue()).ErasedDelayed, "the erasure is reported twice")
 }
 
 // startWithProducer returns a connection that may publish to the subjects.
@@ -243,9 +235,7 @@ func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 		return len(got) == 20
 	})
 	for id, times := range got {
-		if times != 1 {
-			t.Errorf("%s was delivered %d times", id, times)
-		}
+		require.True(t, times == 1, "%s was delivered %d times", id, times)
 	}
 }
 
@@ -270,9 +260,8 @@ func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 			sendDelayed(t, e, "before", 3, time.Now().Add(time.Second))
 			poll.Until(t, "the jobs to be ready", func() bool { return readStats(t, e, "orders").Ready == 3 })
 			require.NoError(t, remove(t.Context(), e))
-			if outcome := ensureQueue(t, e, ordersQueue()); !outcome.Corrected && !outcome.Created {
-				t.Errorf("%+v", outcome)
-			}
+			outcome := ensureQueue(t, e, ordersQueue())
+			require.True(t, outcome.Corrected || outcome.Created, "%+v", outcome)
 			sendDelayed(t, e, "after", 3, time.Now().Add(time.Second))
 			poll.Until(t, "the jobs to be ready", func() bool {
 				found := readyPayloads(t, e)
@@ -426,26 +415,22 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	t.Cleanup(connected.Disconnect)
 	old := connected.(*Engine)
 	outcome := ensureQueue(t, old, ordersQueue())
-	if by := outcome.Enforcement[broker.FieldDelayed]; by.By != broker.NotEnforced || !strings.Contains(by.Message, "2.14") {
-		t.Errorf("%+v", by)
-	}
+	by := outcome.Enforcement[broker.FieldDelayed]
+	require.True(t, by.By == broker.NotEnforced && strings.Contains(by.Message, "2.14"), "%+v", by)
 	jobs := []*broker.OutgoingJob{
 		{Queue: "orders", Payload: []byte("now")}, {Queue: "orders", Payload: []byte("later"), DueTime: time.Now().Add(time.Hour)},
 	}
 	_, err = old.Send(t.Context(), jobs[1])
 	results := old.SendMany(t.Context(), "orders", jobs)
 	for _, err := range []error{err, results[1].Err} {
-		if !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "from server version 2.14") {
-			t.Errorf("a delayed job: %v", err)
-		}
+		require.True(t, errors.Is(err, broker.ErrUnsupported) && strings.Contains(err.Error(), "from server version 2.14"), "a delayed job: %v", err)
 	}
 	if err := results[0].Err; err != nil {
 		t.Errorf("a ready job: %v", err)
 	}
 	e := connectTo(t, s)
-	if upgraded := ensureQueue(t, e, ordersQueue()); !upgraded.Updated || upgraded.Enforcement[broker.FieldDelayed].By != broker.EnforcedByBroker {
-		t.Errorf("on a new server: %+v", upgraded)
-	}
+	upgraded := ensureQueue(t, e, ordersQueue())
+	require.True(t, upgraded.Updated && upgraded.Enforcement[broker.FieldDelayed].By == broker.EnforcedByBroker, "on a new server: %+v", upgraded)
 	sendDelayed(t, e, "later", 1, time.Now().Add(2*time.Second))
 	if again := ensureQueue(t, old, ordersQueue()); again.Updated { // through an older server of the same cluster
 		t.Errorf("on an old server: %+v", again)
@@ -480,13 +465,11 @@ func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 	if !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "drain, delete and create its Queue again") {
 		t.Errorf("a delayed job: %v", err)
 	}
-	if f := readStats(t, e, "orders"); f.Ready+f.Delayed != 2 || len(f.Missing) > 0 {
-		t.Errorf("%+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.Ready+f.Delayed == 2 && len(f.Missing) == 0, "%+v", f)
 	require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
-	if got := receiveAll(t, e, "orders", 2); !slices.Equal(got, []string{"now", "later"}) {
-		t.Errorf("received %v", got)
-	}
+	got := receiveAll(t, e, "orders", 2)
+	require.True(t, slices.Equal(got, []string{"now", "later"}), "received %v", got)
 	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 	poll.Until(t, "the queue to be created again", func() bool { // not while the server removes the directory of its last stream
 		_, err = e.EnsureQueue(t.Context(), ordersQueue())
@@ -581,13 +564,9 @@ func TestAKillOfTheServerLosesNoDelayedJobAndRepeatsAtMostOne(t *testing.T) {
 	for i := range jobs {
 		payload := fmt.Sprint("job", i, "-0")
 		times := received[payload]
-		if times == 0 && !unconfirmed[payload] {
-			t.Errorf("job %d was lost", i)
-		}
+		require.True(t, times != 0 || unconfirmed[payload], "job %d was lost", i)
 		repeated += max(times-1, 0)
 	}
 	// After a crash, the server moves again what it had stored and not yet deleted: one message, see decision 0183.
-	if repeated > kills {
-		t.Errorf("%d jobs were done again after %d kills", repeated, kills)
-	}
+	require.True(t, repeated <= kills, "%d jobs were done again after %d kills", repeated, kills)
 }

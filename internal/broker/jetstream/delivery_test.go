@@ -88,7 +88,6 @@ func TestUnconfirmedLeaseExtensionFails(t *testing.T) {
 	s.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := d.ExtendLease(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("got %v", err)
-	}
+	err := d.ExtendLease(ctx)
+	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "got %v", err)
 }

@@ -30,9 +30,8 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	t.Cleanup(connected.Disconnect)
 	e := connected.(*Engine)
 	ensureQueue(t, e, ordersQueue(withRateLimit(5, 1)))
-	if again := ensureQueue(t, e, ordersQueue(withRateLimit(7, 1))); again.Created || !again.Updated || len(again.Drift) > 0 {
-		t.Errorf("again: %+v", again)
-	}
+	again := ensureQueue(t, e, ordersQueue(withRateLimit(7, 1)))
+	require.True(t, !again.Created && again.Updated && len(again.Drift) == 0, "again: %+v", again)
 	atHub := connectTo(t, hub)
 	publish(t, atHub, "yardmaster.orders.ready.default", "x")
 	buryNext(t, atHub, "dead")
@@ -50,9 +49,8 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 		t.Errorf("the hub has %+v", f)
 	}
 	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
-	if left := streamNames(t, atHub.js); len(left) > 0 {
-		t.Errorf("the hub has the streams %v", left)
-	}
+	left := streamNames(t, atHub.js)
+	require.True(t, len(left) == 0, "the hub has the streams %v", left)
 }
 
 func streamNames(t *testing.T, js jetstream.JetStream) (names []string) {
@@ -114,8 +112,7 @@ func TestInvalidConnectionSettingsAreNamed(t *testing.T) {
 		"invalid nkey: it must be":        {NKeySeed: []byte("SAxyz")},
 	} {
 		credentials.URL = url
-		if _, err := Connect(t.Context(), credentials); broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		_, err := Connect(t.Context(), credentials)
+		require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(err.Error(), want), "%v, want %s", err, want)
 	}
 }

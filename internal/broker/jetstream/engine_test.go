@@ -114,19 +114,13 @@ func TestEnsureQueueCreatesOnceAndThenChangesNothing(t *testing.T) {
 		q.DeadLetter.MaxEntries, q.MaxAge = 100, time.Hour
 	})
 	first := ensureQueue(t, e, q)
-	if !first.Created || first.Updated || len(first.Drift) > 0 || first.Corrected {
-		t.Errorf("at first: %+v", first)
-	}
+	require.True(t, first.Created && !first.Updated && len(first.Drift) == 0 && !first.Corrected, "at first: %+v", first)
 	for _, subject := range streamConfigOf(t, e, "yardmaster_orders").Subjects {
-		if !strings.HasPrefix(subject, "yardmaster.orders.") {
-			t.Errorf("the stream has the subject %s", subject)
-		}
+		require.True(t, strings.HasPrefix(subject, "yardmaster.orders."), "the stream has the subject %s", subject)
 	}
 	for range 2 {
 		again := ensureQueue(t, e, q)
-		if again.Created || again.Updated || len(again.Drift) > 0 {
-			t.Errorf("again: %+v", again)
-		}
+		require.True(t, !again.Created && !again.Updated && len(again.Drift) == 0, "again: %+v", again)
 	}
 }
 
@@ -185,12 +179,9 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 				ensureQueue(t, e, q)
 				row.change(&q)
 				outcome := ensureQueue(t, e, q)
-				if !outcome.Updated || len(outcome.Drift) > 0 || !row.isApplied(t, e) {
-					t.Errorf("the change is not applied: %+v", outcome)
-				}
-				if again := ensureQueue(t, e, q); again.Updated || len(again.Drift) > 0 {
-					t.Errorf("again: %+v", again)
-				}
+				require.True(t, outcome.Updated && len(outcome.Drift) == 0 && row.isApplied(t, e), "the change is not applied: %+v", outcome)
+				again := ensureQueue(t, e, q)
+				require.True(t, !again.Updated && len(again.Drift) == 0, "again: %+v", again)
 			})
 		}
 	}
@@ -237,9 +228,7 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 			if diff := cmp.Diff(want, notifies(outcome)); diff != "" || outcome.Corrected != row.corrected || outcome.Updated {
 				t.Errorf("%+v, drift (-want +got):\n%s", outcome, diff)
 			}
-			if diff := cmp.Diff(row.wantNext, notifies(ensureQueue(t, e, q))); diff != "" {
-				t.Errorf("drift of the next call (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.wantNext, notifies(ensureQueue(t, e, q)))
 		})
 	}
 }
@@ -270,12 +259,9 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
 			ensureQueue(t, e, q)
 			require.NoError(t, lose(t.Context(), e))
-			if diff := cmp.Diff([]string{name + ": exists is false, should be true"}, notifies(ensureQueue(t, e, q))); diff != "" {
-				t.Errorf("drift (-want +got):\n%s", diff)
-			}
-			if again := notifies(ensureQueue(t, e, q)); again != nil {
-				t.Errorf("drift of the next call: %v", again)
-			}
+			require.Equal(t, []string{name + ": exists is false, should be true"}, notifies(ensureQueue(t, e, q)))
+			again := notifies(ensureQueue(t, e, q))
+			require.True(t, again == nil, "drift of the next call: %v", again)
 		})
 	}
 }
@@ -340,9 +326,7 @@ func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 		"ReleaseOwnership":  e.ReleaseOwnership(t.Context(), "orders", aliceOwner),
 		"DeleteQueue":       e.DeleteQueue(t.Context(), "orders", aliceOwner),
 	} {
-		if broker.ClassOf(err) != broker.ClassConflict {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.True(t, broker.ClassOf(err) == broker.ClassConflict, "%s: %v", name, err)
 	}
 	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
 }
@@ -355,24 +339,19 @@ func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
 	before := q
 	before.Owner.Cluster = ""
 	ensureQueue(t, e, before)
-	if result := ensureQueue(t, e, q); !result.Updated || len(result.Drift) > 0 {
-		t.Errorf("%+v", result)
-	}
-	if got := ownerFromMetadata(streamConfigOf(t, e, "yardmaster_orders").Metadata); got != aliceOwner {
-		t.Errorf("the owner is %+v", got)
-	}
-	if again := ensureQueue(t, e, q); again.Updated {
-		t.Errorf("updated again: %+v", again)
-	}
+	result := ensureQueue(t, e, q)
+	require.True(t, result.Updated && len(result.Drift) == 0, "%+v", result)
+	got := ownerFromMetadata(streamConfigOf(t, e, "yardmaster_orders").Metadata)
+	require.True(t, got == aliceOwner, "the owner is %+v", got)
+	again := ensureQueue(t, e, q)
+	require.True(t, !again.Updated, "updated again: %+v", again)
 }
 
 func TestAnInvalidQueueAndAStreamWithAnotherRetentionAreRefused(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.Name = "a.>" }))
-	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), `name is "a.>"`) {
-		t.Errorf("got %v", err)
-	}
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(err.Error(), `name is "a.>"`), "got %v", err)
 	_, err = e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}})
 	require.NoError(t, err)
 	_, err = e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
@@ -540,14 +519,11 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", want, err)
 		}
-		if string(message.Data()) != want {
-			t.Errorf("got %s, want %s", message.Data(), want)
-		}
+		require.True(t, string(message.Data()) == want, "got %s, want %s", message.Data(), want)
 		require.NoError(t, message.DoubleAck(t.Context()))
 	}
-	if f := readStats(t, e, "orders"); f.Ready+f.InFlight+f.Delayed != 0 {
-		t.Errorf("left: %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.Ready+f.InFlight+f.Delayed == 0, "left: %+v", f)
 }
 
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
@@ -562,9 +538,8 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 		t.Errorf("it was created: %v", err)
 	}
 	ensureQueue(t, e, ordersQueue())
-	if outcome := ensureQueue(t, e, q); outcome.Created || outcome.Updated {
-		t.Errorf("an existing queue: %+v", outcome)
-	}
+	outcome := ensureQueue(t, e, q)
+	require.True(t, !outcome.Created && !outcome.Updated, "an existing queue: %+v", outcome)
 }
 
 // DeleteQueue can be killed after each of its requests. What is left must still be a queue with an owner and messages.
@@ -580,13 +555,11 @@ func TestAnInterruptedDeletionCanBeContinued(t *testing.T) {
 				require.NoError(t, e.js.DeleteStream(t.Context(), part))
 			}
 			require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
-			if stats := readStats(t, e, "orders"); stats.Ready != 1 || stats.DeadLetters != 0 {
-				t.Errorf("stats %+v", stats)
-			}
+			stats := readStats(t, e, "orders")
+			require.True(t, stats.Ready == 1 && stats.DeadLetters == 0, "stats %+v", stats)
 			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
-			if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {
-				t.Errorf("its messages are left: %v", err)
-			}
+			_, err := e.js.Stream(t.Context(), "yardmaster_orders")
+			require.True(t, isNotFound(err), "its messages are left: %v", err)
 		})
 	}
 }

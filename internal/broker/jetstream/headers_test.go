@@ -53,12 +53,10 @@ func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testin
 			requireID("after requeueing", d)
 			d = buryAndRequeue(t, e, d)
 			requireID("after requeueing twice", d)
-			if history, err := d.History(t.Context()); err != nil || history.Attempt() != 1 {
-				t.Errorf("history %+v: %v", history, err)
-			}
-			if ids := d.Message().Headers[broker.JobIDHeader]; ids != nil {
-				t.Errorf("the handler sees the header %q", ids)
-			}
+			history, err := d.History(t.Context())
+			require.True(t, err == nil && history.Attempt() == 1, "history %+v: %v", history, err)
+			ids := d.Message().Headers[broker.JobIDHeader]
+			require.True(t, ids == nil, "the handler sees the header %q", ids)
 		})
 	}
 }
@@ -81,13 +79,11 @@ func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
 			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
 			d := buryAndRequeue(t, e, fetchOne(t, e, "orders", "default"))
 			require.NoError(t, d.Bury(t.Context(), "bad", 1))
-			if n, err := e.DeadLetters("orders").Move(t.Context(), "other", 0); err != nil || n != 1 {
-				t.Fatalf("moved %d: %v", n, err)
-			}
+			n, err := e.DeadLetters("orders").Move(t.Context(), "other", 0)
+			require.True(t, err == nil && n == 1, "moved %d: %v", n, err)
 			requeueOne(t, e, "other")
-			if got := fetchOne(t, e, "other", "default").Message().ID; got != row.want {
-				t.Errorf("the ID is %q, want %q", got, row.want)
-			}
+			got := fetchOne(t, e, "other", "default").Message().ID
+			require.True(t, got == row.want, "the ID is %q, want %q", got, row.want)
 		})
 	}
 }
@@ -107,13 +103,9 @@ func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.
 	}
 	publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", sent)
 	d := fetchOne(t, e, "orders", "default")
-	if diff := cmp.Diff(want, d.Message().Headers); diff != "" {
-		t.Errorf("headers (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, d.Message().Headers)
 	require.NoError(t, d.Bury(t.Context(), "bad", 1))
-	if diff := cmp.Diff(want, listDeadLetters(t, e, "orders")[0].Headers); diff != "" {
-		t.Errorf("headers of the dead letter (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, listDeadLetters(t, e, "orders")[0].Headers)
 	requeueOne(t, e, "orders")
 	message := fetchOne(t, e, "orders", "default").Message()
 	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "bill" {

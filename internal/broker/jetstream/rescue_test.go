@@ -100,9 +100,8 @@ func strandedCount(t *testing.T, e *Engine) int64 {
 
 func assertStranded(t *testing.T, e *Engine, want int64) {
 	t.Helper()
-	if got := strandedCount(t, e); got != want {
-		t.Errorf("%d messages are stranded, want %d", got, want)
-	}
+	got := strandedCount(t, e)
+	require.True(t, got == want, "%d messages are stranded, want %d", got, want)
 }
 
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
@@ -116,14 +115,12 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 	const deliveries = 120
 	for number := range deliveries {
 		d := fetchOne(t, e, "orders", "default")
-		if attempt := attemptNumber(t, d); attempt != 1 {
-			t.Fatalf("delivery %d is attempt %d", number+1, attempt)
-		}
+		attempt := attemptNumber(t, d)
+		require.True(t, attempt == 1, "delivery %d is attempt %d", number+1, attempt)
 		require.NoError(t, d.Release(t.Context(), 0))
 	}
-	if got := string(fetchOne(t, e, "orders", "default").Message().Payload); got != "x" {
-		t.Errorf("received %q", got)
-	}
+	got := string(fetchOne(t, e, "orders", "default").Message().Payload)
+	require.True(t, got == "x", "received %q", got)
 	assertStranded(t, e, 0)
 }
 
@@ -143,13 +140,10 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	value, _, err := e.ReadKey(t.Context(), "orders", key)
-	if lock := jobstate.DecodeLock(value); err != nil || !lock.IsFree() {
-		t.Errorf("%s, %v", value, err)
-	}
+	lock := jobstate.DecodeLock(value)
+	require.True(t, err == nil && lock.IsFree(), "%s, %v", value, err)
 	batch, err := jobkeys.ReadBatch(t.Context(), e, "orders", "x")
-	if err != nil || batch.EndedCount() != 1 || batch.Failed != 1 {
-		t.Errorf("%+v, %v", batch, err)
-	}
+	require.True(t, err == nil && batch.EndedCount() == 1 && batch.Failed == 1, "%+v, %v", batch, err)
 	letters := listDeadLetters(t, e, "orders")
 	if len(letters) != 1 || letters[0].Headers[broker.UniqueHeader] == nil || letters[0].Headers[broker.BatchHeader] != nil ||
 		string(letters[0].Payload) != "stranded" || letters[0].MessageID != "yardmaster_orders/1" || letters[0].Error != reasonGivenUp {
@@ -166,12 +160,9 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	strandOneWithAdvisory(t, e)
 	changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.Metadata[metaApplied] = "the hash of another version" })
 	result := ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
-	if !result.Updated || len(result.Drift) > 0 {
-		t.Errorf("the upgrade is reported as drift: %+v", result)
-	}
-	if f := readStats(t, e, "orders"); f.DeadLetters != 0 {
-		t.Errorf("stats before the first sweep: %+v", f)
-	}
+	require.True(t, result.Updated && len(result.Drift) == 0, "the upgrade is reported as drift: %+v", result)
+	f := readStats(t, e, "orders")
+	require.True(t, f.DeadLetters == 0, "stats before the first sweep: %+v", f)
 	assertRescued(t, e, 2, 0)
 	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "without an advisory with an advisory" {
 		t.Errorf("dead letters %s", got)
@@ -209,12 +200,10 @@ func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	assertRescued(t, e, 0, 1)
 	require.NoError(t, held.Ack(t.Context(), true))
 	assertRescued(t, e, 1, 0)
-	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "stranded" {
-		t.Errorf("dead letters %s", got)
-	}
-	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 1 || f.Delayed != 0 {
-		t.Errorf("stats %+v", f)
-	}
+	got := payloadsOf(listDeadLetters(t, e, "orders"))
+	require.True(t, got == "stranded", "dead letters %s", got)
+	f := readStats(t, e, "orders")
+	require.True(t, f.InFlight == 1 && f.Ready == 1 && f.Delayed == 0, "stats %+v", f)
 }
 
 // lateStream acknowledges the message before its deletion, as a worker does meanwhile.
@@ -241,9 +230,8 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 	if n, err := e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp); n != 0 || err != nil {
 		t.Errorf("rescued %d: %v", n, err)
 	}
-	if f := readStats(t, e, "orders"); f.DeadLetters+f.InFlight != 0 {
-		t.Errorf("stats %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.DeadLetters+f.InFlight == 0, "stats %+v", f)
 }
 
 func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
@@ -254,16 +242,14 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.low.one"))
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
-	if stranded := strandedCount(t, e); stranded != 0 && time.Now().Before(due) {
-		t.Errorf("%d messages are stranded before they are due", stranded)
-	}
+	stranded := strandedCount(t, e)
+	require.True(t, stranded == 0 || !time.Now().Before(due), "%d messages are stranded before they are due", stranded)
 	poll.Until(t, "the message to be due", func() bool {
 		return strandedCount(t, e) == 1
 	})
 	assertRescued(t, e, 1, 0)
-	if got := listDeadLetters(t, e, "orders"); len(got) != 1 || string(got[0].Payload) != "later" || got[0].Error != reasonRetired {
-		t.Errorf("dead letters %+v", got)
-	}
+	got := listDeadLetters(t, e, "orders")
+	require.True(t, len(got) == 1 && string(got[0].Payload) == "later" && got[0].Error == reasonRetired, "dead letters %+v", got)
 }
 
 func TestARescueIsBoundedAndContinues(t *testing.T) {
@@ -288,9 +274,8 @@ func TestARescueIsBoundedAndContinues(t *testing.T) {
 	assertRescued(t, e, broker.MaxRescued, 20)
 	assertRescued(t, e, 20, 0)
 	letters, err := e.DeadLetters("orders").List(t.Context(), 0, 0)
-	if got := payloadsOf(letters); err != nil || got != strings.Join(want, " ") {
-		t.Errorf("dead letters %s: %v", got, err)
-	}
+	got := payloadsOf(letters)
+	require.True(t, err == nil && got == strings.Join(want, " "), "dead letters %s: %v", got, err)
 }
 
 // scenario applies random operations to a queue whose server limits deliveries, and knows the fate of each
@@ -436,9 +421,7 @@ func TestEachMessageIsSettledDeliverableDelayedOrDead(t *testing.T) {
 			stranded := 0
 			for number := range s.published {
 				payload := fmt.Sprint(number)
-				if !s.settled[payload] && !delivered[payload] && !dead[payload] {
-					t.Errorf("message %s is lost", payload)
-				}
+				require.True(t, s.settled[payload] || delivered[payload] || dead[payload], "message %s is lost", payload)
 				if dead[payload] && !s.settled[payload] {
 					stranded++
 				}
@@ -479,10 +462,8 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 	if after := rescue(); before.Rescued+after.Rescued != 1 || *after.Stranded != 0 {
 		t.Errorf("afterwards: %d rescued, %d stranded", after.Rescued, *after.Stranded)
 	}
-	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "stranded" {
-		t.Errorf("dead letters %s", got)
-	}
-	if f := readStats(t, e, "orders"); f.Ready != 1 || f.InFlight+f.Delayed != 0 {
-		t.Errorf("stats %+v", f)
-	}
+	got := payloadsOf(listDeadLetters(t, e, "orders"))
+	require.True(t, got == "stranded", "dead letters %s", got)
+	f := readStats(t, e, "orders")
+	require.True(t, f.Ready == 1 && f.InFlight+f.Delayed == 0, "stats %+v", f)
 }

@@ -33,9 +33,7 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 		return &stream.CachedInfo().Config
 	}
 	ensure()
-	if bucket() != nil {
-		t.Error("a queue without the field has a bucket")
-	}
+	require.True(t, bucket() == nil, "a queue without the field has a bucket")
 	ensure(withResults(time.Hour))
 	config := bucket()
 	if config == nil || config.MaxAge != time.Hour || config.MaxBytes != broker.DefaultResultsBytes || config.Discard != jetstream.DiscardOld {
@@ -50,13 +48,9 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 		t.Errorf("drift %v", result.Drift)
 	}
 	ensure(withResults(2 * time.Hour))
-	if bucket().MaxAge != 2*time.Hour {
-		t.Error("the retention has not changed")
-	}
+	require.True(t, bucket().MaxAge == 2*time.Hour, "the retention has not changed")
 	ensure()
-	if bucket() != nil {
-		t.Error("the bucket exists without the field")
-	}
+	require.True(t, bucket() == nil, "the bucket exists without the field")
 	q := ordersQueue(withResults(time.Hour))
 	ensure(withResults(time.Hour))
 	if err := e.DeleteQueue(t.Context(), "orders", q.Owner); err != nil || bucket() != nil {
@@ -68,24 +62,18 @@ func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
 	t.Parallel()
 	q := ordersQueue()
 	with := ordersQueue(withResults(time.Hour))
-	if broker.HashConfig(q.WithoutOwner()) == broker.HashConfig(with.WithoutOwner()) {
-		t.Error("the field does not change the hash")
-	}
-	if raw := encode(t, q.WithoutOwner()); strings.Contains(raw, "Results") {
-		t.Errorf("an upgrade would change each queue: %s", raw)
-	}
+	require.True(t, broker.HashConfig(q.WithoutOwner()) != broker.HashConfig(with.WithoutOwner()), "the field does not change the hash")
+	raw := encode(t, q.WithoutOwner())
+	require.True(t, !strings.Contains(raw, "Results"), "an upgrade would change each queue: %s", raw)
 }
 
 func TestKeysOfJobsAreTokens(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"17": "17", "a-B_9": "a-B_9", "a.b": "=YS5i", "": "=", "ö": "=w7Y", "=": "=PQ"} {
 		token := keyToken(id)
-		if token != want {
-			t.Errorf("%q is %q, want %q", id, token, want)
-		}
-		if back, valid := idFromToken(token); id != "" && (back != id || !valid) {
-			t.Errorf("%q is %q again", id, back)
-		}
+		require.True(t, token == want, "%q is %q, want %q", id, token, want)
+		back, valid := idFromToken(token)
+		require.True(t, id == "" || back == id && valid, "%q is %q again", id, back)
 	}
 }
 

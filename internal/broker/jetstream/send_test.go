@@ -108,9 +108,7 @@ func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
 			t.Errorf("%s: ID %q, headers %v, want %v", title, id, message.Header, row.want)
 		}
 		for _, name := range row.want {
-			if message.Header.Get(name) == "" {
-				t.Errorf("%s: no header %s in %v", title, name, message.Header)
-			}
+			require.True(t, message.Header.Get(name) != "", "%s: no header %s in %v", title, name, message.Header)
 		}
 	}
 }

@@ -23,18 +23,16 @@ func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second, "it failed"))
 	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"))
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
-	if elapsed := time.Since(failed); elapsed < 900*time.Millisecond || elapsed > 5*time.Minute {
-		t.Errorf("it waited %s for a retry after a second", elapsed)
-	}
+	elapsed := time.Since(failed)
+	require.True(t, elapsed >= 900*time.Millisecond && elapsed <= 5*time.Minute, "it waited %s for a retry after a second", elapsed)
 	for range 3 { // the server keeps the message
 		if f := readStats(t, e, "orders"); !f.RetryDue || f.InFlight != 2 || f.Ready != 0 {
 			t.Errorf("when it is due: %+v", f)
 		}
 	}
 	d := fetchOne(t, e, "orders", "low")
-	if got := string(d.Message().Payload); got != "x" || attemptNumber(t, d) != 2 {
-		t.Errorf("attempt %d of %q, want the second of x", attemptNumber(t, d), got)
-	}
+	got := string(d.Message().Payload)
+	require.True(t, got == "x" && attemptNumber(t, d) == 2, "attempt %d of %q, want the second of x", attemptNumber(t, d), got)
 	if f := readStats(t, e, "orders"); f.RetryDue {
 		t.Errorf("after its delivery: %+v", f)
 	}
@@ -47,9 +45,8 @@ func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	fetchOne(t, e, "orders", "default")
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
-	if f := readStats(t, e, "orders"); !f.RetryDue {
-		t.Errorf("after the lease: %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.RetryDue, "after the lease: %+v", f)
 }
 
 func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
@@ -62,14 +59,12 @@ func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
 	q.Paused = true
 	ensureQueue(t, e, q)
 	require.NoError(t, d.Retry(t.Context(), 0, "it failed"))
-	if f := readStats(t, e, "orders"); f.RetryDue || f.InFlight != 1 {
-		t.Errorf("while the queue is paused: %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, !f.RetryDue && f.InFlight == 1, "while the queue is paused: %+v", f)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := e.WaitForMessage(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for a paused message: %v", err)
-	}
+	err := e.WaitForMessage(ctx, "orders")
+	require.True(t, errors.Is(err, context.DeadlineExceeded), "waiting for a paused message: %v", err)
 }
 
 // The requests for retries that are due must not keep messages from workers that wait for some.
@@ -85,9 +80,8 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 		return consumerInfo(t, e, "default").NumWaiting > 0
 	})
 	publish(t, e, "yardmaster.orders.ready.default", "y")
-	if got := string(fetchOne(t, e, "orders", "default").Message().Payload); got != "y" {
-		t.Errorf("the worker received %q", got)
-	}
+	got := string(fetchOne(t, e, "orders", "default").Message().Payload)
+	require.True(t, got == "y", "the worker received %q", got)
 	require.NoError(t, <-waiting)
 }
 
@@ -120,7 +114,6 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 		t.Errorf("rescued %+v: %v", got, err)
 	}
 	ensureQueue(t, e, queue)
-	if after := readStats(t, e, "orders"); after.Ready != 19 || after.InFlight != 1 || len(after.Missing) != 0 {
-		t.Errorf("once it is created again: %+v", after)
-	}
+	after := readStats(t, e, "orders")
+	require.True(t, after.Ready == 19 && after.InFlight == 1 && len(after.Missing) == 0, "once it is created again: %+v", after)
 }

@@ -71,9 +71,8 @@ func waitUntilUnchanging(t *testing.T, e *Engine) {
 func assertReplicas(t *testing.T, e *Engine, want int) {
 	t.Helper()
 	for _, stream := range ordersStreams {
-		if got := streamConfigOf(t, e, stream).Replicas; got != want {
-			t.Errorf("%s has %d replicas, want %d", stream, got, want)
-		}
+		got := streamConfigOf(t, e, stream).Replicas
+		require.True(t, got == want, "%s has %d replicas, want %d", stream, got, want)
 	}
 }
 
@@ -142,9 +141,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 	})
 	received := receiveAll(t, e, "orders", len(sent))
 	slices.Sort(received)
-	if diff := cmp.Diff(sent, slices.Compact(received)); diff != "" {
-		t.Errorf("messages (-sent +received):\n%s", diff)
-	}
+	require.Equal(t, sent, slices.Compact(received))
 	poll.Until(t, "the lost replica to be reported", func() bool {
 		result, err := e.EnsureQueue(t.Context(), q)
 		if err != nil {
@@ -164,17 +161,12 @@ func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
 	for call := range 2 {
 		result := ensureQueue(t, e, q)
 		s := result.Storage
-		if s.Replicas != 1 || s.RefusesConfig || !strings.Contains(s.Refusal, "non-clustered") {
-			t.Errorf("call %d: %+v", call, s)
-		}
-		if result.Updated || len(result.Drift) > 0 {
-			t.Errorf("call %d changes something: %+v", call, result)
-		}
+		require.True(t, s.Replicas == 1 && !s.RefusesConfig && strings.Contains(s.Refusal, "non-clustered"), "call %d: %+v", call, s)
+		require.True(t, !result.Updated && len(result.Drift) == 0, "call %d changes something: %+v", call, result)
 	}
 	assertReplicas(t, e, 1)
-	if got := ensureQueue(t, e, q).Storage.CurrentReplicas; got != 1 {
-		t.Errorf("%d replicas are current", got)
-	}
+	got := ensureQueue(t, e, q).Storage.CurrentReplicas
+	require.True(t, got == 1, "%d replicas are current", got)
 }
 
 func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
@@ -182,17 +174,15 @@ func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
 	c := startTwoOfThree(t)
 	e := connectToCluster(t, c)
 	q := ordersQueue()
-	if s := ensureQueue(t, e, q).Storage; s.Replicas != 1 || s.Refusal == "" || s.RefusesConfig {
-		t.Errorf("with two servers: %+v", s)
-	}
+	s := ensureQueue(t, e, q).Storage
+	require.True(t, s.Replicas == 1 && s.Refusal != "" && !s.RefusesConfig, "with two servers: %+v", s)
 	assertReplicas(t, e, 1)
 	publish(t, e, readySubject("orders", "default"), "job")
 	c.Run(c.Servers[2])
 	waitUntilCurrent(t, e, q, 3)
 	assertReplicas(t, e, 3)
-	if got := readStats(t, e, "orders"); got.Ready != 1 {
-		t.Errorf("%+v", got)
-	}
+	got := readStats(t, e, "orders")
+	require.True(t, got.Ready == 1, "%+v", got)
 }
 
 func TestRequiredReplicasAreNeverLowered(t *testing.T) {
@@ -200,9 +190,7 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 	c := startTwoOfThree(t)
 	e := connectToCluster(t, c)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(withReplicas(3)))
-	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "the server refuses 3 replicas; ") {
-		t.Fatalf("got %v", err)
-	}
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(fmt.Sprint(err), "the server refuses 3 replicas; "), "got %v", err)
 	if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {
 		t.Fatalf("the queue is created: %v", err)
 	}
@@ -211,14 +199,12 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 	q := ordersQueue(withReplicas(3), withDrift(broker.DriftWarn), func(q *broker.QueueConfig) { q.MaxAge = time.Hour })
 	for call := range 2 {
 		result := ensureQueue(t, e, q)
-		if s := result.Storage; !result.Updated || s.Replicas != 1 || s.Refusal == "" || !s.RefusesConfig {
-			t.Errorf("call %d: %+v, %+v", call, result, s)
-		}
+		s := result.Storage
+		require.True(t, result.Updated && s.Replicas == 1 && s.Refusal != "" && s.RefusesConfig, "call %d: %+v, %+v", call, result, s)
 	}
 	assertReplicas(t, e, 1)
-	if got := streamConfigOf(t, e, "yardmaster_orders").MaxAge; got != time.Hour {
-		t.Errorf("the other changes are not applied: max_age is %s", got)
-	}
+	got := streamConfigOf(t, e, "yardmaster_orders").MaxAge
+	require.True(t, got == time.Hour, "the other changes are not applied: max_age is %s", got)
 
 	c.Run(c.Servers[2])
 	waitUntilCurrent(t, e, q, 3)
@@ -279,9 +265,7 @@ func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 				old.Metadata[metaApplied] = "the hash of another version"
 			})
 			result := ensureQueue(t, e, ordersQueue(withDrift(drift)))
-			if !result.Updated || result.Storage.Refusal != "" {
-				t.Errorf("%+v, %+v", result, result.Storage)
-			}
+			require.True(t, result.Updated && result.Storage.Refusal == "", "%+v, %+v", result, result.Storage)
 			assertReplicas(t, e, want)
 			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 		})
@@ -351,9 +335,7 @@ func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
 		for _, peer := range stream.CachedInfo().Cluster.Replicas {
 			servers = append(servers, peer.Name)
 		}
-		if slices.Contains(servers, "n0") {
-			t.Errorf("%s is on %v", name, servers)
-		}
+		require.True(t, !slices.Contains(servers, "n0"), "%s is on %v", name, servers)
 	}
 }
 
@@ -363,14 +345,11 @@ func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
 	inMemory := func(q *broker.QueueConfig) { q.Storage.Type = broker.StorageMemory }
 	ensureQueue(t, e, ordersQueue(inMemory))
 	for _, name := range ordersStreams {
-		if got := streamConfigOf(t, e, name).Storage; got != jetstream.MemoryStorage {
-			t.Errorf("%s is stored in %s", name, got)
-		}
+		got := streamConfigOf(t, e, name).Storage
+		require.True(t, got == jetstream.MemoryStorage, "%s is stored in %s", name, got)
 	}
 	_, err := e.EnsureQueue(t.Context(), ordersQueue())
-	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its storage is") {
-		t.Errorf("got %v", err)
-	}
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(fmt.Sprint(err), "its storage is"), "got %v", err)
 }
 
 func TestReplicasThatAServerReportsAreBounded(t *testing.T) {
@@ -391,9 +370,8 @@ func TestReplicasThatAServerReportsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: row.replicas}, Cluster: row.cluster}
 			configured, current, offline := replicasOf(info)
-			if got := [3]int{configured, current, offline}; got != row.want {
-				t.Errorf("got %v, want %v", got, row.want)
-			}
+			got := [3]int{configured, current, offline}
+			require.True(t, got == row.want, "got %v, want %v", got, row.want)
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAJobOfABatchEndsOnce(t *testing.T) {
@@ -15,51 +17,44 @@ func TestAJobOfABatchEndsOnce(t *testing.T) {
 				t.Fatalf("job %d of %d: %d have ended", member, total, b.EndedCount())
 			}
 		}
-		if b.End(-1, true) || b.End(total, true) || b.Failed != (total+1)/2 {
-			t.Errorf("%d failed", b.Failed)
-		}
+		require.True(t, !b.End(-1, true) && !b.End(total, true) && b.Failed == (total+1)/2, "%d failed", b.Failed)
 		raw, err := json.Marshal(b)
-		if again := DecodeBatch(raw); err != nil || again == nil || again.EndedCount() != total {
-			t.Errorf("%v: %s", err, raw)
-		}
+		again := DecodeBatch(raw)
+		require.True(t, err == nil && again != nil && again.EndedCount() == total, "%v: %s", err, raw)
 	}
 }
 
 func TestTheFinalJobRunsFromTheFirstMessageWhenAllOthersHaveEnded(t *testing.T) {
 	b := NewBatch(2, now)
-	require := func(holder string, want FinalStart, wantChanged bool) {
+	starts := func(holder string, want FinalStart, wantChanged bool) {
 		t.Helper()
 		if start, changed := b.StartFinal(holder); start != want || changed != wantChanged {
 			t.Errorf("%s: %d, %t; want %d, %t", holder, start, changed, want, wantChanged)
 		}
 	}
-	require("1", FinalWaits, true)
-	require("1", FinalWaits, false)
-	require("2", FinalIsDuplicate, false)
+	starts("1", FinalWaits, true)
+	starts("1", FinalWaits, false)
+	starts("2", FinalIsDuplicate, false)
 	b.End(0, false)
-	require("1", FinalWaits, false)
+	starts("1", FinalWaits, false)
 	b.End(1, true)
-	require("2", FinalIsDuplicate, false)
-	require("1", FinalRuns, false)
-	if !b.Complete {
-		t.Error("the producer has sent all jobs")
-	}
+	starts("2", FinalIsDuplicate, false)
+	starts("1", FinalRuns, false)
+	require.True(t, b.Complete, "the producer has sent all jobs")
 }
 
 func TestAJobThatWaitsIsDeliveredAgainAfterATenthOfTheTime(t *testing.T) {
 	for age, want := range map[time.Duration]time.Duration{
 		-time.Hour: time.Second, 0: time.Second, time.Minute: 6 * time.Second, time.Hour: 30 * time.Second,
 	} {
-		if got := WaitDelay(now, now.Add(age)); got != want {
-			t.Errorf("after %s: %s, want %s", age, got, want)
-		}
+		got := WaitDelay(now, now.Add(age))
+		require.True(t, got == want, "after %s: %s, want %s", age, got, want)
 	}
 }
 
 func TestInvalidBatchesAreIgnored(t *testing.T) {
 	for _, raw := range []string{"", "null", `{"total":0}`, `{"total":9,"ended":"AA=="}`, `{"total":10001,"ended":"AA=="}`, `{"total":-1,"ended":""}`} {
-		if b := DecodeBatch([]byte(raw)); b != nil {
-			t.Errorf("%s is %+v", raw, b)
-		}
+		b := DecodeBatch([]byte(raw))
+		require.True(t, b == nil, "%s is %+v", raw, b)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -69,9 +71,8 @@ func TestOnlyWhatIsKnownIsClaimed(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			e := &Evidence{ID: "7", Entry: row.entry, EntryTime: ago(row.age), Sequence: row.sequence}
-			if info := row.broker.decide(t, e); info.State != row.want {
-				t.Errorf("%s, want %s", info.State, row.want)
-			}
+			info := row.broker.decide(t, e)
+			require.True(t, info.State == row.want, "%s, want %s", info.State, row.want)
 		})
 	}
 }
@@ -94,9 +95,8 @@ func TestAnEntryIsReplacedOnlyByALaterOne(t *testing.T) {
 		"the end of the same attempt":              {entry(1, 1, Running), entry(1, 1, Done), true},
 		"the producer, after a worker":             {entry(1, 1, Running), entry(1, 0, Waiting), false},
 	} {
-		if got := row.entry.Replaces(row.stored); got != row.want {
-			t.Errorf("%s: %t, want %t", title, got, row.want)
-		}
+		got := row.entry.Replaces(row.stored)
+		require.True(t, got == row.want, "%s: %t, want %t", title, got, row.want)
 	}
 }
 

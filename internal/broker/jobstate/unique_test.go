@@ -1,6 +1,10 @@
 package jobstate
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
+)
 
 func TestAProducerTakesOnlyAKeyThatIsFreeOrItsOwn(t *testing.T) {
 	for title, row := range map[string]struct {
@@ -14,9 +18,8 @@ func TestAProducerTakesOnlyAKeyThatIsFreeOrItsOwn(t *testing.T) {
 		"another producer is sending its job":  {&Lock{ID: "b"}, ClaimWait},
 		"another job, which the broker stores": {&Lock{ID: "b", Confirmed: true}, ClaimDuplicate},
 	} {
-		if got := ClaimKey(row.found, "a"); got != row.want {
-			t.Errorf("%s: %d, want %d", title, got, row.want)
-		}
+		got := ClaimKey(row.found, "a")
+		require.True(t, got == row.want, "%s: %d, want %d", title, got, row.want)
 	}
 }
 
@@ -40,17 +43,14 @@ func TestAMessageThatHasEndedIsNotTakenForOneThatWaits(t *testing.T) {
 		"it was delivered again":               {restarted, "1", true},
 	} {
 		lock := *row.reservation
-		if got := lock.Adopt(row.stored); got != row.want || got && lock.Holder != row.stored {
-			t.Errorf("%s: %t with %+v", title, got, lock)
-		}
+		got := lock.Adopt(row.stored)
+		require.True(t, got == row.want && (!got || lock.Holder == row.stored), "%s: %t with %+v", title, got, lock)
 	}
 	lock := third
 	for range 2 * maxEndedHolders {
 		lock = Reserve(lock.Release(), "a", "x")
 	}
-	if len(lock.EndedHolders) != maxEndedHolders {
-		t.Errorf("%+v", lock)
-	}
+	require.True(t, len(lock.EndedHolders) == maxEndedHolders, "%+v", lock)
 }
 
 func TestAWorkerStartsNoJobWhoseKeyAnotherStoredJobHas(t *testing.T) {
@@ -65,16 +65,14 @@ func TestAWorkerStartsNoJobWhoseKeyAnotherStoredJobHas(t *testing.T) {
 		"another producer has only reserved the key": {&Lock{Holder: "2"}, true},
 		"another job has the key":                    {&Lock{Holder: "2", Confirmed: true}, false},
 	} {
-		if got := MayStart(row.found, "1"); got != row.want {
-			t.Errorf("%s: %t", title, got)
-		}
+		got := MayStart(row.found, "1")
+		require.True(t, got == row.want, "%s: %t", title, got)
 	}
 }
 
 func TestInvalidLocksAreFree(t *testing.T) {
 	for _, raw := range []string{"", "null", "[]", `{"id":"a"}`, `{"holder":"1"}`, `{"id":1}`} {
-		if lock := DecodeLock([]byte(raw)); !lock.IsFree() {
-			t.Errorf("%q is %+v", raw, lock)
-		}
+		lock := DecodeLock([]byte(raw))
+		require.True(t, lock.IsFree(), "%q is %+v", raw, lock)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -55,9 +55,7 @@ func TestTakeSlots(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, row.limit.TakeSlots(SharedState{timeAt(row.next)}, noon, row.number)); diff != "" {
-				t.Errorf("grant (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, row.limit.TakeSlots(SharedState{timeAt(row.next)}, noon, row.number))
 		})
 	}
 }
@@ -94,9 +92,7 @@ func TestRateHoldsForAnyWorkersAndChanges(t *testing.T) {
 			case start > 20*time.Second:
 				continue // both limits apply in this window
 			}
-			if n > want*102/100 || n < want*98/100 {
-				t.Fatalf("seed %d: %d jobs start within 10 s of %s, the limit is %d", seed, n, start, want)
-			}
+			require.True(t, n <= want*102/100 && n >= want*98/100, "seed %d: %d jobs start within 10 s of %s, the limit is %d", seed, n, start, want)
 		}
 	}
 }
@@ -107,16 +103,10 @@ func FuzzTakeSlots(f *testing.F) {
 		l := Limit{Interval: time.Duration(1 + uint64(interval)%uint64(time.Hour)), Burst: 1 + int(uint(burst)%1000)}
 		number = int(uint(number) % 1000)
 		g := l.TakeSlots(SharedState{noon.Add(time.Duration(next))}, noon, number)
-		if len(g.Slots) > number {
-			t.Errorf("%d slots granted, %d requested", len(g.Slots), number)
-		}
+		require.True(t, len(g.Slots) <= number, "%d slots granted, %d requested", len(g.Slots), number)
 		for i, slot := range g.Slots {
-			if slot.Before(noon) || slot.After(noon.Add(SlotLeadTime)) || i > 0 && slot.Before(g.Slots[i-1]) {
-				t.Errorf("slot %d is at %s", i, slot)
-			}
+			require.True(t, !slot.Before(noon) && !slot.After(noon.Add(SlotLeadTime)) && (i == 0 || !slot.Before(g.Slots[i-1])), "slot %d is at %s", i, slot)
 		}
-		if number > 0 && len(g.Slots) == 0 && !g.RetryTime.After(noon) {
-			t.Errorf("no slot granted, but RetryTime is %s", g.RetryTime)
-		}
+		require.True(t, number == 0 || len(g.Slots) != 0 || g.RetryTime.After(noon), "no slot granted, but RetryTime is %s", g.RetryTime)
 	})
 }

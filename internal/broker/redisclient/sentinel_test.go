@@ -45,9 +45,8 @@ func TestTheClientFollowsTheMasterThatSentinelsName(t *testing.T) {
 			s.Master.Stop()
 			s.WaitForFailover()
 			poll.Until(t, "the client to use the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
-			if got := s.Replica.RunCLI("GET", "key"); got != "2" {
-				t.Errorf("the new master has %q", got)
-			}
+			got := s.Replica.RunCLI("GET", "key")
+			require.True(t, got == "2", "the new master has %q", got)
 		})
 	}
 }
@@ -68,9 +67,8 @@ func TestTheFirstTimeoutAfterAFailoverClosesAllConnectionsToTheOldMaster(t *test
 	for range cap(held) {
 		require.NoError(t, <-held)
 	}
-	if idle := client.PoolStats().IdleConns; idle < 5 {
-		t.Fatalf("%d idle connections", idle)
-	}
+	idle := client.PoolStats().IdleConns
+	require.True(t, idle >= 5, "%d idle connections", idle)
 	s.Master.Signal(syscall.SIGSTOP)
 	defer s.Master.Signal(syscall.SIGCONT)
 	s.WaitForFailover()
@@ -103,9 +101,8 @@ func TestTheLoginAtTheSentinelsIsNotThatOfTheMaster(t *testing.T) {
 			c := broker.Credentials{URL: s.URL(), Username: "app", Password: "hidden", Sentinel: &sentinel, Dial: dial, ConcealCauses: dial != nil}
 			client, err := NewClient(t.Context(), c, 1)
 			if err == nil {
-				if user := client.Do(t.Context(), "ACL", "WHOAMI").Val(); user != "app" {
-					t.Errorf("%s: the user at the master is %v", name, user)
-				}
+				user := client.Do(t.Context(), "ACL", "WHOAMI").Val()
+				require.True(t, user == "app", "%s: the user at the master is %v", name, user)
 				_ = client.Close()
 			}
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || err != nil && strings.Contains(err.Error(), "hidden") {

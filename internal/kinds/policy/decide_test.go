@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
@@ -13,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -111,9 +111,7 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 				Type: v1alpha1.ConditionReady, Status: test.wantReady, Reason: test.wantReason, Message: test.wantMessage,
 				ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(testTime),
 			}
-			if diff := cmp.Diff(&want, meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)); diff != "" {
-				t.Errorf("condition Ready differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, &want, meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady))
 			test.policy.Status = got
 			kstatustest.AssertKstatus(t, &test.policy, test.wantKstatus)
 		})
@@ -125,9 +123,7 @@ func TestTheSameObservationDoesNotChangeTheStatus(t *testing.T) {
 	observation := Observation{Policy: &p, Objects: NewSelectableObjects([]v1alpha1.Queue{queueWithTeam("mail")}, nil), Now: testTime}
 	p.Status = Decide(observation).Status
 	observation.Now = testTime.Add(time.Hour)
-	if diff := cmp.Diff(p.Status, Decide(observation).Status); diff != "" {
-		t.Errorf("the status differs (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, p.Status, Decide(observation).Status)
 }
 
 func TestAProblemIsReportedByOneEvent(t *testing.T) {
@@ -171,9 +167,8 @@ func TestSecretsOfADefaultBrokerAreReadAgain(t *testing.T) {
 		"never without a default broker":    {newPolicy("a", 0), nil, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := Decide(Observation{Policy: &test.policy, BrokerProblem: test.problem, Now: testTime}).RequeueAfter; got != test.want {
-				t.Errorf("after %s, want %s", got, test.want)
-			}
+			got := Decide(Observation{Policy: &test.policy, BrokerProblem: test.problem, Now: testTime}).RequeueAfter
+			require.True(t, got == test.want, "after %s, want %s", got, test.want)
 		})
 	}
 }

@@ -3,10 +3,10 @@ package policy
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestEachPolicyMustAllowEachImage(t *testing.T) {
@@ -52,9 +52,7 @@ image "z" of volume "v" is not allowed by Policy p, which allows: registry.examp
 			if err := CheckImages(&test.pod, all(t, test.policies...)); err != nil {
 				got = err.Error()
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("message (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, got)
 		})
 	}
 }
@@ -80,9 +78,8 @@ func TestAsteriskMatchesAnyCharacters(t *testing.T) {
 		"an empty text":                      {"a*", "", false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := matchesPattern(test.pattern, test.text); got != test.want {
-				t.Errorf("matches(%q, %q) = %t, want %t", test.pattern, test.text, got, test.want)
-			}
+			got := matchesPattern(test.pattern, test.text)
+			require.True(t, got == test.want, "matches(%q, %q) = %t, want %t", test.pattern, test.text, got, test.want)
 		})
 	}
 }

@@ -140,12 +140,9 @@ func TestEachSettingComesFromTheFirstSourceThatHasIt(t *testing.T) {
 				value = reflect.Indirect(setting).Interface()
 			}
 			got := valueWithSource(append(q.Sources, pool.Sources...), name, value)
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, of the sources %03b: %+v, want %+v", path, sources, got, want)
-			}
+			require.True(t, reflect.DeepEqual(got, want), "%s, of the sources %03b: %+v, want %+v", path, sources, got, want)
 		}
 	}
-	if breaker := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(t, newPolicy("silent", 0))).CircuitBreaker; breaker != nil {
-		t.Errorf("nothing sets a circuit breaker, but it is %+v", breaker)
-	}
+	breaker := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(t, newPolicy("silent", 0))).CircuitBreaker
+	require.True(t, breaker == nil, "nothing sets a circuit breaker, but it is %+v", breaker)
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestMaxBackoffIsRaisedToALongerBackoff(t *testing.T) {
@@ -72,9 +73,7 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{RateLimit: test.own}}}
 			got := EffectiveQueue(q, all(t, test.policies...))
-			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "rateLimit", dereference(got.RateLimit)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
-				t.Errorf("the rate differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, valueWithSource(got.Sources, "rateLimit", dereference(got.RateLimit)), cmp.AllowUnexported(sourcedValue{}))
 		})
 	}
 }
@@ -104,9 +103,7 @@ func TestDeletionActionOfDeadLetters(t *testing.T) {
 			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.own}}}
 			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.policy}}))))
 			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveToRef: got.DeadLetter.MoveToRef}
-			if diff := cmp.Diff(test.want, onDelete); diff != "" {
-				t.Errorf("the result differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, onDelete)
 			if from := valueWithSource(got.Sources, "deadLetter.onDelete", nil).from; from != test.from {
 				t.Errorf("source %s, want %s", from, test.from)
 			}
@@ -134,9 +131,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: test.own}}}, all(t, test.policies...))
-			if diff := cmp.Diff(test.want, got.Broker); diff != "" {
-				t.Errorf("the broker differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, got.Broker)
 			if from := valueWithSource(got.Sources, "broker", nil).from; from != test.from {
 				t.Errorf("source %s, want %s", from, test.from)
 			}
@@ -158,9 +153,7 @@ func TestResultDoesNotDependOnTheOrderOfPoliciesAndDoesNotReferToThem(t *testing
 	for range 50 {
 		r.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
 		got := EffectiveQueue(&v1alpha1.Queue{}, all(t, policies...))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("the result differs (-want, +got):\n%s", diff)
-		}
+		require.Equal(t, want, got)
 		*got.Retry.Limit, got.Broker.Engine = 99, v1alpha1.EngineAsynq
 	}
 }

@@ -37,9 +37,8 @@ func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			set, err := NewSet(test.policies)
 			require.NoError(t, err)
-			if got := selectedNames(set, map[string]string{"team": "mail"}); got != test.want {
-				t.Errorf("selected %q, want %q", got, test.want)
-			}
+			got := selectedNames(set, map[string]string{"team": "mail"})
+			require.True(t, got == test.want, "selected %q, want %q", got, test.want)
 		})
 	}
 }
@@ -48,9 +47,8 @@ func TestInvalidSelectorSelectsNothingAndIsReported(t *testing.T) {
 	broken := namedPolicy("broken", 5)
 	withInvalidSelector(&broken.Spec)
 	set, err := NewSet([]v1alpha1.Policy{broken, namedPolicy("fine", 0)})
-	if selected := selectedNames(set, nil); selected != "fine" {
-		t.Errorf("selected %q, want the other", selected)
-	}
+	selected := selectedNames(set, nil)
+	require.True(t, selected == "fine", "selected %q, want the other", selected)
 	if err == nil || !strings.HasPrefix(err.Error(), "policy broken: spec.selector: ") {
 		t.Errorf("error %v, want one that names the policy and the field", err)
 	}

@@ -23,9 +23,8 @@ func TestTheDefaultGracePeriodIsAtMostTheLargestOneThatIsAllowed(t *testing.T) {
 				}
 				drain := &v1alpha1.Drain{Mode: mode, OnTimeout: onTimeout, Timeout: new(apiDuration(timeout))}
 				pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{WorkerSettings: v1alpha1.WorkerSettings{Drain: drain}}}
-				if got := EffectiveWorkerPool(pool, all(t)).Drain.TerminationGrace.Duration.Duration; got != want {
-					t.Errorf("%s, %s, timeout %s: the grace period is %s, want %s", mode, onTimeout, timeout, got, want)
-				}
+				got := EffectiveWorkerPool(pool, all(t)).Drain.TerminationGrace.Duration.Duration
+				require.True(t, got == want, "%s, %s, timeout %s: the grace period is %s, want %s", mode, onTimeout, timeout, got, want)
 			}
 		}
 	}
@@ -68,9 +67,7 @@ func TestMaxReplicasIsTheStrictestLimit(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec}, all(t, test.policies...))
-			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "maxReplicas", dereference(got.MaxReplicas)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
-				t.Errorf("it differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, valueWithSource(got.Sources, "maxReplicas", dereference(got.MaxReplicas)), cmp.AllowUnexported(sourcedValue{}))
 		})
 	}
 }
@@ -86,7 +83,5 @@ func TestTotalLimitsAreThoseOfTheSelectingPolicies(t *testing.T) {
 	for _, limit := range new(set.Select(map[string]string{"team": "mail"})).TotalLimits() {
 		got = append(got, fmt.Sprintf("%s: %d", limit.Selector, limit.MaxReplicas))
 	}
-	if diff := cmp.Diff([]string{"team=mail: 7", ": 9"}, got); diff != "" {
-		t.Errorf("the limits differ (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"team=mail: 7", ": 9"}, got)
 }

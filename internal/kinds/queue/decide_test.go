@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // connectionError is an error of the connection rather than of the broker.
@@ -233,15 +232,10 @@ func TestActionsOfALiveQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			actions, d := decideAll(t, &row.observation, row.execute)
-			if diff := cmp.Diff(row.want, actions); diff != "" {
-				t.Errorf("actions (-want +got):\n%s", diff)
-			}
-			if got := conditionStates(&d.Status)[v1alpha1.ConditionReady]; got != row.wantReady {
-				t.Errorf("Ready is %q, want %q", got, row.wantReady)
-			}
-			if d.RequeueAfter != row.wantInterval {
-				t.Errorf("reconciled again after %s, want %s", d.RequeueAfter, row.wantInterval)
-			}
+			require.Equal(t, row.want, actions)
+			got := conditionStates(&d.Status)[v1alpha1.ConditionReady]
+			require.True(t, got == row.wantReady, "Ready is %q, want %q", got, row.wantReady)
+			require.True(t, d.RequeueAfter == row.wantInterval, "reconciled again after %s, want %s", d.RequeueAfter, row.wantInterval)
 		})
 	}
 }
@@ -266,26 +260,22 @@ func TestADeadLetterThatStaysIsNamedAndDoesNotKeepTheRequest(t *testing.T) {
 		d.CompletionEvent.Message != "Requeued 2 dead letters; not all: the dead letter 7 has only the beginning of its payload" {
 		t.Errorf("%+v", d.CompletionEvent)
 	}
-	if got := conditionStates(&d.Status)[v1alpha1.ConditionReady]; got != "True Ready" {
-		t.Errorf("Ready is %q", got)
-	}
+	got := conditionStates(&d.Status)[v1alpha1.ConditionReady]
+	require.True(t, got == "True Ready", "Ready is %q", got)
 }
 
 func TestAPostponedStatusIsRetried(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{0: retryInterval, busyInterval: busyInterval, time.Minute: retryInterval} {
 		d := Decision{RequeueAfter: after}
 		d.PostponeStatus()
-		if d.RequeueAfter != want {
-			t.Errorf("%s becomes %s, want %s", after, d.RequeueAfter, want)
-		}
+		require.True(t, d.RequeueAfter == want, "%s becomes %s, want %s", after, d.RequeueAfter, want)
 	}
 }
 
 func TestJitterSpreadsComparisons(t *testing.T) {
 	for jitter, want := range map[float64]time.Duration{0: 90 * time.Second, 0.5: 2 * time.Minute, 1: 150 * time.Second} {
-		if got := withJitter(2*time.Minute, jitter); got != want {
-			t.Errorf("jitter %g: %s, want %s", jitter, got, want)
-		}
+		got := withJitter(2*time.Minute, jitter)
+		require.True(t, got == want, "jitter %g: %s, want %s", jitter, got, want)
 	}
 }
 
@@ -310,9 +300,7 @@ func TestAQueueWithoutAConsumerIsRepairedAtOnce(t *testing.T) {
 				return result
 			})
 			want := []Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}
-			if diff := cmp.Diff(want, actions); diff != "" {
-				t.Errorf("actions (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, actions)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // deletedQueue returns an observation of a deleted Queue before any request to its broker.
@@ -94,9 +95,7 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 			if c := findCondition(&d.Status, v1alpha1.ConditionBlocked); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, row.wantBlocked) {
 				t.Errorf("Blocked is %s: %q, want True: %q", c.Status, c.Message, row.wantBlocked)
 			}
-			if d.RequeueAfter != blockedInterval {
-				t.Errorf("the deletion is checked again after %s", d.RequeueAfter)
-			}
+			require.True(t, d.RequeueAfter == blockedInterval, "the deletion is checked again after %s", d.RequeueAfter)
 		})
 	}
 }
@@ -227,9 +226,7 @@ func assertDeleted(t *testing.T, initial, final *brokerModel, o *Observation, ac
 		}
 		return
 	}
-	if final.WorkerPools > 0 {
-		t.Fatalf("the Queue was removed while WorkerPools referred to it: %v", actions)
-	}
+	require.True(t, final.WorkerPools == 0, "the Queue was removed while WorkerPools referred to it: %v", actions)
 	switch {
 	case policy == v1alpha1.DeletionRetain && (!final.Exists || final.Owned || final.Closed || final.Lost > 0),
 		policy != v1alpha1.DeletionRetain && final.Exists,

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -135,9 +134,7 @@ func TestDesiredQueue(t *testing.T) {
 				row.want(&want)
 			}
 			got := DesiredQueue(q, &row.effective, testCluster)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("queue (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, got)
 			require.NoError(t, got.Validate())
 		})
 	}
@@ -154,10 +151,7 @@ func TestValidateReturnsTheInvalidFields(t *testing.T) {
 	for _, err := range Validate(q) {
 		got = append(got, err.Field)
 	}
-	if diff := cmp.Diff([]string{"spec.maxInFlight", "spec.rateLimit"}, got); diff != "" {
-		t.Errorf("fields (-want +got):\n%s", diff)
-	}
-	if errs := Validate(newQueue()); len(errs) > 0 {
-		t.Errorf("the defaults are refused: %v", errs)
-	}
+	require.Equal(t, []string{"spec.maxInFlight", "spec.rateLimit"}, got)
+	errs := Validate(newQueue())
+	require.True(t, len(errs) == 0, "the defaults are refused: %v", errs)
 }

@@ -37,14 +37,10 @@ func TestEngineReportsEnforcementOfEachFieldOfTheSpec(t *testing.T) {
 		found = append(found, path)
 	}
 	for field := range enforceable {
-		if field != broker.FieldDelayed && !slices.Contains(found, string(field)) {
-			t.Errorf("the spec has no field %s", field)
-		}
+		require.True(t, field == broker.FieldDelayed || slices.Contains(found, string(field)), "the spec has no field %s", field)
 	}
 	for field := range engineIndependent {
-		if !slices.Contains(found, field) {
-			t.Errorf("the spec has no field %s", field)
-		}
+		require.True(t, slices.Contains(found, field), "the spec has no field %s", field)
 	}
 }
 
@@ -89,13 +85,10 @@ func TestEachEngineReportsAllCapabilities(t *testing.T) {
 	for engine, capabilities := range map[v1alpha1.Engine]broker.Capabilities{
 		v1alpha1.EngineNATS: nats.Capabilities(), v1alpha1.EngineAsynq: (*asynq.Engine)(nil).Capabilities(),
 	} {
-		if got := slices.Sorted(maps.Keys(capabilities)); !slices.Equal(got, want) {
-			t.Errorf("%s reports %v, want %v", engine, got, want)
-		}
+		got := slices.Sorted(maps.Keys(capabilities))
+		require.True(t, slices.Equal(got, want), "%s reports %v, want %v", engine, got, want)
 		for field, capability := range capabilities {
-			if capability.By == broker.NotEnforced && capability.Message == "" {
-				t.Errorf("%s does not say why %s is not enforced", engine, field)
-			}
+			require.True(t, capability.By != broker.NotEnforced || capability.Message != "", "%s does not say why %s is not enforced", engine, field)
 		}
 	}
 }

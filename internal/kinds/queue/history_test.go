@@ -8,6 +8,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // statsAt returns stats that were read so many seconds after noon.
@@ -23,9 +24,7 @@ func statsAt(second float64, arrivals uint64, ready, inFlight int64, headAge tim
 
 func TestASteadyRateIsKnownFromTheSecondReadOn(t *testing.T) {
 	h := StatsHistory{}.add(statsAt(0, 100, 0, 0, 0))
-	if h.Rates.Seconds != 0 {
-		t.Errorf("one read gives a rate: %+v", h.Rates)
-	}
+	require.True(t, h.Rates.Seconds == 0, "one read gives a rate: %+v", h.Rates)
 	for i := 1; i <= 20; i++ {
 		h = h.add(statsAt(float64(5*i), 100+uint64(50*i), 0, int64(i%3), 0))
 		if got := h.Rates.arrivalRate(); math.Abs(got-10) > 0.01 {
@@ -73,9 +72,7 @@ func TestRatesAtTheirLimits(t *testing.T) {
 
 func TestACounterThatDecreasesResetsTheHistory(t *testing.T) {
 	h := StatsHistory{}.add(statsAt(0, 1000, 0, 0, 0)).add(statsAt(5, 2000, 7, 0, time.Second)).add(statsAt(10, 3, 0, 0, 0))
-	if h.Rates.Seconds != 0 || len(h.Latency) != 0 || h.Last.TotalArrivals != 3 {
-		t.Errorf("the history is %+v", h)
-	}
+	require.True(t, h.Rates.Seconds == 0 && len(h.Latency) == 0 && h.Last.TotalArrivals == 3, "the history is %+v", h)
 }
 
 func TestLatencyOfDeliveredMessages(t *testing.T) {
@@ -114,12 +111,8 @@ func TestLatencyOfDeliveredMessages(t *testing.T) {
 				h = h.add(f)
 			}
 			got := h.Latency.waitP95()
-			if (got == nil) != (row.p95 < 0) {
-				t.Fatalf("latency %v, want %s", got, row.p95)
-			}
-			if got != nil && got.Duration != row.p95 {
-				t.Errorf("p95 %s, want %s", got.Duration, row.p95)
-			}
+			require.True(t, (got == nil) == (row.p95 < 0), "latency %v, want %s", got, row.p95)
+			require.True(t, got == nil || got.Duration == row.p95, "p95 %v, want %s", got, row.p95)
 		})
 	}
 }
@@ -150,9 +143,8 @@ func TestLatencyEstimateIsCloseToARealQueue(t *testing.T) {
 			}
 		}
 		got, want := h.Latency.waitP95().Duration, simulatedQuantile(waited, 0.95)
-		if difference := (got - want).Abs(); difference > 2*time.Second && difference > want/4 {
-			t.Errorf("round %d: p95 is estimated as %s and is %s", round, got, want)
-		}
+		difference := (got - want).Abs()
+		require.True(t, difference <= 2*time.Second || difference <= want/4, "round %d: p95 is estimated as %s and is %s", round, got, want)
 	}
 }
 
@@ -205,7 +197,5 @@ func TestADelayedMessageArrivesWhenItIsDue(t *testing.T) {
 	if arrived, finished := h.Rates.Arrived, h.Rates.Finished; arrived == 0 || math.Abs(arrived-3*finished) > 0.001 {
 		t.Errorf("%g messages arrived and %g were finished, want three and one", arrived, finished)
 	}
-	if len(h.Latency) == 0 || h.Latency[0].Weight != 2.0/samplesPerRead {
-		t.Errorf("%+v, want two messages that workers took", h.Latency)
-	}
+	require.True(t, len(h.Latency) != 0 && h.Latency[0].Weight == 2.0/samplesPerRead, "%+v, want two messages that workers took", h.Latency)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAQueueOwnsWhatItsBrokerConfirmedLast(t *testing.T) {
@@ -40,9 +41,8 @@ func TestAQueueOwnsWhatItsBrokerConfirmedLast(t *testing.T) {
 				o := observed(append(changes, func(o *Observation) { o.Queue.Status = q.Status })...)
 				q.Status = Decide(o).Status
 			}
-			if got := OwnsQueue(q, row.broker); got != row.want {
-				t.Errorf("owned: %t, want %t; the status is %+v", got, row.want, q.Status)
-			}
+			got := OwnsQueue(q, row.broker)
+			require.True(t, got == row.want, "owned: %t, want %t; the status is %+v", got, row.want, q.Status)
 		})
 	}
 }
@@ -116,17 +116,13 @@ func TestWhatAnErrorOfTheBrokerMeans(t *testing.T) {
 				case class == broker.ClassInvalid || class == broker.ClassConflict || class == broker.ClassNotFound:
 					want = "refused"
 				}
-				if got != want {
-					t.Errorf("%s, %s, %s: it is %q, want %q", state, action, class, got, want)
-				}
+				require.True(t, got == want, "%s, %s, %s: it is %q, want %q", state, action, class, got, want)
 				keepsStats := (action == ActionRequeueDeadLetters || action == ActionPurgeDeadLetters) && !strings.HasPrefix(want, "not owner") && !isMissing
-				if hasStats := o.Stats != nil; hasStats != (keepsStats || want == "empty") {
-					t.Errorf("%s, %s, %s: stats are kept: %t", state, action, class, hasStats)
-				}
+				hasStats := o.Stats != nil
+				require.True(t, hasStats == (keepsStats || want == "empty"), "%s, %s, %s: stats are kept: %t", state, action, class, hasStats)
 				comparesAgain := action == ActionRescueMessages || want == "refused" && !isMissing
-				if again := o.History.Comparison.BrokerID == ""; again != comparesAgain {
-					t.Errorf("%s, %s, %s: compared again at once: %t", state, action, class, again)
-				}
+				again := o.History.Comparison.BrokerID == ""
+				require.True(t, again == comparesAgain, "%s, %s, %s: compared again at once: %t", state, action, class, again)
 			}
 		}
 	}
@@ -138,8 +134,6 @@ func TestADeletionRescuesAgainAfterItRemovedDeadLetters(t *testing.T) {
 		o := deletedQueue(v1alpha1.DeletionRetain, v1alpha1.DeadLetterPurge)
 		owned(broker.QueueStats{DeadLetters: 3})(&o)
 		o.Apply(action, ActionResult{})
-		if o.Rescued {
-			t.Errorf("%s: nothing is rescued again", action)
-		}
+		require.True(t, !o.Rescued, "%s: nothing is rescued again", action)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func storedAs(state broker.StorageState) func(*Observation) {
@@ -65,9 +66,7 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 				t.Errorf("Ready is %s, want %s", got, row.wantReady)
 			}
 			claimsSafety := ready.Status == metav1.ConditionTrue && !strings.Contains(ready.Message, "not fully replicated")
-			if strings.HasPrefix(row.want, "False") && claimsSafety {
-				t.Errorf("Ready does not mention the replicas: %s", ready.Message)
-			}
+			require.True(t, !strings.HasPrefix(row.want, "False") || !claimsSafety, "Ready does not mention the replicas: %s", ready.Message)
 		})
 	}
 }
@@ -94,9 +93,7 @@ func TestReplicasThatCatchUpAreReadAgainSoon(t *testing.T) {
 			o.Stats = statsAt(100, 0, 0, 0, 0)
 			d := Decide(o)
 			soon := d.RequeueAfter <= unfinishedInterval && !o.History.Comparison.Expires.After(noon.Add(2*unfinishedInterval))
-			if soon != row.want {
-				t.Errorf("again after %s, compared again at %s", d.RequeueAfter, o.History.Comparison.Expires)
-			}
+			require.True(t, soon == row.want, "again after %s, compared again at %s", d.RequeueAfter, o.History.Comparison.Expires)
 		})
 	}
 }

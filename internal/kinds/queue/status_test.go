@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // observed returns an observation of an empty queue that matches its spec, with no action left.
@@ -186,13 +186,9 @@ func TestConditionsOfAQueue(t *testing.T) {
 			got, messages := conditionStates(&o.Queue.Status), ""
 			for _, c := range o.Queue.Status.Conditions {
 				messages += c.Message + "\n"
-				if c.ObservedGeneration != 3 {
-					t.Errorf("%s has generation %d", c.Type, c.ObservedGeneration)
-				}
+				require.True(t, c.ObservedGeneration == 3, "%s has generation %d", c.Type, c.ObservedGeneration)
 			}
-			if !strings.Contains(messages, row.message) {
-				t.Errorf("no condition has the message %q:\n%s", row.message, messages)
-			}
+			require.True(t, strings.Contains(messages, row.message), "no condition has the message %q:\n%s", row.message, messages)
 			if row.kstatus != "" {
 				kstatustest.AssertKstatus(t, o.Queue, row.kstatus)
 				reconciling, stalled := "False", "False"
@@ -220,9 +216,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 				delete(got, kind)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, got)
 		})
 	}
 }
@@ -239,9 +233,8 @@ func TestNothingOfAStatusRevealsAnotherNamespacesOwner(t *testing.T) {
 		{Name: "foreign-namespace/foreign-queue", Cluster: testCluster},
 	} {
 		d := Decide(observed(ownedBy(owner)))
-		if text := fmt.Sprintf("%+v %+v", d.Status, d.Events); strings.Contains(text, "foreign") {
-			t.Errorf("%+v: %s", owner, text)
-		}
+		text := fmt.Sprintf("%+v %+v", d.Status, d.Events)
+		require.True(t, !strings.Contains(text, "foreign"), "%+v: %s", owner, text)
 	}
 }
 
@@ -256,9 +249,7 @@ func TestTheStatusHasStatsOnlyOfAReachableQueueThatItOwns(t *testing.T) {
 		"another Queue owns the queue": ownedBy(broker.QueueOwner{UID: "0"}),
 	} {
 		after := Decide(observed(change, func(o *Observation) { o.Queue.Status, o.History = *before, known.History })).Status
-		if after.Backlog != nil || after.InFlight != nil || after.OldestTime != nil || after.MeasuredTime != nil {
-			t.Errorf("%s: %+v", title, after)
-		}
+		require.True(t, after.Backlog == nil && after.InFlight == nil && after.OldestTime == nil && after.MeasuredTime == nil, "%s: %+v", title, after)
 	}
 }
 
@@ -276,9 +267,7 @@ func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
 		q.Status = d.Status
 	}
 	// The first stats, and the first rates.
-	if changes > 2 {
-		t.Errorf("the status changed %d times", changes)
-	}
+	require.True(t, changes <= 2, "the status changed %d times", changes)
 }
 
 func TestAStatusThatChangesHasTheTimeOfItsStatsAlsoIfTheyAreTheSame(t *testing.T) {
@@ -315,9 +304,8 @@ func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := observed(func(o *Observation) { o.Queue.Status, o.Stats.DeadLetters = before, 1 })
 			row.change(&o)
-			if got := Decide(o).StatsOnly; got != row.want {
-				t.Errorf("can be stored later: %t, want %t", got, row.want)
-			}
+			got := Decide(o).StatsOnly
+			require.True(t, got == row.want, "can be stored later: %t, want %t", got, row.want)
 		})
 	}
 }
@@ -360,25 +348,19 @@ func TestEventsReportTransitions(t *testing.T) {
 			for _, event := range transitionEvents(row.before, row.after) {
 				got = append(got, event.Reason)
 			}
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, got)
 		})
 	}
 }
 
 func TestDriftIsReportedOnce(t *testing.T) {
 	first := Decide(observed(withDrift(false)))
-	if len(first.Events) != 1 || first.Events[0].Reason != v1alpha1.EventDriftFound {
-		t.Errorf("first: %+v", first.Events)
-	}
+	require.True(t, len(first.Events) == 1 && first.Events[0].Reason == v1alpha1.EventDriftFound, "first: %+v", first.Events)
 	stillDrifted := func(o *Observation) { o.Queue.Status = first.Status }
-	if again := Decide(observed(withDrift(false), stillDrifted)); again.Events != nil {
-		t.Errorf("again: %+v", again.Events)
-	}
-	if corrected := Decide(observed(withDrift(true), stillDrifted)); len(corrected.Events) != 1 || corrected.Events[0].Reason != v1alpha1.EventDriftCorrected {
-		t.Errorf("corrected: %+v", corrected.Events)
-	}
+	again := Decide(observed(withDrift(false), stillDrifted))
+	require.True(t, again.Events == nil, "again: %+v", again.Events)
+	corrected := Decide(observed(withDrift(true), stillDrifted))
+	require.True(t, len(corrected.Events) == 1 && corrected.Events[0].Reason == v1alpha1.EventDriftCorrected, "corrected: %+v", corrected.Events)
 }
 
 func TestErasedDelayedMessagesAreReportedOnce(t *testing.T) {
@@ -391,9 +373,8 @@ func TestErasedDelayedMessagesAreReportedOnce(t *testing.T) {
 	}
 	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
 	o.Queue.Status, o.EnsureResult = d.Status, nil
-	if again := Decide(o); again.Action != ActionNone || again.Events != nil {
-		t.Errorf("%+v", again)
-	}
+	again := Decide(o)
+	require.True(t, again.Action == ActionNone && again.Events == nil, "%+v", again)
 }
 
 func TestALongMessageIsTruncated(t *testing.T) {
@@ -401,9 +382,8 @@ func TestALongMessageIsTruncated(t *testing.T) {
 		o.Connection.Problem = &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: strings.Repeat("ä", 5000)}
 	}))
 	for _, c := range d.Status.Conditions {
-		if length := len(c.Message); length > maxMessageBytes {
-			t.Errorf("%s has %d bytes", c.Type, length)
-		}
+		length := len(c.Message)
+		require.True(t, length <= maxMessageBytes, "%s has %d bytes", c.Type, length)
 	}
 }
 

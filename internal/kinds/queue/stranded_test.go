@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAQueueIsNotReadyWhileMessagesStayStranded(t *testing.T) {
@@ -28,9 +29,7 @@ func TestAQueueIsNotReadyWhileMessagesStayStranded(t *testing.T) {
 	}
 	for _, elapsed := range []time.Duration{0, sweep, 2 * sweep} {
 		ready, status, _ := readyAfter(elapsed, &two)
-		if ready.Status != metav1.ConditionTrue || *status.Stranded != 2 || *status.Delayed != 3 {
-			t.Errorf("after %s: %+v, %+v", elapsed, ready, status)
-		}
+		require.True(t, ready.Status == metav1.ConditionTrue && *status.Stranded == 2 && *status.Delayed == 3, "after %s: %+v, %+v", elapsed, ready, status)
 	}
 	ready, _, events := readyAfter(2*sweep+time.Second, &two)
 	if ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonMessagesStranded || !strings.Contains(ready.Message, ": 2 messages") {

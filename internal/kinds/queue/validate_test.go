@@ -8,6 +8,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestWarnings(t *testing.T) {
@@ -85,9 +86,7 @@ func TestAFieldInUseThatNothingEnforcesIsReported(t *testing.T) {
 
 func assertPrefixes(t *testing.T, got, want []string) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%q, want %q", got, want)
-	}
+	require.True(t, len(got) == len(want), "%q, want %q", got, want)
 	for i := range want {
 		if !strings.HasPrefix(got[i], want[i]) {
 			t.Errorf("%q, want %q", got[i], want[i])

@@ -73,9 +73,7 @@ func TestTheContainerThatTakesMessagesRecognizesTheOperatorAndTheKubelet(t *test
 			if row.want {
 				want = []corev1.HTTPHeader{{Name: "Yardmaster-Prestop-Secret", Value: secret}}
 			}
-			if diff := cmp.Diff(want, header); diff != "" {
-				t.Errorf("headers of the preStop hook (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, want, header)
 			if len(pod.Containers[0].Env) > 0 {
 				t.Errorf("another container has the variables %v", pod.Containers[0].Env)
 			}
@@ -106,9 +104,7 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersToProtectThem(t *testing.T) {
 			s.Pool.Spec.Version = "2"
 			next := observe().updated
 			s.Revisions = existing(next)
-			if s.Revisions[0].PreStopSecret == "" {
-				t.Error("the next revision is not protected")
-			}
+			require.True(t, s.Revisions[0].PreStopSecret != "", "the next revision is not protected")
 			for _, access := range []*AdminAccess{adminAccess("b"), nil} {
 				s.Operator.Admin = access
 				if after := observe(); len(after.revisions) != 1 || cmp.Diff(next.workload, after.updated.workload) != "" {
@@ -140,15 +136,11 @@ func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
 	pod := builtDeployment(t, s).Spec.Template.Spec
 	variables := consumerOf(&pod).Env
 	i := slices.IndexFunc(variables, func(e corev1.EnvVar) bool { return e.Name == "YARDMASTER_METRICS_OMIT_OBJECT_NAMES" })
-	if i < 0 {
-		t.Fatalf("no variable in %v", variables)
-	}
+	require.True(t, i >= 0, "no variable in %v", variables)
 	reference := variables[i].ValueFrom.ConfigMapKeyRef
 	for _, omit := range []bool{false, true} {
 		s.Operator.OmitObjectNames = omit
-		if diff := cmp.Diff(pod, builtDeployment(t, s).Spec.Template.Spec); diff != "" {
-			t.Errorf("the flag restarts workers: %s", diff)
-		}
+		require.Equal(t, pod, builtDeployment(t, s).Spec.Template.Spec)
 		for _, object := range Decide(s.Observation).SharedObjects {
 			config, is := object.(*corev1.ConfigMap)
 			if !is {

@@ -2,6 +2,8 @@ package workerpool
 
 import (
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestBudgetIsAllocatedByPriority(t *testing.T) {
@@ -48,9 +50,8 @@ func TestBudgetIsAllocatedByPriority(t *testing.T) {
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			for name, want := range test.want {
-				if got := allocateBudget(test.claims, name, test.total); got != want {
-					t.Errorf("%s gets %d, want %d", name, got, want)
-				}
+				got := allocateBudget(test.claims, name, test.total)
+				require.True(t, got == want, "%s gets %d, want %d", name, got, want)
 			}
 		})
 	}

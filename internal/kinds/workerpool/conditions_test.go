@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestConditionsSayWhatHoldsNow(t *testing.T) {
@@ -54,9 +55,8 @@ func TestConditionsSayWhatHoldsNow(t *testing.T) {
 // Its Queue is often not ready yet: nobody knows then how many workers Policies allow.
 func TestANewPoolOfFixedSizeIsNotLimited(t *testing.T) {
 	decided := Decide(withMissingQueue(newTestPool(2)).Observation)
-	if c := meta.FindStatusCondition(decided.Status.Conditions, v1alpha1.ConditionScalingLimited); c != nil {
-		t.Errorf("%s is %s: %q", c.Type, c.Status, c.Message)
-	}
+	c := meta.FindStatusCondition(decided.Status.Conditions, v1alpha1.ConditionScalingLimited)
+	require.True(t, c == nil, "%+v", c)
 }
 
 func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) {
@@ -76,9 +76,8 @@ func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) 
 			row.stats.InFlightKnown = true
 			s.Stats = &row.stats
 			s.withInFlight("worker:1-0", row.inside)
-			if got := Decide(s.Observation).Status.ObjectiveMet; got != row.want {
-				t.Errorf("met: %s, want %s", got, row.want)
-			}
+			got := Decide(s.Observation).Status.ObjectiveMet
+			require.True(t, got == row.want, "met: %s, want %s", got, row.want)
 		})
 	}
 }

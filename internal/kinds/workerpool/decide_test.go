@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -43,9 +43,8 @@ func TestRequeueInterval(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := Decide(test.pool.Observation).RequeueAfter; got != test.want {
-				t.Errorf("after %s, want %s", got, test.want)
-			}
+			got := Decide(test.pool.Observation).RequeueAfter
+			require.True(t, got == test.want, "after %s, want %s", got, test.want)
 		})
 	}
 }
@@ -86,9 +85,8 @@ func TestProblemPreventsAllChanges(t *testing.T) {
 	if decision.changesCluster() || len(decision.SharedObjects) > 0 || decision.Status.Desired != 3 {
 		t.Errorf("decision changes the cluster: %+v", decision)
 	}
-	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonQueueNotFound {
-		t.Errorf("Ready is %s, %s", c.Status, c.Reason)
-	}
+	c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
+	require.True(t, c.Reason == v1alpha1.ReasonQueueNotFound, "Ready is %s, %s", c.Status, c.Reason)
 }
 
 func TestStatusOfAPoolWithAProblemChangesNothingAsTimePasses(t *testing.T) {
@@ -97,9 +95,7 @@ func TestStatusOfAPoolWithAProblemChangesNothingAsTimePasses(t *testing.T) {
 			s.Problem = &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: "Queue not ready"}
 			s.Pool.Status = Decide(s.Observation).Status
 			s.Now = s.Now.Add(time.Hour)
-			if diff := cmp.Diff(s.Pool.Status, Decide(s.Observation).Status); diff != "" {
-				t.Errorf("an hour later (-before, +after):\n%s", diff)
-			}
+			require.Equal(t, s.Pool.Status, Decide(s.Observation).Status)
 		})
 	}
 }
@@ -119,9 +115,7 @@ func TestBudgetAppliesToBusyPools(t *testing.T) {
 	if decision.Status.Desired != 3 || len(workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })) != 2 {
 		t.Errorf("desired %d, drain states %+v", decision.Status.Desired, decision.DrainStates)
 	}
-	if len(decision.Events) == 0 || decision.Events[0].Reason != v1alpha1.EventPreempted {
-		t.Errorf("events %+v, want Preempted", decision.Events)
-	}
+	require.True(t, len(decision.Events) != 0 && decision.Events[0].Reason == v1alpha1.EventPreempted, "events %+v, want Preempted", decision.Events)
 }
 
 func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
@@ -147,9 +141,7 @@ func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 			s := withDeletionTimestamp(test.pool)
 			decision := Decide(s.Observation)
 			drains := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
-			if diff := cmp.Diff(test.drains, drains); diff != "" {
-				t.Errorf("-want, +got:\n%s", diff)
-			}
+			require.Equal(t, test.drains, drains)
 			if decision.KeepFinalizer != test.finalizer || s.plannedReplicas(&decision)[s.Revisions[0].Name] != test.replicas {
 				t.Errorf("finalizer %t, replicas %v", decision.KeepFinalizer, s.plannedReplicas(&decision))
 			}
@@ -173,9 +165,8 @@ func TestOnlyAPoolWithWorkersHasTheFinalizer(t *testing.T) {
 		"no workers, and its metrics unknown": {withoutStats(autoscaledPool(0)), false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := Decide(test.pool.Observation); got.KeepFinalizer != test.want || got.Leave {
-				t.Errorf("finalizer %t, leaves %t", got.KeepFinalizer, got.Leave)
-			}
+			got := Decide(test.pool.Observation)
+			require.True(t, got.KeepFinalizer == test.want && !got.Leave, "finalizer %t, leaves %t", got.KeepFinalizer, got.Leave)
 		})
 	}
 }
@@ -190,14 +181,10 @@ func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
 		return slices.ContainsFunc(Decide(s.Observation).Events, func(e decision.Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
 	}
 	s := withoutStats(autoscaledPool(1))
-	if lost(s) {
-		t.Error("MetricsLost for metrics that were never read")
-	}
+	require.True(t, !lost(s), "MetricsLost for metrics that were never read")
 	s = autoscaledPool(1)
 	s.Pool.Status = Decide(s.Observation).Status
-	if !lost(withoutStats(s)) {
-		t.Error("no event MetricsLost")
-	}
+	require.True(t, lost(withoutStats(s)), "no event MetricsLost")
 	if status := Decide(s.Observation).Status; status.Desired != 1 || status.Backlog != nil {
 		t.Errorf("without metrics, %d workers are wanted, and the backlog is %v", status.Desired, status.Backlog)
 	}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
@@ -37,9 +38,8 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 			desired := newFleet(newTestPool(1).Observation).updated.workload
 			found := desired.DeepCopyObject().(*appsv1.Deployment)
 			test.change(found)
-			if got := HasDrifted(desired, found); got != test.want {
-				t.Errorf("drifted: %t, want %t", got, test.want)
-			}
+			got := HasDrifted(desired, found)
+			require.True(t, got == test.want, "drifted: %t, want %t", got, test.want)
 		})
 	}
 }

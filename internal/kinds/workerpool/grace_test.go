@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestGracePeriodFollowsTheDrainTimeout(t *testing.T) {
@@ -50,9 +51,8 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 		t.Errorf("the revision is replaced or changed: %+v", decision.Resizes)
 	}
 	progressing := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionProgressing)
-	if want := "evicted workers have 1m0s, less than drain.timeout: the next revision gives them 11m0s"; !strings.HasSuffix(progressing.Message, want) {
-		t.Errorf("message %q, want %q", progressing.Message, want)
-	}
+	want := "evicted workers have 1m0s, less than drain.timeout: the next revision gives them 11m0s"
+	require.True(t, strings.HasSuffix(progressing.Message, want), "message %q, want %q", progressing.Message, want)
 	s.Pool.Spec.Version = "2"
 	if next := newFleet(s.Observation).updated.workload; TerminationGraceOf(&TemplateOf(next).Spec) != 11*time.Minute {
 		t.Errorf("the next revision has a grace period of %s", TerminationGraceOf(&TemplateOf(next).Spec))
@@ -63,7 +63,5 @@ func TestGracePeriodInModeSignalIncludesTheDrainTimeout(t *testing.T) {
 	s := newTestPool(1)
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationSeconds(5 * 60)}
 	pod := builtDeployment(t, s).Spec.Template.Spec
-	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
-		t.Errorf("Pod %+v", pod)
-	}
+	require.True(t, *pod.TerminationGracePeriodSeconds == 360 && pod.Containers[0].Lifecycle == nil, "Pod %+v", pod)
 }

@@ -3,7 +3,6 @@ package workerpool
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // networkPolicyOf returns the NetworkPolicy that a decision applies; nil if it applies none.
@@ -48,27 +48,17 @@ func TestOnlyTheOperatorCanConnectToTheAdminPort(t *testing.T) {
 		}},
 		Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, 8081, 8081)},
 	}
-	if diff := cmp.Diff(want, policy.Spec.Ingress[0]); diff != "" {
-		t.Errorf("rule for the operator (-want, +got):\n%s", diff)
-	}
-	if admits(policy, corev1.ProtocolTCP, 8081) {
-		t.Error("all peers can connect to the admin port")
-	}
+	require.Equal(t, want, policy.Spec.Ingress[0])
+	require.True(t, !admits(policy, corev1.ProtocolTCP, 8081), "all peers can connect to the admin port")
 	for _, port := range []int32{1, 8080, 8082, MetricsPort, 65535} {
 		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
-			if !admits(policy, protocol, port) {
-				t.Errorf("port %d is closed for %s", port, protocol)
-			}
+			require.True(t, admits(policy, protocol, port), "port %d is closed for %s", port, protocol)
 		}
 	}
-	if !admits(policy, corev1.ProtocolUDP, 8081) {
-		t.Error("UDP port 8081 is closed")
-	}
+	require.True(t, admits(policy, corev1.ProtocolUDP, 8081), "UDP port 8081 is closed")
 	pod := labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)
 	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	if err != nil || !selector.Matches(pod) || selector.Matches(labels.Set{LabelWorkerPool: "other"}) {
-		t.Errorf("selector %s, %v", selector, err)
-	}
+	require.True(t, err == nil && selector.Matches(pod) && !selector.Matches(labels.Set{LabelWorkerPool: "other"}), "selector %s, %v", selector, err)
 }
 
 func TestOtherNetworkPoliciesDecideAboutTheOtherPorts(t *testing.T) {

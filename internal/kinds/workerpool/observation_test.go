@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func reporting(inFlight, prefetched int64) Worker {
@@ -73,9 +74,8 @@ func TestAPoolGrowsWhileMessagesThatNobodyReportsMayBeDue(t *testing.T) {
 		"the server announces retries":              {QueueStats{InFlight: 60, InFlightKnown: true, RetriesInFlight: true}, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := test.stats.addWorkers([]Worker{reporting(10, 0)}, 10); got.RetriesDue != test.want {
-				t.Errorf("%t", got.RetriesDue)
-			}
+			got := test.stats.addWorkers([]Worker{reporting(10, 0)}, 10)
+			require.True(t, got.RetriesDue == test.want, "%t", got.RetriesDue)
 		})
 	}
 }
@@ -143,9 +143,7 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 		t.Errorf("before idleAfter: %d desired, %d in flight, %s", s.Pool.Status.Desired, *s.Pool.Status.InFlight, last.Message)
 	}
 	s.decideFor(70*time.Second, func(time.Duration) {})
-	if s.Pool.Status.Desired != 0 {
-		t.Errorf("after idleAfter: %s", s.Pool.Status.LastDecision.Message)
-	}
+	require.True(t, s.Pool.Status.Desired == 0, "after idleAfter: %s", s.Pool.Status.LastDecision.Message)
 	t.Run("a retry that is due scales the pool from zero", func(t *testing.T) {
 		s.Workers, s.Stats = nil, retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55, RetryDue: true})
 		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 1 || *decision.Status.InFlight != 55 {
@@ -194,7 +192,5 @@ func TestALostTaskOfAnEngineThatRecoversItInWorkersKeepsAWorker(t *testing.T) {
 	s.Pool.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 5, IdleAfter: durationSeconds(2)}
 	s.Stats.InFlight = 1
 	decision := s.decideFor(time.Minute, func(time.Duration) {})
-	if decision.Status.Desired != 1 {
-		t.Errorf("%d desired", decision.Status.Desired)
-	}
+	require.True(t, decision.Status.Desired == 1, "%d desired", decision.Status.Desired)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestARevisionIsWorseOnlyIfChanceDoesNotExplainIt(t *testing.T) {
@@ -57,9 +58,7 @@ func TestAnEquallyGoodRevisionRarelyFailsTheComparison(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d rollouts failed by chance", failed, rollouts)
-	if failed > rollouts*8/100 {
-		t.Errorf("%d of %d rollouts failed by chance", failed, rollouts)
-	}
+	require.True(t, failed <= rollouts*8/100, "%d of %d rollouts failed by chance", failed, rollouts)
 }
 
 func TestOnlyWhatWorkersCountSinceTheStartIsCompared(t *testing.T) {
@@ -88,17 +87,14 @@ func TestOnlyWhatWorkersCountSinceTheStartIsCompared(t *testing.T) {
 	}
 	s.withImage("worker:3")
 	decide()
-	if s.Rollout.Revision == s.Revisions[1].Name {
-		t.Error("another rollout continues the comparison")
-	}
+	require.True(t, s.Rollout.Revision != s.Revisions[1].Name, "another rollout continues the comparison")
 }
 
 func TestAVersionThatFailsMoreIsRolledBackInARollingRollout(t *testing.T) {
 	failing := rollingPool(4, 1).changeWorker("worker:2-0", countOutcomes(10, 10)).changeWorker("worker:1-0", countOutcomes(50, 0))
 	failing.Rollout = RolloutMemory{Revision: failing.Revisions[1].Name, Start: testTime.Add(-2 * time.Hour)}
-	if decision := Decide(failing.Observation); !hasEvent(&decision, v1alpha1.EventRolledBack) {
-		t.Errorf("events: %+v", decision.Events)
-	}
+	decision := Decide(failing.Observation)
+	require.True(t, hasEvent(&decision, v1alpha1.EventRolledBack), "events: %+v", decision.Events)
 }
 
 func TestAVersionThatFailsLikeTheOldOneIsPromoted(t *testing.T) {
@@ -108,7 +104,6 @@ func TestAVersionThatFailsLikeTheOldOneIsPromoted(t *testing.T) {
 		"worker:1-1": {Before: Outcomes{1, 0}, Latest: Outcomes{1, 0}}, "worker:1-2": {Before: Outcomes{1, 0}, Latest: Outcomes{1, 0}}, "worker:1-3": {Before: Outcomes{1, 0}, Latest: Outcomes{1, 0}},
 	}}
 	decision := Decide(s.Observation)
-	if drained := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) }); len(drained) != 1 {
-		t.Errorf("drained %v, want one old worker", drained)
-	}
+	drained := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
+	require.True(t, len(drained) == 1, "drained %v, want one old worker", drained)
 }

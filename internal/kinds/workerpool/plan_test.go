@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestOrderInWhichWorkersAreDrained(t *testing.T) {
@@ -41,12 +40,8 @@ func TestOrderInWhichWorkersAreDrained(t *testing.T) {
 			test.change(s)
 			decision := Decide(s.Observation)
 			got := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
-			if diff := cmp.Diff([]string{test.want}, got); diff != "" {
-				t.Errorf("-want, +got:\n%s", diff)
-			}
-			if s.plannedReplicas(&decision)[s.Revisions[0].Name] != 3 {
-				t.Error("the worker is removed before it is drained")
-			}
+			require.Equal(t, []string{test.want}, got)
+			require.True(t, s.plannedReplicas(&decision)[s.Revisions[0].Name] == 3, "the worker is removed before it is drained")
 		})
 	}
 }
@@ -57,9 +52,7 @@ func TestMissingAnswerKeepsTheIdleTime(t *testing.T) {
 	s.Stats.InFlight = 1 // a message of a worker that no longer exists
 	s.changeWorker(name, func(w *Worker) { w.Stats, w.IdleSince = nil, testTime.Add(-10*time.Second) })
 	for _, mark := range Decide(s.Observation).DrainStates {
-		if mark.Worker == name && mark.IdleSince.IsZero() {
-			t.Error("the idle time is lost")
-		}
+		require.True(t, mark.Worker != name || !mark.IdleSince.IsZero(), "the idle time is lost")
 	}
 	s.changeWorker(name, func(w *Worker) { w.Stats = &WorkerStats{Draining: true, InFlight: 1} })
 	if marks := Decide(s.Observation).DrainStates; !slices.ContainsFunc(marks, func(d DrainState) bool { return d.Worker == name && d.IdleSince.IsZero() }) {
@@ -131,9 +124,7 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 			test.change(s)
 			decision := Decide(s.Observation)
 			removable := len(workersWhere(&decision, func(d DrainState) bool { return d.Worker == name && !d.RemovableSince.IsZero() })) > 0
-			if removable != test.want {
-				t.Errorf("removable: %t, want %t", removable, test.want)
-			}
+			require.True(t, removable == test.want, "removable: %t, want %t", removable, test.want)
 		})
 	}
 }
@@ -159,9 +150,8 @@ func TestWorkerIsRemovedOnlyAfterItWasMarkedRemovable(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1)
 			test.change(s)
 			decision := Decide(s.Observation)
-			if got := s.plannedReplicas(&decision)[s.Revisions[0].Name]; got != test.want {
-				t.Errorf("%d replicas, want %d", got, test.want)
-			}
+			got := s.plannedReplicas(&decision)[s.Revisions[0].Name]
+			require.True(t, got == test.want, "%d replicas, want %d", got, test.want)
 		})
 	}
 }
@@ -170,12 +160,9 @@ func TestDrainingWorkerIsUndrainedWhenItIsNeededAgain(t *testing.T) {
 	s := newTestPool(3).withCurrentRevision(3).changeWorker("worker:1-2", drainedSince(time.Minute)).changeWorker("worker:1-1", drainedSince(time.Second))
 	s.withReplicas(2)
 	decision := Decide(s.Observation)
-	if diff := cmp.Diff([]DrainRequest{{Worker: "worker:1-1"}}, decision.DrainRequests); diff != "" {
-		t.Errorf("the worker that started draining last is undrained (-want, +got):\n%s", diff)
-	}
-	if got := s.plannedReplicas(&decision)[s.Revisions[0].Name]; got != 3 {
-		t.Errorf("%d replicas, want 3", got)
-	}
+	require.Equal(t, []DrainRequest{{Worker: "worker:1-1"}}, decision.DrainRequests)
+	got := s.plannedReplicas(&decision)[s.Revisions[0].Name]
+	require.True(t, got == 3, "%d replicas, want 3", got)
 }
 
 func TestDrainRequestsAreRepeatedUntilTheWorkerFollows(t *testing.T) {
@@ -183,9 +170,7 @@ func TestDrainRequestsAreRepeatedUntilTheWorkerFollows(t *testing.T) {
 	s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.Draining = true })
 	decision := Decide(s.Observation)
 	want := []DrainRequest{{Worker: "worker:1-0"}, {Worker: "worker:1-1", Drain: true}}
-	if diff := cmp.Diff(want, decision.DrainRequests); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
+	require.Equal(t, want, decision.DrainRequests)
 }
 
 func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
@@ -206,9 +191,7 @@ func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
 			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: test.mode}
 			s.changeWorker("worker:1-0", func(w *Worker) { w.Terminating = true }).changeWorker("worker:1-0", test.change)
 			decision := Decide(s.Observation)
-			if diff := cmp.Diff(test.want, decision.DrainRequests); diff != "" {
-				t.Errorf("-want, +got:\n%s", diff)
-			}
+			require.Equal(t, test.want, decision.DrainRequests)
 		})
 	}
 }
@@ -237,9 +220,8 @@ func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := test.size.WouldInterrupt(test.workers); got != test.want {
-				t.Errorf("would interrupt: %t, want %t", got, test.want)
-			}
+			got := test.size.WouldInterrupt(test.workers)
+			require.True(t, got == test.want, "would interrupt: %t, want %t", got, test.want)
 		})
 	}
 }

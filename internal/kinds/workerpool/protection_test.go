@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestBusyWorkersAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
@@ -63,9 +65,7 @@ func TestBusyWorkersAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
 					got = protect
 				}
 			}
-			if got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
-			}
+			require.True(t, got == test.want, "%q, want %q", got, test.want)
 		})
 	}
 }
@@ -124,12 +124,9 @@ func (m *protectionSimulator) reconcileOnce(t *testing.T) {
 		if m.Workers[i].Protection != before {
 			continue // the optimistic lock fails
 		}
-		if since := m.Now.Sub(before.Written); since < protectionInterval {
-			t.Fatalf("two writes on %s within %s", change.Worker, since)
-		}
-		if !change.Active && !m.busySince[change.Worker].IsZero() {
-			t.Fatalf("%s loses its protection while it is busy", change.Worker)
-		}
+		since := m.Now.Sub(before.Written)
+		require.True(t, since >= protectionInterval, "two writes on %s within %s", change.Worker, since)
+		require.True(t, change.Active || m.busySince[change.Worker].IsZero(), "%s loses its protection while it is busy", change.Worker)
 		m.written[change.Worker] = Protection{Active: change.Active, Written: change.Time}
 		m.writes++
 	}
@@ -162,9 +159,7 @@ func TestProtectionsAreWrittenInTimeAndNotTooOften(t *testing.T) {
 				m.reconcileOnce(t)
 				m.checkProtected(t)
 			}
-			if m.writes == 0 || m.restarts == 0 {
-				t.Errorf("%d writes, %d restarts: too few for a meaningful test", m.writes, m.restarts)
-			}
+			require.True(t, m.writes != 0 && m.restarts != 0, "%d writes, %d restarts: too few for a meaningful test", m.writes, m.restarts)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // rollingPool returns a pool of four workers with a surge of one whose image has changed.
@@ -64,9 +65,7 @@ func TestRollingAndRecreate(t *testing.T) {
 				sizes[test.pool.Revisions[0].Name], sizes[test.pool.Revisions[1].Name],
 				int32(len(workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) }))),
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
-				t.Errorf("-want, +got:\n%s", diff)
-			}
+			require.Equal(t, test.want, got, cmp.AllowUnexported(want{}))
 		})
 	}
 }
@@ -121,9 +120,8 @@ func withRecreate(s *testPool) *testPool {
 
 func TestANewerSpecAndARollbackReplaceARolloutWithoutProof(t *testing.T) {
 	rolledBack := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
-	if current := Decide(rolledBack.Observation).Status.CurrentRevision; current != rolledBack.Revisions[0].Name {
-		t.Errorf("the revision is %s", current)
-	}
+	current := Decide(rolledBack.Observation).Status.CurrentRevision
+	require.True(t, current == rolledBack.Revisions[0].Name, "the revision is %s", current)
 	for title, s := range map[string]*testPool{"a newer spec": rollingPool(4, 1).withImage("worker:3"), "a rollback": rolledBack} {
 		decision := Decide(s.Observation)
 		drained := workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })
@@ -142,9 +140,7 @@ func TestOldRevisionsAreKeptForRollbacks(t *testing.T) {
 	s.withImage("worker:1").withCurrentRevision(1)
 	s.Pool.Spec.Rollout = &v1alpha1.Rollout{RevisionHistory: new(int32(2))}
 	decision := Decide(s.Observation)
-	if diff := cmp.Diff([]string{s.Revisions[1].Name, s.Revisions[0].Name}, decision.DeleteRevisions); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
+	require.Equal(t, []string{s.Revisions[1].Name, s.Revisions[0].Name}, decision.DeleteRevisions)
 }
 
 // canaryPool returns a pool of ten workers with two canary steps: two workers for a minute, then
@@ -207,9 +203,7 @@ func TestCanarySteps(t *testing.T) {
 					got.history = size.History
 				}
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
-				t.Errorf("-want, +got:\n%s", diff)
-			}
+			require.Equal(t, test.want, got, cmp.AllowUnexported(want{}))
 		})
 	}
 }
@@ -227,9 +221,8 @@ func TestFirstRevisionIsWrittenOnce(t *testing.T) {
 			s.Revisions = []Revision{{
 				Name: created.Name, Hash: s.revisionHash(), Created: testTime, Replicas: created.Replicas, History: ParseHistory(created.History.String()),
 			}}
-			if second := Decide(s.Observation); len(second.Resizes) > 0 {
-				t.Errorf("the second decision resizes %+v", second.Resizes)
-			}
+			second := Decide(s.Observation)
+			require.True(t, len(second.Resizes) == 0, "the second decision resizes %+v", second.Resizes)
 		})
 	}
 }
@@ -239,15 +232,11 @@ func TestFirstRevisionIsWrittenOnce(t *testing.T) {
 func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
 	s := canaryPool(8, 2, History{ProvenWorkers: 2}).changeWorker("worker:2-0", countOutcomes(15, 4))
 	first := Decide(s.Observation)
-	if !hasEvent(&first, v1alpha1.EventRolledBack) {
-		t.Fatalf("no rollback: %+v", first.Events)
-	}
+	require.True(t, hasEvent(&first, v1alpha1.EventRolledBack), "no rollback: %+v", first.Events)
 	s.Pool.Status = first.Status
 	s.changeWorker("worker:2-0", countOutcomes(0, 0)).Rollout = RolloutMemory{}
 	second := Decide(s.Observation)
-	if hasEvent(&second, v1alpha1.EventRolledBack) {
-		t.Error("the event is repeated")
-	}
+	require.True(t, !hasEvent(&second, v1alpha1.EventRolledBack), "the event is repeated")
 	for _, size := range second.Resizes {
 		if size.Name == s.Revisions[1].Name && size.History.FailureMessage != "" {
 			return
@@ -304,9 +293,7 @@ func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
 			})
 			degraded := meta.FindStatusCondition(Decide(s.Observation).Status.Conditions, v1alpha1.ConditionDegraded)
 			if test.reason == "" {
-				if degraded.Status != metav1.ConditionFalse {
-					t.Errorf("%+v", degraded)
-				}
+				require.True(t, degraded.Status == metav1.ConditionFalse, "%+v", degraded)
 				return
 			}
 			if degraded.Reason != test.reason || !strings.Contains(degraded.Message, " does not start: "+test.message) || len(degraded.Message) > 1024 {

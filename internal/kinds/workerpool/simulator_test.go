@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -54,9 +55,7 @@ func TestSimulationRemovesNoBusyWorker(t *testing.T) {
 	}
 	group.Wait()
 	t.Logf("%d runs: %d workers removed, %d crashes, %d rollouts", runs, removed.Load(), crashes.Load(), rollouts.Load())
-	if removed.Load() == 0 || crashes.Load() == 0 || rollouts.Load() == 0 {
-		t.Error("too few events occurred for a meaningful test")
-	}
+	require.True(t, removed.Load() != 0 && crashes.Load() != 0 && rollouts.Load() != 0, "too few events occurred for a meaningful test")
 }
 
 // simulator is a cluster with one pool and its broker.

@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const quotaMessage = `pods "mail-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1`
@@ -83,7 +84,5 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 func TestRefusedPoolKeepsTryingEvery30Seconds(t *testing.T) {
 	s := withRefusal(newTestPool(1), decision.QuotaExceeded)
 	d := Decide(s.Observation)
-	if len(d.Resizes) != 1 || d.RequeueAfter != refusalInterval {
-		t.Errorf("%d resizes, again after %s", len(d.Resizes), d.RequeueAfter)
-	}
+	require.True(t, len(d.Resizes) == 1 && d.RequeueAfter == refusalInterval, "%d resizes, again after %s", len(d.Resizes), d.RequeueAfter)
 }

@@ -13,15 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // builtDeployment returns the Deployment of the updated revision.
 func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
 	t.Helper()
 	d, is := newFleet(s.Observation).updated.workload.(*appsv1.Deployment)
-	if !is {
-		t.Fatal("the workload is not a Deployment")
-	}
+	require.True(t, is, "the workload is not a Deployment")
 	return d
 }
 
@@ -51,9 +50,8 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			before, after := newTestPool(1), newTestPool(1)
 			test.change(after)
-			if changed := before.revisionHash() != after.revisionHash(); changed != test.want {
-				t.Errorf("creates a revision: %t, want %t", changed, test.want)
-			}
+			changed := before.revisionHash() != after.revisionHash()
+			require.True(t, changed == test.want, "creates a revision: %t, want %t", changed, test.want)
 		})
 	}
 }
@@ -76,12 +74,8 @@ func TestPodOfAWorker(t *testing.T) {
 		"YARDMASTER_REVISION": s.revisionHash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
 		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "10m55s",
 	}
-	if diff := cmp.Diff(want, variables); diff != "" {
-		t.Errorf("environment (-want, +got):\n%s", diff)
-	}
-	if worker.Image != "worker:1" || worker.Lifecycle.PreStop.HTTPGet.Path != "/prestop" {
-		t.Errorf("worker %+v", worker)
-	}
+	require.Equal(t, want, variables)
+	require.True(t, worker.Image == "worker:1" && worker.Lifecycle.PreStop.HTTPGet.Path == "/prestop", "worker %+v", worker)
 	if *pod.TerminationGracePeriodSeconds != 660 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
 		t.Errorf("Pod %+v", pod)
 	}
@@ -93,9 +87,7 @@ func TestPodOfAWorker(t *testing.T) {
 	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Error("the Pod is not restricted")
 	}
-	if len(pod.Containers[1].VolumeMounts) > 0 || len(worker.VolumeMounts) != 2 {
-		t.Error("another container mounts Secrets")
-	}
+	require.True(t, len(pod.Containers[1].VolumeMounts) == 0 && len(worker.VolumeMounts) == 2, "another container mounts Secrets")
 }
 
 func TestReadinessOfAWorkerRequiresThatItIsAttached(t *testing.T) {
@@ -121,9 +113,7 @@ func TestReadinessOfAWorkerRequiresThatItIsAttached(t *testing.T) {
 			case probe != nil:
 				got = "own"
 			}
-			if got != test.want {
-				t.Errorf("readiness probe %q, want %q", got, test.want)
-			}
+			require.True(t, got == test.want, "readiness probe %q, want %q", got, test.want)
 		})
 	}
 }
@@ -138,13 +128,9 @@ func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	if sidecar.Image != "yardmaster:1" || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || len(sidecar.VolumeMounts) != 2 {
 		t.Errorf("sidecar %+v", sidecar)
 	}
-	if diff := cmp.Diff([]string{"worker", "--forward", "http://127.0.0.1:8080"}, sidecar.Args); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
+	require.Equal(t, []string{"worker", "--forward", "http://127.0.0.1:8080"}, sidecar.Args)
 	worker := pod.Containers[0]
-	if len(worker.Env)+len(worker.VolumeMounts) > 0 || worker.Lifecycle.PreStop == nil {
-		t.Errorf("worker %+v", worker)
-	}
+	require.True(t, len(worker.Env)+len(worker.VolumeMounts) == 0 && worker.Lifecycle.PreStop != nil, "worker %+v", worker)
 }
 
 func TestTheTemplateHasOnlyResourcesAndEnvironmentOfTheSidecar(t *testing.T) {
@@ -167,13 +153,10 @@ func TestTheTemplateHasOnlyResourcesAndEnvironmentOfTheSidecar(t *testing.T) {
 	if sidecar.Args[2] != "http://127.0.0.1:8080/jobs" || !equality.Semantic.DeepEqual(*own, sidecar.Resources) {
 		t.Errorf("sidecar with arguments %q and resources %+v", sidecar.Args, sidecar.Resources)
 	}
-	if !slices.Contains(sidecar.Env, endpoint) {
-		t.Errorf("sidecar with the environment %+v", sidecar.Env)
-	}
+	require.True(t, slices.Contains(sidecar.Env, endpoint), "sidecar with the environment %+v", sidecar.Env)
 	s.Pool.Spec.Drain.Mode = v1alpha1.DrainHTTP
-	if others := builtDeployment(t, s).Spec.Template.Spec.InitContainers; len(others) > 0 {
-		t.Errorf("mode HTTP has the sidecar %+v", others)
-	}
+	others := builtDeployment(t, s).Spec.Template.Spec.InitContainers
+	require.True(t, len(others) == 0, "mode HTTP has the sidecar %+v", others)
 }
 
 func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
@@ -189,9 +172,8 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 	}
 	s.Pool.Spec.Version = "2"
 	next := newFleet(s.Observation).updated
-	if image := SidecarImage(&TemplateOf(next.workload).Spec); next.Hash == before.Hash || image != "yardmaster:2" {
-		t.Errorf("a new revision has the sidecar %s", image)
-	}
+	image := SidecarImage(&TemplateOf(next.workload).Spec)
+	require.True(t, next.Hash != before.Hash && image == "yardmaster:2", "a new revision has the sidecar %s", image)
 }
 
 func TestInvalidSpecIsReported(t *testing.T) {
@@ -228,9 +210,7 @@ func TestInvalidSpecIsReported(t *testing.T) {
 			s := newTestPool(3)
 			test.change(s)
 			decision := Decide(s.Observation)
-			if decision.changesCluster() {
-				t.Error("decision changes the cluster")
-			}
+			require.True(t, !decision.changesCluster(), "decision changes the cluster")
 			var ready *metav1.Condition
 			for i := range decision.Status.Conditions {
 				if decision.Status.Conditions[i].Type == v1alpha1.ConditionReady {
@@ -252,13 +232,11 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
 				t.Errorf("%q is no valid name for an object of %q", name, owner)
 			}
-			if other, taken := seen[name]; taken {
-				t.Errorf("%q is the name for both %q and %q", name, owner, other)
-			}
+			other, taken := seen[name]
+			require.True(t, !taken, "%q is the name for both %q and %q", name, owner, other)
 			seen[name] = owner
 		}
-		if label := WorkerSelector(owner)[LabelWorkerPool]; len(label) > maxLabelLength {
-			t.Errorf("%q is no valid label", label)
-		}
+		label := WorkerSelector(owner)[LabelWorkerPool]
+		require.True(t, len(label) <= maxLabelLength, "%q is no valid label", label)
 	}
 }

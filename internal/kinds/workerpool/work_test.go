@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A pool with one ready worker and a backlog of ten. Each row is observed every two seconds for the time.
@@ -70,9 +71,8 @@ func TestWorkIsUndoneWhenNothingFinishesForTooLong(t *testing.T) {
 			}
 			conditions := s.Pool.Status.Conditions
 			got := meta.FindStatusCondition(conditions, v1alpha1.ConditionDegraded)
-			if isUndone := got.Status == metav1.ConditionTrue && got.Reason == v1alpha1.ReasonNothingFinished; isUndone != row.want || row.want == meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
-				t.Errorf("%+v", conditions)
-			}
+			isUndone := got.Status == metav1.ConditionTrue && got.Reason == v1alpha1.ReasonNothingFinished
+			require.True(t, isUndone == row.want && row.want != meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady), "%+v", conditions)
 		})
 	}
 }
@@ -87,17 +87,11 @@ func TestAPoolWithUndoneWorkStaysNotReadyUntilSomethingFinishes(t *testing.T) {
 		return meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady).Status
 	}
 	decide(0)
-	if decide(undoneTime) != metav1.ConditionFalse {
-		t.Fatal("the pool is Ready while nothing finishes")
-	}
+	require.True(t, decide(undoneTime) == metav1.ConditionFalse, "the pool is Ready while nothing finishes")
 	s.Work = RestoreWork(&s.Pool.Status) // the operator restarts
 	for range 3 {
-		if decide(time.Second) != metav1.ConditionFalse {
-			t.Fatal("the pool is Ready after a restart of the operator")
-		}
+		require.True(t, decide(time.Second) == metav1.ConditionFalse, "the pool is Ready after a restart of the operator")
 	}
 	s.changeWorker("worker:1-0", countOutcomes(2, 0))
-	if decide(time.Second) != metav1.ConditionTrue {
-		t.Error("the pool is not Ready although a message is done")
-	}
+	require.True(t, decide(time.Second) == metav1.ConditionTrue, "the pool is not Ready although a message is done")
 }

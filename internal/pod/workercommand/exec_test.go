@@ -59,13 +59,11 @@ func TestCommandReceivesTheJobWithoutArguments(t *testing.T) {
 	j.Headers = map[string][]string{"PATH": {"forged"}, "a\x00": {"$(id)"}}
 	require.NoError(t, e.handle(t.Context(), j))
 	want := "$(touch x); `id`\n0 7 bill orders high 2 5 2026-03-01T12:00:00Z\n" + `{"PATH":["forged"],"a\u0000":["$(id)"]}` + "\n"
-	if got := out.String(); got != want {
-		t.Errorf("the command received %q, want %q", got, want)
-	}
+	got := out.String()
+	require.True(t, got == want, "the command received %q, want %q", got, want)
 	j.Headers = map[string][]string{"Big": {strings.Repeat("x", maxHeaderBytes)}}
-	if err := e.handle(t.Context(), j); !worker.IsDeadLetter(err) {
-		t.Errorf("headers that are too long cause %v, want a dead letter", err)
-	}
+	err := e.handle(t.Context(), j)
+	require.True(t, worker.IsDeadLetter(err), "headers that are too long cause %v, want a dead letter", err)
 }
 
 // Otherwise no attempt could start, and the job would return to its queue without end.
@@ -73,9 +71,8 @@ func TestAKindThatNoEnvironmentVariableCanHaveIsOmitted(t *testing.T) {
 	e, out := newScriptRunner(`echo "kind: $YARDMASTER_JOB_KIND"`)
 	j := newJob()
 	j.Kind = "a\x00b"
-	if err := e.handle(t.Context(), j); err != nil || out.String() != "kind: \n" {
-		t.Errorf("the command wrote %q: %v", out, err)
-	}
+	err := e.handle(t.Context(), j)
+	require.True(t, err == nil && out.String() == "kind: \n", "the command wrote %q: %v", out, err)
 	header := http.Header{}
 	setJobHeaders(header, j)
 	if header["Yardmaster-Job-Kind"] != nil {
@@ -120,9 +117,8 @@ func cancelScript(t *testing.T, script string) (took time.Duration) {
 	})
 	startedAt := time.Now()
 	cancel(worker.ErrCanceled)
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("the handler returned %v, want context.Canceled", err)
-	}
+	err := <-done
+	require.True(t, errors.Is(err, context.Canceled), "the handler returned %v, want context.Canceled", err)
 	took = time.Since(startedAt)
 	poll.Until(t, "the child process to exit", func() bool { return hasExited(pid) })
 	return took
@@ -140,7 +136,6 @@ func hasExited(pid int) bool {
 func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
 	e, _ := newScriptRunner("sleep 60")
 	e.timeout = 50 * time.Millisecond
-	if got := describeResult(e.handle(t.Context(), newJob())); got != "retry: the command exceeded its time limit" {
-		t.Error(got)
-	}
+	got := describeResult(e.handle(t.Context(), newJob()))
+	require.True(t, got == "retry: the command exceeded its time limit", "%v", got)
 }

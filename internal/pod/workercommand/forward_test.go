@@ -86,9 +86,8 @@ func TestResponseDecidesWhatHappensToTheJob(t *testing.T) {
 				response.WriteHeader(row.status)
 				_, _ = io.WriteString(response, row.body)
 			})
-			if got := describeResult(f.handle(t.Context(), newJob())); got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
-			}
+			got := describeResult(f.handle(t.Context(), newJob()))
+			require.True(t, got == row.want, "%s, want %s", got, row.want)
 		})
 	}
 }

@@ -127,8 +127,7 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 			repeated++
 		}
 	}
-	if dead := q.stats(t).DeadLetters; dead > 0 {
-		t.Errorf("%d jobs are dead letters", dead)
-	}
+	dead := q.stats(t).DeadLetters
+	require.True(t, dead == 0, "%d jobs are dead letters", dead)
 	t.Logf("%d jobs, %v: %d ran more than once", jobs, disturbances, repeated)
 }

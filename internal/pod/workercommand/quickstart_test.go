@@ -51,9 +51,8 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 				runWorker(t, log, append(arguments, "--forward", "http://"+address))
 			case file == "go/main.go":
 				program, config := filepath.Join(t.TempDir(), "worker"), filepath.Join(t.TempDir(), "worker.yaml")
-				if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, text)
-				}
+				text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput()
+				require.True(t, err == nil, "%v: %s", err, text)
 				require.NoError(t, os.WriteFile(config, []byte("broker: {url: "+q.url+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600))
 				startProgram(t, jobs, log, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
 			default:
@@ -80,12 +79,9 @@ func requireShortAndDocumented(t *testing.T, file string) {
 	if begin := strings.Index(text, "func main()"); begin > 0 {
 		text = text[begin:]
 	}
-	if !strings.Contains(string(docs), text) {
-		t.Errorf("docs/worker.md does not contain %s", file)
-	}
-	if lines := strings.Count(text, "\n"); lines > maxQuickstartLines {
-		t.Errorf("%s has %d lines, want at most %d", file, lines, maxQuickstartLines)
-	}
+	require.True(t, strings.Contains(string(docs), text), "docs/worker.md does not contain %s", file)
+	lines := strings.Count(text, "\n")
+	require.True(t, lines <= maxQuickstartLines, "%s has %d lines, want at most %d", file, lines, maxQuickstartLines)
 }
 
 // startProgram starts a program, and at the end of the test requires that it exits on SIGTERM.

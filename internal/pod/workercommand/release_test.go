@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -68,9 +69,7 @@ func requireOutcome(t *testing.T, q *testQueue, admin, runtime, defect string) {
 		isReady := ptr.Deref(stats.Attached, false)
 		onBroker := q.stats(t)
 		left := onBroker.Ready + onBroker.InFlight + onBroker.DeadLetters
-		if !works && (succeeded > 0 || left != releaseJobs) {
-			t.Fatalf("%d succeeded, %+v on the broker", succeeded, onBroker)
-		}
+		require.True(t, works || succeeded == 0 && left == releaseJobs, "%d succeeded, %+v on the broker", succeeded, onBroker)
 		switch {
 		case works:
 			return succeeded == releaseJobs && failed == 0 && left == 0 && isReady

@@ -34,9 +34,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseArguments(row.args, io.Discard)
-			if err == nil || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("error %v, want %s", err, row.want)
-			}
+			require.True(t, err != nil && strings.Contains(err.Error(), row.want), "error %v, want %s", err, row.want)
 		})
 	}
 }

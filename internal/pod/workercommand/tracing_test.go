@@ -179,9 +179,7 @@ func TestEachAttemptIsExportedInTheTraceOfItsProducer(t *testing.T) {
 			for _, a := range received.resources[0].GetAttributes() {
 				resource[a.GetKey()] = a.GetValue().GetStringValue()
 			}
-			if resource["service.name"] != "mail" || resource["team"] != "a" {
-				t.Errorf("resource %v", resource)
-			}
+			require.True(t, resource["service.name"] == "mail" && resource["team"] == "a", "resource %v", resource)
 		})
 	}
 }
@@ -192,9 +190,8 @@ func TestCommandsHaveTheTraceContextInTheirEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state})
 	require.NoError(t, e.handle(trace.ContextWithSpanContext(t.Context(), span), newJob()))
-	if want := "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-01 vendor=1\n"; out.String() != want {
-		t.Errorf("environment %q, want %q", out.String(), want)
-	}
+	want := "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-01 vendor=1\n"
+	require.True(t, out.String() == want, "environment %q, want %q", out.String(), want)
 }
 
 func TestTracingIsOffUnlessAnEndpointIsSet(t *testing.T) {
@@ -212,9 +209,7 @@ func TestTracingIsOffUnlessAnEndpointIsSet(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			running := goleak.IgnoreCurrent()
 			o, stop := tracedOptions(t, values)
-			if o.TracerProvider != nil || connections.Load() > 0 {
-				t.Error("tracing is on")
-			}
+			require.True(t, o.TracerProvider == nil && connections.Load() == 0, "tracing is on")
 			goleak.VerifyNone(t, running)
 			stop()
 		})
@@ -279,7 +274,6 @@ func TestSpansThatTheCollectorDoesNotTakeNeedLittleMemory(t *testing.T) {
 	})
 	require.NoError(t, err)
 	poll.Until(t, "the collector to hang", func() bool { return connections.Load() > 0 })
-	if growth := int64(heap()) - int64(before); growth > 32<<20 {
-		t.Errorf("the spans of a collector that hangs need %d MiB", growth>>20)
-	}
+	growth := int64(heap()) - int64(before)
+	require.True(t, growth <= 32<<20, "the spans of a collector that hangs need %d MiB", growth>>20)
 }

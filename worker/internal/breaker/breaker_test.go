@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var startTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -46,9 +48,8 @@ func TestBreakerOpensAtTheFailureThreshold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := New(row.settings)
 			runJobs(b, 0, row.results)
-			if got := b.State(at(10 * time.Second)); got != row.want {
-				t.Errorf("state %s, want %s", got, row.want)
-			}
+			got := b.State(at(10 * time.Second))
+			require.True(t, got == row.want, "state %s, want %s", got, row.want)
 		})
 	}
 }
@@ -101,9 +102,8 @@ func TestJobsStartedBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	slow := b.AdmitJob(startTime)
 	runJobs(b, 0, "----")
 	b.RecordResult(slow, false, at(time.Minute))
-	if got := b.State(at(time.Minute)); got != HalfOpen || b.AdmissionLimit(at(time.Minute)) != 1 {
-		t.Errorf("state %s, admits %d jobs", got, b.AdmissionLimit(at(time.Minute)))
-	}
+	got := b.State(at(time.Minute))
+	require.True(t, got == HalfOpen && b.AdmissionLimit(at(time.Minute)) == 1, "state %s, admits %d jobs", got, b.AdmissionLimit(at(time.Minute)))
 }
 
 func TestRandomResultsNeitherBlockTheBreakerNorAdmitASecondProbe(t *testing.T) {
@@ -159,9 +159,7 @@ func TestSettingsAreValidated(t *testing.T) {
 			if err := s.Validate(); err != nil {
 				got = err.Error()
 			}
-			if got != row.want {
-				t.Errorf("error %q, want %q", got, row.want)
-			}
+			require.True(t, got == row.want, "error %q, want %q", got, row.want)
 		})
 	}
 }

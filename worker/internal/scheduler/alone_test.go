@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // aloneScheduler is a worker that runs a suspect and an innocent job, and has prefetched a third message.
@@ -57,9 +58,8 @@ func (a *aloneScheduler) requireIdle(t *testing.T) {
 	a.AddMessage(a.buffer, pollRequest, fakeDelivery{backlog: 10})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if m := a.startNextMessage(time.Now()); m != nil || a.allowedRequest(a.buffer).Messages != 0 || a.released.Load() != before+1 {
-		t.Error("the worker takes messages beside a suspect")
-	}
+	m := a.startNextMessage(time.Now())
+	require.True(t, m == nil && a.allowedRequest(a.buffer).Messages == 0 && a.released.Load() == before+1, "the worker takes messages beside a suspect")
 }
 
 // requireBusy fails the test unless the worker takes messages.
@@ -68,9 +68,7 @@ func (a *aloneScheduler) requireBusy(t *testing.T) {
 	a.AddMessage(a.buffer, pollRequest, fakeDelivery{backlog: 10})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.startNextMessage(time.Now()) == nil {
-		t.Error("the worker takes no messages after a suspect")
-	}
+	require.True(t, a.startNextMessage(time.Now()) != nil, "the worker takes no messages after a suspect")
 }
 
 func TestASuspectRunsWhileItsWorkerHasNoOtherMessage(t *testing.T) {
@@ -86,18 +84,14 @@ func TestASuspectRunsWhileItsWorkerHasNoOtherMessage(t *testing.T) {
 				a := newAloneScheduler(t)
 				isAlone := a.runAlone(t, time.Hour)
 				a.requireIdle(t)
-				if a.RunAlone(a.innocent, time.Hour) {
-					t.Error("two messages run alone")
-				}
+				require.True(t, !a.RunAlone(a.innocent, time.Hour), "two messages run alone")
 				select {
 				case <-isAlone:
 					t.Fatal("the suspect does not wait for the other job")
 				default:
 				}
 				endInnocent(a)
-				if !<-isAlone {
-					t.Fatal("the suspect does not run")
-				}
+				require.True(t, <-isAlone, "the suspect does not run")
 				a.requireIdle(t)
 				endSuspect(a)
 				a.requireBusy(t)
@@ -122,9 +116,7 @@ func TestASuspectIsGivenBackIfItsWorkerCannotRunIt(t *testing.T) {
 			a := newAloneScheduler(t)
 			isAlone := a.runAlone(t, row.patience)
 			row.change(a)
-			if <-isAlone {
-				t.Fatal("the suspect runs beside another job")
-			}
+			require.True(t, !<-isAlone, "the suspect runs beside another job")
 			if row.busy {
 				a.requireBusy(t)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // kindDelivery is a message with a kind.
@@ -49,9 +50,8 @@ func TestAJobOfAnotherKindOvertakesThoseThatWaitForTheirKind(t *testing.T) {
 	if m := s.startNextMessage(now); m != nil {
 		t.Errorf("started a second job of the kind %s", kindOf(m))
 	}
-	if request := s.allowedRequest(q.Buffers[0]); request.Messages != 1 {
-		t.Errorf("request %+v, want one message: those that wait for their kind do not use the capacity", request)
-	}
+	request := s.allowedRequest(q.Buffers[0])
+	require.True(t, request.Messages == 1, "request %+v, want one message: those that wait for their kind do not use the capacity", request)
 	s.finishMessage(started[0], OutcomeSucceeded, now)
 	if m := s.startNextMessage(now); m == nil || kindOf(m) != "slow" {
 		t.Error("the next job of the kind did not start when the first one ended")
@@ -66,9 +66,8 @@ func TestTheLeasesOfMessagesThatWaitForTheirKindAreExtended(t *testing.T) {
 	}
 	s.startNextMessage(now)
 	now = now.Add(q.Config.Lease / 2)
-	if due := s.LeasesToExtend(); len(due) != 2 {
-		t.Errorf("%d leases are extended, want that of the running and that of the waiting job", len(due))
-	}
+	due := s.LeasesToExtend()
+	require.True(t, len(due) == 2, "%d leases are extended, want that of the running and that of the waiting job", len(due))
 }
 
 func TestAWaitingKindDoesNotBlockLowerPrioritiesOrReserveSlots(t *testing.T) {
@@ -94,9 +93,8 @@ func TestAWaitingKindDoesNotBlockLowerPrioritiesOrReserveSlots(t *testing.T) {
 	if m := s.startNextMessage(now); m == nil || m.buffer != low {
 		t.Error("the job with low priority did not start, although the urgent one waits for its kind")
 	}
-	if slots, ok := s.NextReservation(limited); slots != 1 || !ok {
-		t.Errorf("%d slots are reserved, want 1 for the job that does not wait for its kind", slots)
-	}
+	slots, ok := s.NextReservation(limited)
+	require.True(t, slots == 1 && ok, "%d slots are reserved, want 1 for the job that does not wait for its kind", slots)
 }
 
 // simulation is a worker and a broker that delivers messages in order, and those that were given back before others.
@@ -239,9 +237,8 @@ func TestAFloodOfJobsThatWaitForTheirKindDoesNotStarveOthers(t *testing.T) {
 			if took -= 7 * time.Second; took > row.atMost { // 20 jobs in three slots
 				t.Errorf("the jobs behind the flood took %s longer than alone, want at most %s", took, row.atMost)
 			}
-			if most := maxHeldForKinds + 4; sim.mostHeld > most {
-				t.Errorf("%d messages waited in the worker, want at most %d", sim.mostHeld, most)
-			}
+			most := maxHeldForKinds + 4
+			require.True(t, sim.mostHeld <= most, "%d messages waited in the worker, want at most %d", sim.mostHeld, most)
 		})
 	}
 }
@@ -283,9 +280,8 @@ func TestASlotOfAKindIsSeldomIdleWhileItsJobsWait(t *testing.T) {
 			sim := newSimulation(t, oneSlow, map[string]time.Duration{"slow": duration}, MessageLimits{Concurrency: 4, MaxInFlight: 4 + MaxPrefetch})
 			sim.send("slow", 50)
 			took := sim.runUntil(24*time.Hour, func() bool { return sim.done["slow"] == 50 })
-			if busy := 50 * (duration + step); took > busy*5/4 {
-				t.Errorf("50 jobs took %s, want about %s", took, busy)
-			}
+			busy := 50 * (duration + step)
+			require.True(t, took <= busy*5/4, "50 jobs took %s, want about %s", took, busy)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // fakeDelivery is a message with the given number of messages behind it at the broker.
@@ -58,9 +59,7 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 	}
 	now = now.Add(maxIdlePrefetch + time.Second)
 	s.UpdatePrefetch()
-	if len(low.messages) != 0 || s.releasing != 2 {
-		t.Errorf("%d messages of low priority are still prefetched, want 0", len(low.messages))
-	}
+	require.True(t, len(low.messages) == 0 && s.releasing == 2, "%d messages of low priority are still prefetched, want 0", len(low.messages))
 }
 
 func TestPrioritiesShareTheWorkerByWeight(t *testing.T) {
@@ -77,9 +76,7 @@ func TestPrioritiesShareTheWorkerByWeight(t *testing.T) {
 	for range 40 {
 		started[s.startNextMessage(s.now()).buffer.index]++
 	}
-	if started != [2]int{30, 10} {
-		t.Errorf("started %v, want three times as many of high priority", started)
-	}
+	require.True(t, started == [2]int{30, 10}, "started %v, want three times as many of high priority", started)
 }
 
 func TestOnlyShortJobsArePrefetchedAndWithinMaxInFlight(t *testing.T) {
@@ -90,9 +87,7 @@ func TestOnlyShortJobsArePrefetchedAndWithinMaxInFlight(t *testing.T) {
 		s.startedSinceUpdate = started
 		s.UpdatePrefetch()
 		s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
-		if s.startNextMessage(s.now()) == nil {
-			t.Fatal("no message started")
-		}
+		require.True(t, s.startNextMessage(s.now()) != nil, "no message started")
 		if request := s.allowedRequest(q.Buffers[0]); request.Messages != want {
 			t.Errorf("after %d jobs: request for %d messages besides the running one, want %d", started, request.Messages, want)
 		}
@@ -111,7 +106,6 @@ func TestRateLimitedQueueDoesNotBlockOtherQueues(t *testing.T) {
 		t.Errorf("request %+v for the other queue, want 1 message", request)
 	}
 	s.AddMessage(other.Buffers[0], pollRequest, fakeDelivery{})
-	if m := s.startNextMessage(s.now()); m == nil || m.buffer.queue != other {
-		t.Errorf("started %+v, want the message of the other queue", m)
-	}
+	m := s.startNextMessage(s.now())
+	require.True(t, m != nil && m.buffer.queue == other, "started %+v, want the message of the other queue", m)
 }

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func allEligible(int) bool { return true }
@@ -35,9 +35,7 @@ func TestTurnsAreProportionalToWeights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := countTurns(New(row.weights), 600, allEligible)
 			for i := range got {
-				if got[i] < row.want[i]-1 || got[i] > row.want[i]+1 {
-					t.Fatalf("turns %v, want %v", got, row.want)
-				}
+				require.True(t, got[i] >= row.want[i]-1 && got[i] <= row.want[i]+1, "turns %v, want %v", got, row.want)
 			}
 		})
 	}
@@ -45,20 +43,16 @@ func TestTurnsAreProportionalToWeights(t *testing.T) {
 
 func TestIneligibleCandidatesGetNoTurn(t *testing.T) {
 	r := New([]int{10, 1})
-	if diff := cmp.Diff([]int{0, 100}, countTurns(r, 100, func(i int) bool { return i == 1 })); diff != "" {
-		t.Errorf("turns (-want +got):\n%s", diff)
-	}
-	if got := r.Next(func(int) bool { return false }); got != -1 {
-		t.Errorf("candidate %d is selected although no candidate is eligible", got)
-	}
+	require.Equal(t, []int{0, 100}, countTurns(r, 100, func(i int) bool { return i == 1 }))
+	got := r.Next(func(int) bool { return false })
+	require.True(t, got == -1, "candidate %d is selected although no candidate is eligible", got)
 }
 
 func TestMissedTurnsAreNotCaughtUp(t *testing.T) {
 	r := New([]int{1, 1})
 	countTurns(r, 1000, func(i int) bool { return i == 0 })
-	if got := countTurns(r, 10, allEligible); got[0] < 4 {
-		t.Errorf("turns %v after the second candidate became eligible, want about 5 each", got)
-	}
+	got := countTurns(r, 10, allEligible)
+	require.True(t, got[0] >= 4, "turns %v after the second candidate became eligible, want about 5 each", got)
 }
 
 func FuzzNoCandidateStarves(f *testing.F) {

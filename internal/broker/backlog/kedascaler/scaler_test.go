@@ -124,12 +124,9 @@ func TestABacklogAndItsTargetAreReadFromTheMetricsOfAScaler(t *testing.T) {
 				return
 			}
 			isRead := reading.Backlog == row.want && reading.BacklogPerReplica == row.target && !reading.MeasuredTime.IsZero()
-			if err != nil || !isRead || reading.InFlight != nil {
-				t.Errorf("%+v: %v, want %d and a target of %g", reading, err, row.want, row.target)
-			}
-			if a := row.scaler.request; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
-				t.Errorf("request for %v", a)
-			}
+			require.True(t, err == nil && isRead && reading.InFlight == nil, "%+v: %v, want %d and a target of %g", reading, err, row.want, row.target)
+			a := row.scaler.request
+			require.True(t, a.GetName() == "orders" && a.GetNamespace() == "team" && a.GetScalerMetadata()["queue"] == "q", "request for %v", a)
 		})
 	}
 }

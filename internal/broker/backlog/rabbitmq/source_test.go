@@ -42,9 +42,8 @@ type rabbitMQServer struct {
 func startServer(t *testing.T) *rabbitMQServer {
 	t.Helper()
 	for _, program := range []string{rabbitMQBinDir + "rabbitmq-server", "epmd"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%s is missing. Please install it: hack/prerequisites rabbitmq-server=rabbitmq-server", program)
-		}
+		_, err := exec.LookPath(program)
+		require.True(t, err == nil, "%s is missing. Please install it: hack/prerequisites rabbitmq-server=rabbitmq-server", program)
 	}
 	reserve := func() string { return strconv.Itoa(int(ports.Reserve(t).Port())) }
 	dir, management, distribution := t.TempDir(), reserve(), reserve()
@@ -152,9 +151,8 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 		}
 	}
 	waitForReading(3, 2)
-	if output := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(output, "3\t2") {
-		t.Errorf("rabbitmqctl printed %q", output)
-	}
+	output := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged")
+	require.True(t, strings.Contains(output, "3\t2"), "rabbitmqctl printed %q", output)
 	require.NoError(t, channel.Ack(2, true))
 	waitForReading(3, 0)
 
@@ -212,9 +210,8 @@ func TestMissingStatisticsAreAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.response) }))
 			defer server.Close()
-			if reading, err := readQueue(t, broker.Credentials{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
-				t.Errorf("%+v: %v, want %s", reading, err, row.want)
-			}
+			reading, err := readQueue(t, broker.Credentials{URL: server.URL}, "/", "jobs")
+			require.True(t, err != nil && broker.ClassOf(err) == row.want, "%+v: %v, want %s", reading, err, row.want)
 		})
 	}
 }

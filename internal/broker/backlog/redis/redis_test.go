@@ -41,9 +41,7 @@ func TestBacklogOfAListIsItsLength(t *testing.T) {
 		if want := s.RunCLIForNumber("LLEN", "jobs"); err != nil || reading.Backlog != want || want != int64(length) || reading.MeasuredTime.IsZero() {
 			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
 		}
-		if reading.InFlight != nil || reading.TotalArrivals != nil {
-			t.Errorf("%+v: a list reports neither messages in flight nor arrivals", reading)
-		}
+		require.True(t, reading.InFlight == nil && reading.TotalArrivals == nil, "%+v: a list reports neither messages in flight nor arrivals", reading)
 		s.RunCLI("LPUSH", "jobs", "x")
 	}
 }
@@ -75,12 +73,10 @@ func TestBacklogOfAStreamGroup(t *testing.T) {
 			if err != nil || reading.Backlog != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
 				t.Fatalf("%+v: %v", reading, err)
 			}
-			if got := reading.TotalArrivals; got != nil && *got != row.arrivals || got == nil && row.arrivals != 0 {
-				t.Errorf("arrivals %v, want %d", got, row.arrivals)
-			}
-			if output := s.RunCLI("XPENDING", "jobs", "g"); !strings.HasPrefix(output, fmt.Sprint(row.inFlight)) {
-				t.Errorf("redis-cli printed %q", output)
-			}
+			got := reading.TotalArrivals
+			require.True(t, (got == nil || *got == row.arrivals) && (got != nil || row.arrivals == 0), "arrivals %v, want %d", got, row.arrivals)
+			output := s.RunCLI("XPENDING", "jobs", "g")
+			require.True(t, strings.HasPrefix(output, fmt.Sprint(row.inFlight)), "redis-cli printed %q", output)
 		})
 	}
 }
@@ -148,9 +144,8 @@ func TestPasswordComesFromURLOrCredentials(t *testing.T) {
 		"the Secret": {URL: "redis://:wrong@" + s.Address(), Username: "default", Password: "hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := readList(t, access, "jobs"); err != nil {
-				t.Error(err)
-			}
+			_, err := readList(t, access, "jobs")
+			require.NoError(t, err)
 		})
 	}
 }
@@ -182,17 +177,14 @@ func TestTLSConnectionToRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")
 			if row.want == "" {
-				if err != nil || reading.Backlog != 1 {
-					t.Errorf("%+v: %v", reading, err)
-				}
+				require.True(t, err == nil && reading.Backlog == 1, "%+v: %v", reading, err)
 				if reading, err := readBoundedList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs"); err != nil || reading.Backlog != 1 {
 					t.Errorf("on a bounded connection: %+v: %v", reading, err)
 				}
 				return
 			}
-			if got := broker.ClassOf(err); err == nil || got != row.want {
-				t.Errorf("%v is %s, want %s", err, got, row.want)
-			}
+			got := broker.ClassOf(err)
+			require.True(t, err != nil && got == row.want, "%v is %s, want %s", err, got, row.want)
 		})
 	}
 }
@@ -202,17 +194,13 @@ func TestListInARedisCluster(t *testing.T) {
 	s := redistest.Start(t, "--cluster-enabled", "yes")
 	s.RunCLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	for s.RunCLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
-		if t.Context().Err() != nil {
-			t.Fatal("the cluster does not come up")
-		}
+		require.True(t, t.Context().Err() == nil, "the cluster does not come up")
 	}
 	s.RunCLI("LPUSH", "jobs", "x")
 	stopped := redistest.Start(t)
 	stopped.Stop()
 	reading, err := readBoundedList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")
-	if err != nil || reading.Backlog != 1 {
-		t.Errorf("%+v: %v", reading, err)
-	}
+	require.True(t, err == nil && reading.Backlog == 1, "%+v: %v", reading, err)
 }
 
 func TestConnectionIsNamed(t *testing.T) {
@@ -221,7 +209,6 @@ func TestConnectionIsNamed(t *testing.T) {
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
 	require.NoError(t, err)
 	defer list.Disconnect()
-	if clients := s.RunCLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
-		t.Errorf("clients: %s", clients)
-	}
+	clients := s.RunCLI("CLIENT", "LIST")
+	require.True(t, strings.Contains(clients, "name=a-worker- "), "clients: %s", clients)
 }

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestPolicyIsReconciledWhenTheReplicasOfAPoolChange(t *testing.T) {
@@ -22,9 +23,8 @@ func TestPolicyIsReconciledWhenTheReplicasOfAPoolChange(t *testing.T) {
 		"unchanged":        {pool(2, 1), pool(2, 1), false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
-				t.Errorf("reconciled: %t, want %t", got, test.want)
-			}
+			got := replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
+			require.True(t, got == test.want, "reconciled: %t, want %t", got, test.want)
 		})
 	}
 }

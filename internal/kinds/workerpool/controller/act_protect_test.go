@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestARefusedProtectionIsNoErrorAndIsRepeatedAfterAMinute(t *testing.T) {
@@ -52,13 +53,9 @@ func TestARefusedProtectionIsNoErrorAndIsRepeatedAfterAMinute(t *testing.T) {
 			}
 			write(0)
 			write(2 * time.Second)
-			if requests != test.requests {
-				t.Errorf("%d requests, want %d", requests, test.requests)
-			}
+			require.True(t, requests == test.requests, "%d requests, want %d", requests, test.requests)
 			write(2*time.Second + protectionRefusalInterval)
-			if requests != test.requests+1 {
-				t.Errorf("%d requests after the interval, want %d", requests, test.requests+1)
-			}
+			require.True(t, requests == test.requests+1, "%d requests after the interval, want %d", requests, test.requests+1)
 		})
 	}
 }

@@ -46,15 +46,13 @@ func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
 		},
 	}).Build()}}
 
-	if err := r.writeDrainStates(t.Context(), observed, states); !apierrors.IsConflict(err) {
-		t.Errorf("error %v, want a conflict", err)
-	}
+	err := r.writeDrainStates(t.Context(), observed, states)
+	require.True(t, apierrors.IsConflict(err), "error %v, want a conflict", err)
 	for _, object := range objects {
 		pod := &corev1.Pod{}
 		require.NoError(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(object), pod))
-		if written := pod.Annotations[workerpool.AnnotationDraining] != ""; written != (pod.Name != changed) {
-			t.Errorf("drain state of %s is written: %t", pod.Name, written)
-		}
+		written := pod.Annotations[workerpool.AnnotationDraining] != ""
+		require.True(t, written == (pod.Name != changed), "drain state of %s is written: %t", pod.Name, written)
 	}
 }
 
@@ -77,9 +75,8 @@ func TestAFinishedWorkerGetsAShortTimeToEnd(t *testing.T) {
 				},
 			}).Build()}}
 			observed := &Observed{pods: map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", UID: "u"}}}}
-			if err := r.endWorkers(t.Context(), observed, []string{"worker-0"}); (err != nil) != row.isError {
-				t.Errorf("error %v, want one: %t", err, row.isError)
-			}
+			err := r.endWorkers(t.Context(), observed, []string{"worker-0"})
+			require.True(t, (err != nil) == row.isError, "error %v, want one: %t", err, row.isError)
 			if got.GracePeriodSeconds == nil || *got.GracePeriodSeconds != 5 || got.Preconditions == nil || *got.Preconditions.UID != "u" {
 				t.Errorf("options %+v", got)
 			}
@@ -152,12 +149,9 @@ func TestPodsEndRightBeforeTheirReplicasAreReducedAndOnlyIfTheyCanBe(t *testing.
 				}
 				size := &workerpool.RevisionSize{Name: "pool-r", Finished: []string{"worker-0"}, Removable: []string{"worker-0"}}
 				refusal, err := r.resizeRevision(t.Context(), wp, observed, size)
-				if (refusal != nil) != row.isRefused || !errors.Is(err, row.err) {
-					t.Errorf("refusal %v, error %v", refusal, err)
-				}
-				if got := strings.Join(calls, " "); got != row.want {
-					t.Errorf("called %q, want %q", got, row.want)
-				}
+				require.True(t, (refusal != nil) == row.isRefused && errors.Is(err, row.err), "refusal %v, error %v", refusal, err)
+				got := strings.Join(calls, " ")
+				require.True(t, got == row.want, "called %q, want %q", got, row.want)
 			})
 		}
 	}

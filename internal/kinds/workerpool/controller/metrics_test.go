@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +46,7 @@ yardmaster_workerpool_workers{namespace="a",pool="video",state="draining"} 0
 yardmaster_workerpool_workers{namespace="a",pool="video",state="ready"} 2
 yardmaster_workerpool_workers{namespace="a",pool="video",state="recommended"} 2
 `
-	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), gaugesOfTwoPools(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	require.Equal(t, strings.TrimPrefix(want, "\n"), gaugesOfTwoPools(t))
 }
 
 // gaugesOfTwoPools returns the gauges of the pools mail and video, which want 8 and 2 workers.

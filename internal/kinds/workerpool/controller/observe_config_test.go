@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -37,21 +36,15 @@ func TestWorkersUseTheLoginMethodOfTheSecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := observeWithSecret(t, row.secret)
-			if observed.Problem != nil {
-				t.Fatalf("problem %+v", observed.Problem)
-			}
+			require.True(t, observed.Problem == nil, "problem %+v", observed.Problem)
 			c, err := worker.ParseConfig([]byte(observed.Config.File))
 			require.NoError(t, err)
 			row.want.URLFile = "/etc/yardmaster/url/url"
-			if diff := cmp.Diff(row.want, c.Broker); diff != "" {
-				t.Errorf("-want, +got:\n%s", diff)
-			}
+			require.Equal(t, row.want, c.Broker)
 			if _, err := worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil }); err != nil {
 				t.Errorf("a worker refuses the configuration: %v", err)
 			}
-			if diff := cmp.Diff(workerpool.MountedSecret{Secret: "login", Keys: row.keys}, observed.Config.Secrets["credentials"]); diff != "" {
-				t.Errorf("mounted keys (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, workerpool.MountedSecret{Secret: "login", Keys: row.keys}, observed.Config.Secrets["credentials"])
 		})
 	}
 }
@@ -79,12 +72,8 @@ func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 	}
 	o := observeWithSecret(t, secret, func(key *brokeraccess.Key) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
 	c, err := worker.ParseConfig([]byte(o.Config.File))
-	if err != nil || c.Broker.JetStreamDomain != "hub" || c.Broker.InboxPrefix != "_INBOX_a" {
-		t.Errorf("%+v: %v", c.Broker, err)
-	}
-	if o.Config.Connection != "jetStreamDomain=hub,inboxPrefix=_INBOX_a" {
-		t.Errorf("the connection is %q", o.Config.Connection)
-	}
+	require.True(t, err == nil && c.Broker.JetStreamDomain == "hub" && c.Broker.InboxPrefix == "_INBOX_a", "%+v: %v", c.Broker, err)
+	require.True(t, o.Config.Connection == "jetStreamDomain=hub,inboxPrefix=_INBOX_a", "the connection is %q", o.Config.Connection)
 }
 
 func TestWorkersLogInToTheSentinels(t *testing.T) {
@@ -99,9 +88,7 @@ func TestWorkersLogInToTheSentinels(t *testing.T) {
 	if err != nil || c.Broker.Sentinel != want || o.Config.Connection != "sentinelMaster=main" {
 		t.Errorf("%+v, %s: %v", c.Broker, o.Config.Connection, err)
 	}
-	if diff := cmp.Diff(workerpool.MountedSecret{Secret: "login", Keys: []string{"username", "password"}}, o.Config.Secrets["sentinel"]); diff != "" {
-		t.Errorf("mounted keys (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, workerpool.MountedSecret{Secret: "login", Keys: []string{"username", "password"}}, o.Config.Secrets["sentinel"])
 	if o := observeWithSecret(t, map[string]string{"password": "p"}, withSentinels); o.Problem == nil || o.Problem.Reason != v1alpha1.ReasonSecretInvalid {
 		t.Errorf("without a username: %+v", o.Problem)
 	}

@@ -46,12 +46,8 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		{Name: "mail-a", Hash: "a", Created: created.Time, Replicas: 3, CreationFailure: "exceeded quota"},
 		{Name: "mail-b", Hash: "b", Created: created.Time, Replicas: 2, Ordered: true},
 	}
-	if diff := cmp.Diff(want, observed.Revisions); diff != "" {
-		t.Errorf("revisions differ (-want, +got):\n%s", diff)
-	}
-	if len(observed.workloads) != 2 {
-		t.Errorf("%d workloads, want those of the two revisions", len(observed.workloads))
-	}
+	require.Equal(t, want, observed.Revisions)
+	require.True(t, len(observed.workloads) == 2, "%d workloads, want those of the two revisions", len(observed.workloads))
 }
 
 func TestAnnotationsThatTheOperatorDidNotWriteAreForeign(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *testing.T) {
@@ -26,9 +27,8 @@ func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *test
 		"still proven, other changes": {proven, proven, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
-				t.Errorf("reconciled: %t, want %t", got, test.want)
-			}
+			got := becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
+			require.True(t, got == test.want, "reconciled: %t, want %t", got, test.want)
 		})
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestDecisionIsExplainedInTheStatus(t *testing.T) {
@@ -18,9 +18,7 @@ func TestDecisionIsExplainedInTheStatus(t *testing.T) {
 			"λ = 2.5 arriving messages per second, s = 1s service time, ρ = 0.8 utilization, Pod start 10s; c = 10 handlers per worker; F: 10 handlers; " +
 			"to keep up with arrivals, s·λ/ρ: 3.125 handlers; to clear the backlog in T = 18.5s, s·(λ + B/T): 110.608 handlers; largest / c: 12 workers"},
 	}
-	if diff := cmp.Diff(want, ExplainDecision(in, Decide(in))); diff != "" {
-		t.Errorf("the explanation differs (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, ExplainDecision(in, Decide(in)))
 }
 
 func TestMessageExplainsTheDecision(t *testing.T) {
@@ -53,9 +51,8 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := Summarize(test.in, Decide(test.in)); got != test.want {
-				t.Errorf("message %q, want %q", got, test.want)
-			}
+			got := Summarize(test.in, Decide(test.in))
+			require.True(t, got == test.want, "message %q, want %q", got, test.want)
 		})
 	}
 }

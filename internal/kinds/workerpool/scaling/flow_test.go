@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // fluidQueue simulates a queue with a continuous flow of messages, without randomness.
@@ -76,12 +78,8 @@ func TestConstantLoadLeadsToAStableNumberOfWorkers(t *testing.T) {
 		f.runFor(10 * time.Minute)
 		settled := f.changes
 		f.runFor(30 * time.Minute)
-		if f.changes != settled {
-			t.Errorf("seed %d: %d changes after it became stable: %+v", s, f.changes-settled, f)
-		}
-		if f.waiting > 1+f.rate*DecisionInterval.Seconds() {
-			t.Errorf("seed %d: %.0f messages wait: %+v", s, f.waiting, f)
-		}
+		require.True(t, f.changes == settled, "seed %d: %d changes after it became stable: %+v", s, f.changes-settled, f)
+		require.True(t, f.waiting <= 1+f.rate*DecisionInterval.Seconds(), "seed %d: %.0f messages wait: %+v", s, f.waiting, f)
 	}
 }
 
@@ -93,18 +91,14 @@ func TestScaleUpStopsWhenThroughputIsSaturated(t *testing.T) {
 	f.runFor(5 * time.Minute)
 	f.rate = 40
 	f.runFor(30 * time.Minute)
-	if f.replicas > 100 {
-		t.Errorf("%d workers, although 3 reach the maximum throughput", f.replicas)
-	}
+	require.True(t, f.replicas <= 100, "%d workers, although 3 reach the maximum throughput", f.replicas)
 	if f.last.Reason != ReasonThroughputSaturated {
 		t.Errorf("the reason is %s, want %s: %s", f.last.Reason, ReasonThroughputSaturated, Summarize(Observation{Settings: f.policy}, f.last))
 	}
 	// When the limit is lifted, the pool scales up again.
 	f.limit = 1000
 	f.runFor(15 * time.Minute)
-	if f.waiting > 100 {
-		t.Errorf("%.0f messages are still waiting", f.waiting)
-	}
+	require.True(t, f.waiting <= 100, "%.0f messages are still waiting", f.waiting)
 }
 
 func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
@@ -115,7 +109,6 @@ func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
 	for f.replicas > 0 && f.now.Sub(finished) < time.Hour {
 		f.runFor(DecisionInterval)
 	}
-	if took := f.now.Sub(finished) - DecisionInterval; took != f.policy.IdleAfter {
-		t.Errorf("it took %s, want %s", took, f.policy.IdleAfter)
-	}
+	took := f.now.Sub(finished) - DecisionInterval
+	require.True(t, took == f.policy.IdleAfter, "it took %s, want %s", took, f.policy.IdleAfter)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Decide neither panics nor violates a guarantee for any stats or spec.
@@ -33,8 +34,7 @@ func FuzzDecideKeepsItsGuarantees(f *testing.F) {
 		if in.Settings.Suspended {
 			return
 		}
-		if problem := findViolation(r, in, Decide(in)); problem != "" {
-			t.Error(problem)
-		}
+		problem := findViolation(r, in, Decide(in))
+		require.True(t, problem == "", "%v", problem)
 	})
 }

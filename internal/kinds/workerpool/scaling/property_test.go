@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Use -seed to repeat a failed run.
@@ -29,9 +31,8 @@ func TestGuaranteesHoldForRandomObservations(t *testing.T) {
 		for range 200 {
 			in = nextObservation(r, in)
 			d := Decide(in)
-			if problem := findViolation(r, in, d); problem != "" {
-				t.Fatalf("-seed %d: %s\ninput: %+v\nstats: %+v\ndecision: %+v", s, problem, in, in.Stats, d)
-			}
+			problem := findViolation(r, in, d)
+			require.True(t, problem == "", "-seed %d: %s\ninput: %+v\nstats: %+v\ndecision: %+v", s, problem, in, in.Stats, d)
 			in.Memory, in.Replicas = d.Memory, d.Applied
 		}
 	}

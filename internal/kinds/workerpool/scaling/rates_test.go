@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // memoryMeasured returns a memory of counters that were read some time ago.
@@ -84,9 +85,8 @@ func TestArrivalRateIsForecast(t *testing.T) {
 		"a decrease is not forecast":   {Rates{ArrivalRate: 40, TrendRate: 80}, 40},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := test.rates.forecastRate(10 * time.Second); math.Abs(got-test.want) > 1e-9 {
-				t.Errorf("%.2f in ten seconds, want %.2f", got, test.want)
-			}
+			got := test.rates.forecastRate(10 * time.Second)
+			require.True(t, math.Abs(got-test.want) <= 1e-9, "%.2f in ten seconds, want %.2f", got, test.want)
 		})
 	}
 }
@@ -112,22 +112,16 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 		before := f.replicas
 		f.waiting = 5000
 		f.runFor(DecisionInterval)
-		if f.replicas <= before {
-			t.Errorf("%d workers, before %d", f.replicas, before)
-		}
+		require.True(t, f.replicas > before, "%d workers, before %d", f.replicas, before)
 	})
 	t.Run("under less load, it shrinks when the rates have settled", func(t *testing.T) {
 		f := restarted()
 		before := f.replicas
 		f.rate = 10
 		f.runFor(settledRates)
-		if f.replicas != before {
-			t.Errorf("%d workers after %s, before %d", f.replicas, settledRates, before)
-		}
+		require.True(t, f.replicas == before, "%d workers after %s, before %d", f.replicas, settledRates, before)
 		f.runFor(DecisionInterval)
-		if f.replicas >= before {
-			t.Errorf("%d workers, before %d", f.replicas, before)
-		}
+		require.True(t, f.replicas < before, "%d workers, before %d", f.replicas, before)
 	})
 }
 

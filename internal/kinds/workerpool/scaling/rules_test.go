@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Each rule is tested separately, in the order in which Decide applies them.
@@ -138,9 +139,7 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"suspended autoscaling changes nothing": {observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.Suspended = true }), outcome{10, 2, ReasonSuspended}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, decideOutcome(test.in)); diff != "" {
-				t.Errorf("Decide differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, decideOutcome(test.in))
 		})
 	}
 }
@@ -156,9 +155,8 @@ func TestWhileWorkersStartThePoolScalesUpOnlyToTwiceAsMany(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			in := observationOf(4, &BacklogStats{Backlog: test.backlog}, memoryWithRate(0))
 			in.Ready = 1
-			if got := Decide(in).Applied; got != test.want {
-				t.Errorf("%d workers, want %d", got, test.want)
-			}
+			got := Decide(in).Applied
+			require.True(t, got == test.want, "%d workers, want %d", got, test.want)
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func ago(d time.Duration) time.Time { return testTime.Add(-d) }
@@ -131,9 +133,7 @@ func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
 				row.want(&in, &want, &rates)
 			}
 			got.updateSaturation(in, &rates, row.grows)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the memory differs (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, want, got)
 		})
 	}
 }
@@ -171,9 +171,7 @@ func TestAScaleUpWaitsForTheThroughputOfTheLastOne(t *testing.T) {
 				value, reason = in.Replicas, row.want
 			}
 			n.applySaturation(in, before, &rates)
-			if n.value != value || n.reason != reason {
-				t.Errorf("%s, %d wanted: %d, %s; want %d, %s", title, wanted, n.value, n.reason, value, reason)
-			}
+			require.True(t, n.value == value && n.reason == reason, "%s, %d wanted: %d, %s; want %d, %s", title, wanted, n.value, n.reason, value, reason)
 		}
 	}
 }
@@ -202,9 +200,7 @@ func TestTheChangesOfAPeriodAreOneStep(t *testing.T) {
 	} {
 		got := row.before
 		allowed := got.allowedChange(Observation{Now: testTime, Replicas: 20}, ScaleRule{Step: row.step, Period: time.Minute}, row.wanted)
-		if allowed != row.want || got != row.after {
-			t.Errorf("%s: %d and %+v, want %d and %+v", title, allowed, got, row.want, row.after)
-		}
+		require.True(t, allowed == row.want && got == row.after, "%s: %d and %+v, want %d and %+v", title, allowed, got, row.want, row.after)
 	}
 }
 
@@ -229,9 +225,7 @@ func TestRatesAreMeasuredFromEachCounterThatIsKnown(t *testing.T) {
 	} {
 		got := Rates{MeasuredAt: ago(elapsed * time.Second), Arrived: new(int64(1000)), Finished: new(int64(100)), Outstanding: 10, BusySeconds: 60, BusyFinished: 30}
 		got.updateRates(Observation{Now: testTime, Settings: Settings{Concurrency: 2}, Stats: &BacklogStats{Backlog: 6, Running: row.running, Finished: row.finished, Arrived: row.arrived}})
-		if got.MeasuredAt != testTime || got.Outstanding != 6+row.running {
-			t.Errorf("%s: %+v is not measured now", title, got)
-		}
+		require.True(t, got.MeasuredAt == testTime && got.Outstanding == 6+row.running, "%s: %+v is not measured now", title, got)
 		got.MeasuredAt, got.Outstanding, got.Arrived, got.Finished = time.Time{}, 0, nil, nil
 		for name, values := range map[string][2]float64{
 			"FinishRate": {got.FinishRate, row.want.FinishRate}, "ArrivalRate": {got.ArrivalRate, row.want.ArrivalRate}, "TrendRate": {got.TrendRate, row.want.TrendRate},
@@ -260,9 +254,7 @@ func TestRecommendationsOfAWindowAreKeptInSpans(t *testing.T) {
 	for second := 110; second < 200; second += 10 { // the first overlaps the window
 		want = append(want, RecommendationSpan{testTime.Add(time.Duration(second) * time.Second), int32(second), int32(second + 9)})
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the spans differ (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestValuesThatCannotBeDecideLikeTheirBounds(t *testing.T) {
@@ -303,9 +295,8 @@ func TestAChangeEndsTheRampOfTheOtherDirection(t *testing.T) {
 
 func TestAPoolIsIdleWithoutMessagesOfAnyKind(t *testing.T) {
 	for stats, want := range map[BacklogStats]bool{{}: true, {Backlog: 1}: false, {Running: 1}: false, {Unaccounted: 1}: false, {Backlog: 1, Running: 1}: false} {
-		if got := stats.IsIdle(); got != want {
-			t.Errorf("%+v: %t", stats, got)
-		}
+		got := stats.IsIdle()
+		require.True(t, got == want, "%+v: %t", stats, got)
 	}
 }
 
@@ -313,16 +304,13 @@ func TestARateLimitLeavesMessagesForFewWorkers(t *testing.T) {
 	for rate, want := range map[float64]int32{0: 20, 0.1: 1, 10: 3, 40: 10, 200: 20} { // of ten handlers, each with two seconds for a message
 		n := replicaTarget{value: 20, upper: 20}
 		n.applyLimits(observationOf(5, &BacklogStats{Backlog: 999}, Memory{}, func(p *Settings) { p.RatePerSecond = rate }), &Memory{Rates: Rates{ReportedServiceSeconds: 2}})
-		if n.value != want {
-			t.Errorf("at most %g messages per second: %d workers, want %d", rate, n.value, want)
-		}
+		require.True(t, n.value == want, "at most %g messages per second: %d workers, want %d", rate, n.value, want)
 	}
 }
 
 func TestStatsAreMissingSinceTheFirstDecisionWithoutThem(t *testing.T) {
 	for since, want := range map[time.Time]time.Time{{}: testTime, ago(time.Hour): ago(time.Hour), testTime.Add(time.Hour): testTime} {
-		if got := Decide(observationOf(3, nil, Memory{MissingSince: since})).Memory.MissingSince; got != want {
-			t.Errorf("known since %s: %s, want %s", since, got, want)
-		}
+		got := Decide(observationOf(3, nil, Memory{MissingSince: since})).Memory.MissingSince
+		require.True(t, got == want, "known since %s: %s, want %s", since, got, want)
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func apiDuration(d time.Duration) *v1alpha1.Duration {
@@ -47,9 +47,7 @@ func TestSettingsOfAutoscaling(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, NewSettings(&test.given, 10)); diff != "" {
-				t.Errorf("the settings differ (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, NewSettings(&test.given, 10))
 		})
 	}
 }
