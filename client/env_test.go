@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/worker"
 )
 
 // testTimeout bounds the calls of tests: a busy machine needs many times as long as an idle one.
@@ -146,4 +149,38 @@ func requireError(t testing.TB, err, reason error, field string) {
 	if !errors.As(err, &failure) || !errors.Is(err, reason) || !errors.Is(failure.Reason, reason) || failure.Field != field {
 		t.Errorf("error %v (%+v), want %v of the field %q", err, failure, reason, field)
 	}
+}
+
+// runWorker runs a worker of the queue "orders" until the test ends.
+func (env *testEnv) runWorker(mux *worker.Mux, changes ...func(*worker.QueueConfig)) {
+	env.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := env.startWorker(ctx, mux, changes...)
+	env.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			env.t.Error(err)
+		}
+	})
+}
+
+// startWorker runs a worker until ctx ends. The channel receives what it returns.
+func (env *testEnv) startWorker(ctx context.Context, mux *worker.Mux, changes ...func(*worker.QueueConfig)) <-chan error {
+	env.t.Helper()
+	q := worker.QueueConfig{Name: "orders"}
+	if env.config.Results.IsEnabled() {
+		q.Results = &worker.ResultsConfig{Retention: worker.Duration(env.config.Results.Retention)}
+		q.Retry = &worker.RetryPolicy{MaxAttempts: &env.config.Retry.MaxAttempts, InitialDelay: new(worker.Duration(env.config.Retry.InitialDelay)), JitterPercent: new(0)}
+	}
+	for _, change := range changes {
+		change(&q)
+	}
+	w, err := mux.NewWorker(worker.Options{
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
+	})
+	require.NoError(env.t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return ended
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -13,34 +14,20 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestJobsHaveTheTraceContextOfTheirProducer(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
-		defer span.End()
-		_, err := env.Enqueue(ctx, "orders", nil)
-		require.NoError(t, err)
-		want := "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
-		got := env.consume("default")().Headers["traceparent"]
-		require.True(t, len(got) == 1 && got[0] == want, "traceparent is %q, want %s", got, want)
-	})
-}
-
-func TestATraceContextThatTheProducerSetsIsKept(t *testing.T) {
+func TestJobsHaveTheTraceContextOfTheirProducerUnlessItSetsAnother(t *testing.T) {
 	sent := newRecordingProducer()
 	c := newClient(&Options{}, sent, dial.NATSEngine)
 	ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
 	defer span.End()
-	if _, err := c.Enqueue(ctx, "orders", nil, Header("Traceparent", "mine")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Enqueue(t.Context(), "orders", nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := sent.jobs[0].Headers; len(got) != 1 || got["Traceparent"][0] != "mine" {
-		t.Errorf("headers %v", got)
-	}
-	if got := sent.jobs[1].Headers; len(got) > 0 {
-		t.Errorf("without a span: headers %v", got)
+	_, err := c.Enqueue(ctx, "orders", nil)
+	require.NoError(t, err)
+	_, err = c.Enqueue(ctx, "orders", nil, Header("Traceparent", "mine"))
+	require.NoError(t, err)
+	_, err = c.Enqueue(t.Context(), "orders", nil)
+	require.NoError(t, err)
+	own := "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
+	for i, want := range []map[string][]string{{"traceparent": {own}}, {"Traceparent": {"mine"}}, nil} {
+		require.Equal(t, want, sent.jobs[i].Headers, cmpopts.EquateEmpty())
 	}
 }
 

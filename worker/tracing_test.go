@@ -10,15 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/hibiken/asynq"
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/yardmaster/yardmaster/test/poll"
-	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -99,27 +96,6 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 		if child.Parent.SpanID() != span.SpanContext.SpanID() || child.SpanContext.TraceID().String() != producerTrace {
 			t.Errorf("the span of the handler is not a child of attempt %d: %+v", i+1, child)
 		}
-	}
-}
-
-func TestAsynqTasksHaveSpansInTheTraceOfTheirProducer(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
-	t.Cleanup(func() { _ = client.Close() })
-	task := asynq.NewTaskWithHeaders("bill", []byte("data"), map[string]string{"traceparent": producerParent})
-	_, err := client.Enqueue(task, asynq.Queue("orders"), asynq.TaskID("1"))
-	require.NoError(t, err)
-	env := &testEnv{t: t}
-	provider, spans := newRecorder()
-	config := Config{Broker: BrokerConfig{URL: server.URL()}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
-	w := env.startWithOptions(Options{Config: config, TracerProvider: provider}, func(context.Context, *Job) error { return nil })
-	poll.Until(t, "the task to have a span", func() bool { return len(spans.GetSpans()) > 0 })
-	requireCleanShutdown(t, w)
-	span := spans.GetSpans()[0]
-	values := attributesOf(&span)
-	if span.Parent.SpanID().String() != producerSpan || values["messaging.system"] != "asynq" || values["messaging.message.id"] != "1" || values["yardmaster.job.kind"] != "bill" {
-		t.Errorf("parent %+v, attributes %v", span.Parent, values)
 	}
 }
 

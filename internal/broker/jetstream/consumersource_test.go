@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -231,35 +230,6 @@ func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 			return nil
 		})
 		require.NoError(t, err)
-	}
-}
-
-func TestAReadingChangesNothingOnTheServer(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
-	a := connectApplication(t, s.ClientURL())
-	stream := a.createStream(1)
-	a.publish("orders.new", 3)
-	_, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing", InactiveThreshold: time.Hour})
-	a.must(err)
-	state := func() (all []*jetstream.ConsumerInfo, of *jetstream.StreamInfo) {
-		consumers := stream.ListConsumers(t.Context())
-		for info := range consumers.Info() {
-			info.TimeStamp = time.Time{}
-			all = append(all, info)
-		}
-		of, err := stream.Info(t.Context())
-		a.must(err)
-		of.TimeStamp = time.Time{}
-		return all, of
-	}
-	consumers, info := state()
-	for _, consumer := range []string{"billing", "missing"} {
-		_, _ = readAt(t, broker.Credentials{URL: s.ClientURL()}, ConsumerOptions{Stream: "orders", Consumer: consumer})
-	}
-	consumersAfter, infoAfter := state()
-	if diff := cmp.Diff(consumers, consumersAfter) + cmp.Diff(info, infoAfter); diff != "" || len(consumers) != 1 {
-		t.Errorf("%d consumers (-before, +after):\n%s", len(consumers), diff)
 	}
 }
 

@@ -22,25 +22,6 @@ func countTurns(r *RoundRobin, turns int, isEligible func(int) bool) []int {
 	return counts
 }
 
-func TestTurnsAreProportionalToWeights(t *testing.T) {
-	for name, row := range map[string]struct {
-		weights []int
-		want    []int
-	}{
-		"one candidate":    {[]int{7}, []int{600}},
-		"equal weights":    {[]int{1, 1}, []int{300, 300}},
-		"three to one":     {[]int{3, 1}, []int{450, 150}},
-		"three candidates": {[]int{3, 2, 1}, []int{300, 200, 100}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := countTurns(New(row.weights), 600, allEligible)
-			for i := range got {
-				require.True(t, got[i] >= row.want[i]-1 && got[i] <= row.want[i]+1, "turns %v, want %v", got, row.want)
-			}
-		})
-	}
-}
-
 func TestIneligibleCandidatesGetNoTurn(t *testing.T) {
 	r := New([]int{10, 1})
 	require.Equal(t, []int{0, 100}, countTurns(r, 100, func(i int) bool { return i == 1 }))
@@ -57,6 +38,8 @@ func TestMissedTurnsAreNotCaughtUp(t *testing.T) {
 
 func FuzzNoCandidateStarves(f *testing.F) {
 	f.Add(uint64(1), 100, 1, 1)
+	f.Add(uint64(2), 3, 2, 1)
+	f.Add(uint64(3), 0, 0, 0)
 	f.Fuzz(func(t *testing.T, seed uint64, a, b, c int) {
 		weight := func(n int) int { return 1 + int(uint(n)%100) }
 		weights := []int{weight(a), weight(b), weight(c)}

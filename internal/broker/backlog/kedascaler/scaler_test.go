@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -127,21 +126,6 @@ func TestABacklogAndItsTargetAreReadFromTheMetricsOfAScaler(t *testing.T) {
 			require.True(t, err == nil && isRead && reading.InFlight == nil, "%+v: %v, want %d and a target of %g", reading, err, row.want, row.target)
 			a := row.scaler.request
 			require.True(t, a.GetName() == "orders" && a.GetNamespace() == "team" && a.GetScalerMetadata()["queue"] == "q", "request for %v", a)
-		})
-	}
-}
-
-func TestMissingScalerIsUnreachable(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are accepted but never answered
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	for name, address := range map[string]string{"connection refused": "127.0.0.1:1", "no response": listener.Addr().String()} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if _, err := newScalerSource(t, ScalerOptions{Address: address}).Read(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
-				t.Errorf("%v", err)
-			}
 		})
 	}
 }
