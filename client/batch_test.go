@@ -129,9 +129,8 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 			return err == nil && info.Ended == 2
 		})
 		env.requireBatch("x", BatchInfo{State: BatchIncomplete, Total: 3, Ended: 2})
-		if receipt := env.enqueueBatch(jobs, final); receipt.ID != "x" || receipt.Duplicate {
-			t.Errorf("%+v", receipt)
-		}
+		receipt := env.enqueueBatch(jobs, final)
+		require.True(t, receipt.ID == "x" && !receipt.Duplicate, "%+v", receipt)
 		env.waitForBatch("x", BatchDone)
 		slices.Sort(log.ran)
 		require.Equal(t, []string{"a", "b", "c", "final"}, log.payloads())

@@ -37,9 +37,8 @@ func TestJobsAreSentToTheirPriority(t *testing.T) {
 	env := newTestEnv(t, dial.NATSEngine, withPriorities("high", "default")) // asynq has no priorities
 	env.enqueue("2")
 	env.enqueue("1", Priority("high"))
-	if message := env.consume("high")(); string(message.Payload) != "1" || message.Priority != "high" {
-		t.Errorf("%q has the priority %s", message.Payload, message.Priority)
-	}
+	message := env.consume("high")()
+	require.True(t, string(message.Payload) == "1" && message.Priority == "high", "%q has the priority %s", message.Payload, message.Priority)
 	if message := env.consume("default")(); string(message.Payload) != "2" {
 		t.Errorf("%q has the priority default", message.Payload)
 	}
@@ -182,9 +181,8 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 					if queue == "full" {
 						return // the engine has no limit
 					}
-					if _, err := env.Enqueue(t.Context(), queue, row.payload, row.options...); err != nil {
-						t.Error(err)
-					}
+					_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
+					require.NoError(t, err)
 					return
 				}
 				_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
@@ -295,9 +293,8 @@ func TestACallEndsAtTheTimeoutOfTheClient(t *testing.T) {
 	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Enqueue(ctx, "orders", nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) {
-		t.Error(err)
-	}
+	_, err = c.Enqueue(ctx, "orders", nil)
+	require.True(t, errors.Is(err, context.Canceled) && errors.Is(err, ErrUnavailable), "%v", err)
 }
 
 func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
@@ -322,9 +319,7 @@ func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 	}
 	ended, endNow := context.WithCancel(t.Context())
 	endNow()
-	if err := c.Close(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close with a context that has ended returned %v", err)
-	}
+	require.ErrorIs(t, c.Close(ended), context.Canceled)
 	cancel()
 	require.NoError(t, <-closed)
 	<-called

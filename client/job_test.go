@@ -79,9 +79,8 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		if info := env.requireState("a.b", StateRetrying); info.Attempt != 1 || info.Error != "not yet" {
 			t.Errorf("retrying: %+v", info)
 		}
-		if _, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b"); !errors.Is(err, ErrNoResult) {
-			t.Errorf("the result of a job that is not done: %v", err)
-		}
+		_, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b")
+		require.ErrorIs(t, err, ErrNoResult)
 		env.ensureQueue("orders", withResults)
 		<-isRunning
 		proceed <- nil

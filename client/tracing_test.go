@@ -35,18 +35,15 @@ func TestEachCallIsASpan(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	sent := newRecordingProducer()
 	c := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, sent, dial.NATSEngine)
-	if _, err := c.Enqueue(t.Context(), "orders", nil, ID("7")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil), NewJob(nil)}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Enqueue(t.Context(), "orders", nil, ID("7"))
+	require.NoError(t, err)
+	_, err = c.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil), NewJob(nil)})
+	require.NoError(t, err)
 	failing := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, hangingProducer, dial.NATSEngine)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := failing.Enqueue(ctx, "orders", nil); err == nil {
-		t.Fatal("no error")
-	}
+	_, err = failing.Enqueue(ctx, "orders", nil)
+	require.True(t, err != nil, "no error")
 	recorded := spans.GetSpans()
 	require.True(t, len(recorded) == 3, "%d spans, want 3", len(recorded))
 	for i, want := range []map[string]string{

@@ -163,9 +163,8 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 			t.Errorf("%q, %d", value, revision)
 		}
 		first := write("1", time.Hour, 0)
-		if _, err := store.WriteKey(t.Context(), "orders", key, []byte("2"), time.Hour, 0); !errors.Is(err, broker.ErrKeyChanged) {
-			t.Errorf("%v", err)
-		}
+		_, err := store.WriteKey(t.Context(), "orders", key, []byte("2"), time.Hour, 0)
+		require.ErrorIs(t, err, broker.ErrKeyChanged)
 		second := write("2", time.Hour, first)
 		if value, revision := read(); value != "2" || revision != second {
 			t.Errorf("%q, %d", value, revision)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // producers are the programs of examples/producer in other languages.
@@ -51,9 +52,8 @@ func TestProducersInOtherLanguagesSendTheSameJobs(t *testing.T) {
 				env.enqueue(payload, job.options...)
 				want := next()
 				for _, isDuplicate := range []bool{false, true} {
-					if answer, err := run("orders", payload, job.arguments...); err != nil || answer.Duplicate != isDuplicate {
-						t.Errorf("%s: duplicate %t, want %t; %v", title, answer.Duplicate, isDuplicate, err)
-					}
+					answer, err := run("orders", payload, job.arguments...)
+					require.True(t, err == nil && answer.Duplicate == isDuplicate, "%s: duplicate %t, want %t; %v", title, answer.Duplicate, isDuplicate, err)
 				}
 				got := next()
 				for _, message := range []*broker.Message{want, got} {
@@ -64,9 +64,8 @@ func TestProducersInOtherLanguagesSendTheSameJobs(t *testing.T) {
 					t.Errorf("%s: the job differs from that of package client (-want, +got):\n%s", title, diff)
 				}
 			}
-			if _, err := run("nobody", payload); err == nil {
-				t.Error("a job was sent to an unknown queue")
-			}
+			_, err := run("nobody", payload)
+			require.True(t, err != nil, "a job was sent to an unknown queue")
 		})
 	}
 }

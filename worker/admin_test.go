@@ -82,15 +82,13 @@ func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
 		"resume without a token":         {"/resume", "", http.StatusForbidden},
 		"a token that permits to resume": {"/resume", "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now), http.StatusOK},
 	} {
-		if got := adminRequest(t, http.MethodPost, url+row.path, http.Header{"Authorization": {row.authorization}}); got != row.want {
-			t.Errorf("%s: POST %s returned %d, want %d", title, row.path, got, row.want)
-		}
+		got := adminRequest(t, http.MethodPost, url+row.path, http.Header{"Authorization": {row.authorization}})
+		require.True(t, got == row.want, "%s: POST %s returned %d, want %d", title, row.path, got, row.want)
 	}
 	require.True(t, w.Stats().State == StateRunning, "a refused request drained the worker")
 	valid := http.Header{"Authorization": {"Bearer " + signedToken(t, keys, "team/mail-0", "drain", now)}}
-	if got := adminRequest(t, http.MethodPost, url+"/drain", valid); got != http.StatusAccepted || w.Stats().State == StateRunning {
-		t.Errorf("POST /drain with a valid token returned %d", got)
-	}
+	got := adminRequest(t, http.MethodPost, url+"/drain", valid)
+	require.True(t, got == http.StatusAccepted && w.Stats().State != StateRunning, "POST /drain with a valid token returned %d", got)
 }
 
 func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
@@ -102,17 +100,11 @@ func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
 		token := signedToken(t, renewed, "team/mail-0", adminauth.ActionDrain, time.Now())
 		return adminRequest(t, http.MethodPost, url+"/drain", http.Header{"Authorization": {"Bearer " + token}})
 	}
-	if got := drain(); got != http.StatusForbidden {
-		t.Errorf("before the key was renewed, POST /drain returned %d, want 403", got)
-	}
+	require.Equal(t, http.StatusForbidden, drain())
 	writePublicKey(t, keyFile, renewed)
-	if got := drain(); got != http.StatusAccepted {
-		t.Errorf("after the key was renewed, POST /drain returned %d, want 202", got)
-	}
+	require.Equal(t, http.StatusAccepted, drain())
 	require.NoError(t, os.WriteFile(keyFile, nil, 0o600))
-	if got := drain(); got != http.StatusForbidden {
-		t.Errorf("with an empty file, POST /drain returned %d, want 403", got)
-	}
+	require.Equal(t, http.StatusForbidden, drain())
 }
 
 func TestWorkersAreDrainedWithoutATokenIfTheirOperatorPublishesNoKey(t *testing.T) {
@@ -148,14 +140,11 @@ func TestThePreStopHookNeedsTheSecretOfTheRevision(t *testing.T) {
 	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
 	for secret, want := range map[string]int{"": http.StatusNotFound, "guess": http.StatusNotFound} {
-		if got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {secret}}); got != want {
-			t.Errorf("GET /prestop with secret %q returned %d, want %d", secret, got, want)
-		}
+		got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {secret}})
+		require.True(t, got == want, "GET /prestop with secret %q returned %d, want %d", secret, got, want)
 	}
 	require.True(t, w.Stats().State == StateRunning && w.shutdown.Err() == nil, "a request without the secret ends the worker")
-	if got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {"s3cret"}}); got != http.StatusOK {
-		t.Errorf("GET /prestop with the secret returned %d, want 200", got)
-	}
+	require.Equal(t, http.StatusOK, adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {"s3cret"}}))
 	require.True(t, w.shutdown.Err() != nil, "the worker does not end")
 }
 
@@ -211,9 +200,8 @@ func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	if _, err := flood[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
-		t.Errorf("the oldest connection of the flood is open: %v", err)
-	}
+	_, err := flood[0].Read(make([]byte, 1))
+	require.True(t, err != nil && !strings.Contains(err.Error(), "timeout"), "the oldest connection of the flood is open: %v", err)
 	for _, c := range flood { // so that the worker does not wait for their requests
 		_ = c.Close()
 	}

@@ -45,18 +45,14 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	}
 	close(release)
 	require.NoError(t, <-w.result)
-	if got := done.count(); got != 10 {
-		t.Errorf("%d jobs are done, want 10", got)
-	}
+	require.Equal(t, 10, done.count())
 	other := env.start(env.config(), handler)
 	poll.Until(t, "another worker to do the remaining jobs", env.isEmpty)
 	requireCleanShutdown(t, other)
 	for _, job := range done.all() {
 		require.True(t, job.Attempt == 1, "job %s was done in attempt %d, want 1", job.ID, job.Attempt)
 	}
-	if got := done.count(); got != 100 {
-		t.Errorf("%d jobs are done, want 100", got)
-	}
+	require.Equal(t, 100, done.count())
 }
 
 func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
@@ -126,9 +122,8 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 		}
 	}
 	poll.Until(t, "the worker to be ready", ready(http.StatusOK))
-	if status, _ := call(http.MethodGet, "/livez"); status != http.StatusOK {
-		t.Errorf("GET /livez returned %d", status)
-	}
+	status, _ := call(http.MethodGet, "/livez")
+	require.True(t, status == http.StatusOK, "GET /livez returned %d", status)
 	if status, _ := call(http.MethodGet, "/drain"); status != http.StatusMethodNotAllowed {
 		t.Errorf("GET /drain returned %d", status)
 	}

@@ -487,17 +487,13 @@ func (q *failingQueue) failWorker(fault faults.Fault, v *victim, running *runnin
 	case faults.ExitsWithZero:
 		stop()
 		q.resume()
-		if err := <-running.result; err != nil {
-			q.t.Errorf("the worker exited with %v", err)
-		}
+		require.NoError(q.t, <-running.result)
 	case faults.ExitsWithAnotherCode:
 		if q.state.moment == whileDeadLettered {
 			q.proxy.Set(faults.Disappears) // otherwise it exits with 0 as soon as the dead letter is stored
 		}
 		stop()
-		if err := <-running.result; !errors.Is(err, ErrDrainTimeout) {
-			q.t.Errorf("the worker exited with %v, want ErrDrainTimeout", err)
-		}
+		require.ErrorIs(q.t, <-running.result, ErrDrainTimeout)
 		q.lose(faults.Disappears)
 	case faults.IgnoresSIGTERM: // until the kubelet kills it
 		stop()

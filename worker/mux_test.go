@@ -140,12 +140,10 @@ func TestADecoderReplacesJSON(t *testing.T) {
 		got = text
 		return nil
 	}, WithDecoder(upper))
-	if err := mux.HandleJob(t.Context(), &Job{Kind: "shout", Payload: []byte("abc")}); err != nil || got != "ABC" {
-		t.Errorf("decoded %q: %v", got, err)
-	}
-	if err := mux.HandleJob(t.Context(), &Job{Kind: "shout"}); !IsDeadLetter(err) || err.Error() != `the payload is invalid for the kind "shout": empty` {
-		t.Errorf("an invalid payload caused: %v", err)
-	}
+	err := mux.HandleJob(t.Context(), &Job{Kind: "shout", Payload: []byte("abc")})
+	require.True(t, err == nil && got == "ABC", "decoded %q: %v", got, err)
+	err = mux.HandleJob(t.Context(), &Job{Kind: "shout"})
+	require.True(t, IsDeadLetter(err) && err.Error() == `the payload is invalid for the kind "shout": empty`, "an invalid payload caused: %v", err)
 }
 
 func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
@@ -364,18 +362,14 @@ func TestAMuxWithoutAWorkerAppliesTheConcurrencyAndTheTimeoutOfKinds(t *testing.
 		return nil
 	}, WithConcurrency(1))
 	for range 2 { // the first one gives its slot back
-		if err := mux.HandleJob(t.Context(), &Job{Kind: "bill"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a job that exceeds the timeout of its kind: %v", err)
-		}
+		require.ErrorIs(t, mux.HandleJob(t.Context(), &Job{Kind: "bill"}), context.DeadlineExceeded)
 	}
 	result := make(chan error)
 	go func() { result <- mux.HandleJob(t.Context(), &Job{Kind: "slow"}) }()
 	<-started
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := mux.HandleJob(ctx, &Job{Kind: "slow"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a job that waits for another of its kind: %v", err)
-	}
+	require.ErrorIs(t, mux.HandleJob(ctx, &Job{Kind: "slow"}), context.DeadlineExceeded)
 	close(end)
 	require.NoError(t, <-result)
 }

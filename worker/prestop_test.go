@@ -76,9 +76,8 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 	}
 	close(release)
 	for _, responses := range []<-chan preStopResponse{first, second} {
-		if r := <-responses; r.err != nil || r.status != http.StatusOK || r.stats.State != StateDrained {
-			t.Errorf("preStop returned %+v", r)
-		}
+		r := <-responses
+		require.True(t, r.err == nil && r.status == http.StatusOK && r.stats.State == StateDrained, "preStop returned %+v", r)
 	}
 	require.NoError(t, <-w.result)
 	stats := env.stats()
@@ -95,9 +94,8 @@ func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 	}), blockingHandler(nil))
 	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
 	startTime := time.Now()
-	if r := <-callPreStop(t.Context(), "http://"+address); r.err != nil || r.status != http.StatusServiceUnavailable {
-		t.Errorf("preStop returned %+v", r)
-	}
+	r := <-callPreStop(t.Context(), "http://"+address)
+	require.True(t, r.err == nil && r.status == http.StatusServiceUnavailable, "preStop returned %+v", r)
 	// A SIGTERM that follows does not extend the drain timeout.
 	err := w.shutDownAndWait(t)
 	require.True(t, errors.Is(err, ErrDrainTimeout), "Run returned %v, want ErrDrainTimeout", err)

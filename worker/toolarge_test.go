@@ -38,9 +38,8 @@ func TestAJobWhoseResultIsTooLargeForTheBrokerRunsOnce(t *testing.T) {
 				require.NoError(t, err)
 				config := states.CachedInfo().Config
 				config.MaxMsgSize = row.bucketLimit
-				if _, err := env.js.UpdateStream(t.Context(), config); err != nil {
-					t.Fatal(err)
-				}
+				_, err = env.js.UpdateStream(t.Context(), config)
+				require.NoError(t, err)
 			}
 			env.send("default", "large", "small")
 			calls := atomic.Int64{}

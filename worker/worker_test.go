@@ -306,9 +306,8 @@ func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	w := env.run(created)
 	isOpen := func() bool { s := w.Stats(); return s.Breaker == "Open" && s.InFlight == 0 }
 	poll.Until(t, "the breaker to be open", isOpen)
-	if got := tried.Load(); got > 20+10 {
-		t.Errorf("%d jobs were tried before the breaker opened, want at most 30", got)
-	}
+	got := tried.Load()
+	require.True(t, got <= 20+10, "%d jobs were tried before the breaker opened, want at most 30", got)
 	before := tried.Load()
 	stoppedTime.Store(new(stoppedTime.Load().Add(cooldown)))
 	poll.Until(t, "a probe to run", func() bool { return tried.Load() > before && isOpen() })
@@ -318,9 +317,7 @@ func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	recovered.Store(true)
 	stoppedTime.Store(nil)
 	poll.Until(t, "all jobs to be done", env.isEmpty)
-	if got := w.Stats().Breaker; got != "Closed" {
-		t.Errorf("the breaker is %s, want Closed", got)
-	}
+	require.Equal(t, "Closed", w.Stats().Breaker)
 	requireCleanShutdown(t, w)
 	count := env.stats().DeadLetters
 	require.True(t, count == 0, "%d dead letters, want 0", count)

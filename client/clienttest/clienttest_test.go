@@ -54,13 +54,9 @@ func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
 		ran = append(ran, fmt.Sprintf("%s %s%s %d/%d", job.Priority, job.Kind, job.Payload, job.Attempt, job.MaxAttempts))
 		return nil
 	}
-	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 2 {
-		t.Errorf("%d attempts", attempts)
-	}
+	require.Equal(t, 2, queues.Run(t.Context(), "orders", handler))
 	queues.Advance(time.Hour)
-	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 1 {
-		t.Errorf("%d attempts after an hour", attempts)
-	}
+	require.Equal(t, 1, queues.Run(t.Context(), "orders", handler))
 	require.Equal(t, []string{"high first 1/5", "default my-second 1/5", "default later 1/5"}, ran)
 	jobs := queues.Jobs("orders")
 	require.True(t, len(jobs) == 0, "jobs %+v", jobs)
@@ -130,13 +126,11 @@ func TestAJobThatWaitsForOthersRunsInALaterCall(t *testing.T) {
 	queues := clienttest.New(t, clienttest.Queue{Name: "orders"})
 	c := queues.Connect(client.Options{})
 	final := client.NewJob([]byte("final"), client.ID("x"))
-	if _, err := c.EnqueueBatch(t.Context(), "orders", []client.Job{client.NewJob([]byte("a")), client.NewJob([]byte("b"))}, final); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.EnqueueBatch(t.Context(), "orders", []client.Job{client.NewJob([]byte("a")), client.NewJob([]byte("b"))}, final)
+	require.NoError(t, err)
 	enqueue(t, c, "unique", client.Unique("k"))
-	if _, err := c.Enqueue(t.Context(), "orders", nil, client.Unique("k")); !errors.Is(err, client.ErrKeyTaken) {
-		t.Error(err)
-	}
+	_, err = c.Enqueue(t.Context(), "orders", nil, client.Unique("k"))
+	require.ErrorIs(t, err, client.ErrKeyTaken)
 	var ran []string
 	for range 2 {
 		queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error {
@@ -154,9 +148,8 @@ func TestTheStatesOfJobsAreKept(t *testing.T) {
 	for _, id := range []string{"done", "failed", "canceled"} {
 		enqueue(t, c, id, client.ID(id), client.Track())
 	}
-	if outcome, err := c.Cancel(t.Context(), "orders", "canceled"); outcome != client.CancelRequested || err != nil {
-		t.Errorf("%q, %v", outcome, err)
-	}
+	outcome, err := c.Cancel(t.Context(), "orders", "canceled")
+	require.True(t, outcome == client.CancelRequested && err == nil, "%q, %v", outcome, err)
 	run := func() {
 		queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error {
 			if job.ID == "failed" && job.Attempt == 1 {
@@ -167,15 +160,13 @@ func TestTheStatesOfJobsAreKept(t *testing.T) {
 	}
 	run()
 	for id, want := range map[string]client.State{"done": client.StateDone, "failed": client.StateRetrying, "canceled": client.StateCanceled} {
-		if info, err := c.Job(t.Context(), "orders", id); info.State != want || err != nil {
-			t.Errorf("%s: %+v, %v, want %s", id, info, err, want)
-		}
+		info, err := c.Job(t.Context(), "orders", id)
+		require.True(t, info.State == want && err == nil, "%s: %+v, %v, want %s", id, info, err, want)
 	}
 	queues.Advance(time.Minute)
 	run()
-	if result, err := client.Result[int](t.Context(), c, "orders", "failed"); result != 2 || err != nil {
-		t.Errorf("result %d, %v", result, err)
-	}
+	result, err := client.Result[int](t.Context(), c, "orders", "failed")
+	require.True(t, result == 2 && err == nil, "result %d, %v", result, err)
 }
 
 func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {
@@ -186,20 +177,12 @@ func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {
 		return err
 	}
 	queues.SetUnavailable(true)
-	if err := send(); !errors.Is(err, client.ErrUnavailable) {
-		t.Error(err)
-	}
+	require.ErrorIs(t, send(), client.ErrUnavailable)
 	queues.SetUnavailable(false)
 	require.NoError(t, send())
-	if err := send(); !errors.Is(err, client.ErrQueueFull) {
-		t.Error(err)
-	}
+	require.ErrorIs(t, send(), client.ErrQueueFull)
 	queues.Drain("orders")
-	if err := send(); !errors.Is(err, client.ErrDraining) {
-		t.Error(err)
-	}
+	require.ErrorIs(t, send(), client.ErrDraining)
 	require.NoError(t, c.Close(t.Context()))
-	if err := send(); !errors.Is(err, client.ErrClosed) {
-		t.Error(err)
-	}
+	require.ErrorIs(t, send(), client.ErrClosed)
 }

@@ -94,9 +94,8 @@ func TestOwnership(t *testing.T) {
 			err := q.CheckOwnership(row.found)
 			require.True(t, (err == nil) == row.want && (err == nil || ClassOf(err) == ClassConflict), "got %v", err)
 			require.True(t, err == nil || row.found.Name == "" || !strings.Contains(err.Error(), row.found.Name), "the message names the other owner: %v", err)
-			if err := CheckOwner("mail", row.found, owner); (err == nil) != (row.found.UID == owner.UID) {
-				t.Errorf("a change without ownership: %v", err)
-			}
+			err = CheckOwner("mail", row.found, owner)
+			require.True(t, (err == nil) == (row.found.UID == owner.UID), "a change without ownership: %v", err)
 		})
 	}
 }
@@ -121,9 +120,7 @@ func TestReconnectDelay(t *testing.T) {
 	s := time.Second
 	want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
 	require.Equal(t, want, got)
-	if got := reconnectDelay(3, 1); got != s {
-		t.Errorf("the shortest delay after 3 tries is %s", got)
-	}
+	require.Equal(t, s, reconnectDelay(3, 1))
 }
 
 func TestIsVersionAtLeast(t *testing.T) {

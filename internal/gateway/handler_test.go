@@ -34,9 +34,8 @@ func TestAJobIsStoredOnceHoweverOftenItIsSent(t *testing.T) {
 		env.want(path, got, status, "", "")
 		require.True(t, got.ID == "order-7" && got.Duplicate == (i > 0), "%s: %+v", path, got)
 	}
-	if got := env.do("POST", ordersPath, "{}"); got.status != http.StatusCreated || got.ID == "" {
-		t.Errorf("a job without an ID: %+v", got)
-	}
+	got := env.do("POST", ordersPath, "{}")
+	require.True(t, got.status == http.StatusCreated && got.ID != "", "a job without an ID: %+v", got)
 	stored := env.stored("orders")
 	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
 }
@@ -250,9 +249,7 @@ func TestReviewsAreKeptForAShortTimeAndErrorsAreNot(t *testing.T) {
 		env.want("no API server", got, http.StatusServiceUnavailable, reasonAPIUnavailable, "")
 		require.True(t, !strings.Contains(got.Message, "etcd"), "the answer has the cause: %s", got.Message)
 	}
-	if asked := env.asked.Load(); asked != 2 {
-		t.Errorf("%d reviews, want 2", asked)
-	}
+	require.Equal(t, 2, env.asked.Load())
 	env.failReviews(nil)
 	for range 10 {
 		env.want("reviewed", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
@@ -269,9 +266,8 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 	env.want("before", env.do("POST", ordersPath+"?id=1", "{}"), http.StatusCreated, "", "")
 	env.nats.Stop()
 	for range 2 {
-		if got := env.do("POST", ordersPath+"?id=2", "{}"); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-			t.Errorf("during the outage: %+v", got)
-		}
+		got := env.do("POST", ordersPath+"?id=2", "{}")
+		require.True(t, got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") != "", "during the outage: %+v", got)
 	}
 	env.nats.Restart()
 	poll.Until(t, "the job to be stored after the outage", func() bool {
@@ -362,9 +358,8 @@ func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 	env.stop()
 	_, _ = write.Write([]byte("{}"))
 	_ = write.Close()
-	if got := <-ended; got.status != http.StatusCreated {
-		t.Errorf("%+v", got)
-	}
+	got := <-ended
+	require.True(t, got.status == http.StatusCreated, "%+v", got)
 }
 
 // expire ends the time for which answers are kept.

@@ -55,15 +55,13 @@ func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 		require.NoError(t, err)
 		want := next()
 		for _, queue := range []string{"orders", "team-a/orders"} {
-			if answer, err := run(queue, payload, job.arguments...); err != nil || answer.Duplicate != (queue != "orders") {
-				t.Errorf("%s: %+v; %v", title, answer, err)
-			}
+			answer, err := run(queue, payload, job.arguments...)
+			require.True(t, err == nil && answer.Duplicate == (queue != "orders"), "%s: %+v; %v", title, answer, err)
 		}
 		requireSameJob(t, title, want, next())
 	}
-	if _, err := run("nobody", payload); err == nil {
-		t.Error("a job was sent to an unknown queue")
-	}
+	_, err := run("nobody", payload)
+	require.True(t, err != nil, "a job was sent to an unknown queue")
 }
 
 // Jobs of a request with many are the same as those of package client.

@@ -123,9 +123,8 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	}
 	require.True(t, f.TotalArrivals == 8 && !f.MeasuredTime.Before(startTime) && time.Until(f.MeasuredTime) <= time.Minute, "%+v", f)
 	// The oldest is the task that was due 100 s ago; without it, the oldest pending task.
-	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 100*time.Second+time.Since(startTime) {
-		t.Errorf("the oldest is %s old", age)
-	}
+	age := f.MeasuredTime.Sub(f.OldestReadyTime)
+	require.True(t, age >= 99*time.Second && age <= 100*time.Second+time.Since(startTime), "the oldest is %s old", age)
 	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
 	f = b.readStats()
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Since(startTime) {
@@ -289,15 +288,12 @@ func TestAQueueOfAnotherProgramIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 	b := newTestEnv(t)
 	b.enqueueTask("x")
 	owner := desiredQueue().Owner
-	if _, err := b.EnsureQueue(t.Context(), desiredQueue()); broker.ClassOf(err) != broker.ClassConflict {
-		t.Errorf("EnsureQueue: %v", err)
-	}
-	if err := b.RejectNewMessages(t.Context(), "orders", owner); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("RejectNewMessages: %v", err)
-	}
-	if err := b.DeleteQueue(t.Context(), "orders", owner); broker.ClassOf(err) != broker.ClassConflict {
-		t.Errorf("DeleteQueue: %v", err)
-	}
+	_, err := b.EnsureQueue(t.Context(), desiredQueue())
+	require.True(t, broker.ClassOf(err) == broker.ClassConflict, "EnsureQueue: %v", err)
+	err = b.RejectNewMessages(t.Context(), "orders", owner)
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "RejectNewMessages: %v", err)
+	err = b.DeleteQueue(t.Context(), "orders", owner)
+	require.True(t, broker.ClassOf(err) == broker.ClassConflict, "DeleteQueue: %v", err)
 	b.ensureQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true })
 	f := b.readStats()
 	require.True(t, f.Ready == 1, "%+v", f)
@@ -367,17 +363,14 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 
 	n, err := deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 2})
 	b.requireSuccess(err)
-	if f := b.readStats(); n != 2 || f.Ready != 2 || f.DeadLetters != 3 {
-		t.Errorf("%d requeued: %+v", n, f)
-	}
+	f := b.readStats()
+	require.True(t, n == 2 && f.Ready == 2 && f.DeadLetters == 3, "%d requeued: %+v", n, f)
 	again := b.fetchTasks(1)[0]
-	if history, err := again.History(t.Context()); history.Attempt() != 1 || err != nil || len(again.Message().Payload) != 1 {
-		t.Errorf("history %+v: %v", history, err)
-	}
+	history, err := again.History(t.Context())
+	require.True(t, history.Attempt() == 1 && err == nil && len(again.Message().Payload) == 1, "history %+v: %v", history, err)
 
-	if _, err := deadLetters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("moving to a missing queue: %v", err)
-	}
+	_, err = deadLetters.Move(t.Context(), "other", 0)
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "moving to a missing queue: %v", err)
 	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" })
 	_, err = b.EnsureQueue(t.Context(), q)
 	b.requireSuccess(err)
@@ -401,9 +394,8 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	if f := b.readStats(); f.DeadLetters != 0 {
 		t.Errorf("%+v", f)
 	}
-	if _, err := b.DeadLetters("nowhere").List(t.Context(), 0, 1); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("listing a missing queue: %v", err)
-	}
+	_, err = b.DeadLetters("nowhere").List(t.Context(), 0, 1)
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "listing a missing queue: %v", err)
 }
 
 func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
@@ -468,9 +460,8 @@ func TestDeleteQueue(t *testing.T) {
 				}
 			}
 			require.True(t, (!row.wantDeleted || len(kept) == 0) && (row.wantDeleted || len(kept) != 0), "left: %s", left)
-			if _, err := b.Stats(t.Context(), "orders"); row.wantDeleted && broker.ClassOf(err) != broker.ClassNotFound {
-				t.Errorf("stats: %v", err)
-			}
+			_, err = b.Stats(t.Context(), "orders")
+			require.True(t, !row.wantDeleted || broker.ClassOf(err) == broker.ClassNotFound, "stats: %v", err)
 		})
 	}
 }
@@ -520,40 +511,32 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	b.ensureQueue()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := b.WaitForMessage(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
+	require.ErrorIs(t, b.WaitForMessage(ctx, "orders"), context.DeadlineExceeded)
 	first, second := b.enqueueTask("1"), b.enqueueTask("2")
 	b.requireSuccess(b.WaitForMessage(t.Context(), "orders"))
 	found, err := b.waitForPending(t.Context(), "orders", time.Minute)
 	b.requireSuccess(err)
 	list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1")
 	require.True(t, found && list == second+"\n"+first, "%t, %s", found, list)
-	if err := b.WaitForMessage(t.Context(), "nowhere"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("missing queue: %v", err)
-	}
+	err = b.WaitForMessage(t.Context(), "nowhere")
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "missing queue: %v", err)
 	b.server.Stop()
-	if err := b.WaitForMessage(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("stopped server: %v", err)
-	}
+	err = b.WaitForMessage(t.Context(), "orders")
+	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "stopped server: %v", err)
 }
 
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	mustExist := func(q *broker.QueueConfig) { q.MustExist = true }
-	if _, err := b.EnsureQueue(t.Context(), desiredQueue(mustExist)); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("a missing queue: %v", err)
-	}
-	if _, err := b.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("it was created: %v", err)
-	}
-	if _, err := b.Subscribe(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("a worker subscribes to it: %v", err)
-	}
-	if _, err := b.EnsureQueue(t.Context(), desiredQueue(func(q *broker.QueueConfig) { q.Name = "A" })); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("an invalid name: %v", err)
-	}
+	_, err := b.EnsureQueue(t.Context(), desiredQueue(mustExist))
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "a missing queue: %v", err)
+	_, err = b.Stats(t.Context(), "orders")
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "it was created: %v", err)
+	_, err = b.Subscribe(t.Context(), "orders")
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "a worker subscribes to it: %v", err)
+	_, err = b.EnsureQueue(t.Context(), desiredQueue(func(q *broker.QueueConfig) { q.Name = "A" }))
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "an invalid name: %v", err)
 	b.ensureQueue()
 	outcome := b.ensureQueue(mustExist)
 	require.True(t, !outcome.Created && !outcome.Updated, "an existing queue: %+v", outcome)
@@ -623,16 +606,14 @@ func TestATaskOfAGroupBecomesADeadLetterThatSaysWhy(t *testing.T) {
 	b := newTestEnv(t)
 	b.enqueueTask("x", asynq.Group("nightly"))
 	b.enqueueTask("y")
-	if result, err := b.Rescue(t.Context(), "orders"); err != nil || result.Rescued != 1 {
-		t.Fatalf("%+v: %v", result, err)
-	}
+	result, err := b.Rescue(t.Context(), "orders")
+	require.True(t, err == nil && result.Rescued == 1, "%+v: %v", result, err)
 	letters, err := b.DeadLetters("orders").List(t.Context(), 0, 10)
 	if err != nil || len(letters) != 1 || letters[0].Attempts != 0 || !strings.Contains(letters[0].Error, `the group "nightly"`) {
 		t.Fatalf("dead letters %+v: %v", letters, err)
 	}
-	if n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
-		t.Fatalf("%d requeued: %v", n, err)
-	}
+	n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
+	require.True(t, err == nil && n == 1, "%d requeued: %v", n, err)
 	stats := b.readStats()
 	require.True(t, stats.Ready == 2 && stats.DeadLetters == 0, "after requeueing: %+v", stats)
 }

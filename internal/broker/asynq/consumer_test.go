@@ -118,9 +118,7 @@ func TestTheLeaseOfATaskBeginsWithItsDeliveryHoweverLongItsConsumerWaited(t *tes
 		"with many requests": func(t *testing.T, consumer broker.Consumer) {
 			t.Helper()
 			for start := time.Now(); time.Since(start) < leaseDuration+time.Second; {
-				if d := nextTask(t, consumer, time.Second); d != nil {
-					t.Fatal("an empty queue delivered a task")
-				}
+				require.True(t, nextTask(t, consumer, time.Second) == nil, "an empty queue delivered a task")
 			}
 		},
 	} {
@@ -158,13 +156,9 @@ func TestPausedQueueDeliversNothing(t *testing.T) {
 	b.ensureQueue(pause)
 	b.ensureQueue(pause)
 	consumer := b.openConsumer(b.Engine)
-	if d := nextTask(t, consumer, 500*time.Millisecond); d != nil {
-		t.Fatal("a paused queue delivered a task")
-	}
+	require.True(t, nextTask(t, consumer, 500*time.Millisecond) == nil, "a paused queue delivered a task")
 	b.ensureQueue()
-	if d := nextTask(t, consumer, time.Minute); d == nil {
-		t.Fatal("a resumed queue delivered nothing")
-	}
+	require.True(t, nextTask(t, consumer, time.Minute) != nil, "a resumed queue delivered nothing")
 }
 
 func TestOutcomesOfADelivery(t *testing.T) {
@@ -240,9 +234,8 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 	for attempt := 1; attempt <= 3; attempt++ {
 		d := nextTask(t, consumer, time.Minute)
 		require.True(t, d != nil, "attempt %d was not delivered", attempt)
-		if got, err := d.History(t.Context()); got.Attempt() != attempt || err != nil {
-			t.Errorf("history %+v: %v, want attempt %d", got, err, attempt)
-		}
+		got, err := d.History(t.Context())
+		require.True(t, got.Attempt() == attempt && err == nil, "history %+v: %v, want attempt %d", got, err, attempt)
 		b.requireSuccess(d.Retry(t.Context(), 10*time.Millisecond, "it failed"))
 	}
 	// Lost deliveries are no attempts.
@@ -256,9 +249,8 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 		b.requireSuccess(d.Lose(t.Context(), 10*time.Millisecond, "it was lost"))
 		want = want.AfterStart(alone)
 	}
-	if got, err := nextTask(t, consumer, time.Minute).History(t.Context()); got != want || err != nil {
-		t.Errorf("history %+v: %v, want %+v", got, err, want)
-	}
+	got, err := nextTask(t, consumer, time.Minute).History(t.Context())
+	require.True(t, got == want && err == nil, "history %+v: %v, want %+v", got, err, want)
 }
 
 func TestTimedOutTaskCannotBeSettled(t *testing.T) {
@@ -267,15 +259,12 @@ func TestTimedOutTaskCannotBeSettled(t *testing.T) {
 	id := b.enqueueTask("x", asynq.Timeout(time.Second))
 	d := nextTask(t, b.openConsumer(b.Engine), time.Minute)
 	poll.Until(t, "asynq to retry the task", func() bool { return b.findTask(id).State == asynq.TaskStateRetry })
-	if err := d.ExtendLease(t.Context()); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("extending the lease: %v", err)
-	}
-	if removed, err := d.WasRemoved(t.Context()); !removed || err != nil {
-		t.Errorf("removed: %t, %v", removed, err)
-	}
-	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("acknowledging: %v", err)
-	}
+	err := d.ExtendLease(t.Context())
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "extending the lease: %v", err)
+	removed, err := d.WasRemoved(t.Context())
+	require.True(t, removed && err == nil, "removed: %t, %v", removed, err)
+	err = d.Ack(t.Context(), true)
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "acknowledging: %v", err)
 	task := b.findTask(id)
 	require.True(t, task != nil && task.State == asynq.TaskStateRetry, "%+v", task)
 }

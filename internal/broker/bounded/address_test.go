@@ -33,9 +33,8 @@ func TestAnAddressIsRefusedBeforeAndAfterNameResolution(t *testing.T) {
 	require.NoError(t, err)
 	refused, allowed := NewDialer(Options{}).For("team"), NewDialer(Options{AllowLocal: true}).For("team")
 	for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "a.localhost", "", "0.0.0.0", "::1", "::ffff:127.0.0.1"} {
-		if conn, err := refused(t.Context(), "tcp", net.JoinHostPort(host, port)); !errors.Is(err, broker.ErrAddressDenied) {
-			t.Errorf("connecting to %q: %v, %v", host, conn, err)
-		}
+		conn, err := refused(t.Context(), "tcp", net.JoinHostPort(host, port))
+		require.True(t, errors.Is(err, broker.ErrAddressDenied), "connecting to %q: %v, %v", host, conn, err)
 	}
 	conn, err := allowed(t.Context(), "tcp", net.JoinHostPort("localhost", port))
 	require.NoError(t, err)

@@ -77,12 +77,10 @@ func TestAnAnnouncedSizeEndsTheConnectionBeforeItIsAllocated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn, peer := pipe(row.framing)
 			go func() { _, _ = io.WriteString(peer, row.sent) }()
-			if _, err := io.Copy(io.Discard, conn); !errors.Is(err, row.want) {
-				t.Errorf("got %v, want %v", err, row.want)
-			}
-			if _, err := conn.Write([]byte("x")); err == nil {
-				t.Error("the connection is open")
-			}
+			_, err := io.Copy(io.Discard, conn)
+			require.True(t, errors.Is(err, row.want), "got %v, want %v", err, row.want)
+			_, err = conn.Write([]byte("x"))
+			require.True(t, err != nil, "the connection is open")
 			require.True(t, conn.memory.total == 0, "%d bytes remain reserved", conn.memory.total)
 		})
 	}
@@ -132,9 +130,8 @@ func TestAMessageMustArriveInTime(t *testing.T) {
 				start := time.Now()
 				// What a client library sets for each of its reads cannot extend the time.
 				require.NoError(t, conn.SetReadDeadline(start.Add(time.Hour)))
-				if _, err := io.Copy(io.Discard, conn); !errors.Is(err, errTooSlow) || time.Since(start) != messageTimeout {
-					t.Errorf("%v after %s", err, time.Since(start))
-				}
+				_, err := io.Copy(io.Discard, conn)
+				require.True(t, errors.Is(err, errTooSlow) && time.Since(start) == messageTimeout, "%v after %s", err, time.Since(start))
 			})
 		})
 	}
@@ -214,19 +211,13 @@ func TestAllConnectionsShareTheMemory(t *testing.T) {
 		return err
 	}
 	for n := range 2 {
-		if err := announce("a"); err != nil {
-			t.Fatalf("message %d of a tenant: %v", n, err)
-		}
+		err := announce("a")
+		require.True(t, err == nil, "message %d of a tenant: %v", n, err)
 	}
-	if err := announce("a"); !errors.Is(err, errNoMemory) {
-		t.Errorf("a third message of one tenant: %v", err)
-	}
+	require.ErrorIs(t, announce("a"), errNoMemory)
 	for n := range 2 {
-		if err := announce("b"); err != nil {
-			t.Fatalf("message %d of another tenant: %v", n, err)
-		}
+		err := announce("b")
+		require.True(t, err == nil, "message %d of another tenant: %v", n, err)
 	}
-	if err := announce("c"); !errors.Is(err, errNoMemory) {
-		t.Errorf("a message of a third tenant: %v", err)
-	}
+	require.ErrorIs(t, announce("c"), errNoMemory)
 }

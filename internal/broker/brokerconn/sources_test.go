@@ -78,9 +78,8 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 		})
 	}
 	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
-	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("unreachable source: %+v, %v", f, err)
-	}
+	f, err := s.ReadBacklog(t.Context(), ns, external)
+	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "unreachable source: %+v, %v", f, err)
 	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("source without a type: %+v, %v", f, err)
 	}
@@ -158,16 +157,14 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 	waitForBacklog(0)
 	one.Stop()
 	for range 2 { // the second read returns the first error
-		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.ClassUnreachable {
-			t.Errorf("of a stopped server: %+v, %v", f, err)
-		}
+		f, err := s.ReadBacklog(t.Context(), ns, list)
+		require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "of a stopped server: %+v, %v", f, err)
 	}
 	require.NoError(t, cluster.Update(t.Context(), newSecret("redis", "url", other.URL())))
 	waitForBacklog(1)
 
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := s.Start(ctx); err != nil || len(s.conns) != 0 {
-		t.Errorf("%v, %d connections remain", err, len(s.conns))
-	}
+	err = s.Start(ctx)
+	require.True(t, err == nil && len(s.conns) == 0, "%v, %d connections remain", err, len(s.conns))
 }

@@ -78,9 +78,8 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	if got[0].SentTime.Before(sent) || got[0].DeadLetteredTime.Before(got[0].SentTime) {
 		t.Errorf("sent %s, dead-lettered %s", got[0].SentTime, got[0].DeadLetteredTime)
 	}
-	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
-		t.Errorf("stats %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.DeadLetters == 1 && f.Ready+f.InFlight+f.Delayed == 0, "stats %+v", f)
 
 	requeueOne(t, e, "orders")
 	again := fetchOne(t, e, "orders", "low")
@@ -191,9 +190,8 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 	if n, err := dead.Requeue(t.Context(), broker.RequeueOptions{Number: 1}); err != nil || n != 1 || payloadsOf(listDeadLetters(t, e, "orders")) != "b c d" {
 		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
 	}
-	if n, err := dead.Move(t.Context(), "other", 2); err != nil || n != 2 {
-		t.Errorf("moved %d: %v", n, err)
-	}
+	n, err := dead.Move(t.Context(), "other", 2)
+	require.True(t, err == nil && n == 2, "moved %d: %v", n, err)
 	if left, moved := payloadsOf(listDeadLetters(t, e, "orders")), listDeadLetters(t, e, "other"); left != "d" || payloadsOf(moved) != "b c" ||
 		moved[0].Error != "bad" || moved[0].MessageID != "yardmaster_orders/2" {
 		t.Errorf("left %s, moved %+v", left, moved)
@@ -204,15 +202,12 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 			t.Errorf("deleted %d (%v), want %d, left %s", n, err, want, payloadsOf(listDeadLetters(t, e, "other")))
 		}
 	}
-	if err := dead.Purge(t.Context()); err != nil || readStats(t, e, "orders").DeadLetters != 0 {
-		t.Errorf("purged: %v, %+v", err, readStats(t, e, "orders"))
-	}
-	if _, err := dead.Move(t.Context(), "nowhere", 0); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("moving to a missing queue: %v", err)
-	}
-	if _, err := dead.Move(t.Context(), "orders", 0); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("moving to the same queue: %v", err)
-	}
+	err = dead.Purge(t.Context())
+	require.True(t, err == nil && readStats(t, e, "orders").DeadLetters == 0, "purged: %v, %+v", err, readStats(t, e, "orders"))
+	_, err = dead.Move(t.Context(), "nowhere", 0)
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "moving to a missing queue: %v", err)
+	_, err = dead.Move(t.Context(), "orders", 0)
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "moving to the same queue: %v", err)
 }
 
 func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {

@@ -357,9 +357,8 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 	setStorage(1)
 	poll.Until(t, "the jobs to be due", func() bool { return time.Now().After(due.Add(5 * time.Second)) })
 	setStorage(-1)
-	if f := readStats(t, e, "orders"); f.Delayed != 4 {
-		t.Errorf("%+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.Delayed == 4, "%+v", f)
 	poll.Until(t, "the jobs to be ready", func() bool {
 		if err := e.rearmOverdue(t.Context(), "orders", time.Now().Add(2*rearmAge)); err != nil {
 			t.Error(err)
@@ -425,9 +424,7 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	for _, err := range []error{err, results[1].Err} {
 		require.True(t, errors.Is(err, broker.ErrUnsupported) && strings.Contains(err.Error(), "from server version 2.14"), "a delayed job: %v", err)
 	}
-	if err := results[0].Err; err != nil {
-		t.Errorf("a ready job: %v", err)
-	}
+	require.NoError(t, results[0].Err)
 	e := connectTo(t, s)
 	upgraded := ensureQueue(t, e, ordersQueue())
 	require.True(t, upgraded.Updated && upgraded.Enforcement[broker.FieldDelayed].By == broker.EnforcedByBroker, "on a new server: %+v", upgraded)

@@ -61,16 +61,14 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 		}, func(h broker.History) broker.History { return h.AfterStart(true) }},
 	} {
 		d := fetchOne(t, e, "orders", "default")
-		if got, err := d.History(t.Context()); err != nil || got != want {
-			t.Fatalf("before end %d: %+v, %v, want %+v", i, got, err, want)
-		}
+		got, err := d.History(t.Context())
+		require.True(t, err == nil && got == want, "before end %d: %+v, %v, want %+v", i, got, err, want)
 		require.NoError(t, end.end(d))
 		want = end.after(want)
 	}
 	d := fetchOne(t, e, "orders", "default")
-	if got, err := d.History(t.Context()); err != nil || got != want {
-		t.Errorf("at last: %+v, %v, want %+v", got, err, want)
-	}
+	got, err := d.History(t.Context())
+	require.True(t, err == nil && got == want, "at last: %+v, %v, want %+v", got, err, want)
 	require.NoError(t, d.Ack(t.Context(), true))
 	poll.Until(t, "the entry to be deleted", func() bool {
 		entry, err := e.readLast(t.Context(), "KV_yardmaster_orders", storedKeySubject("orders", "returned.1"))

@@ -36,15 +36,12 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	publish(t, atHub, "yardmaster.orders.ready.default", "x")
 	buryNext(t, atHub, "dead")
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
-	if f := readStats(t, e, "orders"); f.Ready != 1 || f.DeadLetters != 1 {
-		t.Errorf("stats %+v", f)
-	}
-	if result, err := e.Rescue(t.Context(), "orders"); err != nil || result.Rescued > 0 || result.Stranded == nil || *result.Stranded > 0 {
-		t.Errorf("rescued %+v: %v", result, err)
-	}
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{Number: 10}); n != 1 || err != nil {
-		t.Errorf("%d dead letters were requeued: %v", n, err)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.Ready == 1 && f.DeadLetters == 1, "stats %+v", f)
+	result, err := e.Rescue(t.Context(), "orders")
+	require.True(t, err == nil && result.Rescued == 0 && result.Stranded != nil && *result.Stranded == 0, "rescued %+v: %v", result, err)
+	n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{Number: 10})
+	require.True(t, n == 1 && err == nil, "%d dead letters were requeued: %v", n, err)
 	if f := readStats(t, atHub, "orders"); f.Ready != 2 {
 		t.Errorf("the hub has %+v", f)
 	}

@@ -306,12 +306,9 @@ func TestQueueHasOneOwner(t *testing.T) {
 	}
 	ensureQueue(t, e, by(aliceOwner)) // in the namespace that released the queue
 	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
-	if _, err := e.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("the queue still exists: %v", err)
-	}
-	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-		t.Errorf("deleting a deleted queue: %v", err)
-	}
+	_, err = e.Stats(t.Context(), "orders")
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "the queue still exists: %v", err)
+	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 }
 
 func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
@@ -370,15 +367,13 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 	}
 	publish(t, e, "yardmaster.orders.ready.default", "1")
 	publish(t, e, "yardmaster.orders.ready.default", "2")
-	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); err == nil {
-		t.Error("a full queue accepts messages")
-	}
+	_, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil)
+	require.True(t, err != nil, "a full queue accepts messages")
 	ensureQueue(t, e, ordersQueue()) // without maxBacklog
 	publish(t, e, "yardmaster.orders.ready.default", "3")
 	ensureQueue(t, e, ordersQueue(withMaxBacklog(2))) // of which the queue has more
-	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); err == nil {
-		t.Error("a queue that got maxBacklog later accepts messages")
-	}
+	_, err = e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil)
+	require.True(t, err != nil, "a queue that got maxBacklog later accepts messages")
 }
 
 func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
@@ -390,9 +385,8 @@ func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
 		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
 	publish(t, e, "yardmaster.orders.delayed.two", "much later", jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.default.two"))
-	if f := readStats(t, e, "orders"); (f.Delayed != 2 || f.Ready != 0 || !f.OldestReadyTime.IsZero()) && time.Now().Before(due) {
-		t.Errorf("at first: %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, f.Delayed == 2 && f.Ready == 0 && f.OldestReadyTime.IsZero() || !time.Now().Before(due), "at first: %+v", f)
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
 	// The server deletes a delayed message after the queue has stored it, so for a moment both streams have it.
 	poll.Until(t, "the delayed message to be moved", func() bool { return readStats(t, e, "orders").Delayed == 1 })
@@ -457,9 +451,7 @@ func TestWaitForMessage(t *testing.T) {
 	t.Run("ends when its context is canceled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := e.WaitForMessage(ctx, "orders"); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		require.ErrorIs(t, e.WaitForMessage(ctx, "orders"), context.Canceled)
 	})
 }
 
@@ -480,12 +472,10 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 			ensureQueue(t, e, ordersQueue(withPriorities("high", "low"), withDrift))
 			publish(t, e, "yardmaster.orders.ready.low", "x")
 			q := ordersQueue(withPriorities("high"), withDrift)
-			if got := ensureQueue(t, e, q).RetiringPriorities; !cmp.Equal(got, []string{"low"}) {
-				t.Errorf("retiring %v", got)
-			}
-			if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
-				t.Errorf("a retiring priority accepts messages: %v", err)
-			}
+			got := ensureQueue(t, e, q).RetiringPriorities
+			require.True(t, cmp.Equal(got, []string{"low"}), "retiring %v", got)
+			_, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil)
+			require.ErrorIs(t, err, jetstream.ErrNoStreamResponse)
 			consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
 			require.NoError(t, err)
 			message, err := consumer.Next()
@@ -494,9 +484,8 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 			if got := ensureQueue(t, e, q).RetiringPriorities; got != nil {
 				t.Errorf("still retiring %v", got)
 			}
-			if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !isNotFound(err) {
-				t.Errorf("its consumer still exists: %v", err)
-			}
+			_, err = e.js.Consumer(t.Context(), "yardmaster_orders", "low")
+			require.True(t, isNotFound(err), "its consumer still exists: %v", err)
 		})
 	}
 }
@@ -509,9 +498,8 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
 	require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
-	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
-		t.Errorf("it accepts messages: %v", err)
-	}
+	_, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil)
+	require.ErrorIs(t, err, jetstream.ErrNoStreamResponse)
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
 	require.NoError(t, err)
 	for _, want := range []string{"x", "later"} {
@@ -531,12 +519,10 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 	e := startEngine(t)
 	q := ordersQueue()
 	q.MustExist = true
-	if _, err := e.EnsureQueue(t.Context(), q); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("a missing queue: %v", err)
-	}
-	if _, err := e.Stats(t.Context(), q.Name); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("it was created: %v", err)
-	}
+	_, err := e.EnsureQueue(t.Context(), q)
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "a missing queue: %v", err)
+	_, err = e.Stats(t.Context(), q.Name)
+	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "it was created: %v", err)
 	ensureQueue(t, e, ordersQueue())
 	outcome := ensureQueue(t, e, q)
 	require.True(t, !outcome.Created && !outcome.Updated, "an existing queue: %+v", outcome)

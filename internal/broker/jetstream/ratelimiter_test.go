@@ -35,14 +35,12 @@ func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 	start := time.Now()
 	ensureQueue(t, e, ordersQueue(withRateLimit(1000, 1)))
 	poll.Until(t, "the new limit to be known", func() bool { return l.(*rateLimiter).currentLimit.Load().Limit == 1000 })
-	if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(start) > 10*time.Minute {
-		t.Errorf("the next job starts after %s: %v", time.Since(start), err)
-	}
+	_, err = l.Reserve(t.Context(), 1)
+	require.True(t, err == nil && time.Since(start) <= 10*time.Minute, "the next job starts after %s: %v", time.Since(start), err)
 	ensureQueue(t, e, ordersQueue())
 	poll.Until(t, "the limit to be removed", func() bool { return !l.IsLimited() })
-	if slots, err := l.Reserve(t.Context(), 1000); err != nil || len(slots) != 1000 || slots[999].After(time.Now()) {
-		t.Errorf("%d slots without a limit: %v", len(slots), err)
-	}
+	slots, err := l.Reserve(t.Context(), 1000)
+	require.True(t, err == nil && len(slots) == 1000 && !slots[999].After(time.Now()), "%d slots without a limit: %v", len(slots), err)
 }
 
 func TestInvalidBucketContentIsIgnored(t *testing.T) {
@@ -56,13 +54,11 @@ func TestInvalidBucketContentIsIgnored(t *testing.T) {
 		_, err := bucket.PutString(t.Context(), rateStateKey, text)
 		require.NoError(t, err)
 		start := time.Now()
-		if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(start) > time.Minute {
-			t.Errorf("%s: the next job starts after %s: %v", text, time.Since(start), err)
-		}
+		_, err = l.Reserve(t.Context(), 1)
+		require.True(t, err == nil && time.Since(start) <= time.Minute, "%s: the next job starts after %s: %v", text, time.Since(start), err)
 	}
 	_, err = bucket.PutString(t.Context(), rateLimitKey, `{"limit":-5}`)
 	require.NoError(t, err)
-	if slots, err := l.Reserve(t.Context(), 1); err != nil || len(slots) != 1 {
-		t.Errorf("%v: %v", slots, err)
-	}
+	slots, err := l.Reserve(t.Context(), 1)
+	require.True(t, err == nil && len(slots) == 1, "%v: %v", slots, err)
 }

@@ -136,9 +136,8 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	strandWithHeaders(t, e, "stranded", nats.Header{
 		broker.UniqueHeader: {"k"}, broker.HolderHeader: {"1"}, broker.BatchHeader: {"x"}, broker.MemberHeader: {"0"},
 	})
-	if result, err := e.Rescue(t.Context(), "orders"); err != nil || result.Rescued != 1 {
-		t.Fatalf("%+v, %v", result, err)
-	}
+	result, err := e.Rescue(t.Context(), "orders")
+	require.True(t, err == nil && result.Rescued == 1, "%+v, %v", result, err)
 	value, _, err := e.ReadKey(t.Context(), "orders", key)
 	lock := jobstate.DecodeLock(value)
 	require.True(t, err == nil && lock.IsFree(), "%s, %v", value, err)
@@ -164,12 +163,8 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	f := readStats(t, e, "orders")
 	require.True(t, f.DeadLetters == 0, "stats before the first sweep: %+v", f)
 	assertRescued(t, e, 2, 0)
-	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "without an advisory with an advisory" {
-		t.Errorf("dead letters %s", got)
-	}
-	if got := consumerInfo(t, e, "default").Config.MaxDeliver; got != unlimitedDeliveries {
-		t.Errorf("max_deliver is %d", got)
-	}
+	require.Equal(t, "without an advisory with an advisory", payloadsOf(listDeadLetters(t, e, "orders")))
+	require.Equal(t, unlimitedDeliveries, consumerInfo(t, e, "default").Config.MaxDeliver)
 }
 
 func strandOneWithAdvisory(t *testing.T, e *Engine) {
@@ -227,9 +222,8 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
 	require.NoError(t, err)
 	late := &lateStream{stream, fetchOne(t, e, "orders", "default")}
-	if n, err := e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp); n != 0 || err != nil {
-		t.Errorf("rescued %d: %v", n, err)
-	}
+	n, err := e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp)
+	require.True(t, n == 0 && err == nil, "rescued %d: %v", n, err)
 	f := readStats(t, e, "orders")
 	require.True(t, f.DeadLetters+f.InFlight == 0, "stats %+v", f)
 }
@@ -400,9 +394,8 @@ func (s *scenario) fates() (delivered, dead map[string]bool) {
 		f := readStats(s.t, s.engine, "orders")
 		return f.Ready+f.InFlight == 0 && strandedCount(s.t, s.engine) == 0
 	})
-	if f := readStats(s.t, s.engine, "orders"); f.Delayed != s.delayed {
-		s.t.Errorf("%d messages are delayed, want %d", f.Delayed, s.delayed)
-	}
+	f := readStats(s.t, s.engine, "orders")
+	require.True(s.t, f.Delayed == s.delayed, "%d messages are delayed, want %d", f.Delayed, s.delayed)
 	for _, letter := range listDeadLetters(s.t, s.engine, "orders") {
 		dead[string(letter.Payload)] = true
 	}

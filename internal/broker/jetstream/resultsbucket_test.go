@@ -39,9 +39,8 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 	if config == nil || config.MaxAge != time.Hour || config.MaxBytes != broker.DefaultResultsBytes || config.Discard != jetstream.DiscardOld {
 		t.Fatalf("%+v", config)
 	}
-	if _, err := e.js.KeyValue(t.Context(), "yardmaster_orders_jobs"); err != nil {
-		t.Errorf("clients of buckets cannot open it: %v", err)
-	}
+	_, err := e.js.KeyValue(t.Context(), "yardmaster_orders_jobs")
+	require.NoError(t, err)
 	changeStream(t, e, "KV_yardmaster_orders_jobs", func(c *jetstream.StreamConfig) { c.MaxAge = 2 * time.Minute })
 	result := ensure(withResults(time.Hour))
 	if len(result.Drift) != 1 || !result.Corrected || !strings.Contains(result.Drift[0].String(), "max_age is 2m0s, should be 1h0m0s") || bucket().MaxAge != time.Hour {
@@ -53,9 +52,8 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 	require.True(t, bucket() == nil, "the bucket exists without the field")
 	q := ordersQueue(withResults(time.Hour))
 	ensure(withResults(time.Hour))
-	if err := e.DeleteQueue(t.Context(), "orders", q.Owner); err != nil || bucket() != nil {
-		t.Errorf("the bucket of a deleted queue exists: %v", err)
-	}
+	err = e.DeleteQueue(t.Context(), "orders", q.Owner)
+	require.True(t, err == nil && bucket() == nil, "the bucket of a deleted queue exists: %v", err)
 }
 
 func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {

@@ -25,12 +25,8 @@ func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
 		}
 		seen[subject] = id
 	}
-	if got := delayedSubject("orders", delayedToken("order-7")); got != "yardmaster.orders.delayed.order-7" {
-		t.Errorf("subject %s", got)
-	}
-	if got := delayedSubject("orders", delayedToken("a.b")); got != "yardmaster.orders.delayed.~YS5i" {
-		t.Errorf("subject %s", got)
-	}
+	require.Equal(t, "yardmaster.orders.delayed.order-7", delayedSubject("orders", delayedToken("order-7")))
+	require.Equal(t, "yardmaster.orders.delayed.~YS5i", delayedSubject("orders", delayedToken("a.b")))
 }
 
 func TestARefusalOfTheServerIsClassified(t *testing.T) {
@@ -50,9 +46,8 @@ func TestARefusalOfTheServerIsClassified(t *testing.T) {
 		"sealed":            {jetstream.APIError{Code: 400, ErrorCode: 10109, Description: "invalid operation on sealed stream"}, broker.ErrDraining},
 		"anything else":     {jetstream.APIError{Code: 400, ErrorCode: 10060, Description: "expected stream does not match"}, broker.ErrInvalidJob},
 	} {
-		if err := refusal(&row.err); !errors.Is(err, row.want) {
-			t.Errorf("%s: %v, want %v", title, err, row.want)
-		}
+		err := refusal(&row.err)
+		require.True(t, errors.Is(err, row.want), "%s: %v, want %v", title, err, row.want)
 	}
 }
 

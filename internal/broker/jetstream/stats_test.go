@@ -26,16 +26,14 @@ func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 	elapsed := time.Since(failed)
 	require.True(t, elapsed >= 900*time.Millisecond && elapsed <= 5*time.Minute, "it waited %s for a retry after a second", elapsed)
 	for range 3 { // the server keeps the message
-		if f := readStats(t, e, "orders"); !f.RetryDue || f.InFlight != 2 || f.Ready != 0 {
-			t.Errorf("when it is due: %+v", f)
-		}
+		f := readStats(t, e, "orders")
+		require.True(t, f.RetryDue && f.InFlight == 2 && f.Ready == 0, "when it is due: %+v", f)
 	}
 	d := fetchOne(t, e, "orders", "low")
 	got := string(d.Message().Payload)
 	require.True(t, got == "x" && attemptNumber(t, d) == 2, "attempt %d of %q, want the second of x", attemptNumber(t, d), got)
-	if f := readStats(t, e, "orders"); f.RetryDue {
-		t.Errorf("after its delivery: %+v", f)
-	}
+	f := readStats(t, e, "orders")
+	require.True(t, !f.RetryDue, "after its delivery: %+v", f)
 }
 
 func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
@@ -110,9 +108,8 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 	if err := e.WaitForMessage(t.Context(), "orders"); err != nil { // a pool without workers is activated
 		t.Error(err)
 	}
-	if got, err := e.Rescue(t.Context(), "orders"); err != nil || got.Rescued != 0 || got.Stranded != nil {
-		t.Errorf("rescued %+v: %v", got, err)
-	}
+	got, err := e.Rescue(t.Context(), "orders")
+	require.True(t, err == nil && got.Rescued == 0 && got.Stranded == nil, "rescued %+v: %v", got, err)
 	ensureQueue(t, e, queue)
 	after := readStats(t, e, "orders")
 	require.True(t, after.Ready == 19 && after.InFlight == 1 && len(after.Missing) == 0, "once it is created again: %+v", after)

@@ -191,9 +191,8 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 	e := connectToCluster(t, c)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(withReplicas(3)))
 	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(fmt.Sprint(err), "the server refuses 3 replicas; "), "got %v", err)
-	if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {
-		t.Fatalf("the queue is created: %v", err)
-	}
+	_, err = e.js.Stream(t.Context(), "yardmaster_orders")
+	require.True(t, isNotFound(err), "the queue is created: %v", err)
 
 	ensureQueue(t, e, ordersQueue(withReplicas(1)))
 	q := ordersQueue(withReplicas(3), withDrift(broker.DriftWarn), func(q *broker.QueueConfig) { q.MaxAge = time.Hour })
@@ -209,9 +208,8 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 	c.Run(c.Servers[2])
 	waitUntilCurrent(t, e, q, 3)
 	assertReplicas(t, e, 3)
-	if result := ensureQueue(t, e, q); result.Updated || len(result.Drift) > 0 {
-		t.Errorf("afterwards: %+v", result)
-	}
+	result := ensureQueue(t, e, q)
+	require.True(t, !result.Updated && len(result.Drift) == 0, "afterwards: %+v", result)
 }
 
 func TestReplicasFollowTheDriftPolicy(t *testing.T) {
@@ -303,14 +301,11 @@ func TestPlacementAppliesToAllStreams(t *testing.T) {
 	if s := result.Storage; !s.RefusesConfig || !strings.Contains(s.Refusal, "rack:9") {
 		t.Errorf("%+v", s)
 	}
-	if got := formatPlacement(streamConfigOf(t, e, "yardmaster_orders").Placement); got != `cluster "", tags "rack:2"` {
-		t.Errorf("after a refused placement: %s", got)
-	}
+	require.Equal(t, `cluster "", tags "rack:2"`, formatPlacement(streamConfigOf(t, e, "yardmaster_orders").Placement))
 	ensureQueue(t, e, on())
 	for _, name := range ordersStreams {
-		if got := streamConfigOf(t, e, name).Placement; got != nil {
-			t.Errorf("%s still has the placement %+v", name, got)
-		}
+		got := streamConfigOf(t, e, name).Placement
+		require.True(t, got == nil, "%s still has the placement %+v", name, got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -478,8 +479,7 @@ func simulate(t *testing.T, s *simulation, producers []func()) {
 		}
 	}()
 	for key := range s.keys {
-		if value := s.stored(key).value; key.Kind == broker.UniqueKey && value != nil {
-			t.Errorf("%s is not released: %s", key.Name, value)
-		}
+		value := s.stored(key).value
+		require.True(t, key.Kind != broker.UniqueKey || value == nil, "%s is not released: %s", key.Name, value)
 	}
 }

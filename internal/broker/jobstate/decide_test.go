@@ -102,9 +102,8 @@ func TestAnEntryIsReplacedOnlyByALaterOne(t *testing.T) {
 
 func TestEntriesAreBoundedAndInvalidOnesAreIgnored(t *testing.T) {
 	raw, err := (&Entry{State: Dead, Error: strings.Repeat("é", MaxErrorBytes)}).Encode()
-	if e := Decode(raw); err != nil || e == nil || len(e.Error) > MaxErrorBytes || !strings.HasSuffix(e.Error, "é") {
-		t.Errorf("%s, %v", raw, err)
-	}
+	e := Decode(raw)
+	require.True(t, err == nil && e != nil && len(e.Error) <= MaxErrorBytes && strings.HasSuffix(e.Error, "é"), "%s, %v", raw, err)
 	for _, invalid := range []string{"", "null", "[]", `{"state":"happy"}`, `{"state":"unknown"}`, `{"state":"done","attempt":"x"}`} {
 		if e := Decode([]byte(invalid)); e != nil {
 			t.Errorf("%q was decoded as %+v", invalid, e)

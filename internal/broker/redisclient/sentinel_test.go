@@ -72,13 +72,9 @@ func TestTheFirstTimeoutAfterAFailoverClosesAllConnectionsToTheOldMaster(t *test
 	s.Master.Signal(syscall.SIGSTOP)
 	defer s.Master.Signal(syscall.SIGCONT)
 	s.WaitForFailover()
-	if err := client.Ping(t.Context()).Err(); err == nil {
-		t.Fatal("a suspended server answers")
-	}
+	require.True(t, client.Ping(t.Context()).Err() != nil, "a suspended server answers")
 	for range 10 {
-		if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-			t.Fatalf("after the first timeout: %v", err)
-		}
+		require.NoError(t, client.Set(t.Context(), "key", "value", 0).Err())
 	}
 }
 
@@ -185,13 +181,11 @@ func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 			URL: "rediss://127.0.0.1:" + sentinelPort, TLS: certificates,
 			Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial,
 		}
-		if err := connect(t, c).Set(t.Context(), "key", "value", 0).Err(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := connect(t, c).Set(t.Context(), "key", "value", 0).Err()
+		require.True(t, err == nil, "%s: %v", name, err)
 		c.TLS = nil
-		if _, err := NewClient(t.Context(), c, 1); err == nil || !strings.Contains(err.Error(), "unknown authority") {
-			t.Errorf("%s: an unknown certificate authority: %v", name, err)
-		}
+		_, err = NewClient(t.Context(), c, 1)
+		require.True(t, err != nil && strings.Contains(err.Error(), "unknown authority"), "%s: an unknown certificate authority: %v", name, err)
 	}
 }
 
@@ -200,13 +194,11 @@ func TestAnAnswerOfASentinelIsChecked(t *testing.T) {
 	for _, answer := range [][]string{
 		nil, {""}, {"a"}, {"a", "1", "2"}, {"", "1"}, {"a", ""}, {"a", "0"}, {"a", "65536"}, {"a", "-1"}, {"a", "x"}, {strings.Repeat("a", 254), "1"},
 	} {
-		if got, err := masterAddress(answer); err == nil || broker.ClassOf(err) != broker.ClassUnreachable {
-			t.Errorf("%q: %s, %v", answer, got, err)
-		}
+		got, err := masterAddress(answer)
+		require.True(t, err != nil && broker.ClassOf(err) == broker.ClassUnreachable, "%q: %s, %v", answer, got, err)
 	}
 	for want, answer := range map[string][]string{"10.0.0.1:6379": {"10.0.0.1", "6379"}, "[fd00::1]:1": {"fd00::1", "1"}, "redis-0.redis:6379": {"redis-0.redis", "6379"}} {
-		if got, err := masterAddress(answer); got != want || err != nil {
-			t.Errorf("%q: %s, %v", answer, got, err)
-		}
+		got, err := masterAddress(answer)
+		require.True(t, got == want && err == nil, "%q: %s, %v", answer, got, err)
 	}
 }

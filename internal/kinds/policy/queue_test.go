@@ -104,9 +104,7 @@ func TestDeletionActionOfDeadLetters(t *testing.T) {
 			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.policy}}))))
 			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveToRef: got.DeadLetter.MoveToRef}
 			require.Equal(t, test.want, onDelete)
-			if from := valueWithSource(got.Sources, "deadLetter.onDelete", nil).from; from != test.from {
-				t.Errorf("source %s, want %s", from, test.from)
-			}
+			require.Equal(t, test.from, valueWithSource(got.Sources, "deadLetter.onDelete", nil).from)
 		})
 	}
 }
@@ -132,9 +130,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: test.own}}}, all(t, test.policies...))
 			require.Equal(t, test.want, got.Broker)
-			if from := valueWithSource(got.Sources, "broker", nil).from; from != test.from {
-				t.Errorf("source %s, want %s", from, test.from)
-			}
+			require.Equal(t, test.from, valueWithSource(got.Sources, "broker", nil).from)
 		})
 	}
 }

@@ -27,13 +27,11 @@ func TestASteadyRateIsKnownFromTheSecondReadOn(t *testing.T) {
 	require.True(t, h.Rates.Seconds == 0, "one read gives a rate: %+v", h.Rates)
 	for i := 1; i <= 20; i++ {
 		h = h.add(statsAt(float64(5*i), 100+uint64(50*i), 0, int64(i%3), 0))
-		if got := h.Rates.arrivalRate(); math.Abs(got-10) > 0.01 {
-			t.Errorf("after read %d the rate is %f, want 10", i, got)
-		}
+		got := h.Rates.arrivalRate()
+		require.True(t, math.Abs(got-10) <= 0.01, "after read %d the rate is %f, want 10", i, got)
 	}
-	if got := h.Rates.serviceRate(); math.Abs(got-10) > 0.5 {
-		t.Errorf("the service rate is %f, want 10", got)
-	}
+	got := h.Rates.serviceRate()
+	require.True(t, math.Abs(got-10) <= 0.5, "the service rate is %f, want 10", got)
 }
 
 func TestARateFollowsAChangeWithItsTimeConstant(t *testing.T) {
@@ -44,9 +42,8 @@ func TestARateFollowsAChangeWithItsTimeConstant(t *testing.T) {
 		stats.Delayed = int64(arrivals) * 2 / 10
 		h = h.add(stats)
 	}
-	if got := h.Rates.serviceRate(); math.Abs(got-5) > 0.1 {
-		t.Errorf("the service rate is %f, want 5", got)
-	}
+	got := h.Rates.serviceRate()
+	require.True(t, math.Abs(got-5) <= 0.1, "the service rate is %f, want 5", got)
 	for range 6 {
 		second += 5
 		h = h.add(statsAt(second, arrivals, 0, 0, 0))
@@ -58,15 +55,13 @@ func TestARateFollowsAChangeWithItsTimeConstant(t *testing.T) {
 
 func TestRatesAtTheirLimits(t *testing.T) {
 	for arrived, want := range map[float64]float64{0.99: 0, 1: 0.05, 2: 0.1} {
-		if got := (Rates{Seconds: 20, Arrived: arrived}).arrivalRate(); got != want {
-			t.Errorf("%g messages in 20 s: %g each second, want %g", arrived, got, want)
-		}
+		got := (Rates{Seconds: 20, Arrived: arrived}).arrivalRate()
+		require.True(t, got == want, "%g messages in 20 s: %g each second, want %g", arrived, got, want)
 	}
 	limit := &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
 	for arrived, want := range map[float64]bool{300: false, 315: false, 316: true} { // 5 % above the limit are no trend
-		if _, _, got := rateBelowArrivals(limit, StatsHistory{Last: statsAt(0, 0, 9, 0, 0), Rates: Rates{Seconds: 30, Arrived: arrived}}); got != want {
-			t.Errorf("%g messages in 30 s: %t, want %t", arrived, got, want)
-		}
+		_, _, got := rateBelowArrivals(limit, StatsHistory{Last: statsAt(0, 0, 9, 0, 0), Rates: Rates{Seconds: 30, Arrived: arrived}})
+		require.True(t, got == want, "%g messages in 30 s: %t, want %t", arrived, got, want)
 	}
 }
 
@@ -168,26 +163,20 @@ func TestAnEmptyQueueIsReadLessAndLessOften(t *testing.T) {
 	h := StatsHistory{}.add(statsAt(0, 5, 2, 0, time.Second))
 	for _, counts := range [][2]int64{{2, 0}, {0, 2}, {1, 1}} {
 		busy := h.add(statsAt(1, 5, 0, 0, 0)).add(statsAt(60, 7, counts[0], counts[1], time.Second))
-		if got := busy.interval(); got != busyInterval || busy.isIdle() {
-			t.Errorf("a queue with %v messages is read after %s", counts, got)
-		}
-		if got := busy.add(statsAt(70, 7, 0, 0, 0)).add(statsAt(90, 7, 0, 0, 0)).interval(); got != 20*time.Second {
-			t.Errorf("a queue that is empty again for 20 s is read after %s", got)
-		}
+		got := busy.interval()
+		require.True(t, got == busyInterval && !busy.isIdle(), "a queue with %v messages is read after %s", counts, got)
+		require.Equal(t, 20*time.Second, busy.add(statsAt(70, 7, 0, 0, 0)).add(statsAt(90, 7, 0, 0, 0)).interval())
 	}
 	for second, want := range map[float64]time.Duration{
 		5: 5 * time.Second, 17: 12 * time.Second, 300: time.Minute, 3600: time.Minute,
 	} {
 		empty := h.add(statsAt(5, 5, 0, 0, 0)).add(statsAt(second, 5, 0, 0, 0))
-		if got := empty.interval(); got != want || !empty.isIdle() {
-			t.Errorf("after %f s: %s, want %s", second, got, want)
-		}
+		got := empty.interval()
+		require.True(t, got == want && empty.isIdle(), "after %f s: %s, want %s", second, got, want)
 	}
 	delayed := statsAt(9, 6, 0, 0, 0)
 	delayed.Delayed = 1
-	if got := h.add(delayed).interval(); got != delayedInterval {
-		t.Errorf("a queue with delayed messages is read after %s", got)
-	}
+	require.Equal(t, delayedInterval, h.add(delayed).interval())
 }
 
 func TestADelayedMessageArrivesWhenItIsDue(t *testing.T) {

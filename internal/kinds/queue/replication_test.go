@@ -55,16 +55,11 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 				o.Queue.Spec.Storage = &v1alpha1.QueueStorage{Replicas: &row.replicas}
 			}
 			s := Decide(o).Status
-			if got := conditionStates(&s)[v1alpha1.ConditionReplicated]; got != row.want {
-				t.Errorf("got %s, want %s", got, row.want)
-			}
-			if got := findCondition(&s, v1alpha1.ConditionReplicated).Message; !strings.Contains(got, row.wantText) {
-				t.Errorf("got %q, want %q", got, row.wantText)
-			}
+			require.Equal(t, row.want, conditionStates(&s)[v1alpha1.ConditionReplicated])
+			require.Contains(t, findCondition(&s, v1alpha1.ConditionReplicated).Message, row.wantText)
 			ready := findCondition(&s, v1alpha1.ConditionReady)
-			if got := conditionStates(&s)[v1alpha1.ConditionReady]; row.wantReady != "" && got != row.wantReady {
-				t.Errorf("Ready is %s, want %s", got, row.wantReady)
-			}
+			got := conditionStates(&s)[v1alpha1.ConditionReady]
+			require.True(t, row.wantReady == "" || got == row.wantReady, "Ready is %s, want %s", got, row.wantReady)
 			claimsSafety := ready.Status == metav1.ConditionTrue && !strings.Contains(ready.Message, "not fully replicated")
 			require.True(t, !strings.HasPrefix(row.want, "False") || !claimsSafety, "Ready does not mention the replicas: %s", ready.Message)
 		})

@@ -279,9 +279,8 @@ func TestAStatusThatChangesHasTheTimeOfItsStatsAlsoIfTheyAreTheSame(t *testing.T
 		})).Status.MeasuredTime
 	}
 	generation := observed().Queue.Generation
-	if got := measured(generation); !got.Time.Equal(noon) {
-		t.Errorf("the time of an unchanged status is %v, want %v", got, noon)
-	}
+	got := measured(generation)
+	require.True(t, got.Time.Equal(noon), "the time of an unchanged status is %v, want %v", got, noon)
 	if got, want := measured(generation+1), noon.Add(second*time.Second); !got.Time.Equal(want) {
 		t.Errorf("the time of a changed status is %v, want %v", got, want)
 	}

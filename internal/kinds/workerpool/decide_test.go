@@ -197,11 +197,7 @@ func TestStatusThatDiffersInStatsOnlyIsDeferrable(t *testing.T) {
 	first := Decide(s.Observation)
 	s.Pool.Status, s.Memory, s.Now = first.Status, first.Memory, testTime.Add(2*time.Second)
 	s.withInFlight("worker:1-0", 2)
-	if decision := Decide(s.Observation); !decision.StatusDeferrable {
-		t.Error("a change of stats is not deferrable")
-	}
+	require.True(t, Decide(s.Observation).StatusDeferrable, "a change of stats is not deferrable")
 	s.Workers[0].ReadySince = time.Time{}
-	if decision := Decide(s.Observation); decision.StatusDeferrable {
-		t.Error("a worker that is not ready any more is deferrable")
-	}
+	require.True(t, !Decide(s.Observation).StatusDeferrable, "a worker that is not ready any more is deferrable")
 }

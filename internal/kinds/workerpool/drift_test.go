@@ -45,9 +45,8 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 }
 
 func TestUpdatedRevisionIsRestoredOnceItExists(t *testing.T) {
-	if keep := Decide(newTestPool(1).Observation).CurrentWorkload; keep != nil {
-		t.Errorf("restored before it exists: %s", keep.GetName())
-	}
+	keep := Decide(newTestPool(1).Observation).CurrentWorkload
+	require.True(t, keep == nil, "restored before it exists: %v", keep)
 	s := newTestPool(1).withCurrentRevision(1)
 	if keep := Decide(s.Observation).CurrentWorkload; keep == nil || keep.GetName() != s.Revisions[0].Name {
 		t.Errorf("%v is restored, want %s", keep, s.Revisions[0].Name)

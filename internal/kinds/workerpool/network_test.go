@@ -98,12 +98,11 @@ func TestOtherNetworkPoliciesDecideAboutTheOtherPorts(t *testing.T) {
 
 func TestWithoutAManagedNetworkPolicyNoPodIsSelected(t *testing.T) {
 	s := newTestPool(1)
-	if decision := Decide(s.Observation); networkPolicyOf(&decision) != nil {
-		t.Error("an operator outside a cluster creates a NetworkPolicy")
-	}
+	decision := Decide(s.Observation)
+	require.True(t, networkPolicyOf(&decision) == nil, "an operator outside a cluster creates a NetworkPolicy")
 	s.Operator.Namespace = "yardmaster-system"
 	s.Pool.Spec.NetworkPolicy = v1alpha1.PoolNetworkPolicyNone
-	decision := Decide(s.Observation)
+	decision = Decide(s.Observation)
 	selector, err := metav1.LabelSelectorAsSelector(&networkPolicyOf(&decision).Spec.PodSelector)
 	if err != nil || selector.Matches(labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)) || selector.Matches(labels.Set{}) {
 		t.Errorf("selector %s, %v", selector, err)

@@ -152,9 +152,8 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	})
 	t.Run("a retry of a suspended queue does not", func(t *testing.T) {
 		s.Stats = CombineReadings([]QueueReading{{Queue: broker.QueueConfig{Paused: true}, Stats: broker.QueueStats{InFlight: 1, RetriesInFlight: true, RetryDue: true}}})
-		if decision := Decide(s.Observation); decision.Status.Desired != 0 {
-			t.Errorf("%d desired", decision.Status.Desired)
-		}
+		decision := Decide(s.Observation)
+		require.True(t, decision.Status.Desired == 0, "%d desired", decision.Status.Desired)
 	})
 }
 
@@ -175,14 +174,12 @@ func TestRetriesDoNotChangeTheServiceTime(t *testing.T) {
 				s.Stats = retryStats(broker.QueueStats{InFlight: int64(waiting) + 1, TotalArrivals: uint64(arrived)})
 				s.Workers[0].Stats.InFlight = 1
 				s.Workers[0].Stats.Recent = report(arrived)
-				if got := s.Pool.Status.Desired; got != 1 {
-					t.Fatalf("after %s: %d workers: %s", elapsed, got, s.Pool.Status.LastDecision.Message)
-				}
+				got := s.Pool.Status.Desired
+				require.True(t, got == 1, "after %s: %d workers: %s", elapsed, got, s.Pool.Status.LastDecision.Message)
 			})
 			rates := &decision.Memory.Rates
-			if got := cmp.Or(rates.ReportedServiceSeconds, rates.BusySeconds/rates.BusyFinished); got < 0.045 || got > 0.06 {
-				t.Errorf("the service time is %.3f s", got)
-			}
+			got := cmp.Or(rates.ReportedServiceSeconds, rates.BusySeconds/rates.BusyFinished)
+			require.True(t, got >= 0.045 && got <= 0.06, "the service time is %.3f s", got)
 		})
 	}
 }

@@ -71,9 +71,8 @@ func TestOnlyWhatWorkersCountSinceTheStartIsCompared(t *testing.T) {
 		return s.Rollout.sumOutcomes()
 	}
 	s.changeWorker("worker:1-0", countOutcomes(603, 7)).changeWorker("worker:2-0", countOutcomes(2, 5))
-	if updated, others := decide(); updated != (Outcomes{2, 5}) || others != (Outcomes{3, 7}) {
-		t.Errorf("updated %+v, others %+v", updated, others)
-	}
+	updated, others := decide()
+	require.True(t, updated == (Outcomes{2, 5}) && others == (Outcomes{3, 7}), "updated %+v, others %+v", updated, others)
 	s.changeWorker("worker:2-0", countOutcomes(1, 0)) // its container restarted
 	s.Workers = append(s.Workers, Worker{
 		Name: "new", Revision: s.Revisions[1].Hash, Created: testTime.Add(time.Minute), Stats: &WorkerStats{Succeeded: new(int64(4)), Failed: new(int64(0))},

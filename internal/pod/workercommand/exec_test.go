@@ -38,16 +38,12 @@ func TestExitCodeDecidesWhatHappensToTheJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := newScriptRunner(row.script)
-			if got := describeResult(e.handle(t.Context(), newJob())); got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
-			}
+			require.Equal(t, row.want, describeResult(e.handle(t.Context(), newJob())))
 		})
 	}
 	t.Run("a command that cannot start snoozes the job", func(t *testing.T) {
 		e := &commandRunner{command: []string{filepath.Join(t.TempDir(), "none")}}
-		if got := describeResult(e.handle(t.Context(), newJob())); got != "snoozed" {
-			t.Error(got)
-		}
+		require.Equal(t, "snoozed", describeResult(e.handle(t.Context(), newJob())))
 	})
 }
 

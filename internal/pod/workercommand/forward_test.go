@@ -2,7 +2,6 @@ package workercommand
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -121,15 +120,12 @@ func TestMissingResponse(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(slow))
 		target, err := url.Parse(s.URL)
 		require.NoError(t, err)
-		if got := describeResult(newForwarder(target, 50*time.Millisecond).handle(t.Context(), newJob())); !strings.HasPrefix(got, "retry: ") {
-			t.Error(got)
-		}
+		got := describeResult(newForwarder(target, 50*time.Millisecond).handle(t.Context(), newJob()))
+		require.True(t, strings.HasPrefix(got, "retry: "), "%v", got)
 	})
 	t.Run("connection refused: the job is snoozed", func(t *testing.T) {
 		target := &url.URL{Scheme: "http", Host: ports.Reserve(t).String()}
-		if got := describeResult(newForwarder(target, time.Minute).handle(t.Context(), newJob())); got != "snoozed" {
-			t.Error(got)
-		}
+		require.Equal(t, "snoozed", describeResult(newForwarder(target, time.Minute).handle(t.Context(), newJob())))
 	})
 	t.Run("the worker shuts down: the error of the context is returned", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(slow))
@@ -137,9 +133,7 @@ func TestMissingResponse(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := newForwarder(target, time.Minute).handle(ctx, newJob()); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		require.ErrorIs(t, newForwarder(target, time.Minute).handle(ctx, newJob()), context.Canceled)
 	})
 }
 

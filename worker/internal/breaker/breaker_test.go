@@ -65,16 +65,10 @@ func TestOpenBreakerAdmitsOneProbeAfterTheCooldown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := New(testSettings)
 			runJobs(b, 0, "----") // opens at 3 s
-			if got := b.AdmissionLimit(at(33*time.Second - 1)); got != 0 {
-				t.Errorf("the open breaker admits %d jobs", got)
-			}
-			if got := b.AdmissionLimit(at(33 * time.Second)); got != 1 {
-				t.Errorf("the half-open breaker admits %d jobs, want 1", got)
-			}
+			require.Equal(t, 0, b.AdmissionLimit(at(33*time.Second - 1)))
+			require.Equal(t, 1, b.AdmissionLimit(at(33 * time.Second)))
 			runJobs(b, 33*time.Second, row.probe)
-			if got := b.State(at(40 * time.Second)); got != row.want {
-				t.Errorf("state %s, want %s", got, row.want)
-			}
+			require.Equal(t, row.want, b.State(at(40 * time.Second)))
 		})
 	}
 }
@@ -84,17 +78,11 @@ func TestOneProbeRunsAtATime(t *testing.T) {
 	runJobs(b, 0, "----")
 	now := at(time.Minute)
 	first := b.AdmitJob(now)
-	if got := b.AdmissionLimit(now); got != 0 {
-		t.Errorf("%d more probes are admitted, want 0", got)
-	}
+	require.Equal(t, 0, b.AdmissionLimit(now))
 	b.DiscardResult(first, now)
-	if got := b.AdmissionLimit(now); got != 1 {
-		t.Errorf("%d probes are admitted after the probe was discarded, want 1", got)
-	}
+	require.Equal(t, 1, b.AdmissionLimit(now))
 	b.RecordResult(b.AdmitJob(now), true, now)
-	if got := b.State(now); got != Open {
-		t.Errorf("unexpected state %s", got)
-	}
+	require.Equal(t, Open, b.State(now))
 }
 
 func TestJobsStartedBeforeTheBreakerOpenedDoNotCount(t *testing.T) {

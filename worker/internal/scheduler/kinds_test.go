@@ -53,9 +53,8 @@ func TestAJobOfAnotherKindOvertakesThoseThatWaitForTheirKind(t *testing.T) {
 	request := s.allowedRequest(q.Buffers[0])
 	require.True(t, request.Messages == 1, "request %+v, want one message: those that wait for their kind do not use the capacity", request)
 	s.finishMessage(started[0], OutcomeSucceeded, now)
-	if m := s.startNextMessage(now); m == nil || kindOf(m) != "slow" {
-		t.Error("the next job of the kind did not start when the first one ended")
-	}
+	m := s.startNextMessage(now)
+	require.True(t, m != nil && kindOf(m) == "slow", "the next job of the kind did not start when the first one ended")
 }
 
 func TestTheLeasesOfMessagesThatWaitForTheirKindAreExtended(t *testing.T) {
@@ -87,9 +86,8 @@ func TestAWaitingKindDoesNotBlockLowerPrioritiesOrReserveSlots(t *testing.T) {
 	s.AddMessage(low, pollRequest, kindDelivery{kind: "fast"})
 	s.AddMessage(limited.Buffers[0], pollRequest, kindDelivery{kind: "slow"})
 	s.AddMessage(limited.Buffers[0], pollRequest, kindDelivery{kind: "fast"})
-	if m := s.startNextMessage(now); m == nil || kindOf(m) != "slow" {
-		t.Fatal("the urgent job did not start first")
-	}
+	m := s.startNextMessage(now)
+	require.True(t, m != nil && kindOf(m) == "slow", "the urgent job did not start first")
 	if m := s.startNextMessage(now); m == nil || m.buffer != low {
 		t.Error("the job with low priority did not start, although the urgent one waits for its kind")
 	}

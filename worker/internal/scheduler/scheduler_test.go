@@ -45,15 +45,13 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 	}
 	s.AddMessage(high, pollRequest, fakeDelivery{backlog: 10})
 
-	if m := s.startNextMessage(s.now()); m == nil || m.buffer != high {
-		t.Fatalf("started %+v, want the message with high priority", m)
-	}
+	m := s.startNextMessage(s.now())
+	require.True(t, m != nil && m.buffer == high, "started %+v, want the message with high priority", m)
 	if m := s.startNextMessage(s.now()); m != nil {
 		t.Errorf("started a message of priority %d before the backlog of high priority", m.buffer.index)
 	}
-	if request := s.allowedRequest(high); request.Messages != 1 || request.Poll {
-		t.Errorf("request %+v for high priority, want 1 message", request)
-	}
+	request := s.allowedRequest(high)
+	require.True(t, request.Messages == 1 && !request.Poll, "request %+v for high priority, want 1 message", request)
 	if request := s.allowedRequest(low); request.Messages != 0 {
 		t.Errorf("request %+v for low priority, want none", request)
 	}
@@ -99,9 +97,8 @@ func TestRateLimitedQueueDoesNotBlockOtherQueues(t *testing.T) {
 	limited, other := NewScheduledQueue(queueConfig("limited"), unavailableLimiter{}), NewScheduledQueue(queueConfig("other"), nil)
 	s.SetQueues([]*ScheduledQueue{limited, other}, MessageLimits{Concurrency: 1, MaxInFlight: 1 + MaxPrefetch})
 	s.AddMessage(limited.Buffers[0], pollRequest, fakeDelivery{backlog: 10})
-	if request := s.allowedRequest(limited.Buffers[0]); request.Messages != 0 {
-		t.Errorf("request %+v for the limited queue, want none", request)
-	}
+	request := s.allowedRequest(limited.Buffers[0])
+	require.True(t, request.Messages == 0, "request %+v for the limited queue, want none", request)
 	if request := s.allowedRequest(other.Buffers[0]); request.Messages != 1 {
 		t.Errorf("request %+v for the other queue, want 1 message", request)
 	}

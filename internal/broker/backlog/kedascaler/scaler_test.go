@@ -153,7 +153,6 @@ func TestTLSConnectionToScaler(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: &broker.TLS{CA: []byte("x")}}}); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("an invalid CA: %v", err)
-	}
+	_, err = New(ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: &broker.TLS{CA: []byte("x")}}})
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "an invalid CA: %v", err)
 }

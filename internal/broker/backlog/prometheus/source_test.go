@@ -107,9 +107,8 @@ func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
 	access := broker.Credentials{URL: server.URL + "/prom"}
 	s, err := NewQuerySource(access, Queries{Backlog: `sum(waiting{q="a"})`, InFlight: "busy", TotalArrivals: "sent"})
 	require.NoError(t, err)
-	if reading, err := s.Read(t.Context()); err != nil || reading.Backlog != 3 || *reading.InFlight != 2 || *reading.TotalArrivals != 1000 {
-		t.Errorf("%+v: %v", reading, err)
-	}
+	reading, err := s.Read(t.Context())
+	require.True(t, err == nil && reading.Backlog == 3 && *reading.InFlight == 2 && *reading.TotalArrivals == 1000, "%+v: %v", reading, err)
 	for field, queries := range map[string]Queries{
 		"inFlightQuery": {Backlog: "busy", InFlight: "none"},
 		"arrivalsQuery": {Backlog: "busy", TotalArrivals: "none"},
@@ -120,9 +119,8 @@ func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
 			t.Errorf("%s: %+v, %v", field, reading, err)
 		}
 	}
-	if _, err := NewQuerySource(access, Queries{Backlog: " "}); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("without a query: %v", err)
-	}
+	_, err = NewQuerySource(access, Queries{Backlog: " "})
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "without a query: %v", err)
 }
 
 func TestCredentialsAreSentOnlyToATrustedServer(t *testing.T) {
@@ -156,9 +154,8 @@ func TestCredentialsAreSentOnlyToATrustedServer(t *testing.T) {
 				t.Errorf("untrusted server: %v, %q was sent", err, got)
 			}
 			row.access.TLS = &broker.TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
-			if err := read(); err != nil || got != row.want {
-				t.Errorf("%v, %q was sent, want %q", err, got, row.want)
-			}
+			err := read()
+			require.True(t, err == nil && got == row.want, "%v, %q was sent, want %q", err, got, row.want)
 		})
 	}
 }
@@ -177,11 +174,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer server.Close()
 	s, err := NewQuerySource(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Backlog: "q"})
 	require.NoError(t, err)
-	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassInvalid || redirected {
-		t.Errorf("%v, redirect followed: %t", err, redirected)
-	}
+	_, err = s.Read(t.Context())
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && !redirected, "%v, redirect followed: %t", err, redirected)
 	server.Close()
-	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable || strings.Contains(err.Error(), "query=") {
-		t.Errorf("stopped server: %v", err)
-	}
+	_, err = s.Read(t.Context())
+	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable && !strings.Contains(err.Error(), "query="), "stopped server: %v", err)
 }

@@ -146,9 +146,8 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 	}
 	waitForReading(5, 0)
 	for range 2 {
-		if _, found, err := channel.Get(name, false); err != nil || !found {
-			t.Fatalf("%t: %v", found, err)
-		}
+		_, found, err := channel.Get(name, false)
+		require.True(t, err == nil && found, "%t: %v", found, err)
 	}
 	waitForReading(3, 2)
 	output := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged")

@@ -82,13 +82,10 @@ func TestCountersOfAPoolEndWithIt(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "counted"}}
 	countChanges(wp, &v1alpha1.WorkerPoolStatus{}, &v1alpha1.WorkerPoolStatus{Desired: 3})
 	series := `yardmaster_workerpool_scalings_total{direction="up",namespace="a",pool="counted",reason="Manual"} 1`
-	if text := gatherText(t, scalingsTotal); !strings.Contains(text, series) {
-		t.Errorf("no %s in\n%s", series, text)
-	}
+	require.Contains(t, gatherText(t, scalingsTotal), series)
 	forgetMetrics(client.ObjectKeyFromObject(wp))
-	if text := gatherText(t, scalingsTotal); strings.Contains(text, "counted") {
-		t.Errorf("counters of a pool that does not exist:\n%s", text)
-	}
+	text := gatherText(t, scalingsTotal)
+	require.True(t, !strings.Contains(text, "counted"), "counters of a pool that does not exist:\n%s", text)
 }
 
 // gatherText returns the metrics of a collector in the text format.
@@ -100,9 +97,8 @@ func gatherText(t *testing.T, collector prometheus.Collector) string {
 	require.NoError(t, err)
 	var text strings.Builder
 	for _, family := range families {
-		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
-			t.Fatal(err)
-		}
+		_, err := expfmt.MetricFamilyToText(&text, family)
+		require.NoError(t, err)
 	}
 	return text.String()
 }

@@ -41,9 +41,8 @@ func TestWorkersUseTheLoginMethodOfTheSecret(t *testing.T) {
 			require.NoError(t, err)
 			row.want.URLFile = "/etc/yardmaster/url/url"
 			require.Equal(t, row.want, c.Broker)
-			if _, err := worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil }); err != nil {
-				t.Errorf("a worker refuses the configuration: %v", err)
-			}
+			_, err = worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil })
+			require.NoError(t, err)
 			require.Equal(t, workerpool.MountedSecret{Secret: "login", Keys: row.keys}, observed.Config.Secrets["credentials"])
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A user can change the broker of a Queue to the operator's, where its name may be that of a queue of
@@ -21,9 +22,8 @@ func TestAPoolWaitsUntilItsQueueIsProvenToOwnTheQueueOnItsBroker(t *testing.T) {
 		o.checkOwnership()
 		return o
 	}
-	if o := observe(own); o.queues == nil || o.Problem != nil {
-		t.Errorf("the Queue owns its queue, and the pool has the problem %v", o.Problem)
-	}
+	o := observe(own)
+	require.True(t, o.queues != nil && o.Problem == nil, "the Queue owns its queue, and the pool has the problem %v", o.Problem)
 	want := decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: `spec.queues[0]: Queue "mail" does not own a queue on its broker yet; see its conditions`}
 	if o := observe(nil); o.queues != nil || o.StatsError != want.Message || o.Problem == nil || *o.Problem != want {
 		t.Errorf("queues %v, problem %v", o.queues, o.Problem)

@@ -237,9 +237,8 @@ func TestRatesAreMeasuredFromEachCounterThatIsKnown(t *testing.T) {
 		}
 	}
 	for finished, want := range map[float64]time.Duration{4.9: 0, 5: 2 * time.Second} {
-		if got := (&Rates{BusySeconds: 2 * finished, BusyFinished: finished}).serviceTime(); got != want {
-			t.Errorf("after %g messages, the service time is %s, want %s", finished, got, want)
-		}
+		got := (&Rates{BusySeconds: 2 * finished, BusyFinished: finished}).serviceTime()
+		require.True(t, got == want, "after %g messages, the service time is %s, want %s", finished, got, want)
 	}
 }
 
