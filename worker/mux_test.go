@@ -177,8 +177,7 @@ func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T)
 }
 
 func TestUnknownKindsSayNothingAboutWhatJobsDependOn(t *testing.T) {
-	got := jobOutcome(&unknownKindError{"ship"})
-	require.True(t, got == scheduler.OutcomeUnknown, "the outcome for the circuit breaker is %d, want unknown", got)
+	require.Equal(t, scheduler.OutcomeUnknown, jobOutcome(&unknownKindError{"ship"}))
 }
 
 func TestHandleUnknownReceivesJobsWithoutAHandler(t *testing.T) {
@@ -252,8 +251,7 @@ func TestJobsThatWaitForTheirKindAreNotDeliveredTwiceAndLoseNoAttempt(t *testing
 	w := env.start(mux, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
 	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
-	got := w.countedMessages(t, resultReleased)
-	require.True(t, got != 0, "no job was given back while it waited")
+	require.True(t, w.countedMessages(t, resultReleased) != 0, "no job was given back while it waited")
 	for _, job := range started.all() {
 		require.True(t, job.Attempt == 1, "job %s is attempt %d", job.ID, job.Attempt)
 	}

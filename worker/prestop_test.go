@@ -67,8 +67,7 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 	first := callPreStop(t.Context(), "http://"+address)
 	second := callPreStop(t.Context(), "http://"+address)
 	poll.Until(t, "no message to be prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
-	got := adminRequest(t, http.MethodPost, "http://"+address+"/resume", nil)
-	require.True(t, got == http.StatusConflict, "POST /resume returned %d, want 409", got)
+	require.Equal(t, http.StatusConflict, adminRequest(t, http.MethodPost, "http://"+address+"/resume", nil))
 	select {
 	case r := <-first:
 		t.Fatalf("preStop returned while a job runs: %+v", r)
@@ -97,8 +96,7 @@ func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 	r := <-callPreStop(t.Context(), "http://"+address)
 	require.True(t, r.err == nil && r.status == http.StatusServiceUnavailable, "preStop returned %+v", r)
 	// A SIGTERM that follows does not extend the drain timeout.
-	err := w.shutDownAndWait(t)
-	require.True(t, errors.Is(err, ErrDrainTimeout), "Run returned %v, want ErrDrainTimeout", err)
+	require.ErrorIs(t, w.shutDownAndWait(t), ErrDrainTimeout)
 	// The worker has no jobs now, because it interrupted them.
 	admin := httptest.NewServer(w.AdminHandler())
 	defer admin.Close()

@@ -33,8 +33,7 @@ func TestARequestToCancelAppliesUntilItsExpiry(t *testing.T) {
 			report := &attemptReport{w: w, job: &Job{Queue: "orders", ID: "1", SentTime: sent}, cancel: cancel}
 			board.add(report)
 			report.stop()
-			got := errors.Is(context.Cause(ctx), ErrCanceled)
-			require.True(t, got == row.want, "canceled: %t, want %t", got, row.want)
+			require.Equal(t, row.want, errors.Is(context.Cause(ctx), ErrCanceled))
 		})
 	}
 }

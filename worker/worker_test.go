@@ -35,8 +35,7 @@ func TestEveryJobIsDoneOnce(t *testing.T) {
 		}
 		wasDone[string(job.Payload)] = true
 	}
-	got := w.countedMessages(t, resultDone)
-	require.True(t, got == 2000, "%d jobs counted as done, want 2000", got)
+	require.Equal(t, 2000, w.countedMessages(t, resultDone))
 }
 
 func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
@@ -257,8 +256,7 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 			created.now = func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }
 			w := env.run(created)
 			poll.Until(t, "the job to be counted as "+row.want, func() bool { return w.countedMessages(t, row.want) == 1 })
-			done := w.countedMessages(t, resultDone) == 1
-			require.True(t, done == (row.want == resultLate), "counted as done: %t", done)
+			require.Equal(t, row.want == resultLate, w.countedMessages(t, resultDone) == 1)
 			requireCleanShutdown(t, w)
 		})
 	}
@@ -319,8 +317,7 @@ func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	poll.Until(t, "all jobs to be done", env.isEmpty)
 	require.Equal(t, "Closed", w.Stats().Breaker)
 	requireCleanShutdown(t, w)
-	count := env.stats().DeadLetters
-	require.True(t, count == 0, "%d dead letters, want 0", count)
+	require.Equal(t, 0, env.stats().DeadLetters)
 }
 
 func TestInvalidConfigurationIsRejectedByField(t *testing.T) {

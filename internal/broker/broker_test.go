@@ -137,8 +137,7 @@ func TestIsVersionAtLeast(t *testing.T) {
 		"no version":                              {"", "2.12", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := IsVersionAtLeast(row.version, row.least)
-			require.True(t, got == row.want, "%t, want %t", got, row.want)
+			require.Equal(t, row.want, IsVersionAtLeast(row.version, row.least))
 		})
 	}
 }

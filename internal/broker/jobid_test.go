@@ -29,8 +29,7 @@ func TestAHeaderIsFoundInAnySpelling(t *testing.T) {
 		"two spellings: by name": {map[string][]string{"yardmaster-kind": {"a"}, "YARDMASTER-KIND": {"b"}}, "b"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := HeaderValue(test.headers, KindHeader)
-			require.True(t, got == test.want, "value %q, want %q", got, test.want)
+			require.Equal(t, test.want, HeaderValue(test.headers, KindHeader))
 		})
 	}
 }

@@ -36,8 +36,7 @@ func TestAJobIsStoredOnceHoweverOftenItIsSent(t *testing.T) {
 	}
 	got := env.do("POST", ordersPath, "{}")
 	require.True(t, got.status == http.StatusCreated && got.ID != "", "a job without an ID: %+v", got)
-	stored := env.stored("orders")
-	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
+	require.Equal(t, 2, env.stored("orders"))
 }
 
 func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
@@ -62,8 +61,7 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 		env.want(path, env.do("POST", path, "{}"), http.StatusForbidden, reasonForbidden, "")
 	}
 	env.want("cancel", env.do("DELETE", ordersPath+"/7", ""), http.StatusForbidden, reasonForbidden, "")
-	stored := env.stored("orders")
-	require.True(t, stored == 0, "%d jobs are stored", stored)
+	require.Equal(t, 0, env.stored("orders"))
 }
 
 func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
@@ -120,8 +118,7 @@ func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
 	if many.status != http.StatusMultiStatus || many.Failed != 1 || many.Jobs[0].Error == nil || many.Jobs[0].Error.Reason != reasonKeyTaken {
 		t.Errorf("%+v", many)
 	}
-	stored := env.stored("orders")
-	require.True(t, stored == 2, "%d jobs are stored", stored)
+	require.Equal(t, 2, env.stored("orders"))
 }
 
 func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
@@ -179,8 +176,7 @@ func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
 	env.want("known length", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody+1), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
 	env.want("many", env.do("POST", ordersPath+"/many", strings.Repeat("{}\n", 2*defaultMaxBody), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
 	env.want("more than the broker accepts", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody), "Job-Header-A: "+strings.Repeat("a", 1000)), http.StatusRequestEntityTooLarge, reasonTooLarge, "payload")
-	stored := env.stored("orders")
-	require.True(t, stored == 0, "%d jobs are stored", stored)
+	require.Equal(t, 0, env.stored("orders"))
 }
 
 func TestManyJobsHaveAResultEach(t *testing.T) {
@@ -196,8 +192,7 @@ func TestManyJobsHaveAResultEach(t *testing.T) {
 	if got.Jobs[0].ID != "a" || got.Jobs[0].Duplicate || !got.Jobs[1].Duplicate || got.Jobs[2].ID != "b" || got.Jobs[3].Error.Reason != reasonUnknownPriority {
 		t.Errorf("%+v", got.Jobs)
 	}
-	stored := env.stored("orders")
-	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
+	require.Equal(t, 2, env.stored("orders"))
 }
 
 func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
@@ -220,8 +215,7 @@ func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
 	} {
 		env.want(shorten(body), env.do("POST", ordersPath+"/many", body), want.status, want.reason, want.field)
 	}
-	stored := env.stored("orders")
-	require.True(t, stored == 0, "%d jobs are stored", stored)
+	require.Equal(t, 0, env.stored("orders"))
 	got := env.do("POST", ordersPath+"/many", strings.Repeat(`{"payload": 1}`, maxJobs))
 	require.True(t, got.status == http.StatusOK && len(got.Jobs) == maxJobs, "the largest number of jobs: %d, %d jobs", got.status, len(got.Jobs))
 }
@@ -234,8 +228,7 @@ func TestADelayedJobIsCanceled(t *testing.T) {
 	path := ordersPath + "/" + url.PathEscape(id)
 	got := env.do("DELETE", path, "")
 	require.True(t, got.status == http.StatusOK && got.Canceled && got.ID == id, "%+v", got)
-	stored := env.stored("orders")
-	require.True(t, stored == 0, "%d jobs are stored", stored)
+	require.Equal(t, 0, env.stored("orders"))
 	env.want("again", env.do("DELETE", path, ""), http.StatusNotFound, reasonJobNotDelayed, "")
 	env.want("an invalid ID", env.do("DELETE", ordersPath+"/a%20b", ""), http.StatusBadRequest, reasonInvalidJob, "id")
 }
@@ -278,8 +271,7 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		return got.status != http.StatusServiceUnavailable
 	})
 	env.connect() // the connection of the test may still wait before its next attempt
-	stored := env.stored("orders")
-	require.True(t, stored == 2, "%d jobs are stored, want 2", stored)
+	require.Equal(t, 2, env.stored("orders"))
 }
 
 // The clients of one namespace do not finish their bodies. Others are served meanwhile.

@@ -49,8 +49,7 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 		if m := d.Message(); string(m.Payload) != fmt.Sprint(want) || m.Headers[headerType][0] != "bill" || time.Since(m.SentTime) > 10*time.Minute || m.Priority != "default" {
 			t.Errorf("%+v", m)
 		}
-		pending := d.PendingCount()
-		require.True(t, pending == uint64(9-want), "%d tasks are pending after it", pending)
+		require.Equal(t, uint64(9-want), d.PendingCount())
 	}
 	all, got := collectInto(t, consumer, 100)
 	require.True(t, got == 6 && len(all) == 6, "fetched %d tasks, want 6", got)
@@ -294,8 +293,7 @@ func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
 	require.True(t, task.State == asynq.TaskStatePending && task.Retried == 0, "%+v", task)
 	err := d.Ack(t.Context(), true)
 	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "acknowledging: %v", err)
-	other := nextTask(t, b.openConsumer(b.Engine), time.Minute)
-	require.True(t, other != nil, "the task is not delivered to another consumer")
+	require.True(t, nextTask(t, b.openConsumer(b.Engine), time.Minute) != nil, "the task is not delivered to another consumer")
 }
 
 // asynq repeats a result that it could not store. By then the task may have been delivered again,

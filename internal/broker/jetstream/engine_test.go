@@ -338,8 +338,7 @@ func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
 	ensureQueue(t, e, before)
 	result := ensureQueue(t, e, q)
 	require.True(t, result.Updated && len(result.Drift) == 0, "%+v", result)
-	got := ownerFromMetadata(streamConfigOf(t, e, "yardmaster_orders").Metadata)
-	require.True(t, got == aliceOwner, "the owner is %+v", got)
+	require.Equal(t, aliceOwner, ownerFromMetadata(streamConfigOf(t, e, "yardmaster_orders").Metadata))
 	again := ensureQueue(t, e, q)
 	require.True(t, !again.Updated, "updated again: %+v", again)
 }

@@ -82,8 +82,7 @@ func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
 			n, err := e.DeadLetters("orders").Move(t.Context(), "other", 0)
 			require.True(t, err == nil && n == 1, "moved %d: %v", n, err)
 			requeueOne(t, e, "other")
-			got := fetchOne(t, e, "other", "default").Message().ID
-			require.True(t, got == row.want, "the ID is %q, want %q", got, row.want)
+			require.Equal(t, row.want, fetchOne(t, e, "other", "default").Message().ID)
 		})
 	}
 }

@@ -100,8 +100,7 @@ func strandedCount(t *testing.T, e *Engine) int64 {
 
 func assertStranded(t *testing.T, e *Engine, want int64) {
 	t.Helper()
-	got := strandedCount(t, e)
-	require.True(t, got == want, "%d messages are stranded, want %d", got, want)
+	require.Equal(t, want, strandedCount(t, e))
 }
 
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
@@ -119,8 +118,7 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 		require.True(t, attempt == 1, "delivery %d is attempt %d", number+1, attempt)
 		require.NoError(t, d.Release(t.Context(), 0))
 	}
-	got := string(fetchOne(t, e, "orders", "default").Message().Payload)
-	require.True(t, got == "x", "received %q", got)
+	require.Equal(t, "x", string(fetchOne(t, e, "orders", "default").Message().Payload))
 	assertStranded(t, e, 0)
 }
 
@@ -139,8 +137,7 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	result, err := e.Rescue(t.Context(), "orders")
 	require.True(t, err == nil && result.Rescued == 1, "%+v, %v", result, err)
 	value, _, err := e.ReadKey(t.Context(), "orders", key)
-	lock := jobstate.DecodeLock(value)
-	require.True(t, err == nil && lock.IsFree(), "%s, %v", value, err)
+	require.True(t, err == nil && jobstate.DecodeLock(value).IsFree(), "%s, %v", value, err)
 	batch, err := jobkeys.ReadBatch(t.Context(), e, "orders", "x")
 	require.True(t, err == nil && batch.EndedCount() == 1 && batch.Failed == 1, "%+v, %v", batch, err)
 	letters := listDeadLetters(t, e, "orders")
@@ -195,8 +192,7 @@ func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	assertRescued(t, e, 0, 1)
 	require.NoError(t, held.Ack(t.Context(), true))
 	assertRescued(t, e, 1, 0)
-	got := payloadsOf(listDeadLetters(t, e, "orders"))
-	require.True(t, got == "stranded", "dead letters %s", got)
+	require.Equal(t, "stranded", payloadsOf(listDeadLetters(t, e, "orders")))
 	f := readStats(t, e, "orders")
 	require.True(t, f.InFlight == 1 && f.Ready == 1 && f.Delayed == 0, "stats %+v", f)
 }
@@ -455,8 +451,7 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 	if after := rescue(); before.Rescued+after.Rescued != 1 || *after.Stranded != 0 {
 		t.Errorf("afterwards: %d rescued, %d stranded", after.Rescued, *after.Stranded)
 	}
-	got := payloadsOf(listDeadLetters(t, e, "orders"))
-	require.True(t, got == "stranded", "dead letters %s", got)
+	require.Equal(t, "stranded", payloadsOf(listDeadLetters(t, e, "orders")))
 	f := readStats(t, e, "orders")
 	require.True(t, f.Ready == 1 && f.InFlight+f.Delayed == 0, "stats %+v", f)
 }

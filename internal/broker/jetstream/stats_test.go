@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -61,8 +60,7 @@ func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
 	require.True(t, !f.RetryDue && f.InFlight == 1, "while the queue is paused: %+v", f)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	err := e.WaitForMessage(ctx, "orders")
-	require.True(t, errors.Is(err, context.DeadlineExceeded), "waiting for a paused message: %v", err)
+	require.ErrorIs(t, e.WaitForMessage(ctx, "orders"), context.DeadlineExceeded)
 }
 
 // The requests for retries that are due must not keep messages from workers that wait for some.
@@ -78,8 +76,7 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 		return consumerInfo(t, e, "default").NumWaiting > 0
 	})
 	publish(t, e, "yardmaster.orders.ready.default", "y")
-	got := string(fetchOne(t, e, "orders", "default").Message().Payload)
-	require.True(t, got == "y", "the worker received %q", got)
+	require.Equal(t, "y", string(fetchOne(t, e, "orders", "default").Message().Payload))
 	require.NoError(t, <-waiting)
 }
 

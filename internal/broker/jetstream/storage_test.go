@@ -165,8 +165,7 @@ func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
 		require.True(t, !result.Updated && len(result.Drift) == 0, "call %d changes something: %+v", call, result)
 	}
 	assertReplicas(t, e, 1)
-	got := ensureQueue(t, e, q).Storage.CurrentReplicas
-	require.True(t, got == 1, "%d replicas are current", got)
+	require.Equal(t, 1, ensureQueue(t, e, q).Storage.CurrentReplicas)
 }
 
 func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
@@ -202,8 +201,7 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 		require.True(t, result.Updated && s.Replicas == 1 && s.Refusal != "" && s.RefusesConfig, "call %d: %+v, %+v", call, result, s)
 	}
 	assertReplicas(t, e, 1)
-	got := streamConfigOf(t, e, "yardmaster_orders").MaxAge
-	require.True(t, got == time.Hour, "the other changes are not applied: max_age is %s", got)
+	require.Equal(t, time.Hour, streamConfigOf(t, e, "yardmaster_orders").MaxAge)
 
 	c.Run(c.Servers[2])
 	waitUntilCurrent(t, e, q, 3)
@@ -365,8 +363,7 @@ func TestReplicasThatAServerReportsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: row.replicas}, Cluster: row.cluster}
 			configured, current, offline := replicasOf(info)
-			got := [3]int{configured, current, offline}
-			require.True(t, got == row.want, "got %v, want %v", got, row.want)
+			require.Equal(t, row.want, [3]int{configured, current, offline})
 		})
 	}
 }

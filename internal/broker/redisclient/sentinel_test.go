@@ -45,8 +45,7 @@ func TestTheClientFollowsTheMasterThatSentinelsName(t *testing.T) {
 			s.Master.Stop()
 			s.WaitForFailover()
 			poll.Until(t, "the client to use the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
-			got := s.Replica.RunCLI("GET", "key")
-			require.True(t, got == "2", "the new master has %q", got)
+			require.Equal(t, "2", s.Replica.RunCLI("GET", "key"))
 		})
 	}
 }

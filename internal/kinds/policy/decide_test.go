@@ -167,8 +167,7 @@ func TestSecretsOfADefaultBrokerAreReadAgain(t *testing.T) {
 		"never without a default broker":    {newPolicy("a", 0), nil, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := Decide(Observation{Policy: &test.policy, BrokerProblem: test.problem, Now: testTime}).RequeueAfter
-			require.True(t, got == test.want, "after %s, want %s", got, test.want)
+			require.Equal(t, test.want, Decide(Observation{Policy: &test.policy, BrokerProblem: test.problem, Now: testTime}).RequeueAfter)
 		})
 	}
 }

@@ -37,8 +37,7 @@ func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			set, err := NewSet(test.policies)
 			require.NoError(t, err)
-			got := selectedNames(set, map[string]string{"team": "mail"})
-			require.True(t, got == test.want, "selected %q, want %q", got, test.want)
+			require.Equal(t, test.want, selectedNames(set, map[string]string{"team": "mail"}))
 		})
 	}
 }
@@ -47,8 +46,7 @@ func TestInvalidSelectorSelectsNothingAndIsReported(t *testing.T) {
 	broken := namedPolicy("broken", 5)
 	withInvalidSelector(&broken.Spec)
 	set, err := NewSet([]v1alpha1.Policy{broken, namedPolicy("fine", 0)})
-	selected := selectedNames(set, nil)
-	require.True(t, selected == "fine", "selected %q, want the other", selected)
+	require.Equal(t, "fine", selectedNames(set, nil))
 	if err == nil || !strings.HasPrefix(err.Error(), "policy broken: spec.selector: ") {
 		t.Errorf("error %v, want one that names the policy and the field", err)
 	}

@@ -233,8 +233,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			actions, d := decideAll(t, &row.observation, row.execute)
 			require.Equal(t, row.want, actions)
-			got := conditionStates(&d.Status)[v1alpha1.ConditionReady]
-			require.True(t, got == row.wantReady, "Ready is %q, want %q", got, row.wantReady)
+			require.Equal(t, row.wantReady, conditionStates(&d.Status)[v1alpha1.ConditionReady])
 			require.True(t, d.RequeueAfter == row.wantInterval, "reconciled again after %s, want %s", d.RequeueAfter, row.wantInterval)
 		})
 	}
@@ -260,8 +259,7 @@ func TestADeadLetterThatStaysIsNamedAndDoesNotKeepTheRequest(t *testing.T) {
 		d.CompletionEvent.Message != "Requeued 2 dead letters; not all: the dead letter 7 has only the beginning of its payload" {
 		t.Errorf("%+v", d.CompletionEvent)
 	}
-	got := conditionStates(&d.Status)[v1alpha1.ConditionReady]
-	require.True(t, got == "True Ready", "Ready is %q", got)
+	require.Equal(t, "True Ready", conditionStates(&d.Status)[v1alpha1.ConditionReady])
 }
 
 func TestAPostponedStatusIsRetried(t *testing.T) {

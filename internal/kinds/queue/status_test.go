@@ -303,8 +303,7 @@ func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := observed(func(o *Observation) { o.Queue.Status, o.Stats.DeadLetters = before, 1 })
 			row.change(&o)
-			got := Decide(o).StatsOnly
-			require.True(t, got == row.want, "can be stored later: %t, want %t", got, row.want)
+			require.Equal(t, row.want, Decide(o).StatsOnly)
 		})
 	}
 }

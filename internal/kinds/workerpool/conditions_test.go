@@ -76,8 +76,7 @@ func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) 
 			row.stats.InFlightKnown = true
 			s.Stats = &row.stats
 			s.withInFlight("worker:1-0", row.inside)
-			got := Decide(s.Observation).Status.ObjectiveMet
-			require.True(t, got == row.want, "met: %s, want %s", got, row.want)
+			require.Equal(t, row.want, Decide(s.Observation).Status.ObjectiveMet)
 		})
 	}
 }

@@ -43,8 +43,7 @@ func TestRequeueInterval(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			got := Decide(test.pool.Observation).RequeueAfter
-			require.True(t, got == test.want, "after %s, want %s", got, test.want)
+			require.Equal(t, test.want, Decide(test.pool.Observation).RequeueAfter)
 		})
 	}
 }

@@ -38,8 +38,7 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 			desired := newFleet(newTestPool(1).Observation).updated.workload
 			found := desired.DeepCopyObject().(*appsv1.Deployment)
 			test.change(found)
-			got := HasDrifted(desired, found)
-			require.True(t, got == test.want, "drifted: %t, want %t", got, test.want)
+			require.Equal(t, test.want, HasDrifted(desired, found))
 		})
 	}
 }

@@ -123,8 +123,7 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
 			test.change(s)
 			decision := Decide(s.Observation)
-			removable := len(workersWhere(&decision, func(d DrainState) bool { return d.Worker == name && !d.RemovableSince.IsZero() })) > 0
-			require.True(t, removable == test.want, "removable: %t, want %t", removable, test.want)
+			require.Equal(t, test.want, len(workersWhere(&decision, func(d DrainState) bool { return d.Worker == name && !d.RemovableSince.IsZero() })) > 0)
 		})
 	}
 }
@@ -150,8 +149,7 @@ func TestWorkerIsRemovedOnlyAfterItWasMarkedRemovable(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1)
 			test.change(s)
 			decision := Decide(s.Observation)
-			got := s.plannedReplicas(&decision)[s.Revisions[0].Name]
-			require.True(t, got == test.want, "%d replicas, want %d", got, test.want)
+			require.Equal(t, test.want, s.plannedReplicas(&decision)[s.Revisions[0].Name])
 		})
 	}
 }
@@ -161,8 +159,7 @@ func TestDrainingWorkerIsUndrainedWhenItIsNeededAgain(t *testing.T) {
 	s.withReplicas(2)
 	decision := Decide(s.Observation)
 	require.Equal(t, []DrainRequest{{Worker: "worker:1-1"}}, decision.DrainRequests)
-	got := s.plannedReplicas(&decision)[s.Revisions[0].Name]
-	require.True(t, got == 3, "%d replicas, want 3", got)
+	require.Equal(t, 3, s.plannedReplicas(&decision)[s.Revisions[0].Name])
 }
 
 func TestDrainRequestsAreRepeatedUntilTheWorkerFollows(t *testing.T) {
@@ -220,8 +217,7 @@ func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			got := test.size.WouldInterrupt(test.workers)
-			require.True(t, got == test.want, "would interrupt: %t, want %t", got, test.want)
+			require.Equal(t, test.want, test.size.WouldInterrupt(test.workers))
 		})
 	}
 }

@@ -120,8 +120,7 @@ func withRecreate(s *testPool) *testPool {
 
 func TestANewerSpecAndARollbackReplaceARolloutWithoutProof(t *testing.T) {
 	rolledBack := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
-	current := Decide(rolledBack.Observation).Status.CurrentRevision
-	require.True(t, current == rolledBack.Revisions[0].Name, "the revision is %s", current)
+	require.Equal(t, rolledBack.Revisions[0].Name, Decide(rolledBack.Observation).Status.CurrentRevision)
 	for title, s := range map[string]*testPool{"a newer spec": rollingPool(4, 1).withImage("worker:3"), "a rollback": rolledBack} {
 		decision := Decide(s.Observation)
 		drained := workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })

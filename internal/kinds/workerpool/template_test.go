@@ -50,8 +50,7 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			before, after := newTestPool(1), newTestPool(1)
 			test.change(after)
-			changed := before.revisionHash() != after.revisionHash()
-			require.True(t, changed == test.want, "creates a revision: %t, want %t", changed, test.want)
+			require.Equal(t, test.want, before.revisionHash() != after.revisionHash())
 		})
 	}
 }

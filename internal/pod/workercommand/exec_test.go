@@ -55,8 +55,7 @@ func TestCommandReceivesTheJobWithoutArguments(t *testing.T) {
 	j.Headers = map[string][]string{"PATH": {"forged"}, "a\x00": {"$(id)"}}
 	require.NoError(t, e.handle(t.Context(), j))
 	want := "$(touch x); `id`\n0 7 bill orders high 2 5 2026-03-01T12:00:00Z\n" + `{"PATH":["forged"],"a\u0000":["$(id)"]}` + "\n"
-	got := out.String()
-	require.True(t, got == want, "the command received %q, want %q", got, want)
+	require.Equal(t, want, out.String())
 	j.Headers = map[string][]string{"Big": {strings.Repeat("x", maxHeaderBytes)}}
 	err := e.handle(t.Context(), j)
 	require.True(t, worker.IsDeadLetter(err), "headers that are too long cause %v, want a dead letter", err)
@@ -113,8 +112,7 @@ func cancelScript(t *testing.T, script string) (took time.Duration) {
 	})
 	startedAt := time.Now()
 	cancel(worker.ErrCanceled)
-	err := <-done
-	require.True(t, errors.Is(err, context.Canceled), "the handler returned %v, want context.Canceled", err)
+	require.ErrorIs(t, <-done, context.Canceled)
 	took = time.Since(startedAt)
 	poll.Until(t, "the child process to exit", func() bool { return hasExited(pid) })
 	return took
@@ -132,6 +130,5 @@ func hasExited(pid int) bool {
 func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
 	e, _ := newScriptRunner("sleep 60")
 	e.timeout = 50 * time.Millisecond
-	got := describeResult(e.handle(t.Context(), newJob()))
-	require.True(t, got == "retry: the command exceeded its time limit", "%v", got)
+	require.Equal(t, "retry: the command exceeded its time limit", describeResult(e.handle(t.Context(), newJob())))
 }

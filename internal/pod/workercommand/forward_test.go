@@ -85,8 +85,7 @@ func TestResponseDecidesWhatHappensToTheJob(t *testing.T) {
 				response.WriteHeader(row.status)
 				_, _ = io.WriteString(response, row.body)
 			})
-			got := describeResult(f.handle(t.Context(), newJob()))
-			require.True(t, got == row.want, "%s, want %s", got, row.want)
+			require.Equal(t, row.want, describeResult(f.handle(t.Context(), newJob())))
 		})
 	}
 }

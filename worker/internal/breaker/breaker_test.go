@@ -48,8 +48,7 @@ func TestBreakerOpensAtTheFailureThreshold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := New(row.settings)
 			runJobs(b, 0, row.results)
-			got := b.State(at(10 * time.Second))
-			require.True(t, got == row.want, "state %s, want %s", got, row.want)
+			require.Equal(t, row.want, b.State(at(10 * time.Second)))
 		})
 	}
 }

@@ -23,8 +23,7 @@ func TestPolicyIsReconciledWhenTheReplicasOfAPoolChange(t *testing.T) {
 		"unchanged":        {pool(2, 1), pool(2, 1), false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
-			require.True(t, got == test.want, "reconciled: %t, want %t", got, test.want)
+			require.Equal(t, test.want, replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}))
 		})
 	}
 }

@@ -150,8 +150,7 @@ func TestPodsEndRightBeforeTheirReplicasAreReducedAndOnlyIfTheyCanBe(t *testing.
 				size := &workerpool.RevisionSize{Name: "pool-r", Finished: []string{"worker-0"}, Removable: []string{"worker-0"}}
 				refusal, err := r.resizeRevision(t.Context(), wp, observed, size)
 				require.True(t, (refusal != nil) == row.isRefused && errors.Is(err, row.err), "refusal %v, error %v", refusal, err)
-				got := strings.Join(calls, " ")
-				require.True(t, got == row.want, "called %q, want %q", got, row.want)
+				require.Equal(t, row.want, strings.Join(calls, " "))
 			})
 		}
 	}

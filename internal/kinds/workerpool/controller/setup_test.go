@@ -27,8 +27,7 @@ func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *test
 		"still proven, other changes": {proven, proven, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
-			require.True(t, got == test.want, "reconciled: %t, want %t", got, test.want)
+			require.Equal(t, test.want, becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}))
 		})
 	}
 }

@@ -51,8 +51,7 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := Summarize(test.in, Decide(test.in))
-			require.True(t, got == test.want, "message %q, want %q", got, test.want)
+			require.Equal(t, test.want, Summarize(test.in, Decide(test.in)))
 		})
 	}
 }

@@ -155,8 +155,7 @@ func TestWhileWorkersStartThePoolScalesUpOnlyToTwiceAsMany(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			in := observationOf(4, &BacklogStats{Backlog: test.backlog}, memoryWithRate(0))
 			in.Ready = 1
-			got := Decide(in).Applied
-			require.True(t, got == test.want, "%d workers, want %d", got, test.want)
+			require.Equal(t, test.want, Decide(in).Applied)
 		})
 	}
 }
