@@ -91,9 +91,8 @@ func TestTheFinalJobOfTheLargestBatchRunsOnceAfterAllOthersHaveEnded(t *testing.
 		env.waitForBatch(receipt.ID, BatchDone)
 		t.Logf("%d jobs in %s", MaxBatchJobs, time.Since(started))
 		env.requireBatch(receipt.ID, BatchInfo{State: BatchDone, Total: MaxBatchJobs, Ended: MaxBatchJobs, Failed: 1})
-		if ran := log.payloads(); len(ran) != MaxBatchJobs+1 || ran[MaxBatchJobs] != "final" {
-			t.Errorf("%d jobs ran, the last was %s", len(ran), ran[len(ran)-1])
-		}
+		ran := log.payloads()
+		require.True(t, len(ran) == MaxBatchJobs+1 && ran[MaxBatchJobs] == "final", "%d jobs ran, the last was %s", len(ran), ran[len(ran)-1])
 	})
 }
 

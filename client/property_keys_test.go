@@ -70,9 +70,7 @@ func hasEnded(events []string) bool {
 func (r *randomRound) requireUnique() {
 	history := readHistory(r.t, r.log)
 	for id := range r.accepted {
-		if !hasEnded(history[id]) {
-			r.t.Errorf("%s was accepted, and has not ended: %q", id, history[id])
-		}
+		require.True(r.t, hasEnded(history[id]), "%s was accepted, and has not ended: %q", id, history[id])
 	}
 	for number := range uniqueKeys {
 		value, _, err := r.producer.(broker.KeyStore).ReadKey(r.t.Context(), "orders", broker.Key{Kind: broker.UniqueKey, Name: uniqueKey(number)})
@@ -99,9 +97,7 @@ func requireExclusive(r *randomRound, log []string) (starts int) {
 			}
 			running[key][words[0]] = words[2]
 			starts++
-			if len(running[key]) > 1 {
-				r.t.Errorf("jobs with the key %s run at the same time: %v", key, running[key])
-			}
+			require.True(r.t, len(running[key]) <= 1, "jobs with the key %s run at the same time: %v", key, running[key])
 		case len(words) == withProcess && words[1] == "end":
 			for _, jobs := range running {
 				delete(jobs, words[0])

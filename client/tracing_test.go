@@ -56,9 +56,7 @@ func TestEachCallIsASpan(t *testing.T) {
 		}
 		want["messaging.system"], want["messaging.destination.name"], want["messaging.operation.type"] = "nats", "orders", "send"
 		for name, value := range want {
-			if got[name] != value {
-				t.Errorf("span %d: %s is %q, want %q", i, name, got[name], value)
-			}
+			require.True(t, got[name] == value, "span %d: %s is %q, want %q", i, name, got[name], value)
 		}
 		if span.Name != "send orders" || span.SpanKind != trace.SpanKindProducer || (span.Status.Code == codes.Error) != (i == 2) {
 			t.Errorf("span %d: %+v", i, span)

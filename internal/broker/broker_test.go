@@ -54,9 +54,7 @@ func TestValidateQueueConfig(t *testing.T) {
 			}
 			require.True(t, len(got) == len(row.want), "%q, want %d problems", got, len(row.want))
 			for i, want := range row.want {
-				if !strings.Contains(got[i], want) {
-					t.Errorf("%q, want %q", got[i], want)
-				}
+				require.True(t, strings.Contains(got[i], want), "%q, want %q", got[i], want)
 			}
 		})
 	}

@@ -352,9 +352,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.DeadLetteredTime) > 10*time.Minute {
 			t.Errorf("%+v", letter)
 		}
-		if i > 0 && letter.ID <= list[0].ID {
-			t.Errorf("%d comes after %d", letter.ID, list[0].ID)
-		}
+		require.True(t, i == 0 || letter.ID > list[0].ID, "%d comes after %d", letter.ID, list[0].ID)
 	}
 	slices.Sort(got)
 	slices.Sort(sent)

@@ -18,9 +18,7 @@ func FuzzSplitByWeightUsesTotalAndGivesEachAShare(f *testing.F) {
 		for i, part := range parts {
 			sum += part
 			share := float64(total*weights[i]) / float64(a+b+c)
-			if part < 1 || float64(part) > max(share+1, 1) {
-				t.Errorf("%d of %d for weight %d of %v", part, total, weights[i], weights)
-			}
+			require.True(t, part >= 1 && float64(part) <= max(share+1, 1), "%d of %d for weight %d of %v", part, total, weights[i], weights)
 		}
 		require.True(t, sum == total, "%v adds up to %d, not %d", parts, sum, total)
 	})

@@ -20,9 +20,7 @@ func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
 	seen := map[string]string{}
 	for _, id := range []string{"order-7", "ORDER_7", "a.b", "a.*", ">", "a/b", "a:b", "~YS5i", "-", "{}"} {
 		subject := delayedSubject("orders", delayedToken(id))
-		if !token.MatchString(subject) || seen[subject] != "" {
-			t.Errorf("ID %q: subject %s, which %q has too", id, subject, seen[subject])
-		}
+		require.True(t, token.MatchString(subject) && seen[subject] == "", "ID %q: subject %s, which %q has too", id, subject, seen[subject])
 		seen[subject] = id
 	}
 	require.Equal(t, "yardmaster.orders.delayed.order-7", delayedSubject("orders", delayedToken("order-7")))

@@ -113,9 +113,7 @@ func (s *simulation) requireBatch(id string, isComplete, isFinalSent bool) {
 	batch := jobstate.DecodeBatch(value)
 	switch {
 	case batch == nil:
-		if isComplete || isFinalSent {
-			s.t.Errorf("%s is missing", id)
-		}
+		require.True(s.t, !isComplete && !isFinalSent, "%s is missing", id)
 	case isFinalSent && (!batch.Done || !batch.Complete || batch.EndedCount() != batch.Total):
 		s.t.Errorf("all jobs of %s are stored, and it has not ended: %s", id, value)
 	case !isFinalSent && (batch.Done || batch.Complete):

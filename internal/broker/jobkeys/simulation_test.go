@@ -344,9 +344,7 @@ func (p *process) requireMayRun(m *simMessage) {
 			p.running[m.key] = map[string]bool{}
 		}
 		p.running[m.key][m.holder] = true
-		if len(p.running[m.key]) > 1 {
-			p.t.Errorf("with the key %s, several jobs run: %v", m.key, p.running[m.key])
-		}
+		require.True(p.t, len(p.running[m.key]) <= 1, "with the key %s, several jobs run: %v", m.key, p.running[m.key])
 	}
 	if m.member != broker.FinalMember {
 		return
@@ -444,9 +442,7 @@ func (p *process) requireAccepted(job *broker.OutgoingJob, result broker.SendRes
 			return
 		}
 	}
-	if !isStored {
-		p.t.Errorf("%s was accepted, and is not stored", result.ID)
-	}
+	require.True(p.t, isStored, "%s was accepted, and is not stored", result.ID)
 }
 
 // simulate runs producers and workers with a seed, and then lets everything end.
@@ -468,9 +464,7 @@ func simulate(t *testing.T, s *simulation, producers []func()) {
 	close(stop)
 	working.Wait()
 	for _, m := range s.accepted {
-		if m.endedTime.IsZero() {
-			t.Errorf("%s was accepted, and did not run", m.id)
-		}
+		require.True(t, !m.endedTime.IsZero(), "%s was accepted, and did not run", m.id)
 	}
 	time.Sleep(endedTime)
 	defer func() {

@@ -88,8 +88,6 @@ func assertPrefixes(t *testing.T, got, want []string) {
 	t.Helper()
 	require.True(t, len(got) == len(want), "%q, want %q", got, want)
 	for i := range want {
-		if !strings.HasPrefix(got[i], want[i]) {
-			t.Errorf("%q, want %q", got[i], want[i])
-		}
+		require.True(t, strings.HasPrefix(got[i], want[i]), "%q, want %q", got[i], want[i])
 	}
 }

@@ -74,9 +74,7 @@ func TestTheContainerThatTakesMessagesRecognizesTheOperatorAndTheKubelet(t *test
 				want = []corev1.HTTPHeader{{Name: "Yardmaster-Prestop-Secret", Value: secret}}
 			}
 			require.Equal(t, want, header)
-			if len(pod.Containers[0].Env) > 0 {
-				t.Errorf("another container has the variables %v", pod.Containers[0].Env)
-			}
+			require.True(t, len(pod.Containers[0].Env) == 0, "another container has the variables %v", pod.Containers[0].Env)
 		})
 	}
 }
@@ -123,9 +121,8 @@ func TestWorkersGetThePublicKeyFromTheConfigMap(t *testing.T) {
 			want = access.PublicKey
 		}
 		for _, object := range Decide(s.Observation).SharedObjects {
-			if c, is := object.(*corev1.ConfigMap); is && c.Data["operator.pem"] != want {
-				t.Errorf("public key %q, want %q", c.Data["operator.pem"], want)
-			}
+			c, is := object.(*corev1.ConfigMap)
+			require.True(t, !is || c.Data["operator.pem"] == want, "public key %q, want %q", c.Data["operator.pem"], want)
 		}
 	}
 }

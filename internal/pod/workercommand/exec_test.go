@@ -70,9 +70,7 @@ func TestAKindThatNoEnvironmentVariableCanHaveIsOmitted(t *testing.T) {
 	require.True(t, err == nil && out.String() == "kind: \n", "the command wrote %q: %v", out, err)
 	header := http.Header{}
 	setJobHeaders(header, j)
-	if header["Yardmaster-Job-Kind"] != nil {
-		t.Errorf("a request has the header %q", header["Yardmaster-Job-Kind"])
-	}
+	require.True(t, header["Yardmaster-Job-Kind"] == nil, "a request has the header %q", header["Yardmaster-Job-Kind"])
 }
 
 func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {

@@ -101,9 +101,7 @@ func TestRandomResultsNeitherBlockTheBreakerNorAdmitASecondProbe(t *testing.T) {
 		for range 2000 {
 			now = now.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
 			limit := b.AdmissionLimit(now)
-			if b.State(now) == HalfOpen && limit > 1 || limit < 0 {
-				t.Fatalf("seed %d: state %s admits %d jobs", seed, b.State(now), limit)
-			}
+			require.True(t, (b.State(now) != HalfOpen || limit <= 1) && limit >= 0, "seed %d: state %s admits %d jobs", seed, b.State(now), limit)
 			if limit > 0 && random.IntN(2) == 0 {
 				running = append(running, b.AdmitJob(now))
 				continue

@@ -207,9 +207,7 @@ func (sim *simulation) requireBounds() {
 		running[kindOf(m)]++
 	}
 	for kind, limit := range sim.kinds {
-		if running[kind] > limit {
-			sim.t.Fatalf("%d jobs of the kind %s run at a time, want at most %d", running[kind], kind, limit)
-		}
+		require.True(sim.t, running[kind] <= limit, "%d jobs of the kind %s run at a time, want at most %d", running[kind], kind, limit)
 	}
 	if len(sim.running) > sim.limits.Concurrency || len(sim.scheduler.leased) > sim.limits.MaxInFlight {
 		sim.t.Fatalf("%d jobs run and %d messages are leased, want at most %+v", len(sim.running), len(sim.scheduler.leased), sim.limits)

@@ -51,9 +51,7 @@ func TestRatesAreMeasuredFromCounters(t *testing.T) {
 				"finishing": {d.Memory.Rates.FinishRate, test.finishing},
 				"service":   {d.Memory.Rates.serviceTime().Seconds(), test.service},
 			} {
-				if math.Abs(got[0]-got[1]) > exact {
-					t.Errorf("%s is %.3f, want %.3f", rate, got[0], got[1])
-				}
+				require.True(t, math.Abs(got[0]-got[1]) <= exact, "%s is %.3f, want %.3f", rate, got[0], got[1])
 			}
 		})
 	}
@@ -103,9 +101,7 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 		f := restarted()
 		before := f.changes
 		f.runFor(5 * time.Minute)
-		if f.changes != before {
-			t.Errorf("%d changes: %s", f.changes-before, Summarize(Observation{Settings: f.policy}, f.last))
-		}
+		require.True(t, f.changes == before, "%d changes: %s", f.changes-before, Summarize(Observation{Settings: f.policy}, f.last))
 	})
 	t.Run("under more load, it grows at once", func(t *testing.T) {
 		f := restarted()

@@ -231,9 +231,7 @@ func TestRatesAreMeasuredFromEachCounterThatIsKnown(t *testing.T) {
 			"FinishRate": {got.FinishRate, row.want.FinishRate}, "ArrivalRate": {got.ArrivalRate, row.want.ArrivalRate}, "TrendRate": {got.TrendRate, row.want.TrendRate},
 			"LatestRate": {got.LatestRate, row.want.LatestRate}, "BusySeconds": {got.BusySeconds, row.want.BusySeconds}, "BusyFinished": {got.BusyFinished, row.want.BusyFinished},
 		} {
-			if math.Abs(values[0]-values[1]) > 1e-9 {
-				t.Errorf("%s: %s is %f, want %f", title, name, values[0], values[1])
-			}
+			require.True(t, math.Abs(values[0]-values[1]) <= 1e-9, "%s: %s is %f, want %f", title, name, values[0], values[1])
 		}
 	}
 	for finished, want := range map[float64]time.Duration{4.9: 0, 5: 2 * time.Second} {
