@@ -235,50 +235,29 @@ func TestEnsureQueue(t *testing.T) {
 	}
 }
 
+// TestOwnership of package broker has the rules.
 func TestQueueHasOneOwner(t *testing.T) {
 	t.Parallel()
-	other := func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.Name = "2", "ns/other" }
-	foreign := func(q *broker.QueueConfig) {
-		q.Owner.UID, q.Owner.Name, q.AdoptsUnowned = "3", "elsewhere/orders", true
+	b := newTestEnv(t)
+	b.ensureQueue()
+	other := desiredQueue(func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.Name = "2", "ns/other" })
+	requireConflict := func() {
+		t.Helper()
+		_, err := b.EnsureQueue(t.Context(), other)
+		for call, err := range map[string]error{
+			"EnsureQueue": err, "RejectNewMessages": b.RejectNewMessages(t.Context(), "orders", other.Owner),
+			"ReleaseOwnership": b.ReleaseOwnership(t.Context(), "orders", other.Owner), "DeleteQueue": b.DeleteQueue(t.Context(), "orders", other.Owner),
+		} {
+			require.True(t, broker.ClassOf(err) == broker.ClassConflict, "%s by another owner: %v", call, err)
+		}
 	}
-	replacing := func(q *broker.QueueConfig) { other(q); q.ReplacesOwnerUID = "1" }
-	nothing := func(*testEnv) {}
-	release := func(b *testEnv) { b.requireSuccess(b.ReleaseOwnership(b.t.Context(), "orders", desiredQueue().Owner)) }
-	for name, row := range map[string]struct {
-		before func(*testEnv)
-		change func(*broker.QueueConfig)
-		want   broker.ErrorClass
-	}{
-		"another owner does not get the queue":                    {nothing, other, broker.ClassConflict},
-		"an owner that replaces a removed one does":               {nothing, replacing, ""},
-		"a released queue goes to another owner in the namespace": {release, other, ""},
-		"a released queue does not go to another namespace's":     {release, foreign, broker.ClassConflict},
-		"an owner in another namespace replaces nothing":          {nothing, func(q *broker.QueueConfig) { foreign(q); q.ReplacesOwnerUID = "1" }, broker.ClassConflict},
-		"a queue that asynq lost still belongs to its owner":      {func(b *testEnv) { b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, other, broker.ClassConflict},
-		"its owner creates a queue that asynq lost again":         {func(b *testEnv) { b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newTestEnv(t)
-			b.ensureQueue()
-			b.enqueueTask("x")
-			row.before(b)
-			q := desiredQueue(row.change)
-			_, err := b.EnsureQueue(t.Context(), q)
-			require.True(t, (err == nil || broker.ClassOf(err) == row.want) && (err != nil || row.want == ""), "%v", err)
-			loser := broker.QueueOwner{UID: "4", Name: "ns/loser", Cluster: "c"}
-			if row.want != "" {
-				loser = q.Owner
-			}
-			for call, err := range map[string]error{
-				"RejectNewMessages": b.RejectNewMessages(t.Context(), "orders", loser),
-				"ReleaseOwnership":  b.ReleaseOwnership(t.Context(), "orders", loser),
-				"DeleteQueue":       b.DeleteQueue(t.Context(), "orders", loser),
-			} {
-				require.True(t, broker.ClassOf(err) == broker.ClassConflict, "%s by another owner: %v", call, err)
-			}
-		})
-	}
+	requireConflict()
+	b.requireSuccess(b.inspector.DeleteQueue("orders", true)) // asynq has lost it
+	requireConflict()
+	b.ensureQueue()
+	b.requireSuccess(b.ReleaseOwnership(t.Context(), "orders", desiredQueue().Owner))
+	_, err := b.EnsureQueue(t.Context(), other)
+	b.requireSuccess(err)
 }
 
 // Any program may keep its queues on the same server.
