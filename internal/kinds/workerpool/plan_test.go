@@ -162,14 +162,6 @@ func TestDrainingWorkerIsUndrainedWhenItIsNeededAgain(t *testing.T) {
 	require.Equal(t, 3, s.plannedReplicas(&decision)[s.Revisions[0].Name])
 }
 
-func TestDrainRequestsAreRepeatedUntilTheWorkerFollows(t *testing.T) {
-	s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker("worker:1-1", func(w *Worker) { w.DrainingSince = testTime.Add(-time.Minute) })
-	s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.Draining = true })
-	decision := Decide(s.Observation)
-	want := []DrainRequest{{Worker: "worker:1-0"}, {Worker: "worker:1-1", Drain: true}}
-	require.Equal(t, want, decision.DrainRequests)
-}
-
 func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
 	stop := []DrainRequest{{Worker: "worker:1-0", Drain: true, Stop: true}}
 	for name, test := range map[string]struct {

@@ -207,25 +207,6 @@ func TestCanarySteps(t *testing.T) {
 	}
 }
 
-func TestFirstRevisionIsWrittenOnce(t *testing.T) {
-	for title, replicas := range map[string]int32{"in a pool at zero": 0, "in a pool with workers": 2} {
-		t.Run(title, func(t *testing.T) {
-			s := newTestPool(replicas)
-			first := Decide(s.Observation)
-			if len(first.Resizes) != 1 || first.Resizes[0].NewWorkload == nil {
-				t.Fatalf("the first decision resizes %+v, want a new revision", first.Resizes)
-			}
-			created := first.Resizes[0]
-			s.Pool.Status = first.Status
-			s.Revisions = []Revision{{
-				Name: created.Name, Hash: s.revisionHash(), Created: testTime, Replicas: created.Replicas, History: ParseHistory(created.History.String()),
-			}}
-			second := Decide(s.Observation)
-			require.True(t, len(second.Resizes) == 0, "the second decision resizes %+v", second.Resizes)
-		})
-	}
-}
-
 // The status is stored before the revision is written, which may fail. The failing worker may have
 // stopped in the meantime.
 func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {

@@ -205,7 +205,7 @@ func (w *simulator) resizeRevision(s RevisionSize) bool {
 		}
 	}
 	w.logf("%s: %d replicas, %s", s.Name, s.Replicas, s.History)
-	d.Replicas, d.History = s.Replicas, s.History
+	d.Replicas, d.History = s.Replicas, ParseHistory(s.History.String())
 	if fewer {
 		w.checkRemovedPods(d, live)
 	}
