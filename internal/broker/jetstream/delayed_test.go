@@ -120,7 +120,7 @@ func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 			t.Parallel()
 			const number = 10
 			s, attacker := startWithProducer(t, subjects)
-			e := connectAs(t, s, "operator", "o")
+			e := connectWith(t, broker.Credentials{URL: s.ClientURL(), Username: "operator", Password: "o"})
 			ensureQueue(t, e, ordersQueue())
 			for i := range number {
 				publish(t, e, "yardmaster.orders.ready.default", "ready"+strconv.Itoa(i))
@@ -170,7 +170,7 @@ func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 func TestAForgedGuardDoesNotHideThatDelayedJobsWereErased(t *testing.T) {
 	t.Parallel()
 	s, attacker := startWithProducer(t, []string{"yardmaster.orders.delayed.>"})
-	e := connectAs(t, s, "operator", "o")
+	e := connectWith(t, broker.Credentials{URL: s.ClientURL(), Username: "operator", Password: "o"})
 	ensureQueue(t, e, ordersQueue())
 	sendDelayed(t, e, "a", 3, time.Now().Add(time.Hour))
 	for _, headers := range []nats.Header{
@@ -203,14 +203,6 @@ func startWithProducer(t *testing.T, subjects []string) (*natstest.Server, *nats
 	require.NoError(t, err)
 	t.Cleanup(producer.Close)
 	return s, producer
-}
-
-func connectAs(t *testing.T, s *natstest.Server, user, password string) *Engine {
-	t.Helper()
-	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Username: user, Password: password, Name: t.Name(), Dial: boundedDial})
-	require.NoError(t, err)
-	t.Cleanup(e.Disconnect)
-	return e.(*Engine)
 }
 
 func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
@@ -409,17 +401,14 @@ func olderServer(t *testing.T, s *natstest.Server, version string) string {
 func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	connected, err := Connect(t.Context(), broker.Credentials{URL: "nats://" + olderServer(t, s, "2.12.9"), Name: t.Name(), Dial: boundedDial})
-	require.NoError(t, err)
-	t.Cleanup(connected.Disconnect)
-	old := connected.(*Engine)
+	old := connectWith(t, broker.Credentials{URL: "nats://" + olderServer(t, s, "2.12.9")})
 	outcome := ensureQueue(t, old, ordersQueue())
 	by := outcome.Enforcement[broker.FieldDelayed]
 	require.True(t, by.By == broker.NotEnforced && strings.Contains(by.Message, "2.14"), "%+v", by)
 	jobs := []*broker.OutgoingJob{
 		{Queue: "orders", Payload: []byte("now")}, {Queue: "orders", Payload: []byte("later"), DueTime: time.Now().Add(time.Hour)},
 	}
-	_, err = old.Send(t.Context(), jobs[1])
+	_, err := old.Send(t.Context(), jobs[1])
 	results := old.SendMany(t.Context(), "orders", jobs)
 	for _, err := range []error{err, results[1].Err} {
 		require.True(t, errors.Is(err, broker.ErrUnsupported) && strings.Contains(err.Error(), "from server version 2.14"), "a delayed job: %v", err)

@@ -23,12 +23,9 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 			Subscribe: &server.SubjectPermission{Allow: []string{"yardmaster.>", "_INBOX_operator.>"}},
 		}}}
 	})
-	connected, err := Connect(t.Context(), broker.Credentials{
-		URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator", Dial: boundedDial,
+	e := connectWith(t, broker.Credentials{
+		URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator",
 	})
-	require.NoError(t, err)
-	t.Cleanup(connected.Disconnect)
-	e := connected.(*Engine)
 	ensureQueue(t, e, ordersQueue(withRateLimit(5, 1)))
 	again := ensureQueue(t, e, ordersQueue(withRateLimit(7, 1)))
 	require.True(t, !again.Created && again.Updated && len(again.Drift) == 0, "again: %+v", again)

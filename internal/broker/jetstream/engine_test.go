@@ -50,7 +50,14 @@ var boundedDial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team
 
 func connectTo(t *testing.T, s *natstest.Server) *Engine {
 	t.Helper()
-	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name(), Dial: boundedDial})
+	return connectWith(t, broker.Credentials{URL: s.ClientURL()})
+}
+
+// connectWith connects until the end of the test, as the operator does.
+func connectWith(t *testing.T, c broker.Credentials) *Engine {
+	t.Helper()
+	c.Name, c.Dial = t.Name(), boundedDial
+	e, err := Connect(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(e.Disconnect)
 	return e.(*Engine)

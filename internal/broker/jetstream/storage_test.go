@@ -21,10 +21,7 @@ var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_delayed", "
 
 func connectToCluster(t *testing.T, c *natstest.Cluster) *Engine {
 	t.Helper()
-	e, err := Connect(t.Context(), broker.Credentials{URL: c.URL(), Name: t.Name(), Dial: boundedDial})
-	require.NoError(t, err)
-	t.Cleanup(e.Disconnect)
-	return e.(*Engine)
+	return connectWith(t, broker.Credentials{URL: c.URL()})
 }
 
 // startTwoOfThree runs a cluster of two servers, which the third server can join.
