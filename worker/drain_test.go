@@ -195,7 +195,7 @@ func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 	directory := t.TempDir()
 	path := updateConfigMap(t, directory, "..1", "")
 	file := newWatchedFile(path)
-	events := []struct {
+	for _, e := range []struct {
 		title  string
 		change func()
 		event  fsnotify.Event
@@ -210,8 +210,7 @@ func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
 			true,
 		},
 		{"the kubelet removes the old directory", func() {}, fsnotify.Event{Name: filepath.Join(directory, "..1"), Op: fsnotify.Remove}, false},
-	}
-	for _, e := range events {
+	} {
 		e.change()
 		got := file.isChangedBy(e.event)
 		require.True(t, got == e.want, "%s: reloaded: %t, want %t", e.title, got, e.want)

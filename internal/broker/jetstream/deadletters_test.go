@@ -59,8 +59,7 @@ func publishWithHeaders(t *testing.T, e *Engine, subject, payload string, header
 
 func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	e := startWithQueue(t, withPriorities("high", "low"))
 	poison := "\x00\xff poison"
 	sent := time.Now()
 	publishWithHeaders(t, e, "yardmaster.orders.ready.low", poison, nats.Header{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}})
@@ -97,8 +96,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 // Other producers than the client can send a message that is as large as the server accepts.
 func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("low")))
+	e := startWithQueue(t, withPriorities("low"))
 	archive := ordersQueue(withPriorities("low"))
 	archive.Name = "archive"
 	ensureQueue(t, e, archive)
@@ -178,8 +176,7 @@ func payloadsOf(letters []broker.DeadLetter) string {
 
 func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	other := ordersQueue(func(q *broker.QueueConfig) { q.Name = "other" })
 	ensureQueue(t, e, other)
 	buryNext(t, e, "a", "b", "c", "d")
@@ -212,8 +209,7 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 
 func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withMaxBacklog(1)))
+	e := startWithQueue(t, withMaxBacklog(1))
 	buryNext(t, e, "a")
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err == nil || n != 0 || payloadsOf(listDeadLetters(t, e, "orders")) != "a" {
@@ -223,8 +219,7 @@ func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
 
 func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "default")))
+	e := startWithQueue(t, withPriorities("high", "default"))
 	buryNext(t, e, "a")
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
 	requeueOne(t, e, "orders")

@@ -207,8 +207,7 @@ func startWithProducer(t *testing.T, subjects []string) (*natstest.Server, *nats
 
 func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withMaxBacklog(5)))
+	e := startWithQueue(t, withMaxBacklog(5))
 	sendDelayed(t, e, "a", 20, time.Now().Add(2*time.Second))
 	consumer := openConsumer(t, e, "orders", "default")
 	defer consumer.Stop()
@@ -247,8 +246,7 @@ func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			e := startEngine(t)
-			ensureQueue(t, e, ordersQueue())
+			e := startWithQueue(t)
 			sendDelayed(t, e, "before", 3, time.Now().Add(time.Second))
 			poll.Until(t, "the jobs to be ready", func() bool { return readStats(t, e, "orders").Ready == 3 })
 			require.NoError(t, remove(t.Context(), e))
@@ -430,8 +428,7 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 // Versions before v0.1 had delayed messages in the stream of the queue.
 func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	old := streamConfigOf(t, e, "yardmaster_orders")
 	old.Subjects, old.Sources = append(old.Subjects, "yardmaster.orders.delayed.>"), nil
 	old.AllowMsgSchedules, old.AllowRollup = true, true

@@ -37,8 +37,7 @@ func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
 // Each row is how deliveries of one message ended. The entry is deleted when the message is settled.
 func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	want := broker.History{}
 	for i, end := range []struct {

@@ -68,6 +68,14 @@ func startEngine(t *testing.T) *Engine {
 	return connectTo(t, natstest.Start(t))
 }
 
+// startWithQueue returns an engine whose server has the queue orders.
+func startWithQueue(t *testing.T, changes ...func(*broker.QueueConfig)) *Engine {
+	t.Helper()
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(changes...))
+	return e
+}
+
 func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
 	outcome, err := e.EnsureQueue(withinAMinute(t), q)
@@ -384,8 +392,7 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 
 func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	due := time.Now().Add(2 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
@@ -498,8 +505,7 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 
 func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.default.one"))
@@ -540,8 +546,7 @@ func TestAnInterruptedDeletionCanBeContinued(t *testing.T) {
 	parts := []string{"KV_yardmaster_orders", "yardmaster_orders_dead"}
 	for deleted := range len(parts) + 1 {
 		t.Run(fmt.Sprintf("%d parts deleted", deleted), func(t *testing.T) {
-			e := startEngine(t)
-			ensureQueue(t, e, ordersQueue())
+			e := startWithQueue(t)
 			publish(t, e, "yardmaster.orders.ready.default", "x")
 			for _, part := range parts[:deleted] {
 				require.NoError(t, e.js.DeleteStream(t.Context(), part))

@@ -35,8 +35,7 @@ func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testin
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			e := startEngine(t)
-			ensureQueue(t, e, ordersQueue())
+			e := startWithQueue(t)
 			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
 			requireID := func(when string, d broker.Delivery) {
 				t.Helper()
@@ -73,8 +72,7 @@ func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			e := startEngine(t)
-			ensureQueue(t, e, ordersQueue())
+			e := startWithQueue(t)
 			ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Name = "other" }))
 			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
 			d := buryAndRequeue(t, e, fetchOne(t, e, "orders", "default"))
@@ -90,8 +88,7 @@ func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
 // The server would reject a dead letter whose Nats-Expected-Stream names another stream.
 func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	sent := nats.Header{
 		"Nats-Msg-Id": {"once"}, "Nats-Expected-Stream": {"yardmaster_orders"}, "Nats-Custom": {"a", "b"}, "nats-lower": {"c"},
 		broker.KindHeader: {"bill"}, "Yardmaster-Error": {"forged"}, "Yardmaster-Producer-Nats-Forged": {"forged"},
@@ -115,8 +112,7 @@ func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.
 // When a delayed message is due, the server removes the headers with its instructions, and Nats-Msg-Id.
 func TestADelayedJobKeepsItsIDAndHasNoHeadersOfTheServer(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	publishWithHeaders(t, e, "yardmaster.orders.delayed.order-5", "x", nats.Header{
 		"Nats-Schedule": {"@at " + time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, "Nats-Schedule-Target": {"yardmaster.orders.due.default.order-5"},
 		broker.JobIDHeader: {"order-5"}, "Tenant": {"a"},

@@ -27,8 +27,7 @@ func openRateLimiter(t *testing.T, e *Engine) broker.RateLimiter {
 
 func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Hour, Burst: 1} }))
+	e := startWithQueue(t, func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Hour, Burst: 1} })
 	l := openRateLimiter(t, e)
 	_, err := l.Reserve(t.Context(), 1)
 	require.NoError(t, err)
@@ -45,8 +44,7 @@ func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 
 func TestInvalidBucketContentIsIgnored(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withRateLimit(100, 1)))
+	e := startWithQueue(t, withRateLimit(100, 1))
 	bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
 	require.NoError(t, err)
 	l := openRateLimiter(t, e)

@@ -106,10 +106,9 @@ func assertStranded(t *testing.T, e *Engine, want int64) {
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
 func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) {
+	e := startWithQueue(t, func(q *broker.QueueConfig) {
 		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second
-	}))
+	})
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	const deliveries = 120
 	for number := range deliveries {
@@ -124,8 +123,7 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 
 func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
+	e := startWithQueue(t, withDrift(broker.DriftWarn))
 	_, err := jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now())
 	require.NoError(t, err)
 	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
@@ -149,8 +147,7 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 
 func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	storeAdvisories(t, e)
 	strandOne(t, e, "without an advisory")
 	strandOneWithAdvisory(t, e)
@@ -180,8 +177,7 @@ func strandOneWithAdvisory(t *testing.T, e *Engine) {
 // The server does not say which messages a consumer holds, so the sweep takes only those that it cannot hold.
 func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "held")
 	held := fetchOne(t, e, "orders", "default")
 	strandOne(t, e, "stranded")
@@ -212,8 +208,7 @@ func (s *lateStream) DeleteMsg(ctx context.Context, sequence uint64) error {
 
 func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
 	require.NoError(t, err)
@@ -226,8 +221,7 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 
 func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	e := startWithQueue(t, withPriorities("high", "low"))
 	due := time.Now().Add(3 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
 		jetstream.WithScheduleTarget("yardmaster.orders.due.low.one"))
@@ -244,8 +238,7 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 
 func TestARescueIsBoundedAndContinues(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	limitDeliveries(t, e, "default", 1)
 	const stranded = broker.MaxRescued + 20
 	want := make([]string, stranded)

@@ -14,8 +14,7 @@ import (
 // No worker fetches messages here, as in a pool without workers.
 func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	e := startWithQueue(t, withPriorities("high", "low"))
 	publish(t, e, "yardmaster.orders.ready.low", "x")
 	publish(t, e, "yardmaster.orders.ready.low", "y")
 	failed := time.Now()
@@ -37,8 +36,7 @@ func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
 
 func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
+	e := startWithQueue(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	fetchOne(t, e, "orders", "default")
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
@@ -66,8 +64,7 @@ func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
 // The requests for retries that are due must not keep messages from workers that wait for some.
 func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 	t.Parallel()
-	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue())
+	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"))
 	waiting := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 func TestBudgetIsAllocatedByPriority(t *testing.T) {
 	high := func(c budgetClaim) budgetClaim { c.Name, c.Priority, c.Preempts = "high", 10, true; return c }
 	low := func(c budgetClaim) budgetClaim { c.Name = "low"; return c }
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		claims []budgetClaim
 		total  int32
 		want   map[string]int32
@@ -46,8 +46,7 @@ func TestBudgetIsAllocatedByPriority(t *testing.T) {
 			5,
 			map[string]int32{"high": 4, "low": 1},
 		},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			for name, want := range test.want {
 				got := allocateBudget(test.claims, name, test.total)

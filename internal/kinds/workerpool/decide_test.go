@@ -25,7 +25,7 @@ func autoscaledPool(workers int) *testPool {
 }
 
 func TestRequeueInterval(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		pool *testPool
 		want time.Duration
 	}{
@@ -40,8 +40,7 @@ func TestRequeueInterval(t *testing.T) {
 		"a pool of fixed size that is incomplete":                 {newTestPool(2).withCurrentRevision(1), scaling.DecisionInterval},
 		"a deleted pool with workers":                             {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), scaling.DecisionInterval},
 		"a deleted pool without workers":                          {withDeletionTimestamp(newTestPool(0)), 0},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			require.Equal(t, test.want, Decide(test.pool.Observation).RequeueAfter)
 		})
@@ -118,7 +117,7 @@ func TestBudgetAppliesToBusyPools(t *testing.T) {
 }
 
 func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		pool      *testPool
 		drains    []string
 		finalizer bool
@@ -134,8 +133,7 @@ func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 		},
 		"a problem does not prevent draining":      {withMissingQueue(newTestPool(1).withCurrentRevision(1)), []string{"worker:1-0"}, true, 1},
 		"the finalizer is removed without workers": {newTestPool(0).withCurrentRevision(0), nil, false, 0},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := withDeletionTimestamp(test.pool)
 			decision := Decide(s.Observation)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestOrderInWhichWorkersAreDrained(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		change func(s *testPool)
 		want   string
 	}{
@@ -33,8 +33,7 @@ func TestOrderInWhichWorkersAreDrained(t *testing.T) {
 		"a worker that does not respond after idle ones": {
 			func(s *testPool) { s.changeWorker("worker:1-2", func(w *Worker) { w.Stats = nil }) }, "worker:1-1",
 		},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(3).withCurrentRevision(3).withReplicas(2)
 			test.change(s)
@@ -62,7 +61,7 @@ func TestMissingAnswerKeepsTheIdleTime(t *testing.T) {
 
 func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 	const name = "worker:1-1"
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		change func(s *testPool)
 		want   bool
 	}{
@@ -117,8 +116,7 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 			}, true,
 		},
 		"the source does not count messages in flight": {func(s *testPool) { s.Stats.InFlightKnown, s.Stats.InFlight = false, 7 }, true},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
 			test.change(s)
@@ -130,7 +128,7 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 
 func TestWorkerIsRemovedOnlyAfterItWasMarkedRemovable(t *testing.T) {
 	const name = "worker:1-1"
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		change func(s *testPool)
 		want   int32
 	}{
@@ -143,8 +141,7 @@ func TestWorkerIsRemovedOnlyAfterItWasMarkedRemovable(t *testing.T) {
 		"it is marked, but another one would be removed first": {func(s *testPool) {
 			s.changeWorker(name, markedRemovable).changeWorker("worker:1-0", func(w *Worker) { w.ReadySince = time.Time{} })
 		}, 2},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1)
 			test.change(s)
@@ -194,7 +191,7 @@ func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
 		return w
 	}
 	withMark := func(w *Worker) { w.RemovableSince = testTime }
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		workers []Worker
 		size    RevisionSize
 		want    bool
@@ -206,8 +203,7 @@ func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
 		"another worker is marked, but not finished": {[]Worker{liveWorker("a", withMark), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
 		"the worker has started":                     {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}, Unstarted: []string{"b"}}, true},
 		"the worker is terminating":                  {[]Worker{liveWorker("a"), liveWorker("b", func(w *Worker) { w.Terminating = true })}, RevisionSize{Replicas: 1}, false},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			require.Equal(t, test.want, test.size.WouldInterrupt(test.workers))
 		})

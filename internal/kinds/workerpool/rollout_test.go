@@ -28,7 +28,7 @@ func TestRollingAndRecreate(t *testing.T) {
 	type want struct {
 		old, updated, drains int32
 	}
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		pool *testPool
 		want want
 	}{
@@ -56,8 +56,7 @@ func TestRollingAndRecreate(t *testing.T) {
 		"Recreate then starts new workers":                       {withRecreate(rollingPool(0, 0)), want{0, 4, 0}},
 		"a pool at zero replaces nothing":                        {rollingPool(0, 0).withReplicas(0), want{0, 0, 0}},
 		"both revisions serve after scaling from zero":           {rollingPool(0, 0), want{4, 1, 0}},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			decision := Decide(test.pool.Observation)
 			sizes := test.pool.plannedReplicas(&decision)
@@ -168,7 +167,7 @@ func TestCanarySteps(t *testing.T) {
 		history      History
 	}
 	reached := testTime.Add(-time.Minute)
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		pool *testPool
 		want want
 	}{
@@ -191,8 +190,7 @@ func TestCanarySteps(t *testing.T) {
 			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached}).changeWorker("worker:2-0", countOutcomes(15, 4)),
 			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % of 107 before"}},
 		},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			decision := Decide(test.pool.Observation)
 			sizes := test.pool.plannedReplicas(&decision)

@@ -37,7 +37,7 @@ func unready(w *Worker) { w.ReadySince = time.Time{} }
 func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 	notProven := rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Second))
 	notProven.Revisions[1].Created = testTime.Add(-time.Minute)
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		pool                         *testPool
 		wantReady                    metav1.ConditionStatus
 		wantReconciling, wantStalled bool
@@ -62,8 +62,7 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 		"an object is denied":            {withRefusal(newTestPool(1), decision.PolicyDenied), "False", false, true, v1alpha1.ReasonPolicyDenied, status.FailedStatus},
 		"the name of an object is taken": {withRefusal(newTestPool(1), decision.AlreadyExists), "False", false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
 		"being deleted":                  {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), "False", true, false, v1alpha1.ReasonDeleting, status.TerminatingStatus},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			d := Decide(test.pool.Observation)
 			conditions := d.Status.Conditions

@@ -25,7 +25,7 @@ func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
 }
 
 func TestChangesThatCreateARevision(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		change func(s *testPool)
 		want   bool
 	}{
@@ -45,8 +45,7 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		"the drain timeout does not create a revision": {
 			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(3600)} }, false,
 		},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			before, after := newTestPool(1), newTestPool(1)
 			test.change(after)
@@ -179,7 +178,7 @@ func TestInvalidSpecIsReported(t *testing.T) {
 	template := func(pod corev1.PodSpec) func(s *testPool) {
 		return func(s *testPool) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
 	}
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		change func(s *testPool)
 		want   string
 	}{
@@ -203,8 +202,7 @@ func TestInvalidSpecIsReported(t *testing.T) {
 			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
 			"drain.mode is Sidecar, but the operator has no image for the sidecar: set the operator's flag --worker-image",
 		},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(3)
 			test.change(s)
