@@ -191,9 +191,7 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 		testEnv: env, random: rand.New(rand.NewPCG(seed, seed)), log: filepath.Join(t.TempDir(), "log"),
 		plans: map[string]string{}, canceled: map[string]bool{}, accepted: map[string]string{},
 	}
-	if err := os.WriteFile(r.log, nil, 0o600); err != nil { // it is read before a worker has started
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(r.log, nil, 0o600)) // it is read before a worker has started
 	workers := &killedWorkers{t: t, url: env.options.Broker.URL, log: r.log, processes: make([]*exec.Cmd, 2)}
 	for number := range workers.processes {
 		workers.start(number)

@@ -150,9 +150,7 @@ func TestTheOperatorReadsTheLongestStats(t *testing.T) {
 		_, err := workerclient.New().FetchStats(t.Context(), strings.TrimPrefix(server.URL, "http://"))
 		return err
 	}
-	if err := poll.UntilNil(t.Context(), fetch); err != nil { // a request has a second, which may be too short on a busy machine
-		t.Error(err)
-	}
+	require.NoError(t, poll.UntilNil(t.Context(), fetch)) // a request has a second, which may be too short on a busy machine
 	body := getAdmin(t, w, "/stats")
 	require.True(t, len(body) >= 10_000 && utf8.ValidString(body), "the stats have %d bytes, so this test does not test the longest ones", len(body))
 	t.Logf("the longest stats have %d bytes", len(body))

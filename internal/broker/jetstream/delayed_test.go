@@ -350,9 +350,7 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 	f := readStats(t, e, "orders")
 	require.True(t, f.Delayed == 4, "%+v", f)
 	poll.Until(t, "the jobs to be ready", func() bool {
-		if err := e.rearmOverdue(t.Context(), "orders", time.Now().Add(2*rearmAge)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, e.rearmOverdue(t.Context(), "orders", time.Now().Add(2*rearmAge)))
 		found := readyPayloads(t, e)
 		return found["first0"] == 1 && found["first1"] == 1 && found["first2"] == 1
 	})

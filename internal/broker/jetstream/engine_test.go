@@ -438,9 +438,7 @@ func TestWaitForMessage(t *testing.T) {
 			waitUntilListening()
 			sent := time.Now()
 			publish(t, e, "yardmaster.orders.ready.default", "x")
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, <-done)
 			if elapsed := time.Since(sent); elapsed > time.Second {
 				return fmt.Errorf("it returned after %s", elapsed)
 			}

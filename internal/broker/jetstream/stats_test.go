@@ -99,9 +99,7 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 	if deleted.Ready != 19 || deleted.InFlight != 1 || deleted.Delayed != 0 || deleted.OldestReadyTime.IsZero() || !slices.Equal(deleted.Missing, []string{"low"}) {
 		t.Errorf("after the deletion: %+v", deleted)
 	}
-	if err := e.WaitForMessage(t.Context(), "orders"); err != nil { // a pool without workers is activated
-		t.Error(err)
-	}
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders")) // a pool without workers is activated
 	got, err := e.Rescue(t.Context(), "orders")
 	require.True(t, err == nil && got.Rescued == 0 && got.Stranded == nil, "rescued %+v: %v", got, err)
 	ensureQueue(t, e, queue)
