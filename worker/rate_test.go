@@ -24,7 +24,9 @@ type ratedWorkers struct {
 }
 
 func withRateLimit(perSecond int) func(*broker.QueueConfig) {
-	return func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: perSecond, Per: time.Second, Burst: 1} }
+	return func(q *broker.QueueConfig) {
+		q.RateLimit = &broker.RateLimit{Limit: perSecond, Per: time.Second, Burst: 1}
+	}
 }
 
 func newRatedWorkers(t *testing.T, jobs, perSecond int) *ratedWorkers {

@@ -165,6 +165,6 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	err = s.Start(ctx)
+	err := s.Start(ctx)
 	require.True(t, err == nil && len(s.conns) == 0, "%v, %d connections remain", err, len(s.conns))
 }

@@ -300,9 +300,9 @@ func answerAll(document string) hostile.Attack {
 func TestImpossibleNumbersAreErrors(t *testing.T) {
 	t.Parallel()
 	for title, row := range map[string]struct{ counts, want string }{
-		"a negative number":                  {`"num_pending":1,"num_ack_pending":-1`, "num_ack_pending"},
-		"too many messages":                  {`"num_pending":18446744073709551615`, "num_pending"},
-		"a valid number of any old server":   {`"num_pending":7`, ""},
+		"a negative number":                {`"num_pending":1,"num_ack_pending":-1`, "num_ack_pending"},
+		"too many messages":                {`"num_pending":18446744073709551615`, "num_pending"},
+		"a valid number of any old server": {`"num_pending":7`, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			address := serve(t, answerAll(fmt.Sprintf(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},%s}`, row.counts)))

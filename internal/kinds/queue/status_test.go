@@ -106,7 +106,8 @@ func TestConditionsOfAQueue(t *testing.T) {
 			conditions{
 				v1alpha1.ConditionBrokerReachable: "False SecretNotFound", v1alpha1.ConditionConfigSynced: "Unknown SecretNotFound",
 				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending", v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
-			}, `Secret "broker" not found`,
+			},
+			`Secret "broker" not found`,
 		},
 		"the replicas are refused": {
 			storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False RefusedByBroker", status.FailedStatus, nil, "",
@@ -116,7 +117,8 @@ func TestConditionsOfAQueue(t *testing.T) {
 			conditions{
 				v1alpha1.ConditionConfigSynced: "Unknown RefusedByBroker", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
-			}, "retention is Limits",
+			},
+			"retention is Limits",
 		},
 		"another Queue of the namespace owns the queue": {
 			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
@@ -150,7 +152,8 @@ func TestConditionsOfAQueue(t *testing.T) {
 		},
 		"dead letters": {
 			func(o *Observation) { o.Stats.DeadLetters = 1 }, "True Ready", status.CurrentStatus,
-			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"}, "1 dead letter",
+			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
+			"1 dead letter",
 		},
 		"dead letters below the threshold": {
 			func(o *Observation) {

@@ -48,7 +48,7 @@ func TestBreakerOpensAtTheFailureThreshold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := New(row.settings)
 			runJobs(b, 0, row.results)
-			require.Equal(t, row.want, b.State(at(10 * time.Second)))
+			require.Equal(t, row.want, b.State(at(10*time.Second)))
 		})
 	}
 }
@@ -64,10 +64,10 @@ func TestOpenBreakerAdmitsOneProbeAfterTheCooldown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := New(testSettings)
 			runJobs(b, 0, "----") // opens at 3 s
-			require.Equal(t, 0, b.AdmissionLimit(at(33*time.Second - 1)))
-			require.Equal(t, 1, b.AdmissionLimit(at(33 * time.Second)))
+			require.Equal(t, 0, b.AdmissionLimit(at(33*time.Second-1)))
+			require.Equal(t, 1, b.AdmissionLimit(at(33*time.Second)))
 			runJobs(b, 33*time.Second, row.probe)
-			require.Equal(t, row.want, b.State(at(40 * time.Second)))
+			require.Equal(t, row.want, b.State(at(40*time.Second)))
 		})
 	}
 }

@@ -109,5 +109,5 @@ func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
 	for f.replicas > 0 && f.now.Sub(finished) < time.Hour {
 		f.runFor(DecisionInterval)
 	}
-	require.Equal(t, f.policy.IdleAfter, f.now.Sub(finished) - DecisionInterval)
+	require.Equal(t, f.policy.IdleAfter, f.now.Sub(finished)-DecisionInterval)
 }
