@@ -175,7 +175,7 @@ func TestRetriesDoNotChangeTheServiceTime(t *testing.T) {
 				s.Workers[0].Stats.InFlight = 1
 				s.Workers[0].Stats.Recent = report(arrived)
 				got := s.Pool.Status.Desired
-				require.True(t, got == 1, "after %s: %d workers: %s", elapsed, got, s.Pool.Status.LastDecision.Message)
+				require.True(t, got == 1, "after %s: %d workers: %+v", elapsed, got, s.Pool.Status.LastDecision)
 			})
 			rates := &decision.Memory.Rates
 			got := cmp.Or(rates.ReportedServiceSeconds, rates.BusySeconds/rates.BusyFinished)
