@@ -3,10 +3,7 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"testing"
 	"time"
@@ -16,59 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
-
-func testCertificateAuthorityIsRenewed(t *testing.T) {
-	before := leaderPod(t)
-	calls := callWebhook(t)
-	replaced := authoritySecret(t).Data[ca.CertFile]
-	mustRunPlugin(t, "webhook-ca", "--renew")
-	renewed := authoritySecret(t).Data[ca.CertFile]
-	pods, err := operatorPods(t.Context())
-	require.NoError(t, err)
-	for i := range pods {
-		// A kubelet updates the Secrets of a Pod every minute, and whenever the Pod changes.
-		require.NoError(t, cluster.Patch(t.Context(), pods[i].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"renewed"}}}`))))
-	}
-	start := time.Now()
-	for i := range pods {
-		poll.Until(t, "a certificate of the new authority to be served", func() bool { return servesCertificateOf(t, "pod/"+pods[i].Name, "9443", renewed) })
-	}
-	t.Logf("all replicas served a certificate of the new authority after %v", roundedSince(start))
-	mustRunPlugin(t, "webhook-ca")
-	if trusted := readTrustedCA(t); bytes.Equal(renewed, replaced) || !bytes.Equal(trusted, renewed) {
-		t.Error("the API server does not trust only the new authority")
-	}
-	require.NoError(t, webhookServes(t.Context()))
-	for _, err := range calls.stopCalling() {
-		t.Errorf("a request failed: %v", err)
-	}
-	after := leaderPod(t)
-	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
-		t.Error("the operator was restarted")
-	}
-}
-
-// servesCertificateOf reports whether the certificate of the webhooks at a port is signed by this CA.
-func servesCertificateOf(t *testing.T, target, port string, authority []byte) bool {
-	t.Helper()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		t.Fatal("the CA is not a certificate")
-	}
-	address, stop := forwardPort(t, target, port)
-	defer stop()
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}
-	connection, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		return false
-	}
-	_ = connection.Close()
-	return true
-}
 
 func testRollingRestart(t *testing.T) {
 	s := createSequence(t, newShortSequence("restarted", 8))
@@ -213,4 +160,27 @@ func allFinished(sequences []*sequenceTest) bool {
 		}
 	}
 	return true
+}
+
+// scaleOperatorToZero stops the operator for the rest of the test.
+func scaleOperatorToZero(t *testing.T) {
+	t.Helper()
+	before := operatorDeployment(t)
+	none := before.DeepCopy()
+	none.Spec.Replicas = new(int32(0))
+	require.NoError(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas))); err != nil {
+			t.Error(err)
+		}
+		if err := waitForOperator(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	poll.Until(t, "the operator's Pods to be deleted", func() bool {
+		pods, err := operatorPods(t.Context())
+		require.NoError(t, err)
+		return len(pods) == 0
+	})
 }

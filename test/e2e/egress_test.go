@@ -23,8 +23,6 @@ import (
 const (
 	// servicePort and otherPort are the ports of a server Pod; its Service has only the first.
 	servicePort, otherPort = 8080, 9090
-	// concurrentSessions is the number of sessions that connect at the same time.
-	concurrentSessions = 10
 )
 
 // serverScript serves both ports of a server Pod.
@@ -49,19 +47,6 @@ func testSessionEgress(t *testing.T) {
 	restrictedSession.waitForPhase(v1alpha1.SessionCompleted)
 	// The cluster's DNS resolves the name.
 	restrictedSession.wantReached(prompt, []string{podAddress(server, servicePort), named})
-}
-
-func testSessionFirstPacket(t *testing.T) {
-	endpoint := []string{egressAddress(&apiServerEgress(t)[1])}
-	runner := createRunnerWithEgress(t, "no-egress-")
-	var sessions []*sessionTest
-	for range concurrentSessions {
-		sessions = append(sessions, createSession(t, runner, connectPrompt(endpoint), nil))
-	}
-	for _, s := range sessions {
-		s.waitForPhase(v1alpha1.SessionCompleted)
-		s.wantReached(endpoint, nil)
-	}
 }
 
 func testSessionIngress(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,22 +35,6 @@ func testOperatorIsRestricted(t *testing.T) {
 	if pod := leaderPod(t); pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("the Pod is %s", pod.Status.Phase)
 	}
-}
-
-// authoritySecret reads the Secret of the webhooks' certificate authority.
-func authoritySecret(t *testing.T) *corev1.Secret {
-	t.Helper()
-	secret := &corev1.Secret{}
-	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: authoritySecretName}, secret))
-	return secret
-}
-
-// readTrustedCA returns the CA that the API server trusts when it calls the webhook.
-func readTrustedCA(t *testing.T) []byte {
-	t.Helper()
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Name: operatorName}, configuration))
-	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
 func testMetricsRequireAuthorization(t *testing.T) {

@@ -5,17 +5,13 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -116,22 +112,6 @@ func readJobSpecs(t *testing.T) map[string]batchv1.JobSpec {
 	return all
 }
 
-func testPluginReportsStaleJobs(t *testing.T) {
-	args := []string{"report", "-n", reportedNamespace, "-o", "json", "--kubeconfig", newJobListerKubeconfig(t)}
-	for _, setting := range shortThresholds[1:] {
-		args = append(args, pluginFlagFor(setting))
-	}
-	code := 0
-	waitForFindings(t, func() map[string]reportedFinding {
-		var report *v1alpha1.JobReport
-		report, code = pluginReport(t, args)
-		return findingsByJob(report)
-	})
-	if code != 1 {
-		t.Errorf("exit code %d, want 1", code)
-	}
-}
-
 // The explanation has the verdict of the report, and names the causes that are in Pods and events. Its command works.
 func testPluginExplainsStaleJobs(t *testing.T) {
 	tried := sets.New[string]()
@@ -163,35 +143,4 @@ func testPluginExplainsStaleJobs(t *testing.T) {
 			t.Errorf("%s: the command %q fails: %v: %s", f.name, explanation.Command, err, out)
 		}
 	}
-}
-
-// pluginFlagFor returns the plugin's flag for an environment variable of the operator.
-func pluginFlagFor(setting string) string {
-	name, value, _ := strings.Cut(strings.TrimPrefix(setting, "YARDMASTER_REPORT_"), "=")
-	return "--" + strings.ToLower(strings.ReplaceAll(name, "_", "-")) + "=" + value
-}
-
-func pluginReport(t *testing.T, args []string) (report *v1alpha1.JobReport, code int) {
-	t.Helper()
-	out, code := runPluginBinary(t, args...)
-	report = &v1alpha1.JobReport{}
-	if err := json.Unmarshal([]byte(out), report); err != nil {
-		t.Fatalf("%v: exit code %d, %s", err, code, out)
-	}
-	return report, code
-}
-
-// newJobListerKubeconfig returns the path of a kubeconfig whose user is allowed only to list the namespace's Jobs.
-func newJobListerKubeconfig(t *testing.T) (path string) {
-	t.Helper()
-	const name = "e2e-lister"
-	grantRole(t, reportedNamespace, name, rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"list"}})
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["e2e"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
-	kubeconfig.AuthInfos["lister"] = &clientcmdapi.AuthInfo{Token: serviceAccountToken(t, reportedNamespace, name)}
-	kubeconfig.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "lister"}
-	kubeconfig.CurrentContext = "e2e"
-	path = filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, path))
-	return path
 }

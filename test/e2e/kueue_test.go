@@ -44,15 +44,10 @@ func TestKueue(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"the example with a quota completes", testKueueExample},
 		{"a step is Queued until the quota is free, its time limits do not count until then, and it completes", testQueuedStep},
-		{"the time limit of a run counts in the queue, and a step that exceeds it there leaves no Workload", testDeadlineInQueue},
-		{"two sequences with a quota of one never run at the same time, and both complete", testSequencesShareQuota},
 		{"a preempted step is Queued, and starts again in the same attempt, which has not failed", testPreemptedStep},
-		{"a suspended sequence leaves the queue, and its next attempt joins it again", testSuspendedInQueue},
-		{"a deleted sequence leaves no Workload", testDeletedSequenceInQueue},
-		{"a session is Pending in the queue until the quota is free, and completes", testQueuedSession},
 		{"two sessions and a sequence with a quota of one never run at the same time, and all complete", testSessionsShareQuota},
 		{"a preempted session is Pending, and starts again in the same attempt and workspace, with the time that it has left", testPreemptedSession},
-		{"a session is admitted by the default queue of its namespace", testSessionInDefaultQueue},
+		{"a session is Pending in the default queue of its namespace until the quota is free, and completes", testSessionInDefaultQueue},
 		{"a stopped session leaves the queue, and a deleted one leaves no Workload", testStoppedSessionInQueue},
 	})
 }
@@ -245,17 +240,6 @@ func testQueuedStep(t *testing.T) {
 	}
 }
 
-func testDeadlineInQueue(t *testing.T) {
-	queue := createQuota(t, watchedNamespace, "deadline")
-	occupyQuota(t, watchedNamespace, queue)
-	s := createSequence(t, queuedSequence("deadline", queue).ActiveDeadline(10).Step("a", countedAs(shellScript("true"))).Obj())
-	s.waitForPhase(v1alpha1.PhaseFailed)
-	if status := s.stepStatus("a"); status.Reason != v1alpha1.ReasonDeadlineExceeded {
-		t.Errorf("the step failed with %s: %s", status.Reason, status.Message)
-	}
-	waitUntilNoWorkloads(t, s.sj)
-}
-
 // wantOneAtATime checks that no two of these Pods ran at the same time.
 func wantOneAtATime(t *testing.T, pods []corev1.Pod) {
 	t.Helper()
@@ -285,25 +269,6 @@ func (s *sequenceTest) podsOfAllSteps() []corev1.Pod {
 	return pods
 }
 
-func testSequencesShareQuota(t *testing.T) {
-	queue := createQuota(t, watchedNamespace, "shared")
-	var sequences []*sequenceTest
-	for _, name := range []string{"one", "two"} {
-		step := countedAs(shellScript("sleep 3"))
-		sequences = append(sequences, createSequence(t, queuedSequence(name, queue).Step("a", step).Step("b", step).Step("c", step).Obj()))
-	}
-	var pods []corev1.Pod
-	for _, s := range sequences {
-		s.waitForPhase(v1alpha1.PhaseCompleted)
-		s.wantEachStepOnce()
-		pods = append(pods, s.podsOfAllSteps()...)
-	}
-	if len(pods) != 6 {
-		t.Errorf("%d Pods ran, want 6", len(pods))
-	}
-	wantOneAtATime(t, pods)
-}
-
 func testPreemptedStep(t *testing.T) {
 	queue := createQuota(t, watchedNamespace, "preemption")
 	// The program exits with 0 after SIGTERM, and also when it is released.
@@ -327,36 +292,6 @@ func testPreemptedStep(t *testing.T) {
 	}
 	if status := s.stepStatus("a"); status.Attempt != 1 || status.FailedPods != 0 || status.FailedAttempts != 0 {
 		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", status.Attempt, status.FailedPods, status.FailedAttempts)
-	}
-}
-
-func testSuspendedInQueue(t *testing.T) {
-	queue := createQuota(t, watchedNamespace, "suspension")
-	release := occupyQuota(t, watchedNamespace, queue)
-	s := createSequence(t, queuedSequence("suspended", queue).SuspendImmediately().Step("a", countedAs(shellScript("true"))).Obj())
-	s.waitUntilQueued("a", queue)
-	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
-	s.waitForPhase(v1alpha1.PhaseSuspended)
-	waitUntilNoWorkloads(t, s.sj)
-	release()
-	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if status := s.stepStatus("a"); status.Attempt != 2 {
-		t.Errorf("attempt %d completed, want 2", status.Attempt)
-	}
-}
-
-func testDeletedSequenceInQueue(t *testing.T) {
-	queue := createQuota(t, watchedNamespace, "deletion")
-	running := createSequence(t, queuedSequence("running", queue).Step("a", countedAs(untilReleased())).Obj())
-	running.waitForRunningPod("a")
-	queued := createSequence(t, queuedSequence("waiting", queue).Step("a", countedAs(shellScript("true"))).Obj())
-	queued.waitUntilQueued("a", queue)
-	for _, s := range []*sequenceTest{queued, running} {
-		wantWorkloads(t, s.sj, 1)
-		s.deleteSequence()
-		waitUntilDeleted(t, s.sj)
-		waitUntilNoWorkloads(t, s.sj)
 	}
 }
 
@@ -406,27 +341,6 @@ func (s *sessionTest) waitUntilQueued(queue string) {
 		if c := meta.FindStatusCondition(status.Conditions, kind); c == nil || c.Status != want {
 			s.t.Errorf("condition %s is %+v, want %s", kind, c, want)
 		}
-	}
-}
-
-func testQueuedSession(t *testing.T) {
-	queue := createQuota(t, sessionsNamespace, "queued-session")
-	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
-	release := occupyQuota(t, sessionsNamespace, queue)
-	const timeout = 45 * time.Second
-	s := createSession(t, runner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Limits.Timeout, spec.Limits.StartupTimeout = v1alpha1.NewDuration(timeout), v1alpha1.NewDuration(timeout)
-	})
-	s.waitUntilQueued(queue)
-	wantWorkloads(t, s.s, 1)
-	queued := *s.s.Status.QueuedSince
-	s.waitUntil("to wait for longer than its limits", func(*v1alpha1.AgenticSessionStatus) bool { return time.Since(queued.Time) > timeout+5*time.Second })
-	s.waitUntilQueued(queue)
-	release()
-	s.waitForPhase(v1alpha1.SessionCompleted)
-	s.wantRuns("1/1 Completed 0")
-	if used := s.s.Status.ActiveDuration; used.Duration.Duration > timeout {
-		t.Errorf("%v count", used)
 	}
 }
 

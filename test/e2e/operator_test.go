@@ -26,7 +26,6 @@ const (
 	operatorNamespace   = "yardmaster-system"
 	operatorName        = "yardmaster"
 	leaseName           = "yardmaster.yardmaster.dev"
-	authoritySecretName = "yardmaster-webhook-ca"
 	serviceAccount      = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 

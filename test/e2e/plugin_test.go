@@ -65,11 +65,3 @@ func testPluginFollowsLogs(t *testing.T) {
 		t.Errorf("logs of step two (-want +got):\n%s", diff)
 	}
 }
-
-// mustRunPlugin runs the kubectl plugin, which must succeed.
-func mustRunPlugin(t *testing.T, args ...string) {
-	t.Helper()
-	if output, code := runPluginBinary(t, args...); code != 0 {
-		t.Fatalf("kubectl yardmaster %v: exit code %d: %s", args, code, output)
-	}
-}

@@ -42,14 +42,9 @@ const (
 type queueEnv struct {
 	t         *testing.T
 	namespace string
-	// broker is the directory below config that deploys NATS.
-	broker            string
 	jobCount, jobRate int
 	jobDuration       time.Duration
-	// brokerUser is the login in the broker's URL, such as "user:password@". It is empty
-	// without authentication.
-	brokerUser  string
-	sentBatches []jobBatch
+	sentBatches       []jobBatch
 }
 
 // jobBatch describes jobs to send to a queue.
@@ -64,9 +59,8 @@ type jobBatch struct {
 	// takes longer on a busy node than on an idle one.
 	endless bool
 	takes   time.Duration
-	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
-	// its context ends, and hangs regardless of it.
-	failing, hanging, stuck int
+	// failing is the number of jobs in a thousand whose first attempt fails.
+	failing int
 }
 
 const ratePeriod = 5 * time.Second
@@ -74,13 +68,7 @@ const ratePeriod = 5 * time.Second
 // newQueueEnv deploys one NATS server and the Queue in the namespace.
 func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	t.Helper()
-	return newQueueEnvOn(t, ns, "nats")
-}
-
-// newQueueEnvOn deploys NATS from a directory below config, and the Queue.
-func newQueueEnvOn(t *testing.T, ns, broker string) *queueEnv {
-	t.Helper()
-	env := &queueEnv{t: t, namespace: ns, broker: broker, jobCount: defaultJobCount, jobDuration: defaultJobDuration}
+	env := &queueEnv{t: t, namespace: ns, jobCount: defaultJobCount, jobDuration: defaultJobDuration}
 	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
 		env.jobCount = number
 	}
@@ -109,7 +97,7 @@ func newQueueEnvOn(t *testing.T, ns, broker string) *queueEnv {
 // and together would reserve the whole node.
 func (env *queueEnv) deployNATS() {
 	env.t.Helper()
-	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", env.broker))
+	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", "nats"))
 	require.NoError(env.t, err)
 	dir := env.t.TempDir()
 	base, err = filepath.Rel(dir, base)
@@ -122,7 +110,7 @@ func (env *queueEnv) deployNATS() {
 
 // brokerURL returns the URL of the NATS server in the namespace.
 func (env *queueEnv) brokerURL() string {
-	return "nats://" + env.brokerUser + "nats." + env.namespace + ":4222"
+	return "nats://nats." + env.namespace + ":4222"
 }
 
 // waitUntilQueueReady waits until the Queue is ready.
@@ -230,8 +218,7 @@ func (env *queueEnv) sendBatch(b jobBatch) {
 	}
 	env.sentBatches = append(env.sentBatches, b)
 	env.runLoadgen("send-"+b.run, slices.Concat([]string{"send", "-url=" + env.brokerURL(), "-queue=" + b.queue, "-run=" + b.run}, load, []string{
-		fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()),
-		fmt.Sprintf("-failing=%d", b.failing), fmt.Sprintf("-hanging=%d", b.hanging), fmt.Sprintf("-stuck=%d", b.stuck),
+		fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()), fmt.Sprintf("-failing=%d", b.failing),
 	})...)
 }
 
@@ -399,28 +386,6 @@ func (env *queueEnv) rollOutAndScaleRepeatedly(each func(turn int)) {
 			env.t.Fatal(env.t.Context().Err())
 		}
 	}
-}
-
-func testNoJobIsLostDuringRollouts(t *testing.T) {
-	const rollouts, revisions = 6, 5
-	env := newQueueEnv(t, rolloutNamespace)
-	env.createPool(nil)
-	env.sendBatch(jobBatch{queue: "orders", run: "job", endless: true, rate: env.jobRate, takes: env.jobDuration})
-	env.waitUntilInFlight(1)
-	for turn := 1; turn <= rollouts; turn++ {
-		env.rollOutVersion(turn + 1)
-		env.setMaxReplicas(4 + rand.IntN(4))
-		if turn != rollouts/2 { // the next rollout interrupts that one
-			env.waitUntilRolledOut()
-		}
-	}
-	env.endBatches()
-	env.waitUntilAllDone()
-	env.wantEachDoneOnce(revisions, "job")
-	poll.Until(env.t, "the pool to be scaled to zero", func() bool {
-		pool := env.getPool()
-		return pool.Status.Replicas == 0 && len(env.workerPods()) == 0
-	})
 }
 
 // workerPods returns the Pods of the pool.

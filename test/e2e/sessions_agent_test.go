@@ -6,11 +6,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"text/template"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,8 +141,8 @@ func (a *agentTest) ask(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// apply applies the manifest with kubectl, and returns when the API server had all objects.
-func (a *agentTest) apply(t *testing.T) time.Time {
+// apply applies the manifest with kubectl.
+func (a *agentTest) apply(t *testing.T) {
 	t.Helper()
 	manifest := &bytes.Buffer{}
 	require.NoError(t, agentManifest.Execute(manifest, a))
@@ -154,43 +152,6 @@ func (a *agentTest) apply(t *testing.T) time.Time {
 		t.Fatalf("kubectl apply: %v: %s", err, output)
 	}
 	a.sessionTest = trackSession(t, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}})
-	return time.Now()
-}
-
-// logStart logs what the time until the agent's first words consists of. The API server stores seconds; events of the runner
-// have parts of them.
-func (a *agentTest) logStart(t *testing.T, start time.Time) {
-	t.Helper()
-	pods := podsWith(t, sessionsNamespace, map[string]string{"yardmaster.dev/session": a.Name})
-	pod := &pods[0]
-	log := func(at time.Time, format string, arguments ...any) {
-		t.Logf("%5.1f s  %s", at.Sub(start).Seconds(), fmt.Sprintf(format, arguments...))
-	}
-	log(pod.CreationTimestamp.Time, "the Pod is created")
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled {
-			log(condition.LastTransitionTime.Time, "it is scheduled")
-		}
-	}
-	for _, status := range append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...) {
-		if end := status.State.Terminated; end != nil {
-			log(end.StartedAt.Time, "container %s starts", status.Name)
-		}
-	}
-	for line := range strings.Lines(readLog(t, sessionsNamespace, pod.Name, v1alpha1.RunnerContainer)) {
-		event := struct {
-			Time       time.Time
-			Type, Text string
-		}{}
-		require.NoError(t, json.Unmarshal([]byte(line), &event))
-		switch event.Type {
-		case "text", "thinking", "toolCall":
-			log(event.Time, "the agent's first token")
-			return
-		default:
-			log(event.Time, "%s %s", event.Type, event.Text)
-		}
-	}
 }
 
 // askTheModel defines a function that asks the model.
@@ -222,45 +183,6 @@ func testAgentOpensAPullRequest(t *testing.T) {
 	a.Command = fmt.Sprintf("[session-runner, --profile, events, --, sh, -c, %q]", strings.ReplaceAll(scriptedAgent, "$", "$$"))
 	a.apply(t)
 	a.checkPullRequest(t, "3")
-}
-
-// testBudgetSurvivesRestarts restarts the proxy of a session, and then stops and resumes the session. What was spent before counts.
-func testBudgetSurvivesRestarts(t *testing.T) {
-	oneDollar := modelserver.Turn{Text: "x", Usage: modelserver.Usage{Output: 1000}}
-	a := newAgentTest(t, "frugal-agent", oneDollar, oneDollar, oneDollar, oneDollar)
-	a.Image = "agent:v1"
-	script := askTheModel + `cat > /dev/null
-ask || exit 6
-test "$AGENTIC_ATTEMPT" = 1 && { echo '{"type":"text","text":"waiting"}'; exec sleep 1000; }
-ask || exit 7
-ask && exit 8
-echo '{"type":"result","text":"Spent all."}'`
-	a.Command = fmt.Sprintf("[session-runner, --profile, events, --, sh, -c, %q]", strings.ReplaceAll(script, "$", "$$"))
-	a.apply(t)
-	a.waitForPhase(v1alpha1.SessionRunning)
-	pod := a.currentPod()
-	poll.Until(t, "the agent to have spent a dollar", func() bool {
-		return strings.Contains(readLog(t, pod.Namespace, pod.Name, v1alpha1.RunnerContainer), `"text":"waiting"`)
-	})
-	command := newKubectlCommand(t.Context(), "-n", pod.Namespace, "exec", pod.Name, "-c", "model", "--", "sh", "-c", "kill -TERM 1")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	poll.Until(t, "the proxy to restart", func() bool {
-		return slices.ContainsFunc(a.currentPod().Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
-			return c.Name == "model" && c.RestartCount == 1 && c.State.Running != nil
-		})
-	})
-	a.patchSpec(`{"suspend": true}`)
-	a.waitForPhase(v1alpha1.SessionStopped)
-	if total := a.getSession().Status.TotalCostUSD; total == nil || *total != "1" {
-		t.Errorf("the stopped session cost %v dollars", total)
-	}
-	a.patchSpec(`{"suspend": false}`)
-	a.waitForPhase(v1alpha1.SessionCompleted)
-	if total := a.getSession().Status.TotalCostUSD; total == nil || *total != "3" {
-		t.Errorf("the session cost %v dollars", total)
-	}
 }
 
 // checkPullRequest checks the result of the session, and searches for its secrets.
@@ -347,9 +269,8 @@ func TestRealAgentOpensAPullRequest(t *testing.T) {
 		modelserver.Turn{Text: "Wrote the file.", Usage: usage})
 	a.Image = "claude-code:v1"
 	a.Command = "[session-runner, --profile, claude-code]"
-	start := a.apply(t)
+	a.apply(t)
 	a.checkPullRequest(t, "")
-	a.logStart(t, start)
 	if usage := a.s.Status.Result.Usage; usage == nil || !strings.Contains(string(usage.Raw), `"inputTokens":300`) || !strings.Contains(string(usage.Raw), `"complete":true`) {
 		t.Errorf("usage %+v", usage)
 	}

@@ -148,6 +148,9 @@ func testHostileSessionsWithoutOperator(t *testing.T) {
 	deleted.deleteSession()
 	running.waitForAttacks()
 	waitUntilDeleted(t, pod)
+	poll.Until(t, "the other objects of the session to be deleted", func() bool {
+		return len(countChildObjects(t, sessionsNamespace)[deleted.s.UID]) == 0
+	})
 	running.waitForAttacks()
 	receiver.wantNothing()
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,20 +39,14 @@ const (
 	interactiveRunner = "interactive"
 	// sidecarRunner is interactiveRunner with a sidecar.
 	sidecarRunner = "sidecar"
-	// deafRunner is interactiveRunner, but ignores SIGTERM.
-	deafRunner = "deaf"
 	// shellRunner runs the prompt as a shell script.
 	shellRunner = "shell"
 	// tokenRunner is shellRunner with a token for another audience and a Secret.
 	tokenRunner = "token"
-	// crowdedRunner is shellRunner with three sidecars.
-	crowdedRunner = "crowded"
 	// rootRunner is shellRunner with an image that runs as root.
 	rootRunner = "root"
 
 	runnerImage = "example-runner:v1"
-	// unavailableImage cannot be pulled.
-	unavailableImage = "registry.invalid/nothing:1"
 )
 
 // shellCommand runs the prompt as a shell script.
@@ -78,22 +71,8 @@ func createRunners(t *testing.T, ns string) {
 			sidecar.Command = []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"}
 			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
 		},
-		deafRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			setInteractive(spec)
-			spec.Image = busyboxImage
-			testbuilder.RunnerContainer(spec).Command = []string{"sh", "-c", "trap '' TERM; httpd -p 8080 -h /tmp; while true; do sleep 1; done"}
-		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.Allowed.Images = busyboxImage, []string{unavailableImage}
-			testbuilder.RunnerContainer(spec).Command = shellCommand
-		},
-		crowdedRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, testbuilder.RunnerContainer(spec).Command = busyboxImage, shellCommand
-			for _, name := range []string{"a", "b", "c"} {
-				sidecar := testbuilder.Sidecar(name, busyboxImage)
-				sidecar.Command = []string{"sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"}
-				testbuilder.RunnerPod(spec).InitContainers = append(testbuilder.RunnerPod(spec).InitContainers, sidecar)
-			}
 		},
 		tokenRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, testbuilder.RunnerContainer(spec).Command = busyboxImage, shellCommand
@@ -329,9 +308,4 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 		fmt.Fprintf(&b, "  Pod %s is %s; its log: %s %v\n", pod.Name, pod.Status.Phase, log, err)
 	}
 	return b.String()
-}
-
-// attemptDuration returns the time from the start of an attempt's Job to its end.
-func attemptDuration(run *v1alpha1.SessionAttempt) time.Duration {
-	return run.CompletionTime.Sub(run.StartTime.Time)
 }

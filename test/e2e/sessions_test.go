@@ -133,16 +133,6 @@ echo waiting
 sleep 3600 & wait
 `
 
-// testSessionResultWithSidecars writes a result of the maximum size: the runner, three sidecars and the network check share
-// 12 KiB.
-func testSessionResultWithSidecars(t *testing.T) {
-	const maxBytes, bytesOfJSON = 12288 / 5, len(`{"summary":""}`)
-	s := createSession(t, crowdedRunner, fmt.Sprintf(
-		`printf '{"summary":"%%s"}' "$(head -c $((AGENTIC_RESULT_MAX_BYTES - %d)) /dev/zero | tr '\0' x)" > "$AGENTIC_RESULT_FILE"`, bytesOfJSON), nil)
-	s.waitForPhase(v1alpha1.SessionCompleted)
-	s.wantSummary(strings.Repeat("x", maxBytes-bytesOfJSON))
-}
-
 // waitForLogLine waits for a line in the runner's log: the phase Running starts before the script reaches it.
 func (s *sessionTest) waitForLogLine(line string) {
 	s.t.Helper()
@@ -227,32 +217,6 @@ func testSessionExit(t *testing.T) {
 	}
 }
 
-func testSessionOutOfMemory(t *testing.T) {
-	s := createSession(t, shellRunner, "exec tail /dev/zero", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
-	})
-	s.waitForPhase(v1alpha1.SessionFailed)
-	s.wantRuns("1/1 Failed OOMKilled 137")
-}
-
-func testSessionMissingImage(t *testing.T) {
-	s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Image, spec.Limits.StartupTimeout = unavailableImage, v1alpha1.NewDuration(time.Minute)
-	})
-	s.waitUntil("to report its image", func(status *v1alpha1.AgenticSessionStatus) bool {
-		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
-		return c != nil && c.Reason == v1alpha1.ReasonImagePull && strings.Contains(c.Message, unavailableImage)
-	})
-	s.waitForPhase(v1alpha1.SessionFailed)
-	s.wantRuns("1/1 Failed ImagePull")
-	if took := attemptDuration(&s.s.Status.Attempts[0]); took < 60*time.Second {
-		t.Errorf("the attempt took %v", took)
-	}
-	if message := s.s.Status.Attempts[0].Message; !strings.Contains(message, unavailableImage) {
-		t.Errorf("message %q", message)
-	}
-}
-
 func testSessionMisconfigured(t *testing.T) {
 	wantMessages := map[*sessionTest]string{}
 	for want, change := range map[string]func(spec *v1alpha1.AgenticSessionSpec){
@@ -293,23 +257,4 @@ echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Nam
 	pod := createScriptPod(s.t, "visitor-", visitorLabels, post)
 	waitForSuccess(s.t, pod)
 	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
-}
-
-func testSessionContinued(t *testing.T) {
-	first := createSession(t, echoRunner, "/write notes Next: tests.", setPersistentWorkspace)
-	second := createSession(t, shellRunner, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.ContinueFrom = &v1alpha1.LocalReference{Name: first.s.Name}
-		spec.Prompt = "cd $AGENTIC_WORKSPACE; " + spec.Prompt
-	})
-	second.waitForPhase(v1alpha1.SessionCompleted)
-	second.wantSummary("Next: tests. " + first.s.Name + "-r1-a1")
-	// Both sessions own the workspace, which is deleted with the last of them.
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.Workspace.ClaimRef.Name, Namespace: sessionsNamespace}}
-	first.deleteSession()
-	waitUntilDeleted(t, first.s)
-	poll.Until(t, "the second session to be the claim's only owner", func() bool {
-		return objectExists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
-	})
-	second.deleteSession()
-	waitUntilDeleted(t, claim)
 }

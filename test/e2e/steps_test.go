@@ -56,26 +56,6 @@ func testStepOutOfMemory(t *testing.T) {
 	}
 }
 
-func testStepSidecar(t *testing.T) {
-	template := corev1.PodTemplateSpec{}
-	template.Spec.InitContainers = []corev1.Container{{
-		Name:            "proxy",
-		Image:           busyboxImage,
-		Command:         []string{"sh", "-c", "trap 'exit 0' TERM; echo ready; sleep 3600 & wait"},
-		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
-		SecurityContext: restrictedSecurityContext(),
-	}}
-	s := createSequence(t, testbuilder.SequentialJob("proxied", "").Template(template).
-		Step("a", shellScript("true")).
-		Step("b", shellScript("true")).
-		Obj())
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.wantEachStepOnce()
-	if logs := s.readLogs(s.listPods(&s.listJobs()[1])[0].Name, "proxy"); logs != "ready\n" {
-		t.Errorf("the sidecar logged %q", logs)
-	}
-}
-
 // eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for
 // the second time.
 const eventLogScript = `
@@ -116,7 +96,6 @@ func testExitCodeOfARestartedContainer(t *testing.T) {
 }
 
 func testEvictionOfAGracefulStep(t *testing.T)   { checkEviction(t, corev1.PodTemplateSpec{}, "exit 0") }
-func testEvictionOfARestartedStep(t *testing.T)  { checkEviction(t, onFailure, "exit 143") }
 func testEvictionOfARestartedGrace(t *testing.T) { checkEviction(t, onFailure, "exit 0") }
 
 func checkEviction(t *testing.T, template corev1.PodTemplateSpec, exit string) {

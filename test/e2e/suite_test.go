@@ -42,16 +42,14 @@ const (
 	// reportedNamespace is not watched, but the operator reports on its Jobs.
 	reportedNamespace = "e2e-reported"
 	// Namespaces with queues and workers.
-	rolloutNamespace, disruptionNamespace = "e2e-rollouts", "e2e-disruption"
+	disruptionNamespace = "e2e-disruption"
 	// Namespaces of tests of WorkerPools.
-	sidecarNamespace, commandNamespace, statefulNamespace         = "e2e-sidecar-workers", "e2e-command-workers", "e2e-statefulset"
-	evictionNamespace, credentialsNamespace, terminatingNamespace = "e2e-eviction", "e2e-credentials", "e2e-terminating"
-	releaseNamespace, adminNamespace, clusterNamespace            = "e2e-releases", "e2e-admin-api", "e2e-broker-cluster"
-	patternNamespace, gatewayNamespace                            = "e2e-patterns", "e2e-gateway"
+	sidecarNamespace, commandNamespace                            = "e2e-sidecar-workers", "e2e-command-workers"
+	evictionNamespace, terminatingNamespace                       = "e2e-eviction", "e2e-terminating"
+	adminNamespace, patternNamespace, gatewayNamespace            = "e2e-admin-api", "e2e-patterns", "e2e-gateway"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
-	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
-	// are all deleted at once.
+	// sessionsNamespace and deletionNamespace contain AgenticSessions; the second has a default queue of Kueue.
 	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
 	// hostileNamespace contains an AgenticSession. A test deletes it.
 	hostileNamespace = "e2e-hostile-session"
@@ -66,7 +64,7 @@ const (
 
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = append(soakNamespaces(),
-	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, credentialsNamespace, terminatingNamespace,
+	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, terminatingNamespace,
 	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace)
 
 // soakNamespaces are those of tests that run with make soak only: each namespace has Roles, which deployments compare.
@@ -74,7 +72,7 @@ func soakNamespaces() []string {
 	if !isSoaking() {
 		return nil
 	}
-	return []string{rolloutNamespace, statefulNamespace, releaseNamespace, clusterNamespace, patternNamespace}
+	return []string{patternNamespace}
 }
 
 // exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and

@@ -3,13 +3,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -197,43 +195,6 @@ func (env *queueEnv) waitUntilInFlight(messages int64) {
 	})
 }
 
-func testStatefulWorkers(t *testing.T) {
-	env := newQueueEnv(t, statefulNamespace)
-	env.createPool(func(pool *v1alpha1.WorkerPool) {
-		setFixedReplicas(pool, 3, 2)
-		pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
-	})
-	env.waitUntilWorkers(3)
-	env.wantPodIndexes(0, 1, 2)
-	env.sendBatch(jobBatch{queue: "orders", run: "job", endless: true, rate: 10, takes: 300 * time.Millisecond})
-	env.resizePool(1)
-	env.wantPodIndexes(0)
-	env.resizePool(3)
-	env.patchPool(`{"spec":{"version":"2"}}`)
-	env.waitUntilRolledOut()
-	env.waitUntilWorkers(3)
-	env.wantPodIndexes(0, 1, 2)
-	env.endBatches()
-	env.waitUntilAllDone()
-	env.wantEachDoneOnce(2, "job")
-}
-
-// wantPodIndexes checks the Pod indexes of a StatefulSet's workers.
-func (env *queueEnv) wantPodIndexes(want ...int) {
-	env.t.Helper()
-	var got, wanted []string
-	for _, pod := range env.workerPods() {
-		got = append(got, pod.Labels[appsv1.PodIndexLabel])
-	}
-	for _, number := range want {
-		wanted = append(wanted, fmt.Sprint(number))
-	}
-	slices.Sort(got)
-	if !slices.Equal(got, wanted) {
-		env.t.Errorf("Pod indexes %v, want %v", got, wanted)
-	}
-}
-
 func testEvictionDrainsWorkers(t *testing.T) {
 	env := newQueueEnv(t, evictionNamespace)
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 4) })
@@ -269,70 +230,4 @@ func (env *queueEnv) evictPod(pod *corev1.Pod) error {
 	return clientset.PolicyV1().Evictions(env.namespace).Evict(env.t.Context(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: env.namespace},
 	})
-}
-
-func testBrokerCredentialsRotate(t *testing.T) {
-	env := newQueueEnv(t, credentialsNamespace)
-	login := env.createLogin(map[string][]byte{"username": []byte("worker"), "password": []byte("first")})
-	env.patchQueue(`{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)
-	env.requireLogin("worker:first@", "--user=worker", "--pass=first")
-	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
-	env.waitUntilWorkers(2)
-	operators, err := operatorPods(t.Context())
-	require.NoError(t, err)
-	workers := env.workerPods()
-	env.sendBatch(jobBatch{queue: "orders", run: "first", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
-	env.waitUntilAllDone()
-
-	login.Data["password"] = []byte("second")
-	require.NoError(t, cluster.Update(t.Context(), login))
-	env.requireLogin("worker:second@", "--user=worker", "--pass=second")
-	env.sendBatch(jobBatch{queue: "orders", run: "second", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
-	env.waitUntilAllDone()
-	wantNotRestarted(t, workers)
-	wantNotRestarted(t, operators)
-	env.wantEachDoneOnce(1, "first", "second")
-}
-
-// createLogin creates the Secret login with the credentials for the broker.
-func (env *queueEnv) createLogin(data map[string][]byte) *corev1.Secret {
-	env.t.Helper()
-	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}, Data: data}
-	login.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	require.NoError(env.t, cluster.Create(env.t.Context(), login))
-	return login
-}
-
-// requireLogin restarts the broker with authentication and uses the login from then on.
-func (env *queueEnv) requireLogin(user string, args ...string) {
-	env.t.Helper()
-	args = append([]string{"--jetstream", "--store_dir=/data", "--port=4222", "--http_port=8222"}, args...)
-	env.restartBroker(map[string]any{"containers": []any{map[string]any{"name": "nats", "args": args}}})
-	env.brokerUser = user
-}
-
-// restartBroker applies a strategic merge patch to the Pod of the broker.
-func (env *queueEnv) restartBroker(pod map[string]any) {
-	env.t.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}})
-	require.NoError(env.t, err)
-	env.runKubectl("patch", "statefulset", "nats", "-p", string(patch))
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")
-}
-
-// wantNotRestarted checks that the Pods still exist and that no container was restarted.
-func wantNotRestarted(t *testing.T, pods []corev1.Pod) {
-	t.Helper()
-	for i := range pods {
-		now := pods[i].DeepCopy()
-		if !objectExists(t, now) || now.UID != pods[i].UID || !now.DeletionTimestamp.IsZero() {
-			t.Errorf("%s was deleted", now.Name)
-			continue
-		}
-		for j := range now.Status.ContainerStatuses {
-			if before, after := pods[i].Status.ContainerStatuses[j].RestartCount, now.Status.ContainerStatuses[j].RestartCount; before != after {
-				t.Errorf("%s was restarted %d times", now.Name, after-before)
-			}
-		}
-	}
 }
