@@ -3,14 +3,12 @@
 package ui
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,72 +172,6 @@ func logProcessorTime(t *testing.T, used, elapsed time.Duration, changes int64) 
 func logLag(t *testing.T, overview, list *browser) {
 	t.Helper()
 	t.Logf("the overview did not answer for at most %.0f ms, the list of all for %.0f ms", evaluate[float64](overview, "window.maxLag"), evaluate[float64](list, "window.maxLag"))
-}
-
-// TestFiguresUnderLoad changes 5,000 objects 100 times a second, for UI_BENCH_DURATION.
-func TestFiguresUnderLoad(t *testing.T) {
-	duration := benchDuration(t)
-	ns := newNamespace(t, "load-")
-	createSequences(t, ns, 0, 5000)
-	u := startUI(t, "-n", ns)
-	b := openBrowser(t, u)
-	b.waitForText("#kinds", "5000")
-	t.Logf("5,000 objects: memory of the server at first: %d MB", u.memory(t)/1_000_000)
-	overview, list := b.openTab("/", "#attention tbody tr"), b.openTab("/k/seq", "main tbody tr")
-	b.open("/k/seq?q=etl-0001")
-	ctx, stop := context.WithTimeout(t.Context(), duration)
-	defer stop()
-	begin, used := time.Now(), u.processorTime(t)
-	changes := startWriters(ctx, ns)
-	var all []time.Duration
-	for i := 1000; ctx.Err() == nil; i += 20 {
-		all = append(all, measureProbes(t, b, ns, i, 20, 100*time.Millisecond)...)
-	}
-	number, elapsed := <-changes, time.Since(begin)
-	logProcessorTime(t, u.processorTime(t)-used, elapsed, number)
-	logLag(t, overview, list)
-	t.Logf("5,000 objects, %.0f changes/s for %s: change to screen: median %s, p95 %s, largest %s of %d; memory of the server %d MB",
-		float64(number)/elapsed.Seconds(), duration, percentile(all, 50), percentile(all, 95), percentile(all, 100), len(all), u.memory(t)/1_000_000)
-}
-
-// startWriters changes objects 100 times a second, as far as the API server can. The channel receives their number in the end.
-func startWriters(ctx context.Context, ns string) <-chan int64 {
-	const writers, perSecond = 16, 100
-	numbers, total := make(chan int), make(chan int64, 1)
-	go func() {
-		defer close(numbers)
-		begin := time.Now()
-		for i := 0; ctx.Err() == nil; i++ {
-			if i%5000 == 1 {
-				continue // the probe
-			}
-			// A change that the API server delayed is caught up.
-			time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / perSecond)))
-			select {
-			case <-ctx.Done():
-			case numbers <- i:
-			}
-		}
-	}()
-	var group sync.WaitGroup
-	var changes atomic.Int64
-	for range writers {
-		group.Go(func() {
-			for i := range numbers {
-				object := &v1alpha1.SequentialJob{}
-				object.Namespace, object.Name = ns, fmt.Sprintf("etl-%04d", i%5000)
-				patch := fmt.Sprintf(`{"status":{"progress":{"display":"%d/3"}}}`, i/5000+i%4)
-				if err := cluster.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err == nil {
-					changes.Add(1)
-				}
-			}
-		})
-	}
-	go func() {
-		group.Wait()
-		total <- changes.Load()
-	}()
-	return total
 }
 
 // openTab opens a page in another tab, and measures the longest time in which it does not answer.

@@ -3,7 +3,6 @@ package ui
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,16 +17,6 @@ import (
 
 func contains(text, part string) bool { return strings.Contains(text, part) }
 
-// addLabel adds a label to an object.
-func addLabel(t *testing.T, object client.Object, key, value string) {
-	t.Helper()
-	before, _ := object.DeepCopyObject().(client.Object)
-	object.SetLabels(map[string]string{key: value})
-	if err := cluster.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // setOffline disconnects the browser, or connects it again.
 func (b *browser) setOffline(offline bool) {
 	b.t.Helper()
@@ -40,13 +29,6 @@ func (b *browser) setOffline(offline bool) {
 func (b *browser) setHidden(hidden bool) {
 	b.t.Helper()
 	evaluate[bool](b, fmt.Sprintf("Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))", hidden))
-}
-
-func (u *runningUI) signal(t *testing.T, signal syscall.Signal) {
-	t.Helper()
-	if err := u.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // grant allows a user to do something with a kind in a namespace.

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/poll"
-	"github.com/yardmaster/yardmaster/test/prometheustest"
 )
 
 func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
@@ -104,27 +102,6 @@ func TestActionsOfASequenceRunAsTheCommandsThatThePageShows(t *testing.T) {
 	b.expectNoProblems()
 }
 
-func TestActionsThatStopWorkAskForTheName(t *testing.T) {
-	ns := newNamespace(t, "confirm-")
-	session := newSession(t, ns, "fix-tests", "Fix the tests.")
-	b := openBrowser(t, startUI(t, "-n", ns))
-	b.open("/k/session/" + ns + "/fix-tests")
-	b.clickText("main a.button", "Stop")
-	b.waitForText("#dialog", "Type fix-tests to continue")
-	b.run("typing another name", chromedp.SendKeys(chromedp.CSS("#confirm"), "fix\n"))
-	b.waitForText("#dialog", "Nothing was done")
-	if reload(t, session).Spec.Suspend {
-		t.Error("the session was stopped")
-	}
-	b.run("closing", chromedp.Click(chromedp.CSS("#dialog a[data-close]")))
-	b.do("Stop", "fix-tests")
-	if !reload(t, session).Spec.Suspend {
-		t.Error("the session was not stopped")
-	}
-	b.waitForText("main", "Restart")
-	b.expectNoProblems()
-}
-
 func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) {
 	ns := newNamespace(t, "kinds-")
 	queue, pool, schedule := newQueue(t, ns, "mail", "ready", 2), newPool(t, ns, "mailers", "31.5 messages/s arrive"), newSchedule(t, ns, "nightly", "the operator was away")
@@ -168,43 +145,9 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	b.expectNoProblems()
 }
 
-func TestNamedWorkerIsDrained(t *testing.T) {
-	ns := newNamespace(t, "workers-")
-	newPool(t, ns, "mailers", "31.5 messages/s arrive")
-	worker := newWorkerPod(t, ns, "mailers", "mailers-1-x7k2p")
-	newWorkerPod(t, ns, "mailers", "mailers-1-b4n9z")
-	b := openBrowser(t, startUI(t, "-n", ns))
-	b.open("/k/pool/" + ns + "/mailers")
-	b.clickText("main nav a", "Workers")
-	b.waitForText("main", worker.Name, "mailers-1-b4n9z", "Ready")
-	b.clickText("#worker-"+worker.Name+" a.button", "Drain")
-	if shown := b.confirm("Drain "+worker.Name, worker.Name); !contains(shown, "pool drain -n "+ns+" mailers "+worker.Name) || !contains(shown, "worker "+worker.Name+" drains") {
-		t.Errorf("the dialog shows:\n%s", shown)
-	}
-	poll.Until(t, "the worker to be gone", func() bool { return !contains(b.bestEffortText("main"), worker.Name) })
-	b.waitForText("main", "mailers-1-b4n9z")
-	b.expectNoProblems()
-}
-
 // editEvent is a line of the log of an agent that changes a file.
 func editEvent(path, removed, added string) string {
 	return fmt.Sprintf(`{"type":"toolCall","tool":{"name":"Edit","input":{"file_path":%s,"old_string":%s,"new_string":%s}}}`, quote(path), quote(removed), quote(added))
-}
-
-func TestSessionShowsChangedFilesAndPullRequests(t *testing.T) {
-	ns := newNamespace(t, "changes-")
-	sessionPod(t, newSession(t, ns, "fix-tests", "Fix the tests."))
-	u := startUI(t, "-n", ns)
-	u.proxy.addLogLine(editEvent("shop/cart.go", "total := 0", "total := sum(items)\n<b>"))
-	b := openBrowser(t, u)
-	b.open("/k/session/" + ns + "/fix-tests")
-	b.waitForText("#repositories", "shop", "pushed", "fix-tests", "4f1c9a7e22b0", "docs", "failed", "Fix the tests.")
-	if links := evaluate[string](b, "[...document.querySelectorAll('#repositories a')].map(a => a.href + ' ' + a.rel + ' ' + a.target).join()"); links != "https://git.example/team/shop/pull/17 noopener noreferrer _blank" {
-		t.Errorf("links %s", links)
-	}
-	b.clickText("main nav a", "Changed files")
-	b.waitForText("#file-1", "shop/cart.go", "+2 −1", "- total := 0", "+ total := sum(items)", "+ <b>")
-	b.expectNoProblems()
 }
 
 func TestMessagesReachAnInteractiveSession(t *testing.T) {
@@ -246,68 +189,6 @@ func TestMessagesReachAnInteractiveSession(t *testing.T) {
 	if left := evaluate[string](b, "document.querySelector('#message-text').value"); left != "And another." {
 		t.Errorf("the field lost the message, and has %q", left)
 	}
-	b.expectNoProblems()
-}
-
-func TestStaleJobsAreListedWithTheirNextStepAndExplained(t *testing.T) {
-	ns := newNamespace(t, "stale-")
-	create(t, staleJob(ns, "train"), failStaleJob)
-	b := openBrowser(t, startUI(t, "-n", ns))
-	b.open("/stale")
-	b.waitForText("main", "1 zombie", "train", "kubectl")
-	b.clickText("main a.button", "Explain")
-	b.waitForText("#dialog", "Why Job train is stale", "job.batch/train")
-	b.expectNoProblems()
-}
-
-func TestPagesShowSeveralNamespacesAndLabels(t *testing.T) {
-	data, web, other := newNamespace(t, "data-"), newNamespace(t, "web-"), newNamespace(t, "other-")
-	for _, ns := range []string{data, web, other} {
-		addLabel(t, runningSequence(t, ns, "nightly"), "team", "data")
-		runningSequence(t, ns, "unlabeled")
-	}
-	create(t, staleJob(web, "train"), failStaleJob)
-	b := openBrowser(t, startUI(t, "-n", data+","+web, "-n", web, "-l", "team=data"))
-	b.waitForText(".place-bar", "namespaces "+data+", "+web+", labels team=data")
-	b.open("/k/seq")
-	b.waitForText("main", data, web, "2 in total")
-	if shown := b.text("main"); contains(shown, other) || contains(shown, "unlabeled") {
-		t.Errorf("the list shows:\n%s", shown)
-	}
-	late := runningSequence(t, data, "late")
-	addLabel(t, late, "team", "data")
-	b.waitForText("main", "late", "3 in total")
-	b.open("/k/seq/" + web + "/nightly")
-	b.do("Suspend", "")
-	b.open("/stale")
-	b.waitForText("main", "-n "+data+" --selector=team=data", "-n "+web+" --selector=team=data")
-	b.expectNoProblems()
-}
-
-func TestChartsBeginWithTheHistoryOfARealPrometheus(t *testing.T) {
-	ns := newNamespace(t, "history-")
-	newQueue(t, ns, "mail", "ready", 0)
-	newPool(t, ns, "mailers", "31.5 messages/s arrive")
-	var samples strings.Builder
-	begin := time.Now().Add(-2 * time.Hour)
-	for metric, states := range map[string][]string{`yardmaster_queue_messages{queue="mail"`: {"ready", "in_flight"}, `yardmaster_workerpool_workers{pool="mailers"`: {"ready", "busy", "draining"}, `yardmaster_workerpool_messages{pool="mailers"`: {"backlog"}} {
-		for _, state := range states {
-			for minute := range 60 {
-				fmt.Fprintf(&samples, "%s,namespace=%q,state=%q} %d %d\n", metric, ns, state, 4000+minute, begin.Add(time.Duration(minute)*time.Minute).Unix())
-			}
-		}
-	}
-	b := openBrowser(t, startUI(t, "-n", ns, "--prometheus", prometheustest.Start(t, samples.String()), "--history", "3h"))
-	for _, path := range []string{"/k/queue/" + ns + "/mail", "/k/pool/" + ns + "/mailers"} {
-		b.open(path)
-		b.waitForText("#load", "History of the last 3h0m0s from Prometheus.", "largest 4059")
-	}
-	b.expectNoProblems()
-
-	b = openBrowser(t, startUI(t, "-n", ns, "--prometheus", "http://127.0.0.1:1"))
-	b.open("/k/queue/" + ns + "/mail")
-	b.waitForText("#load", "The history cannot be read from Prometheus", "connection refused")
-	b.waitForText("main", "1280") // all else is shown
 	b.expectNoProblems()
 }
 
@@ -364,29 +245,6 @@ func TestPageCatchesUpAfterItsStreamWasInterrupted(t *testing.T) {
 	b.waitForText("main", "Failed")
 	poll.Until(t, "the page to be connected", func() bool { return b.text("#connection") == "" })
 	b.expectNoProblems()
-}
-
-func TestPageCatchesUpAfterTheMachineSlept(t *testing.T) {
-	ns := newNamespace(t, "sleep-")
-	nightly := runningSequence(t, ns, "nightly")
-	u := startUI(t, "-n", ns)
-	b := openBrowser(t, u)
-	b.open("/k/seq")
-	b.waitForText("main", "nightly", "Running")
-	u.signal(t, syscall.SIGSTOP)
-	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
-	u.proxy.CloseClientConnections() // as a load balancer does meanwhile
-	u.signal(t, syscall.SIGCONT)
-	b.waitForText("main", "Failed")
-	b.expectNoProblems()
-}
-
-func TestPageSaysThatTheCommandHasEnded(t *testing.T) {
-	u := startUI(t, "-n", newNamespace(t, "ended-"))
-	b := openBrowser(t, u)
-	b.waitForText("#attention", "Nothing needs attention")
-	u.stop()
-	b.waitForText("#connection", "Disconnected")
 }
 
 func TestASequenceHasPagesForItsLogRunsEventsAndYAML(t *testing.T) {
