@@ -40,12 +40,6 @@ func TestDownLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestSecondDownSucceeds(t *testing.T) {
-	startCluster(t, "--mode", "control-plane")
-	stopCluster(t)
-	stopCluster(t)
-}
-
 func TestUpAfterACrashStartsANewCluster(t *testing.T) {
 	needsRoot(t)
 	before := listRemains(t)

@@ -3,12 +3,7 @@
 package e2e
 
 import (
-	"io"
-	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -22,41 +17,11 @@ func TestOnARealNode(t *testing.T) {
 		title string
 		run   func(*testing.T)
 	}{
-		{"a claim's directory is deleted with the claim", deleteClaim},
-		{"kubectl exec passes input, output and exit codes", execInPod},
-		{"kubectl port-forward reaches a Pod from the host", portForward},
 		{"Pods have a network immediately after network-policies restarts", restartPolicies},
 		{"a killed component restarts and the cluster keeps working", restartComponents},
 		{"a second up reports that the cluster already runs, and changes nothing", upAgain},
 	} {
 		t.Run(test.title, test.run)
-	}
-}
-
-func deleteClaim(t *testing.T) {
-	apply(t, `
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: brief}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-`)
-	waitForOutput(t, "Bound", "get", "pvc", "brief")
-	volume, err := kubectl(t, "get", "pvc", "brief", "-o", "jsonpath={.spec.volumeName}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(clusterDir(t), "volumes", volume)
-	if _, err := os.Stat(dir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kubectl(t, "delete", "pvc", "brief"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kubectl(t, "wait", "--for=delete", "pv/"+volume, "--timeout="+timeout.String()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the directory still exists: %v", err)
 	}
 }
 
@@ -86,43 +51,6 @@ func startWeb(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForOutput(t, "10.244.", "get", "endpointslices", "-l", "kubernetes.io/service-name=web")
-}
-
-func execInPod(t *testing.T) {
-	startWeb(t)
-	command := exec.CommandContext(t.Context(), program, "kubectl", "--name", clusterName, "--", "exec", "-i", "web", "--", "sh", "-c", "cat; exit 3")
-	command.Stdin = strings.NewReader("input")
-	output, err := command.Output()
-	if string(output) != "input" || command.ProcessState.ExitCode() != 3 {
-		t.Errorf("printed %q, exit code %d, %v", output, command.ProcessState.ExitCode(), err)
-	}
-}
-
-func portForward(t *testing.T) {
-	startWeb(t)
-	command := exec.CommandContext(t.Context(), program, "kubectl", "--name", clusterName, "--", "port-forward", "pod/web", ":8080")
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
-	line := make([]byte, 1000)
-	n, err := output.Read(line) // "Forwarding from 127.0.0.1:PORT -> 8080"
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(string(line[:n]))
-	response, err := http.Get("http://" + address + "/page")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "served\n" {
-		t.Errorf("got %q, %v", body, err)
-	}
 }
 
 func restartComponents(t *testing.T) {

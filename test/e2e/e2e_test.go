@@ -192,12 +192,11 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// TestDeployments tests operators with one controller each, and one for all namespaces.
+// TestDeployments tests operators with one controller each.
 func TestDeployments(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
 		{"each controller works alone, with only its own permissions", testSingleControllers},
-		{"an operator for all namespaces watches namespaces that are created later", testAllNamespaces},
 	})
 }
 

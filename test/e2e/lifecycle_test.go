@@ -3,14 +3,11 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,38 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
-
-func testAllNamespaces(t *testing.T) {
-	require.NoError(t, undeployOperator(t.Context(), watchedNamespaces))
-	require.NoError(t, deployOperator(t.Context(), allNamespaces))
-	require.NoError(t, waitForOperator(t.Context()))
-	t.Cleanup(func() {
-		ctx := context.Background()
-		err := errors.Join(undeployOperator(ctx, allNamespaces), deployOperator(ctx, watchedNamespaces), waitForOperator(ctx))
-		if err != nil {
-			t.Error(err)
-		}
-	})
-
-	ns := &corev1.Namespace{}
-	ns.GenerateName = "e2e-new-"
-	require.NoError(t, cluster.Create(t.Context(), ns))
-	refused := prepareSequence(ns.Name, testbuilder.SequentialJob("refused", "").Step("a", testbuilder.StepImage("")).Obj())
-	if err := cluster.Create(t.Context(), refused); !apierrors.IsInvalid(err) {
-		t.Errorf("a step without an image: %v", err)
-	}
-	done := createSequenceIn(t, ns.Name, newShortSequence("done", 3))
-	done.waitForPhase(v1alpha1.PhaseCompleted)
-	done.wantEachStepOnce()
-
-	// A namespace with a running sequence can be deleted.
-	running := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a", untilReleased()).Obj())
-	running.waitForRunningPod("a")
-	start := time.Now()
-	require.NoError(t, cluster.Delete(t.Context(), ns))
-	waitUntilDeleted(t, ns)
-	t.Logf("the namespace was deleted after %v", roundedSince(start))
-}
 
 // The objects of a namespace are deleted in no defined order. This test enforces the worst one:
 // the operator's permissions are deleted before all objects with its finalizers.

@@ -37,7 +37,7 @@ const repositoryRoot = "../.."
 const (
 	// watchedNamespace contains the sequences. It enforces the Pod Security Standard restricted.
 	watchedNamespace = "e2e-watched"
-	// unwatchedNamespace is a namespace that the operator watches only if it watches all namespaces.
+	// unwatchedNamespace is a namespace that the operator does not watch.
 	unwatchedNamespace = "e2e-unwatched"
 	// reportedNamespace is not watched, but the operator reports on its Jobs.
 	reportedNamespace = "e2e-reported"
@@ -85,8 +85,6 @@ var exclusiveNamespaces = strings.Join([]string{
 var watchedNamespaces = strings.Join(append([]string{
 	watchedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace,
 }, queueNamespaces...), ",")
-
-const allNamespaces = "*"
 
 // Clients of the cluster.
 var (
@@ -177,11 +175,6 @@ func deployOperator(ctx context.Context, namespaces string, variables ...string)
 		return fmt.Errorf("%s: %w\n%s", set, err, output)
 	}
 	return nil
-}
-
-// undeployOperator does what a user does to uninstall it.
-func undeployOperator(ctx context.Context, namespaces string) error {
-	return runInRepository(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reportedNamespace)
 }
 
 // operatorImage returns the name of the operator's image, which is loaded into the cluster.

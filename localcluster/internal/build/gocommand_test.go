@@ -46,37 +46,6 @@ func TestOnlyPackagesThatAreNotInGosCacheAreCounted(t *testing.T) {
 	}
 }
 
-func TestPackageNamesAreNotTakenForErrors(t *testing.T) {
-	for line, want := range map[string]bool{
-		"internal/abi":                      true,
-		"k8s.io/klog/v2":                    true,
-		"gopkg.in/evanphx/json-patch.v4":    true,
-		"":                                  false,
-		"# example.com/part":                false,
-		"./main.go:1:29: undefined: x":      false,
-		"\thave (int)":                      false,
-		"go: downloading k8s.io/api v0.1.0": false,
-	} {
-		if got := isPackage(line); got != want {
-			t.Errorf("%q: got %t", line, got)
-		}
-	}
-}
-
-func TestOutputIsSplitIntoLines(t *testing.T) {
-	var lines []string
-	w := &lineWriter{handle: func(line string) { lines = append(lines, line) }}
-	for _, data := range []string{"one\ntw", "o\n", "\nlast"} {
-		if n, err := w.Write([]byte(data)); n != len(data) || err != nil {
-			t.Errorf("got %d, %v", n, err)
-		}
-	}
-	w.end()
-	if want := []string{"one", "two", "", "last"}; !reflect.DeepEqual(lines, want) {
-		t.Errorf("got %q", lines)
-	}
-}
-
 // fakeGo puts a shell script in the place of the go command.
 func fakeGo(t *testing.T, script string) {
 	t.Helper()

@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,21 +50,6 @@ func TestStatusOfAMissingClusterFailsAndDownSucceeds(t *testing.T) {
 	}
 	if err := execute(t, "down"); err != nil {
 		t.Errorf("down: %v", err)
-	}
-}
-
-func TestBuildImageWritesAnArchive(t *testing.T) {
-	dir := t.TempDir()
-	source, output := filepath.Join(dir, "program"), filepath.Join(dir, "image.tar")
-	if err := os.WriteFile(source, []byte("program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := execute(t, "build-image", "--tag", "a:1", "--file", source+":/program", "--entrypoint", "/program", "--output", output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(output); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -71,18 +71,3 @@ func TestTheCacheIsWhereXDGSaysUnlessThatIsRelative(t *testing.T) {
 		}
 	}
 }
-
-func TestClusterThatWasNeverStartedDoesNotExist(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	c, err := Open("default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	existed, err := c.Down()
-	if err != nil || existed {
-		t.Errorf("existed %t, %v", existed, err)
-	}
-	if status, err := c.Status(t.Context()); err != nil || status != nil {
-		t.Errorf("status %v, %v", status, err)
-	}
-}

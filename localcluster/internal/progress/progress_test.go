@@ -13,8 +13,6 @@ func terminal(out *bytes.Buffer, width int) *Printer {
 	return &Printer{out: out, live: true, width: func() int { return width }}
 }
 
-func nothing(Report) error { return nil }
-
 // compile is a step that reports downloads, then packages, then linking.
 func compile(report Report) error {
 	time.Sleep(5 * time.Second)
@@ -27,16 +25,6 @@ func compile(report Report) error {
 	report(Status{Activity: "linking"})
 	time.Sleep(10 * time.Second)
 	return nil
-}
-
-func TestWithoutATerminalAStepPrintsALineBeforeAndAfter(t *testing.T) {
-	var out bytes.Buffer
-	if err := Plain(&out).Step("building", "built", nothing); err != nil {
-		t.Fatal(err)
-	}
-	if got := out.String(); got != "  building ...\n  built (0s)\n" {
-		t.Errorf("got %q", got)
-	}
 }
 
 func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
@@ -56,26 +44,6 @@ func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	})
-}
-
-func TestWithoutATerminalALongStepWithoutStatusPrintsNothingMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		err := Plain(&out).Step("starting", "up", func(Report) error { time.Sleep(time.Minute); return nil })
-		if got := out.String(); err != nil || got != "  starting ...\n  up (1m0s)\n" {
-			t.Errorf("got %q, %v", got, err)
-		}
-	})
-}
-
-func TestOnATerminalTheLiveLineIsClearedAtTheEnd(t *testing.T) {
-	var out bytes.Buffer
-	if err := terminal(&out, 80).Step("building", "built", nothing); err != nil {
-		t.Fatal(err)
-	}
-	if got := out.String(); !strings.HasSuffix(got, "\r\x1b[K  built (0s)\n") {
-		t.Errorf("got %q", got)
-	}
 }
 
 func TestOnATerminalTheLiveLineShowsTheStatusWithABar(t *testing.T) {

@@ -30,12 +30,6 @@ func TestSourcesAreFoundFromAnyDirectoryOfACheckout(t *testing.T) {
 	}
 }
 
-func TestNoSourcesAreFoundOutsideACheckout(t *testing.T) {
-	if dir, found := search(t.TempDir()); found {
-		t.Errorf("found %s", dir)
-	}
-}
-
 func TestTheVariableMustNameTheSources(t *testing.T) {
 	t.Setenv(Variable, t.TempDir())
 	if dir, err := Locate(); err == nil {

@@ -29,12 +29,6 @@ func TestImagesAreLoadedByTheToolOfTheContextsCluster(t *testing.T) {
 	}
 }
 
-func TestTheNameOfALocalClusterIsInThePathOfItsKubeconfig(t *testing.T) {
-	if got := localName("/cache/localcluster/clusters/dev/pki/admin.kubeconfig"); got != "dev" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestAnUnknownTypeOfClusterIsRefusedWithTheKnownOnes(t *testing.T) {
 	_, err := New("eks")
 	if err == nil || !strings.Contains(err.Error(), `invalid CLUSTER "eks": must be localcluster`) {

@@ -135,13 +135,6 @@ func TestExampleMismatches(t *testing.T) {
 	}
 }
 
-func TestActionIsShownAsAKubectlCommand(t *testing.T) {
-	const want = `kubectl -n ns patch sequentialjob suspended-report --type=merge -p '{"spec":{"suspend":false}}'`
-	if got := suspendedReport().Action.KubectlCommand("ns", "suspended-report"); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(examplesDirectory, file))
