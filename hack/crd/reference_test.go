@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestTheReferenceHasAPageForEachKindWithAnExampleAndItsFieldsInOrder(t *testing.T) {
+func TestTheReferenceHasAPageForEachKindWithAnExample(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/reference/api/*.md")
 	if err != nil || len(pages) != len(definitions(t))+1 {
@@ -27,17 +27,5 @@ func TestTheReferenceHasAPageForEachKindWithAnExampleAndItsFieldsInOrder(t *test
 		if name != "jobreport" && !strings.Contains(page, "\n```yaml\napiVersion:") { // the operator writes JobReports
 			t.Errorf("%s has no example", name)
 		}
-	}
-	raw, err := os.ReadFile("../../docs/reference/api/sequentialjob.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := []string{"`containers` (required) |", "`containers[].name` (required) |", "`containers[].step.backoffLimit` |", "`template` |"}
-	var found []int
-	for _, row := range rows {
-		found = append(found, bytes.Index(raw, []byte("| "+row)))
-	}
-	if found[0] < 0 || !slices.IsSorted(found) {
-		t.Errorf("the rows %q are at %v", rows, found)
 	}
 }

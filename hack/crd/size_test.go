@@ -97,10 +97,3 @@ func checkDescriptions(t *testing.T, path string, schema *apiextensionsv1.JSONSc
 		checkDescriptions(t, path+"[]", schema.Items.Schema)
 	}
 }
-
-func TestExplainStatesTheLengthOfTheNameOfAStep(t *testing.T) {
-	spec := definitions(t)["yardmaster.dev_sequentialjobs.yaml"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	if description := spec.Properties["containers"].Description; !strings.Contains(description, "30 characters") && !strings.Contains(description, "30\ncharacters") {
-		t.Error(description)
-	}
-}

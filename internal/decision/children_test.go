@@ -78,16 +78,6 @@ func TestAJobHasEndedOnlyWithATerminalConditionThatIsTrue(t *testing.T) {
 	}
 }
 
-func TestAPodHasEndedInTheLastPhases(t *testing.T) {
-	for phase, want := range map[corev1.PodPhase]bool{
-		corev1.PodSucceeded: true, corev1.PodFailed: true, corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, "": false,
-	} {
-		if got := HasPodEnded(&corev1.Pod{Status: corev1.PodStatus{Phase: phase}}); got != want {
-			t.Errorf("phase %q: %t, want %t", phase, got, want)
-		}
-	}
-}
-
 func TestFlagsOfABucketAreNotExpanded(t *testing.T) {
 	for region, want := range map[string]string{"": "us-east-1", "eu-west-1": "eu-west-1"} {
 		flags := BucketFlags(&v1alpha1.ArchiveS3{Endpoint: "https://$(HOST)", Bucket: "b", Prefix: "p", Region: region}, "/keys")

@@ -7,34 +7,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
-
-func TestEarliestIgnoresZero(t *testing.T) {
-	tests := map[string]struct {
-		waits []time.Duration
-		want  time.Duration
-	}{
-		"none":                        {nil, 0},
-		"only zeros":                  {[]time.Duration{0, 0}, 0},
-		"one wait and zeros":          {[]time.Duration{0, time.Hour, 0}, time.Hour},
-		"the shortest of three waits": {[]time.Duration{time.Hour, time.Second, time.Minute}, time.Second},
-		"a negative wait":             {[]time.Duration{time.Second, -time.Second}, -time.Second},
-		"two equal waits":             {[]time.Duration{time.Second, time.Second}, time.Second},
-		"the first wait":              {[]time.Duration{time.Second, time.Minute, 0}, time.Second},
-	}
-	for title, test := range tests {
-		t.Run(title, func(t *testing.T) {
-			if got := Earliest(test.waits...); got != test.want {
-				t.Errorf("earliest of %v is %s, want %s", test.waits, got, test.want)
-			}
-		})
-	}
-}
 
 func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
 	tests := map[string]struct {
@@ -74,18 +51,6 @@ func TestJobsOfARunHaveTheLabelOfTheScheduleThatControlsIt(t *testing.T) {
 	}
 }
 
-func TestEventsHaveTheirTypeAndOnlyRoutineEventsMayBeLeftOut(t *testing.T) {
-	for title, row := range map[string]struct{ got, want Event }{
-		"normal":  {NormalEvent("R", "A", "m"), Event{corev1.EventTypeNormal, "R", "A", "m", false}},
-		"routine": {RoutineEvent("R", "A", "m"), Event{corev1.EventTypeNormal, "R", "A", "m", true}},
-		"warning": {WarningEvent("R", "A", "m"), Event{corev1.EventTypeWarning, "R", "A", "m", false}},
-	} {
-		if row.got != row.want {
-			t.Errorf("%s: %+v, want %+v", title, row.got, row.want)
-		}
-	}
-}
-
 // Each other class is handled or retried.
 func TestRefusalsAreThoseThatOnlyAChangeOfAnObjectResolves(t *testing.T) {
 	refused := Refusal{Kind: "Pod", Name: "a", Step: "s"}
@@ -119,14 +84,6 @@ func TestRefusalsAreThoseThatOnlyAChangeOfAnObjectResolves(t *testing.T) {
 	}
 }
 
-func TestAReasonIsFollowedByItsMessage(t *testing.T) {
-	for message, want := range map[string]string{"": "Reason", "text": "Reason: text"} {
-		if got := FormatReason("Reason", message); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 func TestADeletionWasRequestedItsGracePeriodBeforeItsTime(t *testing.T) {
 	deleted := metav1.NewTime(time.Unix(100, 0))
 	for grace, want := range map[int64]int64{0: 100, 30: 70} {
@@ -148,14 +105,6 @@ func TestATimerDecidesAgainAtTheEarliestDueTime(t *testing.T) {
 			if reached != (left <= 0) || timer.RequeueAfter != want {
 				t.Errorf("due in %s, and again after %s: reached %t, again after %s, want %s", left, earlier, reached, timer.RequeueAfter, want)
 			}
-		}
-	}
-}
-
-func TestTrueIsOrderedBeforeFalse(t *testing.T) {
-	for values, want := range map[[2]bool]int{{true, true}: 0, {false, false}: 0, {true, false}: -1, {false, true}: 1} {
-		if got := CompareTrueFirst(values[0], values[1]); got != want {
-			t.Errorf("%v: %d, want %d", values, got, want)
 		}
 	}
 }

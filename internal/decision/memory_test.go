@@ -63,23 +63,6 @@ func TestMemoryOfAnObjectIsEstimated(t *testing.T) {
 	}
 }
 
-// As in the runtime: the places double when more than seven eighths of them are used, except of the first eight.
-func TestAMapHasPlacesForMoreEntries(t *testing.T) {
-	for count, places := range map[int]int{0: 0, 1: 8, 8: 8, 9: 16, 14: 16, 15: 32, 28: 32, 29: 64} {
-		entries := map[int64]int64{}
-		for i := range count {
-			entries[int64(i)] = 0
-		}
-		want := 8
-		if count > 0 {
-			want += 48 + places*(1+8+8)
-		}
-		if got := MemoryOf(entries); got != want {
-			t.Errorf("%d entries: %d bytes, want %d", count, got, want)
-		}
-	}
-}
-
 func TestAnObjectIsTooLargeBeyond128KiBAndOnceItsSpecWasDropped(t *testing.T) {
 	const ownSize = 16 // of a text
 	for title, test := range map[string]struct {
@@ -99,12 +82,5 @@ func TestAnObjectIsTooLargeBeyond128KiBAndOnceItsSpecWasDropped(t *testing.T) {
 		if got := IsTooLarge(object, strings.Repeat("x", test.bytes)); got != test.want {
 			t.Errorf("%s: %t, want %t", title, got, test.want)
 		}
-	}
-}
-
-func BenchmarkMemoryOf(b *testing.B) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 10)}}
-	for b.Loop() {
-		MemoryOf(pod)
 	}
 }

@@ -75,18 +75,6 @@ func TestConditionsAreReadByKstatus(t *testing.T) {
 	}
 }
 
-func TestAnObjectWithoutAStatusIsInProgress(t *testing.T) {
-	kstatustest.AssertKstatus(t, objectWithConditions(1, -1, nil), status.InProgressStatus)
-}
-
-func TestADeletedObjectIsTerminating(t *testing.T) {
-	var conditions []metav1.Condition
-	Set(&conditions, 1, setTime, Summary{Ready: metav1.ConditionTrue, Reason: "Ready"})
-	object := objectWithConditions(1, 1, conditions)
-	object.DeletionTimestamp = &setTime
-	kstatustest.AssertKstatus(t, object, status.TerminatingStatus)
-}
-
 func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	var conditions []metav1.Condition
 	Set(&conditions, 1, setTime, Summary{Ready: metav1.ConditionTrue, Reason: "Ready"})

@@ -37,53 +37,6 @@ func TestAStoredValueBelongsToOneUID(t *testing.T) {
 	}
 }
 
-func TestTheLastValueOfAnObjectIsStoredUntilItIsDeleted(t *testing.T) {
-	s, pod := NewStore[int](), podWithUID("a", "1")
-	s.Set(pod, 1)
-	s.Set(pod, 2)
-	if v, found := s.Get(pod); !found || v != 2 {
-		t.Errorf("stored 2, got %d, %v", v, found)
-	}
-	s.Delete(pod)
-	if _, found := s.Get(pod); found {
-		t.Error("the value remains")
-	}
-}
-
-func TestForgetDropsTheValueOfAnyUID(t *testing.T) {
-	key := types.NamespacedName{Namespace: "ns", Name: "a"}
-	s := NewStore[int]()
-	s.Set(podWithUID("a", "1"), 7)
-	if v, found := s.Forget(key); !found || v != 7 {
-		t.Errorf("forgot %d, %v, want 7", v, found)
-	}
-	if v, found := s.Forget(key); found || v != 0 {
-		t.Errorf("forgot %d twice", v)
-	}
-}
-
-func TestEachVisitsEveryValueUntilItIsStopped(t *testing.T) {
-	s := NewStore[int]()
-	s.Set(podWithUID("a", "1"), 1)
-	s.Set(podWithUID("b", "2"), 2)
-	sum := 0
-	s.Each(func(key types.NamespacedName, uid types.UID, value int) bool {
-		if want := map[string]types.UID{"a": "1", "b": "2"}[key.Name]; uid != want {
-			t.Errorf("%s has the UID %s, want %s", key.Name, uid, want)
-		}
-		sum += value
-		return true
-	})
-	if sum != 3 {
-		t.Errorf("the values add up to %d, want 3", sum)
-	}
-	visits := 0
-	s.Each(func(types.NamespacedName, types.UID, int) bool { visits++; return false })
-	if visits != 1 {
-		t.Errorf("%d visits, want 1", visits)
-	}
-}
-
 func TestConcurrentUpdatesOfAStoredValueAllCount(t *testing.T) {
 	s := NewStore[int]()
 	var updates sync.WaitGroup

@@ -41,20 +41,6 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 	}
 }
 
-func TestAWrittenObjectIsForgottenOnceTheCacheHasIt(t *testing.T) {
-	written := NewWriteCache[*corev1.ConfigMap]()
-	written.Record(newConfigMap("1", "10"))
-	written.Newest(newConfigMap("1", "10"))
-	if len(written.written.entries) != 0 {
-		t.Errorf("%d objects are kept", len(written.written.entries))
-	}
-	written.Record(newConfigMap("1", "12"))
-	written.Forget(types.NamespacedName{Namespace: "ns", Name: "a"})
-	if len(written.written.entries) != 0 {
-		t.Errorf("%d objects are kept of a deleted one", len(written.written.entries))
-	}
-}
-
 func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 	informers := &informertest.FakeInformers{Scheme: scheme.Scheme}
 	informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})

@@ -1,8 +1,6 @@
 package operator
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"net/netip"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
-	"github.com/yardmaster/yardmaster/internal/version"
 )
 
 func environmentOf(variables map[string]string) []string {
@@ -200,16 +197,6 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, row.want)
 			}
 		})
-	}
-}
-
-func TestParsePrintsTheVersion(t *testing.T) {
-	var output bytes.Buffer
-	if _, err := ParseFlags([]string{"--version"}, environmentOf(nil), &output); !errors.Is(err, ErrVersionRequested) {
-		t.Errorf("error %v, want ErrVersion", err)
-	}
-	if got, want := output.String(), version.Describe("yardmaster")+"\n"; got != want {
-		t.Errorf("printed %q, want %q", got, want)
 	}
 }
 

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // runDoctor runs the command for a cluster with these objects, whose API server has the time testTime.
@@ -61,25 +59,6 @@ definitions          FAILED    the CustomResourceDefinition agenticsessions.yard
 `
 	if lines := strings.SplitAfter(out, "\n"); cmp.Diff(want, strings.Join(lines[:7], "")) != "" {
 		t.Errorf("output:\n%s", out)
-	}
-}
-
-func TestDoctorPrintsTheSameAsJSON(t *testing.T) {
-	_, table, _ := runDoctor(t, "", operatorDeployment(2, 0))
-	code, raw, _ := runDoctor(t, "-o json", operatorDeployment(2, 0))
-	var findings []finding
-	if err := json.Unmarshal([]byte(raw), &findings); err != nil || code != exitUnsuccessful {
-		t.Fatalf("exit code %d: %v", code, err)
-	}
-	if got := strings.Count(table, "\n") - strings.Count(table, "  fix: ") - 1; got != len(findings) {
-		t.Errorf("%d lines for %d findings", got, len(findings))
-	}
-	for _, f := range findings {
-		for _, text := range []string{f.Check, f.Status, f.Reason, f.Fix} {
-			if !strings.Contains(table, text) {
-				t.Errorf("the table lacks %q", text)
-			}
-		}
 	}
 }
 

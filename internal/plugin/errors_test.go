@@ -6,30 +6,46 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-func TestConnectionErrorsSayWhatToDo(t *testing.T) {
-	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/api?timeout=32s", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
+func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
+	sequences := schema.GroupResource{Group: "yardmaster.dev", Resource: "sequentialjobs"}
+	refused := &url.Error{
+		Op: "Get", URL: "https://10.0.0.1:6443/api?timeout=32s", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")},
+	}
 	for name, row := range map[string]struct {
 		err  error
-		want string
+		want []string
 	}{
+		"an error of the API server":       {apierrors.NewNotFound(sequences, "x"), []string{`sequentialjobs.yardmaster.dev "x" not found`}},
+		"joined errors":                    {errors.Join(errors.New("one"), errors.New("two")), []string{"one", "two"}},
+		"an error of several lines":        {errors.New("one\ntwo"), []string{"one two"}},
+		"a kind that is not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "SequentialJob"}}, []string{notInstalledMessage}},
+		"a resource that is not installed": {&meta.NoResourceMatchError{}, []string{notInstalledMessage}},
+		"repeated errors":                  {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalledMessage}},
 		"the API server does not answer": {
 			errors.Join(errors.New("failed to get server groups"), refused),
-			"cannot connect to the API server https://10.0.0.1:6443: connection refused; check the context with kubectl config current-context",
+			[]string{
+				"failed to get server groups",
+				"cannot connect to the API server https://10.0.0.1:6443: connection refused; check the context with kubectl config current-context",
+			},
 		},
-		"no cluster is configured": {clientcmd.ErrEmptyConfig, "no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"},
+		"no cluster is configured": {
+			clientcmd.ErrEmptyConfig, []string{"no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"},
+		},
 		"the credentials are not accepted": {
 			apierrors.NewUnauthorized("token expired"),
-			"the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify",
+			[]string{"the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := describeError(row.err)
-			if got := lines[len(lines)-1]; got != row.want {
-				t.Errorf("got %q, want %q", got, row.want)
+			if diff := cmp.Diff(row.want, describeError(row.err)); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -145,21 +145,3 @@ func TestCompletion(t *testing.T) {
 		})
 	}
 }
-
-func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
-	for args, want := range map[string]string{
-		"seq lst":                                `error: unknown command "lst" for "kubectl yardmaster seq": did you mean list?`,
-		"sqe":                                    `error: unknown command "sqe" for "kubectl yardmaster": did you mean seq?`,
-		"pool something":                         `error: unknown command "something" for "kubectl yardmaster pool": see kubectl yardmaster pool --help`,
-		"version now":                            `error: unexpected argument "now": kubectl yardmaster version takes no arguments`,
-		"report explain":                         `error: kubectl yardmaster report explain requires the name of one Job`,
-		"report --no-ready-pods-zombie-after 7x": `error: invalid argument "7x" for "--no-ready-pods-zombie-after" flag: invalid duration "7x": use a value such as 90m, 12h or 7d`,
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args)
-			if code != exitError || out != "" || errOut != want+"\n" {
-				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, want)
-			}
-		})
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,14 +112,6 @@ func TestDrainIsDoneWhenWorkersAreRemoved(t *testing.T) {
 				t.Errorf("drained %t, want %t", got, row.want)
 			}
 		})
-	}
-}
-
-func TestExplainPrintsToStandardOutput(t *testing.T) {
-	code, out, errOut := runPlugin(t, "pool explain mailers", manualPool("mailers", 3))
-	want := "mailers   0 workers, 0 ready\n  Manual: spec.replicas is 3, and autoscaling is off\n"
-	if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess || errOut != "" {
-		t.Errorf("exit code %d, stderr %q, stdout (-want +got):\n%s", code, errOut, diff)
 	}
 }
 

@@ -2,17 +2,13 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -103,35 +99,6 @@ func TestRerunSequence(t *testing.T) {
 				}
 			} else if diff := cmp.Diff(&v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "7"}, From: row.from}, after.Spec.Rerun); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestGeneratedRerunIDsAreUnique(t *testing.T) {
-	one, two := newRequestID(testTime), newRequestID(testTime)
-	if one == two || !strings.HasPrefix(one, "20260301-120000-") || len(one) > 63 {
-		t.Errorf("ids %q and %q", one, two)
-	}
-}
-
-func TestErrorsAreDescribedOnOneLineEach(t *testing.T) {
-	kind := schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "SequentialJob"}
-	notFound := apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: "sequentialjobs"}, "x")
-	for name, row := range map[string]struct {
-		err  error
-		want []string
-	}{
-		"an error of the API server":       {notFound, []string{`sequentialjobs.yardmaster.dev "x" not found`}},
-		"joined errors":                    {errors.Join(errors.New("one"), errors.New("two")), []string{"one", "two"}},
-		"an error of several lines":        {errors.New("one\ntwo"), []string{"one two"}},
-		"a kind that is not installed":     {&meta.NoKindMatchError{GroupKind: kind}, []string{notInstalledMessage}},
-		"a resource that is not installed": {&meta.NoResourceMatchError{}, []string{notInstalledMessage}},
-		"repeated errors":                  {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalledMessage}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, describeError(row.err)); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}

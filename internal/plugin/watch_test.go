@@ -128,23 +128,6 @@ func TestEachChangeIsPrintedOnce(t *testing.T) {
 	}
 }
 
-func TestSequenceTableIsOrderedByNamespaceAndName(t *testing.T) {
-	v := newListView(newTestEnvironment(), sequentialJobKind)
-	for _, name := range []string{"etl", "backup"} {
-		v.applyUpdate(sequenceUpdate{Object: completedSequence(name)})
-	}
-	want := []string{
-		"NAME     STATUS      REASON   STEPS   STEP      TIME   AGE",
-		"backup   Completed            ✔✔                1m0s   60m",
-		"etl      Completed            ✔✔                1m0s   60m",
-		"",
-		"✔ succeeded   ✘ failed   ▶ running   · pending   - skipped   | finally",
-	}
-	if diff := cmp.Diff(want, v.renderLines(0)); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-}
-
 func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {
 	v := newListView(newTestEnvironment(), sequentialJobKind)
 	for _, sj := range []*v1alpha1.SequentialJob{completedSequence("backup"), failedSequence("etl")} {

@@ -359,17 +359,6 @@ func TestAnInformerIgnoresRetryAfterOfAStartingAPIServer(t *testing.T) {
 	})
 }
 
-func TestAnInformerStartsOnceTheAPIServerIsAvailable(t *testing.T) {
-	requireRecovery(t, func() time.Duration {
-		s := newFakeAPIServer(t)
-		s.putConfigMap("one", "1")
-		s.stop()
-		time.AfterFunc(300*time.Millisecond, s.start)
-		_, handler := startInformer(t, s, cache.Options{})
-		return handler.expectEvents(t, "added one=1")
-	})
-}
-
 func TestObjectsAreTransformedBeforeTheyAreCached(t *testing.T) {
 	s := newFakeAPIServer(t)
 	s.putConfigMap("listed", "1")

@@ -113,12 +113,3 @@ func TestAttemptsAreFollowedUntilTheSessionIsInactive(t *testing.T) {
 		t.Errorf("stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
 	}
 }
-
-func TestFollowingEndsWhenTheSessionIsDeleted(t *testing.T) {
-	out, errOut, err := followSession(t, &fakePodClient{}, sessionWithJob("talk-r1-a2"), func(sender changeSender[*v1alpha1.AgenticSession]) {
-		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("talk-r1-a2"), Deleted: true}
-	})
-	if out != "" || errOut != "attempt r1-a2 has no log: its Job talk-r1-a2 has no Pod\n" || err != nil {
-		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
-	}
-}

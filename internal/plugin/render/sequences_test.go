@@ -96,16 +96,3 @@ func TestColorsDoNotChangeTheWidthOfATable(t *testing.T) {
 		}
 	}
 }
-
-func TestOnlyAPendingStepHasTheSymbolOfAPendingStep(t *testing.T) {
-	for _, phase := range []v1alpha1.StepPhase{
-		v1alpha1.StepStarting, v1alpha1.StepQueued, v1alpha1.StepRunning, v1alpha1.StepSuspending, v1alpha1.StepSuspended,
-		v1alpha1.StepInterrupted, v1alpha1.StepStopping, v1alpha1.StepLost, v1alpha1.StepRetrying, v1alpha1.StepSucceeded,
-		v1alpha1.StepFailed, v1alpha1.StepSkipped,
-	} {
-		pending, _ := stepSymbol(&v1alpha1.StepStatus{Phase: v1alpha1.StepPending})
-		if symbol, _ := stepSymbol(&v1alpha1.StepStatus{Phase: phase}); symbol == pending {
-			t.Errorf("a step with phase %s has the symbol %s", phase, symbol)
-		}
-	}
-}
