@@ -104,6 +104,13 @@ func TestRerunSequence(t *testing.T) {
 	}
 }
 
+func TestGeneratedRerunIDsAreUnique(t *testing.T) {
+	one, two := newRequestID(testTime), newRequestID(testTime)
+	if one == two || !strings.HasPrefix(one, "20260301-120000-") || len(one) > 63 {
+		t.Errorf("ids %q and %q", one, two)
+	}
+}
+
 // waitingSequence returns a SequentialJob whose step load waits for an approval.
 func waitingSequence() *v1alpha1.SequentialJob {
 	sj := failedSequence("etl")
