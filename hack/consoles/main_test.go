@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
@@ -56,9 +58,7 @@ func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
 				return "Text.\n\n<!-- console: " + test.comment + " -->\n```console\n" + lines + "\n```\n\n```sh\nexit 1\n```\n"
 			}
 			for path, content := range map[string]string{file: page(test.page), filepath.Join(directory, "other.md"): "first took 3s\nsecond\n"} {
-				if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 			}
 			differences, err := checkPage(t.Context(), file, true)
 			if test.failure != "" {
@@ -67,13 +67,9 @@ func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			written, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := test.page
 			if test.written != "" {
 				want = test.written

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTypesOfConditionsAreListedByKindWithTheirComments(t *testing.T) {
@@ -50,21 +52,15 @@ func conditionsPage(t *testing.T, source string) string {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "types.go"), source)
 	path := filepath.Join(dir, "conditions.md")
-	if err := writeConditions(dir, path, []string{"Job", "Queue"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeConditions(dir, path, []string{"Job", "Queue"}))
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(page)
 }
 
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func TestTheTableOfConditionsIsUpToDate(t *testing.T) {
@@ -73,17 +69,11 @@ func TestTheTableOfConditionsIsUpToDate(t *testing.T) {
 	for _, file := range slices.Sorted(maps.Keys(definitions(t))) {
 		kinds = append(kinds, definitions(t)[file].Spec.Names.Kind)
 	}
-	if err := writeConditions("../../api/v1alpha1", path, kinds); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeConditions("../../api/v1alpha1", path, kinds))
 	generated, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tracked, err := os.ReadFile("../../docs/reference/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !bytes.Equal(generated, tracked) {
 		t.Error("docs/reference/conditions.md is out of date: run make manifests")
 	}

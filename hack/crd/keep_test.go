@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 type properties = map[string]apiextensionsv1.JSONSchemaProps
@@ -26,9 +28,7 @@ func podSchema() *apiextensionsv1.JSONSchemaProps {
 
 func TestOnlyListedFieldsRemain(t *testing.T) {
 	s := podSchema()
-	if err := keepOnly(s, []string{"containers.name", "labels"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, keepOnly(s, []string{"containers.name", "labels"}))
 	container := s.Properties["containers"].Items.Schema
 	for title, got := range map[string][]string{
 		"containers labels": slices.Sorted(maps.Keys(s.Properties)), "name": slices.Sorted(maps.Keys(container.Properties)),

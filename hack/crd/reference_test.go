@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheReferenceHasAPageForEachKindWithAnExample(t *testing.T) {
@@ -15,9 +17,7 @@ func TestTheReferenceHasAPageForEachKindWithAnExample(t *testing.T) {
 	}
 	for _, path := range pages {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		page, name := string(raw), strings.TrimSuffix(filepath.Base(path), ".md")
 		if name == "README" {
 			continue

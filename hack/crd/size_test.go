@@ -9,6 +9,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // maxManifestBytes leaves room below the 262,144 bytes of all annotations of an object: client-side apply stores the
@@ -25,9 +27,7 @@ func manifests(t *testing.T) map[string][]byte {
 	all := map[string][]byte{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if all[filepath.Base(file)], err = yaml.YAMLToJSON(raw); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const tests = "package p\n\nfunc TestRule(t *testing.T) {\n}\n\nfunc TestLong(t *testing.T) {\n\tskipUnlessSoaking(t)\n}\n"
@@ -20,9 +22,7 @@ func TestEachClaimHasARowWithItsTestsAndTheirLevels(t *testing.T) {
 			"Guarantees:\n\n- one:\n  a | b <!-- proof: TestLong/case -->\n\nText.\n\n- no guarantee\n\n## Table\n\n| A | B |\n|---|---|\n| x | y <!-- proof: test/bench/jobs --> | z |\n\n" +
 			"<!-- proof: TestRule, TestLong -->\n")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, got, _ := strings.Cut(string(page), "## docs/page.md\n\n| Section | Claim | Tests |\n|---|---|---|\n")
 	want := "| [Order & time](page.md#order--time) | The second sentence. | `TestRule` (pure, node) |\n" +
 		"| [Order & time](page.md#order--time) | one: a \\| b | `TestLong/case` (soak) |\n" +

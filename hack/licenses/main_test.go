@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const mit = `Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
@@ -48,13 +50,9 @@ func TestLicensesAreAllowedOrRejected(t *testing.T) {
 func TestAPackageWithItsOwnLicenseDoesNotHaveThatOfTheModule(t *testing.T) {
 	root := t.TempDir()
 	own := filepath.Join(root, "vendored", "package")
-	if err := os.MkdirAll(own, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(own, 0o755))
 	for file, text := range map[string]string{filepath.Join(root, "LICENSE"): mit, filepath.Join(root, "vendored", "COPYING"): gpl} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	if licenses, err := licensesOf(root, root); err != nil || !licenses["MIT"] {
 		t.Errorf("licenses %v, error %v", licenses, err)

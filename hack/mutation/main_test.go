@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const original = `package main
@@ -33,9 +35,7 @@ func main() { print(grade(5, 5), grade(-1, 20), grade(0, 9)) }
 func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "main.go", original, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	if _, err := (&types.Config{}).Check("main", fset, []*ast.File{file}, info); err != nil {
 		t.Fatal(err)
@@ -49,9 +49,7 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.mod": "module mutants\n\ngo 1.26\n", "main.go": rewrite(f.source, f.mutants), "zz_mutants.go": fmt.Sprintf(switches, "main"),
 	} {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600))
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "mutants", ".")
 	build.Dir, build.Env = directory, append(os.Environ(), "GOWORK=off")

@@ -10,6 +10,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // kubectl apply, edit and scale read an object before they change it. A patch that changes nothing returns the object too, so reading it
@@ -52,15 +54,11 @@ func TestAnAggregatedRoleReachesOnlyObjectsOfTheAPI(t *testing.T) {
 func rolesOfUsers(t *testing.T) []rbacv1.ClusterRole {
 	t.Helper()
 	paths, err := filepath.Glob("../../config/rbac/users/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var roles []rbacv1.ClusterRole
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
 			var role rbacv1.ClusterRole
 			if err := yaml.Unmarshal(document, &role); err != nil {

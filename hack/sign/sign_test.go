@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestOpensslVerifiesSignatures(t *testing.T) {
@@ -22,21 +24,15 @@ func TestOpensslVerifiesSignatures(t *testing.T) {
 			directory := t.TempDir()
 			key, file := filepath.Join(directory, "key"), filepath.Join(directory, "checksums.txt")
 			if arguments == nil {
-				if err := generate("", key); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, generate("", key))
 			} else {
 				openssl(t, append(arguments, "-out", key)...)
 				openssl(t, "pkey", "-in", key, "-pubout", "-out", key+".pub")
 			}
 			write(t, file, "checksums")
-			if err := sign(key, file); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, sign(key, file))
 			decoded, err := base64.StdEncoding.DecodeString(string(read(t, file+".sig")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			write(t, file+".der", string(decoded))
 			verify := []string{"dgst", "-sha256", "-verify", key + ".pub", "-signature", file + ".der", file}
 			openssl(t, verify...)
@@ -51,13 +47,9 @@ func TestOpensslVerifiesSignatures(t *testing.T) {
 func TestBundleHasTheSignatureAndTheDigest(t *testing.T) {
 	directory := t.TempDir()
 	key, file := filepath.Join(directory, "key"), filepath.Join(directory, "checksums.txt")
-	if err := generate("", key); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, generate("", key))
 	write(t, file, "checksums")
-	if err := sign(key, file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, sign(key, file))
 	var bundle struct {
 		MediaType        string
 		MessageSignature struct {
@@ -65,9 +57,7 @@ func TestBundleHasTheSignatureAndTheDigest(t *testing.T) {
 			Signature     string
 		}
 	}
-	if err := json.Unmarshal(read(t, file+".sigstore.json"), &bundle); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(read(t, file+".sigstore.json"), &bundle))
 	if bundle.MessageSignature.Signature+"\n" != string(read(t, file+".sig")) {
 		t.Errorf("the bundle has the signature %s", bundle.MessageSignature.Signature)
 	}
@@ -79,19 +69,13 @@ func TestBundleHasTheSignatureAndTheDigest(t *testing.T) {
 
 func TestSameKeyAndContentGiveTheSameSignature(t *testing.T) {
 	private, _, err := newKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	key, err := parseKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var texts [][]byte
 	for range 2 {
 		signature, err := newSignature(key, []byte("checksums"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		texts = append(texts, signature.text())
 	}
 	if !bytes.Equal(texts[0], texts[1]) {
@@ -128,16 +112,12 @@ func openssl(t *testing.T, arguments ...string) {
 
 func write(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return content
 }

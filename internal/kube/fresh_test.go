@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestOnlyTheStoredVersionOfAnObjectIsFresh(t *testing.T) {
@@ -91,9 +93,7 @@ func TestOneListProvesForASecondThatManyObjectsAreFresh(t *testing.T) {
 			}
 			api, lists, gets := builder.Build(), 0, 0
 			for _, object := range observed {
-				if err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 			}
 			live := interceptor.NewClient(api, interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -133,34 +133,26 @@ func TestOneListProvesForASecondThatManyObjectsAreFresh(t *testing.T) {
 func update(t *testing.T, api client.Client, object *corev1.ConfigMap) {
 	t.Helper()
 	object.Data = map[string]string{"a": "b"}
-	if err := api.Update(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Update(t.Context(), object))
 }
 
 func remove(t *testing.T, api client.Client, object *corev1.ConfigMap) {
 	t.Helper()
-	if err := api.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Delete(t.Context(), object))
 }
 
 func replace(t *testing.T, api client.Client, object *corev1.ConfigMap) {
 	t.Helper()
 	remove(t, api, object)
 	object.UID, object.ResourceVersion = "new", ""
-	if err := api.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Create(t.Context(), object))
 }
 
 func TestAnUpdateAfterTheListIsFoundWithinASecondAndAnOwnOneIsNoConflict(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
 	api := fake.NewClientBuilder().WithObjects(object).Build()
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	read, old := &listings{}, object.DeepCopy()
 	assert := func(object client.Object, want error) {
 		t.Helper()
@@ -170,9 +162,7 @@ func TestAnUpdateAfterTheListIsFoundWithinASecondAndAnOwnOneIsNoConflict(t *test
 	}
 	assert(old, nil)
 	update(t, api, object)
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(old), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(old), object))
 	assert(object, nil) // the version of the own write is newer than the list
 	clock.SetTime(clock.Now().Add(maxListingAge))
 	assert(old, ErrStale)

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // scriptedKind decides on the number of answers that it has given, and logs the calls.
@@ -166,9 +168,7 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 				old := row.object.DeepCopy()
 				old.Labels = map[string]string{"is": "old"}
 				cached = fake.NewClientBuilder().WithObjects(old).Build()
-				if err := api.Update(t.Context(), row.object.DeepCopy()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, api.Update(t.Context(), row.object.DeepCopy()))
 			}
 			loop := newTestLoop(&row.kind, cached, api)
 			loop.Finalizer = "yardmaster.dev/x"

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRetryAfterIsDroppedFromUnavailableResponsesOnly(t *testing.T) {
@@ -23,13 +25,9 @@ func TestRetryAfterIsDroppedFromUnavailableResponsesOnly(t *testing.T) {
 			}))
 			defer server.Close()
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			response, err := IgnoreRetryAfter(http.DefaultTransport).RoundTrip(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer response.Body.Close()
 			if got := response.Header.Get("Retry-After"); got != test.want {
 				t.Errorf("Retry-After is %q, want %q", got, test.want)

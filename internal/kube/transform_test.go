@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTrimObject(t *testing.T) {
@@ -20,9 +21,7 @@ func TestTrimObject(t *testing.T) {
 	want.ManagedFields = nil
 
 	object, err := TrimObject(queue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	trimmed := object.(*v1alpha1.Queue)
 	if diff := cmp.Diff(want, trimmed); diff != "" {
 		t.Errorf("the object (-want, +got):\n%s", diff)

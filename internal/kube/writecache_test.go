@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func newConfigMap(uid, version string) *corev1.ConfigMap {
@@ -44,13 +46,9 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 	informers := &informertest.FakeInformers{Scheme: scheme.Scheme}
 	informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	written := NewWriteCache[*corev1.ConfigMap]()
-	if err := written.Follow(t.Context(), informers, &corev1.ConfigMap{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, written.Follow(t.Context(), informers, &corev1.ConfigMap{}))
 	written.Record(newConfigMap("1", "10"))
 	for _, cached := range []struct {
 		object *corev1.ConfigMap

@@ -19,15 +19,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // A tenant can fill a quota with objects of the size that the API server accepts. The cache keeps little of each.
 func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 	options, err := cacheOptions(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text := strings.Repeat("x", 900_000)
 	raw := func(text string) []byte { return []byte(fmt.Sprintf("{%q: %q}", "text", text)) }
 	steps := testbuilder.SequentialJob("steps", "ns").Obj()
@@ -98,9 +97,7 @@ func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 				}
 			}
 			transformed, err := transform(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if kept := decision.MemoryOf(transformed); transformed == nil || kept > 16<<10 {
 				t.Errorf("the cache keeps %d bytes", kept)
 			}

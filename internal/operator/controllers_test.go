@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func knownControllers() []Controller {
@@ -32,9 +33,7 @@ func TestSelectControllers(t *testing.T) {
 	} {
 		t.Run(selectors, func(t *testing.T) {
 			selected, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if diff := cmp.Diff(want, controllerNames(selected)); diff != "" {
 				t.Errorf("selected (-want +got):\n%s", diff)
 			}

@@ -9,6 +9,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // kubeStateMetrics is the part of a configuration of kube-state-metrics that refers to the API.
@@ -32,9 +34,7 @@ type kubeStateMetrics struct {
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := yaml.Unmarshal(content, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var (
@@ -61,26 +62,20 @@ func registerAllMetrics(t *testing.T) {
 	o := Options{Concurrency: 1, Metrics: MetricsOptions{Address: "0"}, HealthAddress: "0"}
 	o.Report.Namespaces = []string{"team-a"}
 	options, err := managerOptions(o, informer.NewRestoreDetector())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range options.Scheme.AllKnownTypes() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:0"}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	o.admissionPolicies = func() (*kube.AdmissionPolicies, error) {
 		return kube.NewAdmissionPolicies(mgr.GetAPIReader(), nil, "nothing happens"), nil
 	}
 	for _, controller := range AllControllers() {
-		if err := controller.Setup(mgr, o); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, controller.Setup(mgr, o))
 	}
 }
 
@@ -96,9 +91,7 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 		}
 		for _, file := range files {
 			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, name := range metricName.FindAllString(string(content), -1) {
 				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 					name = strings.TrimSuffix(name, suffix)
@@ -115,9 +108,7 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 func workerMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, match := range metricDefinition.FindAllStringSubmatch(string(source), -1) {
 		names[match[1]] = true
@@ -202,9 +193,7 @@ func alertExpressions(t *testing.T) map[string]string {
 		}
 		for _, file := range files {
 			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var parsed any
 			if err := yaml.UnmarshalStrict(content, &parsed); err != nil { // JSON is YAML
 				t.Fatalf("%s: %v", file, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func environmentOf(variables map[string]string) []string {
@@ -128,9 +129,7 @@ func TestParseFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			options, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := defaultSummary()
 			row.want(&want)
 			got := optionsSummary{
@@ -217,9 +216,7 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			options, err := ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			err = options.detectNamespaces()
 			if row.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), row.wantError) {
@@ -227,9 +224,7 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := options.LeaderElection.Namespace; got != row.wantLeaseNamespace {
 				t.Errorf("Lease in %q, want %q", got, row.wantLeaseNamespace)
 			}

@@ -15,15 +15,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // startTestServer starts a server until the test ends, and returns its address.
 func startTestServer(t *testing.T, handler http.Handler, connections listener.Limits, encryption *tls.Config) string {
 	t.Helper()
 	server, err := newServer("test", "127.0.0.1:0", handler, connections, encryption)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
@@ -40,9 +39,7 @@ func dialFrom(t *testing.T, host, address string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
 	c, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -50,9 +47,7 @@ func dialFrom(t *testing.T, host, address string) net.Conn {
 func get(t *testing.T, client *http.Client, url string) (status int, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
@@ -71,9 +66,7 @@ func TestIdlePeersDoNotExcludeTheProbesOfTheKubelet(t *testing.T) {
 		t.Errorf("status %d: %v", status, err)
 	}
 	for _, c := range idle[:len(idle)-connections] {
-		if err := c.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(5 * time.Minute)))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("an idle connection beyond the limit is open: %v", err)
 		}
@@ -82,9 +75,7 @@ func TestIdlePeersDoNotExcludeTheProbesOfTheKubelet(t *testing.T) {
 
 func TestPeersOfMetricsCannotUseHTTP2OrLongHeaders(t *testing.T) {
 	encryption, err := selfSigned()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := startTestServer(t, http.NotFoundHandler(), listener.Limits{Total: 2, Unproven: 2}, encryption)
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 	if c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address); err == nil {
@@ -92,9 +83,7 @@ func TestPeersOfMetricsCannotUseHTTP2OrLongHeaders(t *testing.T) {
 		t.Error("HTTP/2 is negotiated")
 	}
 	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	go func() {
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 2*maxRequestHeader))

@@ -6,19 +6,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Alerts use the namespace label of metrics such as yardmaster_jobreport_jobs. Without honorLabels,
 // Prometheus replaces it by the operator's namespace.
 func TestServiceMonitorKeepsTheNamespaceLabelOfMetrics(t *testing.T) {
 	content, err := os.ReadFile("../../config/components/prometheus/service_monitor.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	monitor := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(content, &monitor.Object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(content, &monitor.Object))
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
 	if err != nil || len(endpoints) == 0 {
 		t.Fatalf("endpoints %v: %v", endpoints, err)

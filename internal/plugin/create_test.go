@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestCreateFromArguments(t *testing.T) {
@@ -18,9 +19,7 @@ func TestCreateFromArguments(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)
 	}
 	sj := &v1alpha1.SequentialJob{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
 	if got := sj.Spec.Template.Spec.Containers[0].Image; got != "busybox:1.37" {
 		t.Errorf("image %q", got)
 	}
@@ -29,16 +28,12 @@ func TestCreateFromArguments(t *testing.T) {
 	}
 
 	prompt := filepath.Join(t.TempDir(), "prompt.md")
-	if err := os.WriteFile(prompt, []byte("Fix the failing test.\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(prompt, []byte("Fix the failing test.\n"), 0o600))
 	if code, _, errOut := runPluginWith(t, "session create fix --runner small --prompt-file "+prompt, c); code != exitSuccess {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)
 	}
 	s := &v1alpha1.AgenticSession{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "fix"}, s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "fix"}, s))
 	if s.Spec.Prompt != "Fix the failing test.\n" || s.Spec.Runner != "small" || s.Spec.UserContext == nil || s.Spec.UserContext.UserID != "ada" {
 		t.Errorf("spec %+v", s.Spec)
 	}
@@ -46,9 +41,7 @@ func TestCreateFromArguments(t *testing.T) {
 
 func TestFilesAndStandardInputAreReadUpToALimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("12345"), 0o600))
 	for _, name := range []string{"-", path} {
 		if got, err := readFile(name, strings.NewReader("12345"), 5); err != nil || string(got) != "12345" {
 			t.Errorf("%s: %q, %v", name, got, err)

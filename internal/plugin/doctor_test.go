@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // runDoctor runs the command for a cluster with these objects, whose API server has the time testTime.
@@ -95,9 +97,7 @@ func TestDifference(t *testing.T) {
 
 func TestDoctorAsksForTheQuotaThatTheDocumentationRecommends(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !strings.Contains(strings.ReplaceAll(string(page), "\\\n", ""), "--hard="+RecommendedQuota+"\n") {
 		t.Errorf("docs/security.md does not recommend %s", RecommendedQuota)
 	}

@@ -13,6 +13,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -21,9 +23,7 @@ var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme, err := newClientScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	byInvolvedObject := func(object client.Object) []string {
 		return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
 	}
@@ -65,9 +65,7 @@ func writeKubeconfig(t *testing.T) string {
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", Namespace: "a"}
 	config.CurrentContext = "c"
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientcmd.WriteToFile(*config, path))
 	return path
 }
 

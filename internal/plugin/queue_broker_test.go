@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestParseServiceHost(t *testing.T) {
@@ -78,9 +79,7 @@ func TestFindReadyPodBehindABrokerService(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			parsed, err := url.Parse(row.address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			c := &clusterConnection{WithWatch: newFakeClient(t, row.objects...), namespace: "a"}
 			got, err := c.findReadyPod(t.Context(), parsed)
 			if (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
@@ -115,9 +114,7 @@ func TestForwardedAccessUsesTheLocalPort(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			address, err := url.Parse(row.access.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			redirectToLocalPort(&row.access, address, 5000)
 			if diff := cmp.Diff(row.want, row.access); diff != "" {
 				t.Errorf("access (-want +got):\n%s", diff)

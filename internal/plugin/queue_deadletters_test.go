@@ -16,6 +16,7 @@ import (
 	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // deadLetterBroker is a NATS server with a queue mail that has dead letters.
@@ -34,9 +35,7 @@ func newDeadLetterBrokerOn(t *testing.T, s *natstest.Server, letters int) *deadL
 	t.Helper()
 	g := &deadLetterBroker{Server: s, t: t}
 	e, err := engine.Connect(t.Context(), broker.Credentials{URL: g.clientURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(e.Disconnect)
 	g.engine = e
 	config := broker.DefaultQueueConfig("mail")
@@ -71,17 +70,13 @@ func (g *deadLetterBroker) expectCounts(dead, ready int64) {
 	g.t.Helper()
 	err := poll.UntilNil(g.t.Context(), func() error {
 		stats, err := g.engine.Stats(g.t.Context(), "mail")
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		require.NoError(g.t, err)
 		if stats.DeadLetters != dead || stats.Ready != ready {
 			return fmt.Errorf("%d dead and %d ready, want %d and %d", stats.DeadLetters, stats.Ready, dead, ready)
 		}
 		return nil
 	})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 }
 
 func TestDeadLetterCommands(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -27,9 +28,7 @@ func (g *deadLetterBroker) runJobs(handler worker.Handler) *client.Client {
 		g.t.Fatal(err)
 	}
 	c, err := client.New(g.t.Context(), client.Options{Broker: client.BrokerConfig{URL: g.clientURL()}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Config: worker.Config{
@@ -37,9 +36,7 @@ func (g *deadLetterBroker) runJobs(handler worker.Handler) *client.Client {
 			Queues: []worker.QueueConfig{{Name: "mail", Results: &worker.ResultsConfig{Retention: worker.Duration(time.Hour)}}},
 		},
 	}, handler)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -90,9 +87,7 @@ func TestJobsAreListedShownAndCanceled(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	waitForOutput("jobs mail", "long", "running", "letter", "1/5", "50% half")
 	if out := run("jobs mail"); strings.Contains(out, "good") || strings.Contains(out, "bad") {
@@ -136,9 +131,7 @@ func TestDeadLettersAreShownEditedAndRequeuedByIDAndText(t *testing.T) {
 	g.expectCounts(2, 2)
 
 	editor := filepath.Join(t.TempDir(), "editor")
-	if err := os.WriteFile(editor, []byte("#!/bin/sh\nprintf edited > \"$1\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(editor, []byte("#!/bin/sh\nprintf edited > \"$1\"\n"), 0o700))
 	t.Setenv("KUBE_EDITOR", "true")
 	if out, _ := run("edit mail 4", exitSuccess); !strings.Contains(out, "is unchanged") {
 		t.Error(out)

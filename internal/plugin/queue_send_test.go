@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // lastJob returns the last message of queue mail.
@@ -14,26 +16,18 @@ func (g *deadLetterBroker) lastJob() *jetstream.RawStreamMsg {
 	g.t.Helper()
 	js := g.JetStream()
 	name, err := js.StreamNameBySubject(g.t.Context(), "yardmaster.mail.ready.default")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	stream, err := js.Stream(g.t.Context(), name)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	message, err := stream.GetLastMsgForSubject(g.t.Context(), "yardmaster.mail.ready.default")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	return message
 }
 
 func TestASentJobHasItsPayloadKindAndHeaders(t *testing.T) {
 	g := newDeadLetterBroker(t, 0)
 	file := filepath.Join(t.TempDir(), "order.json")
-	if err := os.WriteFile(file, []byte(`{"order":7}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(`{"order":7}`), 0o600))
 	const command = "queue send mail --kind invoice --id order-7 --timeout 30s --header Tenant=acme -f "
 	code, out, errOut := runPlugin(t, command+file, natsQueue("mail"), natsSecret(g.clientURL()))
 	if code != exitSuccess || out != "job order-7 sent to queue.yardmaster.dev/mail\n" {

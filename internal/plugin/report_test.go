@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // unstartedJob returns a Job that has never started.
@@ -126,17 +127,13 @@ func TestReportFailsIfJobsCannotBeListed(t *testing.T) {
 func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
 	_, raw, _ := runPlugin(t, "report -o json", staleTestJobs...)
 	var one v1alpha1.JobReport
-	if err := json.Unmarshal([]byte(raw), &one); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(raw), &one))
 	if one.Kind != "JobReport" || one.Namespace != "a" || one.Status.Summary.Total != 3 || len(one.Status.Findings) != 2 {
 		t.Errorf("report %+v", one)
 	}
 	_, raw, _ = runPlugin(t, "report -A -o yaml", staleTestJobs...)
 	var list v1alpha1.JobReportList
-	if err := yaml.UnmarshalStrict([]byte(raw), &list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(raw), &list))
 	if list.Kind != "JobReportList" || len(list.Items) != 2 || list.Items[1].Namespace != "b" {
 		t.Errorf("reports %+v", list)
 	}
@@ -174,9 +171,7 @@ func TestAPrintedReportListsAsManyJobsAsTheTable(t *testing.T) {
 	}
 	_, raw, _ := runPlugin(t, "report -o json", jobs...)
 	var one v1alpha1.JobReport
-	if err := json.Unmarshal([]byte(raw), &one); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(raw), &one))
 	if got := len(one.Status.Findings); got != 450 {
 		t.Errorf("%d findings, want all", got)
 	}
@@ -216,9 +211,7 @@ func TestReportFromClusterShowsTheSameAsTheOperatorStored(t *testing.T) {
 		_, classified, _ := runPlugin(t, args, jobs...)
 		_, raw, _ := runPlugin(t, "report -o json", jobs...)
 		stored := &v1alpha1.JobReport{}
-		if err := json.Unmarshal([]byte(raw), stored); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(raw), stored))
 		code, out, errOut := runPlugin(t, args+" --from-cluster", stored)
 		if diff := cmp.Diff(classified, out); diff != "" || code != exitUnsuccessful || errOut != "" {
 			t.Errorf("%s: exit code %d, stderr %q, table (-classified +stored):\n%s", args, code, errOut, diff)

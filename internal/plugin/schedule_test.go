@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // nightlySchedule returns a Schedule in namespace a with an active run and missed times.
@@ -67,9 +68,7 @@ func TestSchedules(t *testing.T) {
 func TestRunsAreRequestedInTheSchedule(t *testing.T) {
 	at := func(text string) *metav1.Time {
 		parsed, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return new(metav1.NewTime(parsed))
 	}
 	inProgress := func(s *v1alpha1.Schedule) {
@@ -112,9 +111,7 @@ func TestRunsAreRequestedInTheSchedule(t *testing.T) {
 				t.Errorf("missing %q:\n%s%s", row.want, out, errOut)
 			}
 			s := &v1alpha1.Schedule{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "nightly"}, s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "nightly"}, s))
 			wantID := "6"
 			if strings.Contains(out, "request 7") {
 				wantID = "7"

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -90,9 +91,7 @@ func TestRerunSequence(t *testing.T) {
 				t.Errorf("stdout %q, stderr %q", out, errOut)
 			}
 			after := &v1alpha1.SequentialJob{}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(row.sj), after); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(row.sj), after))
 			if row.from == "" {
 				if diff := cmp.Diff(row.sj.Spec, after.Spec); diff != "" {
 					t.Errorf("a refused command changed the spec (-before +after):\n%s", diff)
@@ -148,9 +147,7 @@ func TestApproveShowsAndBindsTheContent(t *testing.T) {
 	if code != exitSuccess || out != want {
 		t.Fatalf("exit code %d, stdout %q, want %q, stderr %q", code, out, want, errOut)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
 	approval := `{"uid":"u","run":1,"step":"load","hash":"abc","parameters":[{"name":"VERSION","value":"1.4"}]}`
 	if got := sj.Annotations; got[v1alpha1.AnnotationApproval] != approval || got[v1alpha1.AnnotationApprovedBy] != "ada" {
 		t.Errorf("annotations %s", got)
@@ -187,9 +184,7 @@ func TestRerunSetsParameters(t *testing.T) {
 	if code, _, errOut := runPluginWith(t, "seq rerun etl -p DATE=2026-01-02", c); code != exitSuccess || !strings.Contains(errOut, "other values of the parameters DATE") {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
 	if got := sj.Spec.Rerun.Parameters; len(got) != 1 || got[0].Value != "2026-01-02" {
 		t.Errorf("parameters %+v", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // agenticSession returns a session in namespace a, in its first run.
@@ -76,9 +77,7 @@ func TestStopSessions(t *testing.T) {
 func readSession(t *testing.T, c client.Client) *v1alpha1.AgenticSession {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "tidy"}, s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "tidy"}, s))
 	return s
 }
 

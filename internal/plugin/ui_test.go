@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // failingLists returns a client for a cluster with these objects, which cannot be listed.
@@ -78,9 +80,7 @@ func TestUIShowsSeveralNamespaces(t *testing.T) {
 		set.StringSliceVarP(&u.namespaces, "namespace", "n", nil, "")
 		set.BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "")
 		set.StringVarP(&u.selector, "selector", "l", "", "")
-		if err := set.Parse(strings.Fields(flags)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, set.Parse(strings.Fields(flags)))
 		scope, err := u.newScope(&clusterConnection{namespace: "a"})
 		if err != nil || scope.String() != want {
 			t.Errorf("%s: %s, %v", flags, scope.String(), err)
@@ -112,16 +112,12 @@ func TestUIServesUntilItIsInterrupted(t *testing.T) {
 		}
 	}
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	browser := &http.Client{Jar: jar}
 	base, _, _ := strings.Cut(address, "/login")
 	for _, page := range []string{address, base + "/", base + "/k/seq", base + "/stale"} {
 		response, err := browser.Get(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {

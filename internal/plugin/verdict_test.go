@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // verdictJobs are the Jobs of the documentation, of every reason, and Jobs of every series, each with a failure that is superseded, a
@@ -36,13 +37,9 @@ func verdictJobs(t *testing.T) []batchv1.Job {
 	var jobs []batchv1.Job
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		job := batchv1.Job{}
-		if err := yaml.Unmarshal(raw, &job); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.Unmarshal(raw, &job))
 		jobs = append(jobs, job)
 	}
 	controlled := func(apiVersion, kind string) func(*batchv1.Job) {
@@ -146,9 +143,7 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 			return out.Bytes()
 		}
 		report, raw := v1alpha1.JobReport{}, run("report -o json")
-		if err := json.Unmarshal(raw, &report); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(raw, &report))
 		addFindings("report", &report)
 		for _, group := range view.NewStale(&view.Scope{}, [][]byte{raw}, "", now).Groups {
 			if group.More > 0 {
@@ -160,9 +155,7 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 		}
 		for i := range jobs {
 			explanation := render.JobExplanation{}
-			if err := json.Unmarshal(run("report explain "+jobs[i].Name+" -o json"), &explanation); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal(run("report explain "+jobs[i].Name+" -o json"), &explanation))
 			if explanation.Reason != "" {
 				verdicts["explain"][jobs[i].Name] = string(explanation.Category) + " " + string(explanation.Reason)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -78,9 +79,7 @@ func uninstall(t *testing.T, ns string) {
 func wantWatched(t *testing.T, release string, watched ...string) {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: release, Name: "yardmaster"}, deployment); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: release, Name: "yardmaster"}, deployment))
 	if used := deployment.Spec.Template.Spec.Containers[0].Image; used != image {
 		t.Fatalf("the operator's image is %s", used)
 	}
@@ -102,9 +101,7 @@ func startSequence(t *testing.T, ns string) *v1alpha1.SequentialJob {
 	sj.Namespace, sj.GenerateName = ns, "during-"
 	sj.Spec.Containers[0].Image, sj.Spec.Containers[0].Command = "busybox:1.37", []string{"sh", "-c", "until [ -f /tmp/released ]; do sleep 0.2; done"}
 	sj.Spec.Containers[1].Image, sj.Spec.Containers[1].Command = "busybox:1.37", []string{"true"}
-	if err := cluster.Create(t.Context(), sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), sj))
 	poll.Until(t, "the step of "+sj.Name+" to run", func() bool { return len(podsOf(t, sj, corev1.PodRunning)) == 1 })
 	return sj
 }
@@ -126,9 +123,7 @@ func release(t *testing.T, sj *v1alpha1.SequentialJob) {
 func podsOf(t *testing.T, sj *v1alpha1.SequentialJob, phase corev1.PodPhase) []corev1.Pod {
 	t.Helper()
 	pods := &corev1.PodList{}
-	if err := cluster.List(t.Context(), pods, client.InNamespace(sj.Namespace), client.MatchingLabels{v1alpha1.LabelSequentialJob: sj.Name}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.List(t.Context(), pods, client.InNamespace(sj.Namespace), client.MatchingLabels{v1alpha1.LabelSequentialJob: sj.Name}))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != phase })
 }
 
@@ -136,9 +131,7 @@ func createNamespaces(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := cluster.Create(t.Context(), ns); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Create(t.Context(), ns))
 		t.Cleanup(func() {
 			ctx := context.WithoutCancel(t.Context())
 			testenv.SaveObjectsOfFailedTest(ctx, t, cluster, name)

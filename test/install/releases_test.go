@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // An administrator has installed what all releases share, and two of them. The third is of a team that has Roles in two namespaces and
@@ -77,9 +78,7 @@ func bindTeam(t *testing.T, namespaces ...string) {
 			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role}}
 			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "team"}}
-			if err := cluster.Create(t.Context(), binding); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cluster.Create(t.Context(), binding))
 		}
 	}
 	for _, ns := range namespaces {
@@ -126,9 +125,7 @@ func wantNamespacesDeleted(t *testing.T) {
 	t.Helper()
 	running := startSequence(t, "served-by-c")
 	run(t, "kubectl delete namespace platform-c")
-	if err := cluster.Delete(t.Context(), running); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Delete(t.Context(), running))
 	if !exists(t, running, running.Namespace, running.Name) {
 		t.Error("a sequence with an active step was deleted without its operator")
 	}

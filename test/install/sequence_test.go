@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -31,18 +32,14 @@ func completeSequence(t *testing.T, ns string) {
 	for i := range sj.Spec.Containers {
 		sj.Spec.Containers[i].Image, sj.Spec.Containers[i].Command = "busybox:1.37", []string{"true"}
 	}
-	if err := cluster.Create(t.Context(), sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), sj))
 	waitUntilCompleted(t, sj)
 }
 
 func waitUntilCompleted(t *testing.T, sj *v1alpha1.SequentialJob) {
 	t.Helper()
 	poll.Until(t, sj.Name+" in "+sj.Namespace+" to complete", func() bool {
-		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
 		if meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionFailed) {
 			t.Fatalf("it failed: %+v", sj.Status)
 		}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -39,9 +40,7 @@ func TestMain(m *testing.M) {
 func run(t *testing.T, script string) string {
 	t.Helper()
 	programs, err := filepath.Abs("programs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// A user stops at the first command that fails.
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	command.Dir = repositoryRoot
@@ -58,9 +57,7 @@ func run(t *testing.T, script string) string {
 func shellBlocks(t *testing.T, page, heading string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(repositoryRoot, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, section, found := strings.Cut(string(content), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("%s has no section %s", page, heading)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const baselineImage = "registry.example/yardmaster:baseline"
@@ -56,14 +57,10 @@ spec: {runner: shell, prompt: wait}
 // one after a downgrade. The queue of that release has to be created again.
 func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	raw, err := os.ReadFile("baseline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	commit := strings.TrimSpace(string(raw))
 	earlier, err := filepath.Abs(filepath.Join(t.TempDir(), "baseline"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// The tools are those of this version, which differ only in speed.
 	run(t, "git worktree add --detach "+earlier+" "+commit+" && cp -a bin "+earlier+"/bin")
 	defer run(t, "git worktree remove --force "+earlier)
@@ -132,9 +129,7 @@ func wantAllKindsWork(t *testing.T) {
 	schedule.Namespace, schedule.Name = "team-a", "each-minute"
 	began := time.Now()
 	poll.Until(t, "the next run of the Schedule", func() bool {
-		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(schedule), schedule); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(schedule), schedule))
 		last := schedule.Status.LastScheduleTime
 		return last != nil && last.After(began)
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // browser is a tab of Chromium that has opened the page.
@@ -150,9 +151,7 @@ func (b *browser) waitForText(selector string, texts ...string) {
 		}
 		return nil
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 }
 
 // do clicks the button of an action, confirms it, and returns what the dialog shows.
@@ -212,10 +211,6 @@ func (b *browser) screenshot(name string) {
 	}
 	const quality = 80
 	image, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: new(int64(quality))})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(dir+"/"+name+".webp", image.Data, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(dir+"/"+name+".webp", image.Data, 0o644))
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // createSequences creates sequences with a status, several at once.
@@ -56,9 +57,7 @@ func patchProbe(t *testing.T, ns string, i int) time.Time {
 	probe := &v1alpha1.SequentialJob{}
 	probe.Namespace, probe.Name = ns, "etl-0001"
 	patch := fmt.Sprintf(`{"status":{"reason":"Probe%dx"}}`, i)
-	if err := cluster.Status().Patch(t.Context(), probe, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Status().Patch(t.Context(), probe, client.RawPatch(types.MergePatchType, []byte(patch))))
 	return begin
 }
 
@@ -117,9 +116,7 @@ func benchDuration(t *testing.T) time.Duration {
 		return 5 * time.Minute
 	}
 	duration, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return duration
 }
 
@@ -180,9 +177,7 @@ func (b *browser) openTab(path, selector string) *browser {
 	ctx, stop := chromedp.NewContext(b.ctx)
 	b.t.Cleanup(stop)
 	tab := &browser{t: b.t, ui: b.ui, ctx: ctx}
-	if err := chromedp.Do(ctx, chromedp.Navigate(b.ui.base+path), chromedp.WaitVisible(chromedp.CSS(selector))); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, chromedp.Do(ctx, chromedp.Navigate(b.ui.base+path), chromedp.WaitVisible(chromedp.CSS(selector))))
 	evaluate[bool](tab, `(() => { window.maxLag = 0; let last = performance.now(); setInterval(() => { const now = performance.now(); window.maxLag = Math.max(window.maxLag, now - last - 20); last = now; }, 20); return true })()`)
 	return tab
 }
@@ -191,17 +186,13 @@ func (b *browser) openTab(path, selector string) *browser {
 func (u *runningUI) processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", u.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const user, system, ticksPerSecond = 13, 14, 100
 	total := time.Duration(0)
 	fields := strings.Fields(string(raw))
 	for _, i := range []int{user, system} {
 		ticks, err := strconv.Atoi(fields[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		total += time.Duration(ticks) * time.Second / ticksPerSecond
 	}
 	return total
@@ -211,15 +202,11 @@ func (u *runningUI) processorTime(t *testing.T) time.Duration {
 func (u *runningUI) memory(t *testing.T) int64 {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for line := range strings.Lines(string(raw)) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
 			kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return kilobytes << 10
 		}
 	}

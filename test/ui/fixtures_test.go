@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -22,9 +23,7 @@ func ago(d time.Duration) *metav1.Time {
 // create creates an object, and then sets its status.
 func create[T client.Object](t *testing.T, object T, setStatus func(T)) T {
 	t.Helper()
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), object))
 	return update(t, object, setStatus)
 }
 
@@ -37,18 +36,14 @@ func update[T client.Object](t *testing.T, object T, setStatus func(T)) T {
 		setStatus(object)
 		return cluster.Status().Update(t.Context(), object)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return object
 }
 
 // reload reads an object again.
 func reload[T client.Object](t *testing.T, object T) T {
 	t.Helper()
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	return object
 }
 
@@ -235,9 +230,7 @@ func sessionPod(t *testing.T, s *v1alpha1.AgenticSession) {
 func createPod(t *testing.T, ns, job, container string, labels map[string]string) {
 	t.Helper()
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: job, Namespace: ns}}
-	if err := cluster.Create(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), owner))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: job + "-x7k2p", Namespace: ns, Labels: labels,

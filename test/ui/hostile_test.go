@@ -14,6 +14,7 @@ import (
 	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // hostileText tries to run a script, to leave its place and to make htmx do something.
@@ -27,9 +28,7 @@ func newDeadLetterQueue(t *testing.T, ns, text string, letters int) *v1alpha1.Qu
 	server := natstest.Start(t)
 	address := "nats://" + server.Address()
 	e, err := engine.Connect(t.Context(), broker.Credentials{URL: address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(e.Disconnect)
 	config := broker.DefaultQueueConfig("mail")
 	config.Owner = broker.QueueOwner{UID: "1", Name: ns + "/mail"}
@@ -50,9 +49,7 @@ func newDeadLetterQueue(t *testing.T, ns, text string, letters int) *v1alpha1.Qu
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: ns, Labels: map[string]string{"yardmaster.dev/broker": "true"}}, StringData: map[string]string{"url": address},
 	}
-	if err := cluster.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), secret))
 	return newQueue(t, ns, "mail", text, int64(letters))
 }
 

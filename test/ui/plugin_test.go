@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // runningUI is a running `kubectl yardmaster ui`.
@@ -30,12 +32,8 @@ func startUIBehind(t *testing.T, proxy *apiServerProxy, args ...string) *running
 	command := exec.Command(pluginPath, append([]string{"ui", "--no-browser", "--kubeconfig", proxy.writeKubeconfig(t)}, args...)...)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
 	u := &runningUI{Cmd: command, proxy: proxy}
 	t.Cleanup(u.stop)
 	lines := bufio.NewScanner(out)

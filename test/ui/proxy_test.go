@@ -18,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // apiServerProxy is a proxy between the plugin and the API server. It can simulate that the API server is unavailable, and
@@ -42,13 +43,9 @@ var podLogPath = regexp.MustCompile(`^/api/v1/namespaces/[^/]+/pods/[^/]+/log$`)
 func newAPIServerProxy(t *testing.T) *apiServerProxy {
 	t.Helper()
 	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}
 	p := &apiServerProxy{more: make(chan struct{})}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,8 +113,6 @@ func (p *apiServerProxy) writeKubeconfig(t *testing.T) string {
 	file.Clusters["test"] = &clientcmdapi.Cluster{Server: p.URL}
 	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test"}
 	file.CurrentContext = "test"
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientcmd.WriteToFile(*file, path))
 	return path
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // sceneTimeout is how long a test waits for a page to be complete. What needs scrolling does not become visible later.
@@ -28,9 +29,7 @@ type scene struct {
 
 func TestEachSceneShowsStateCauseAndNextActionWithoutScrolling(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}} // a name of its own for the pictures
-	if err := cluster.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), ns))
 	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	u := startUI(t, "-n", "shop")
 	u.proxy.buildLogs()

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const repositoryRoot = "../.."
@@ -77,9 +78,7 @@ func prepare(dir string) error {
 func newNamespace(t *testing.T, prefix string) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
-	if err := cluster.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), ns))
 	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	return ns.Name
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
@@ -33,9 +34,7 @@ func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
 		sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseCompleted, ago(0)
 	})
 	b.waitForText("#today", "1 completed")
-	if err := cluster.Delete(t.Context(), release); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Delete(t.Context(), release))
 	poll.Until(t, "the page to forget the deleted sequence", func() bool { return !contains(b.text("#attention"), "release") })
 	b.expectNoProblems()
 }
@@ -255,16 +254,12 @@ func TestASequenceHasPagesForItsLogRunsEventsAndYAML(t *testing.T) {
 	owned := runningSequence(t, ns, "nightly-29500000")
 	before := owned.DeepCopy()
 	owned.OwnerReferences = decision.ControllerReferences("Schedule", schedule)
-	if err := cluster.Patch(t.Context(), owned, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Patch(t.Context(), owned, client.MergeFrom(before)))
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "failed", Namespace: ns}, InvolvedObject: corev1.ObjectReference{Kind: "SequentialJob", Namespace: ns, Name: "migration", UID: failed.UID},
 		Type: corev1.EventTypeWarning, Reason: "StepFailed", Message: "step migrate failed", LastTimestamp: *ago(time.Minute),
 	}
-	if err := cluster.Create(t.Context(), event); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.Create(t.Context(), event))
 	u := startUI(t, "-n", ns)
 	u.proxy.addLogLine("there is no migration to version 8")
 	b := openBrowser(t, u)

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var (
@@ -80,9 +82,7 @@ func TestPagesOfFeaturesLinkToTheirGuide(t *testing.T) {
 func TestNavigationListsEachPage(t *testing.T) {
 	root := os.DirFS("../../..")
 	navigation, err := fs.ReadFile(root, "hack/site/data/navigation.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	listed := strings.FieldsFunc(string(navigation), func(r rune) bool { return strings.ContainsRune(" ,[]\n", r) })
 	for _, file := range markdownFiles(root) {
 		if strings.HasPrefix(file, "docs/") && !strings.HasPrefix(file, "docs/decisions/") && path.Base(file) != "README.md" && !slices.Contains(listed, file) {

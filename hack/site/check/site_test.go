@@ -5,6 +5,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const queue = `<!doctype html><title>Queue</title><link rel="stylesheet" href="../style.css">
@@ -57,9 +59,7 @@ func TestSiteIsChecked(t *testing.T) {
 				"style.css":        {},
 				"search.json":      {Data: []byte(test.index)},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if diff := cmp.Diff(test.want, s.problems()); diff != "" {
 				t.Error(diff)
 			}

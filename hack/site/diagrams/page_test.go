@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const twoDiagrams = `<!doctype html><p>a</p><figure><div class="drawing"></div><pre><code class="diagram-source">flowchart LR
@@ -12,9 +14,7 @@ const twoDiagrams = `<!doctype html><p>a</p><figure><div class="drawing"></div><
 
 func TestDiagramsAreDrawnAtTheirPlaces(t *testing.T) {
 	p, err := parsePage("queue/index.html", twoDiagrams)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff([]string{"flowchart LR\n  A --> B", "</script>"}, p.sources); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
@@ -22,13 +22,9 @@ func TestDiagramsAreDrawnAtTheirPlaces(t *testing.T) {
 		t.Errorf("a source or Mermaid ends a script of the page: %s", page)
 	}
 	drawings, err := readDrawings(`<script id="drawings" type="application/json">[{"svg": "\u003csvg>1\u003c/svg>"}, {"svg": "\u003csvg>2\u003c/svg>"}]</script>`, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	drawn, err := p.insert(drawings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first, second := strings.Index(drawn, "<svg>1</svg></div><pre>"), strings.Index(drawn, "<svg>2</svg></div><pre>")
 	if first < 0 || second < first || strings.Contains(drawn, placeholder) {
 		t.Errorf("the page is %s", drawn)

@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/cel"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAnExpressionIsTrueFalseOrAnErrorThatNamesItsColumns(t *testing.T) {
 	env, err := cel.NewEnv(cel.Variable("n", cel.IntType), cel.Variable("any", cel.DynType))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for expression, row := range map[string]struct {
 		compiles string // the error, if it does not compile
 		want     bool
@@ -43,9 +43,7 @@ func TestAnExpressionIsTrueFalseOrAnErrorThatNamesItsColumns(t *testing.T) {
 		}
 	}
 	compiled, err := CompileValue(env, "any")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := Evaluate(env, compiled, 10, map[string]any{"any": 3}); got || err == nil {
 		t.Errorf("a number is %t, %v", got, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // adminKeyTest is a Store whose requests fail with the error in failure.
@@ -51,9 +52,7 @@ func (a *adminKeyTest) readKey() string {
 	a.t.Helper()
 	a.clock.SetTime(a.clock.Now().Add(maxAge))
 	keys, err := a.Get(a.t.Context())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	if keys == nil {
 		return ""
 	}
@@ -75,13 +74,9 @@ func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) 
 	if another := other.readKey(); another != first {
 		t.Errorf("another replica has the key %q, not %q", another, first)
 	}
-	if err := test.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, test.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	secret.Data = nil
-	if err := test.Client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, test.Client.Update(t.Context(), secret))
 	if replaced := test.readKey(); replaced == "" || replaced == first {
 		t.Errorf("the key is %q after it was removed from the Secret", replaced)
 	}

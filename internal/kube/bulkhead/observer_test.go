@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var testObject = types.NamespacedName{Namespace: "a", Name: "x"}
@@ -30,9 +31,7 @@ func newTestObserver(t *testing.T) *testObserver {
 	}
 	options := kube.ControllerOptions(1)
 	o.queue = options.NewQueue("test", options.RateLimiter)
-	if err := o.EnqueueTo(t.Context(), o.queue); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, o.EnqueueTo(t.Context(), o.queue))
 	return o
 }
 

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAStoppedWatchLeaksNoGoroutine(t *testing.T) {
@@ -16,9 +18,7 @@ func TestAStoppedWatchLeaksNoGoroutine(t *testing.T) {
 		forwarding := watch.Filter(source, func(event watch.Event) (watch.Event, bool) { return event, true })
 		lists := &flakyListerWatcher{events: forwarding}
 		events, err := newRecoveryListerWatcher(lists, nil, nil).WatchWithContext(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		synctest.Wait() // the forwarding goroutine blocks on the event
 		events.Stop()
 	})

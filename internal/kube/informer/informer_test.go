@@ -27,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // fakeAPIServer serves the ConfigMaps of namespace a and can be stopped. After a restart it has no
@@ -74,9 +75,7 @@ func (s *fakeAPIServer) start() {
 	s.version++
 	s.oldest, s.history = s.version, nil
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	s.server = httptest.NewUnstartedServer(s)
 	s.server.Listener.Close()
 	s.server.Listener = listener
@@ -263,9 +262,7 @@ func startInformer(t *testing.T, s *fakeAPIServer, options cache.Options) (cache
 	}
 	options.HTTPClient = &http.Client{Transport: kube.IgnoreRetryAfter(&http.Transport{})}
 	objects, err := cache.New(&rest.Config{Host: "http://" + s.address, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error)
 	go func() { stopped <- objects.Start(ctx) }()
@@ -274,9 +271,7 @@ func startInformer(t *testing.T, s *fakeAPIServer, options cache.Options) (cache
 		<-stopped
 	})
 	informer, err := objects.GetInformer(ctx, &corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	handler := &eventRecorder{make(chan string, 100)}
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		t.Fatal(err)
@@ -393,9 +388,7 @@ func TestOnlyTheFirstOfConsecutiveWatchErrorsIsReported(t *testing.T) {
 		},
 	}
 	i := NewInformer(failing, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
-	if err := i.SetWatchErrorHandler(func(*toolscache.Reflector, error) { reported++ }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, i.SetWatchErrorHandler(func(*toolscache.Reflector, error) { reported++ }))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

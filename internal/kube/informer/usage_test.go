@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheNamespacesWithMostBytesInTheCacheAreReported(t *testing.T) {
@@ -40,9 +42,7 @@ func TestTheNamespacesWithMostBytesInTheCacheAreReported(t *testing.T) {
 	}
 	send := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	send(relay.Add(configMap(1, 1000)))
 	send(relay.Add(configMap(2, 2000)))

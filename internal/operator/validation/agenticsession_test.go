@@ -13,11 +13,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func agenticSession() *v1alpha1.AgenticSession {
@@ -35,9 +35,7 @@ func recordedUser(t *testing.T, operation admissionv1.Operation, before, given *
 		s.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
 		s.Spec.UserContext = user
 		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return text
 	}
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -54,23 +52,17 @@ func recordedUser(t *testing.T, operation admissionv1.Operation, before, given *
 		}
 	}
 	operations, err := json.Marshal(response.Patches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	after := request.Object.Raw
 	if len(response.Patches) > 0 {
 		patch, err := jsonpatch.DecodePatch(operations)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if after, err = patch.Apply(after); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := &v1alpha1.AgenticSession{}
-	if err := json.Unmarshal(after, s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(after, s))
 	return s.Spec.UserContext
 }
 
@@ -99,9 +91,7 @@ func TestSessionRecordsItsCreator(t *testing.T) {
 func validatorWithObjects(t *testing.T, objects ...client.Object) *specValidator[*v1alpha1.AgenticSession] {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	return agenticSessionValidator(c)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const mebibyte = 1 << 20
@@ -63,14 +64,10 @@ func TestReviewThatDoesNotArriveInTimeIsATimeout(t *testing.T) {
 	body, end := io.Pipe()
 	defer end.Close()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath+"?timeout=100ms"), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.ContentLength = 100
 	response, err := env.newClient().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("status %d", response.StatusCode)
@@ -194,9 +191,7 @@ func sendSmallAmongExpensive(t *testing.T) error {
 func TestReviewWaitsForMemoryAtMostForItsTimeout(t *testing.T) {
 	env := startServer(t)
 	release, err := env.decoding.acquire(t.Context(), maxReviewMemory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	large := reviewOf(t, repeatItem(t, expensiveShapes["containers"], 2*smallReviewMemory))
 	var status int
 	poll.Until(t, "a review to arrive within its timeout", func() bool {

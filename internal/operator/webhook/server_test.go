@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 	"github.com/yardmaster/yardmaster/test/certtest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestOnlyTheSecretPathIsServed(t *testing.T) {
@@ -75,9 +76,7 @@ func TestPathsAreFixedOnlyForACertificateFromElsewhere(t *testing.T) {
 func newCA(t *testing.T, created time.Time) map[string][]byte {
 	t.Helper()
 	certificate, key, err := ca.New(created)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return map[string][]byte{ca.CertFile: certificate, ca.KeyFile: key, PathFile: []byte(segment)}
 }
 
@@ -121,14 +120,10 @@ func issueCertificate(t *testing.T, now time.Time) (certificate, key []byte) {
 	directory := t.TempDir()
 	writeFiles(t, directory, newCA(t, now))
 	issued, err := (&credentialFiles{directory: directory, hosts: []string{"a.b.svc"}}).current(now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pair := &issued.tls.Certificates[0]
 	rawKey, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
 	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})
 }
@@ -136,9 +131,7 @@ func issueCertificate(t *testing.T, now time.Time) (certificate, key []byte) {
 func writeFiles(t *testing.T, directory string, content map[string][]byte) {
 	t.Helper()
 	for name, file := range content {
-		if err := os.WriteFile(filepath.Join(directory, name), file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), file, 0o600))
 	}
 }
 
@@ -242,15 +235,11 @@ func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
 	certificate, key := certtest.NewCertificate(t) // which is its own authority
 	env := startServer(t, func(o *Options, _ *limits) {
 		o.ClientCAFile = filepath.Join(o.Directory, "clients.crt")
-		if err := os.WriteFile(o.ClientCAFile, certificate, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(o.ClientCAFile, certificate, 0o600))
 	})
 	pair := func(certificate, key []byte) tls.Certificate {
 		pair, err := tls.X509KeyPair(certificate, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return pair
 	}
 	review := reviewOf(t, []byte(`{}`))
@@ -285,9 +274,7 @@ func TestLongHeadersAreRefused(t *testing.T) {
 	t.Parallel()
 	env := startServer(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath), http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.Header.Set("X-Long", strings.Repeat("a", 1<<20))
 	response, err := env.newClient().Do(request)
 	if err != nil {
@@ -310,18 +297,14 @@ func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
 		_, err := env.tryPost(used, "/"+segment+poolsPath, reviewOf(t, []byte(`{}`)))
 		return err
 	}
-	if err := send(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, send())
 	idle := make([]net.Conn, 3*connections)
 	for i := range idle {
 		idle[i] = dial(t, env.address)
 	}
 	// The oldest are closed for newer ones. The API server's connection is not among them.
 	for _, c := range idle[:connections] {
-		if err := readUntilClosed(c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, readUntilClosed(c))
 	}
 	if err := send(); err != nil {
 		t.Errorf("the connection in use was closed: %v", err)
@@ -422,9 +405,7 @@ func TestSlowPeersAreDisconnected(t *testing.T) {
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

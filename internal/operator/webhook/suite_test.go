@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/certtest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // poolsPath is the path of the webhook in the tests, after the secret segment.
@@ -54,9 +55,7 @@ func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 	env.limits = limits
 	env.Register(poolsPath, admission.WithValidator(newScheme(t), acceptAll{}))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	env.address = listener.Addr().String()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -74,9 +73,7 @@ func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
@@ -97,9 +94,7 @@ func (acceptAll) ValidateDelete(context.Context, *v1alpha1.WorkerPool) (admissio
 
 func (env *testServer) writeFile(name, content string) {
 	env.Helper()
-	if err := os.WriteFile(filepath.Join(env.directory, name), []byte(content), 0o600); err != nil {
-		env.Fatal(err)
-	}
+	require.NoError(env, os.WriteFile(filepath.Join(env.directory, name), []byte(content), 0o600))
 }
 
 // writeCertificate writes a new certificate, which is the only one that new clients trust.
@@ -130,9 +125,7 @@ func (env *testServer) newClientAt(host string, certificates ...tls.Certificate)
 func (env *testServer) post(client *http.Client, path string, body []byte) int {
 	env.Helper()
 	status, err := env.tryPost(client, path, body)
-	if err != nil {
-		env.Fatal(err)
-	}
+	require.NoError(env, err)
 	return status
 }
 
@@ -192,8 +185,6 @@ func reviewOf(t *testing.T, object []byte) []byte {
 	}}
 	review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
 	raw, err := json.Marshal(review)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return raw
 }

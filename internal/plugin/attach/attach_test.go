@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // runnerVariable makes this program a session-runner, whose agent is a script.
@@ -43,22 +44,16 @@ func startSession(t *testing.T, script string) string {
 	address := ports.Reserve(t)
 	directory := t.TempDir()
 	for name, text := range map[string]string{"prompt": "", "session.json": "{}", "result": ""} {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600))
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	command := exec.Command(self)
 	command.Env = append(os.Environ(), runnerVariable+"="+script, "HOME="+t.TempDir(),
 		"AGENTIC_SESSION=pair", "AGENTIC_NAMESPACE=a", "AGENTIC_JOB=pair-r1-a1", "AGENTIC_RUN=1", "AGENTIC_ATTEMPT=1", fmt.Sprint("AGENTIC_PORT=", address.Port()),
 		"AGENTIC_PROMPT_FILE="+directory+"/prompt", "AGENTIC_SESSION_FILE="+directory+"/session.json", "AGENTIC_RESULT_FILE="+directory+"/result",
 		"AGENTIC_WORKSPACE="+t.TempDir())
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
 	poll.Until(t, "the session to listen", func() bool {
 		connection, err := net.Dial("tcp", address.String())
@@ -82,9 +77,7 @@ func (s *screen) waitFor(t *testing.T, text string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func newSession(url string, in io.Reader) (s *Session, output *screen) {
@@ -138,9 +131,7 @@ test "$text" = quick || until test -e `+directory+`/go; do sleep 0.01; done; tou
 	output.waitFor(t, "The agent continues: kubectl yardmaster session logs pair -f")
 	fmt.Fprintln(keyboard, "refused")
 	output.waitFor(t, "error: the session answered 409 Conflict: the agent works on another message")
-	if err := os.WriteFile(directory+"/go", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(directory+"/go", nil, 0o600))
 	poll.Until(t, "the work to be completed", func() bool {
 		_, err := os.Stat(directory + "/slow")
 		return err == nil

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -96,9 +97,7 @@ func streamLogs(t *testing.T, cluster *fakePodClient, sj *v1alpha1.SequentialJob
 	var stdout, stderr bytes.Buffer
 	options.Out, options.ErrOut, options.Retry = &stdout, &stderr, time.Millisecond
 	streamer, err := NewSequenceStreamer(t.Context(), cluster, sj, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if options.Follow {
 		err = streamer.Follow(t.Context(), sj, func(*v1alpha1.SequentialJob) bool { return true }, Changes[*v1alpha1.SequentialJob]{})
 	} else {
@@ -209,9 +208,7 @@ func followWith[T client.Object](
 	var stdout, stderr bytes.Buffer
 	s := newChangeSender[T]()
 	follow, err := newFollow(StreamOptions{Follow: true, Retry: time.Millisecond, Out: &stdout, ErrOut: &stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error)
 	go func() { done <- follow(Changes[T]{Objects: s.objects, Pods: s.pods, Errors: s.errs}) }()
 	send(s)

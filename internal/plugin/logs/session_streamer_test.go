@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -71,9 +72,7 @@ func TestSessionLogs(t *testing.T) {
 				row.options.Container = v1alpha1.RunnerContainer
 			}
 			streamer, err := NewSessionStreamer(t.Context(), podClient, row.session, row.options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if err := streamer.PrintCurrent(t.Context(), row.session); err != nil {
 				t.Error(err)
 			}

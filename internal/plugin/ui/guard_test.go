@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const testHost = "127.0.0.1:4711"
@@ -77,9 +79,7 @@ func TestRequestsOfOthersAreRefused(t *testing.T) {
 func TestTokenIsExchangedOnceForACookieThatScriptsAndOtherSitesDoNotGet(t *testing.T) {
 	s := newTestServer(t, nil)
 	address, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
 	if first.Code != http.StatusOK || len(first.Result().Cookies()) != 1 {
 		t.Fatalf("status %d, cookies %v", first.Code, first.Result().Cookies())
@@ -136,9 +136,7 @@ func TestUIOpensThePageOfALink(t *testing.T) {
 	s := newTestServer(t, nil)
 	s.Open = "/k/seq/a/etl?log=load"
 	address, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	login := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
 	if !strings.Contains(login.Body.String(), s.guard.base+"/k/seq/a/etl?log=load") {
 		t.Errorf("the login opens\n%s", login.Body)

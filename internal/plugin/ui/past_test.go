@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newHistoryServer returns a server for the queue mail whose charts begin with what a Prometheus server answers.
@@ -22,9 +23,7 @@ func newHistoryServer(t *testing.T, answer http.HandlerFunc) *testServer {
 	upstream := httptest.NewServer(answer)
 	t.Cleanup(upstream.Close)
 	c, err := prometheus.NewClient(upstream.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := newTestServer(t, []client.Object{&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "a"}}})
 	s.History = &History{Client: c, Window: 6 * time.Hour}
 	return s

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -43,9 +44,7 @@ type testServer struct {
 func newTestServer(t testing.TB, objects []client.Object) *testServer {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	s := &testServer{t: t}
 	store := watch.NewStore(view.Scope{}, func() time.Time { return testTime })
 	s.Server = NewServer(Config{

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func newTestPage(verbose bool) (*Page, *bytes.Buffer) {
@@ -25,9 +26,7 @@ func TestALongStepShowsASignOfProgressEvery10Seconds(t *testing.T) {
 			time.Sleep(25 * time.Second)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := "  … building (10s)\n  … building (20s)\n  ✔ built (25s)\n"
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)

@@ -14,15 +14,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const examplesDirectory = "../../../examples/sequentialjob"
 
 func TestEveryExampleFileHasAnExpectation(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(examplesDirectory, "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want, got []string
 	for _, file := range files {
 		want = append(want, filepath.Base(file))
@@ -138,25 +137,17 @@ func TestExampleMismatches(t *testing.T) {
 func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(examplesDirectory, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sj := &v1alpha1.SequentialJob{}
-	if err := yaml.UnmarshalStrict(content, sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(content, sj))
 	return sj
 }
 
 func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	content, err := os.ReadFile(filepath.Join(examplesDirectory, "minimal.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
 	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
 		t.Error("README.md and examples/sequentialjob differ in minimal.yaml")

@@ -11,15 +11,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // readSessions reads the sessions of a file in examples/.
 func readSessions(t *testing.T, name string) []v1alpha1.AgenticSession {
 	t.Helper()
 	file, err := os.Open(filepath.Join("../../../examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	const buffer = 4096
 	documents := utilyaml.NewYAMLOrJSONDecoder(file, buffer)

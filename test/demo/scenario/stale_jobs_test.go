@@ -12,19 +12,16 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestEveryStaleJobFileHasAnExpectationWithItsName(t *testing.T) {
 	files, err := filepath.Glob("../../../examples/jobreport/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want, got []string
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		job := &batchv1.Job{}
 		if err := yaml.UnmarshalStrict(content, job); err != nil || job.Name+".yaml" != filepath.Base(file) {
 			t.Errorf("%s has a Job named %q: %v", file, job.Name, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -170,16 +171,12 @@ func TestHostileTextOfAllFieldsStaysText(t *testing.T) {
 		for name, node := range hostilePages(text) {
 			t.Run(fmt.Sprintf("%s, text %d", name, i+1), func(t *testing.T) {
 				out, err := Render(node)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if strings.ContainsAny(string(out), "\x00\x07\x1b\r\u202e\u2066") {
 					t.Errorf("%q leaves control characters", text)
 				}
 				root, err := html.Parse(bytes.NewReader(out))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				checkNode(t, root, name == "shell" || name == "talk")
 			})
 		}

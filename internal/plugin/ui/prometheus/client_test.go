@@ -13,14 +13,13 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 	"github.com/yardmaster/yardmaster/test/prometheustest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func newTestClient(t *testing.T, address string) *Client {
 	t.Helper()
 	c, err := NewClient(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -36,9 +35,7 @@ func TestHistoryIsReadFromARealPrometheus(t *testing.T) {
 	c := newTestClient(t, prometheustest.Start(t, samples.String()))
 	query := view.PastQuery(&view.Entry{Kind: view.Queues, Namespace: "a", Name: "mail"})
 	series, err := c.Range(t.Context(), query, begin.Add(2*time.Minute), 2*time.Minute, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const ready, inFlight = 57, 61 // the lengths of the labels
 	want := map[string][]view.Point{
 		"ready":     {{Time: begin, Value: ready}, {Time: begin.Add(time.Minute), Value: ready + 1}, {Time: begin.Add(2 * time.Minute), Value: ready + 2}},

@@ -11,18 +11,15 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func editEvent(t *testing.T, path, removed, added string) string {
 	t.Helper()
 	input, err := json.Marshal(map[string]string{"file_path": path, "old_string": removed, "new_string": added})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	event, err := json.Marshal(&agentprofile.Event{Type: agentprofile.EventToolCall, Tool: &agentprofile.Tool{Name: "Edit", Input: input}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return "run 1, attempt 2 | " + string(event) + "\n"
 }
 

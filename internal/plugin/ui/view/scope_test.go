@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestReportsReadTheNamespacesAndLabelsOfThePages(t *testing.T) {
 	team, err := labels.Parse("team in (data,web)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report := []string{"report", "--output=json", "--fail-on=never"}
 	with := func(flags ...string) []string { return append(append([]string{}, report...), flags...) }
 	for want, row := range map[string]struct {

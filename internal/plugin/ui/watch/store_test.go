@@ -23,6 +23,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -44,9 +45,7 @@ func runStore(t *testing.T, list func(client.ObjectList) error, objects ...clien
 func runStoreOf(t *testing.T, scope view.Scope, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 			selected := (&client.ListOptions{}).ApplyOptions(options)
@@ -72,16 +71,12 @@ func TestStoreFollowsObjects(t *testing.T) {
 		time.Sleep(time.Second)
 		changed, unsubscribe := s.Subscribe()
 		defer unsubscribe()
-		if err := c.Create(t.Context(), testbuilder.SequentialJob("backup", "a").Obj()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Create(t.Context(), testbuilder.SequentialJob("backup", "a").Obj()))
 		<-changed
 		if entries := s.Snapshot().Entries[view.Sequences]; len(entries) != 2 {
 			t.Errorf("%d sequences", len(entries))
 		}
-		if err := c.Delete(t.Context(), testbuilder.SequentialJob("etl", "a").Obj()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Delete(t.Context(), testbuilder.SequentialJob("etl", "a").Obj()))
 		<-changed
 		if entry, _ := s.Get(view.Sequences, "a", "etl"); entry != nil {
 			t.Error("the deleted sequence is still known")
@@ -120,9 +115,7 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 			t.Errorf("state of the namespace: %+v", one)
 		}
 		time.Sleep(time.Minute) // the watch of one namespace starts again, and the objects of the others stay
-		if err := c.Delete(t.Context(), labeled("etl", "b", "data")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Delete(t.Context(), labeled("etl", "b", "data")))
 		time.Sleep(time.Second)
 		if names() != "a/etl" {
 			t.Errorf("objects %s", names())
@@ -183,9 +176,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q" + strconv.Itoa(i)}}
 		for range maxSamples + 10 {
 			now = now.Add(sampleInterval)
-			if err := k.Update(q); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, k.Update(q))
 		}
 	}
 	if len(s.history) != maxHistories {
