@@ -62,9 +62,7 @@ func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
 			}
 			differences, err := checkPage(t.Context(), file, true)
 			if test.failure != "" {
-				if err == nil || !strings.Contains(err.Error(), test.failure) {
-					t.Errorf("error %v, want %s", err, test.failure)
-				}
+				require.ErrorContains(t, err, test.failure)
 				return
 			}
 			require.NoError(t, err)

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -28,9 +26,7 @@ func TestEachClaimHasARowWithItsTestsAndTheirLevels(t *testing.T) {
 		"| [Order & time](page.md#order--time) | one: a \\| b | `TestLong/case` (soak) |\n" +
 		"| [Table](page.md#table) | x: y | `test/bench/jobs` (benchmark) |\n" +
 		"| [Table](page.md#table) | the section | `TestRule` (pure, node), `TestLong` (soak) |\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestMissingVisibleAndMisplacedProofsAreErrors(t *testing.T) {

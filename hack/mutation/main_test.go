@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -77,7 +75,5 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 		"grade: drop `text += \"bad\"`":                                    "good",
 		"main: drop `print(grade(5, 5), grade(-1, 20), grade(0, 9))`":      "",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the outputs differ (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAScreenOfWhichOnlyTimesChangeIsTheSame(t *testing.T) {
@@ -33,10 +33,6 @@ func TestALineIsShownWhileTheTerminalShowsIt(t *testing.T) {
 <text y="31.5" style="animation:wait 2.2s"><tspan x="0">a</tspan><tspan x="33.6" class="c32">✔</tspan></text>
 </svg>
 `
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-	if !strings.Contains(image, `viewBox="-12 -8 1099.2 56"`) {
-		t.Errorf("the image is not as high as its two lines: %.200s", image)
-	}
+	require.Equal(t, want, lines)
+	require.Contains(t, image, `viewBox="-12 -8 1099.2 56"`)
 }

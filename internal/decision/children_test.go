@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The numbers are those of the kubelet: 4 KiB for each container, 12 KiB for each Pod.
@@ -25,9 +26,7 @@ func TestContainersShareWhatAPodCanReport(t *testing.T) {
 		Containers:          make([]corev1.Container, 1),
 		EphemeralContainers: make([]corev1.EphemeralContainer, 1),
 	}
-	if got := CountContainers(pod); got != 4 {
-		t.Errorf("%d containers, want all types: 4", got)
-	}
+	require.Equal(t, 4, CountContainers(pod))
 }
 
 func TestEqualContentHasTheSameHashOfTheGivenLength(t *testing.T) {

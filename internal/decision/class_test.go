@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var pods = schema.GroupResource{Resource: "pods"}
@@ -106,15 +108,11 @@ func TestClassOfErrors(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := ClassOf(test.err); got != test.want {
-				t.Errorf("class %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, ClassOf(test.err))
 			if test.err == nil {
 				return
 			}
-			if got := ClassOf(fmt.Errorf("creating the Pod: %w", test.err)); got != test.want {
-				t.Errorf("wrapped, class %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, ClassOf(fmt.Errorf("creating the Pod: %w", test.err)))
 		})
 	}
 }

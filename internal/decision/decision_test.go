@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
@@ -79,9 +80,7 @@ func TestRefusalsAreThoseThatOnlyAChangeOfAnObjectResolves(t *testing.T) {
 		}
 	}
 	want := &Refusal{AlreadyExists, "Pod", "a", "s", "Pod a already exists and does not belong to this Queue; delete or rename it"}
-	if diff := cmp.Diff(want, NameTaken(refused, "Queue")); diff != "" {
-		t.Errorf("a taken name: it differs (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, NameTaken(refused, "Queue"))
 }
 
 func TestADeletionWasRequestedItsGracePeriodBeforeItsTime(t *testing.T) {

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func requestFor(namespace, name string) reconcile.Request {
@@ -31,9 +32,7 @@ func TestObjectsOfANamespaceDoNotWaitForAllObjectsOfAnother(t *testing.T) {
 		got = append(got, request.String())
 		queue.Done(request)
 	}
-	if diff := cmp.Diff([]string{"crowd/0", "other/a", "third/x", "crowd/1", "other/b", "crowd/2"}, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"crowd/0", "other/a", "third/x", "crowd/1", "other/b", "crowd/2"}, got)
 	if queue.Len() != 997 {
 		t.Errorf("%d requests wait, want 997", queue.Len())
 	}
@@ -73,9 +72,7 @@ func TestWithinANamespaceTheHighestPriorityComesFirst(t *testing.T) {
 	add(1, "a", "running-2")
 	add(handler.LowPriority, "b", "listed")
 	want := []string{"a/running-1 1", "b/listed -100", "a/running-2 1", "a/changed 0", "a/listed -100"}
-	if diff := cmp.Diff(want, takeAll(queue)); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, takeAll(queue))
 }
 
 func TestAWaitingObjectKeepsTheHighestRequestedPriority(t *testing.T) {
@@ -86,13 +83,9 @@ func TestAWaitingObjectKeepsTheHighestRequestedPriority(t *testing.T) {
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(1)}, requestFor("a", "third"))
 	queue.Add(requestFor("a", "third"))
 	queue.Add(requestFor("a", "second"))
-	if diff := cmp.Diff([]string{"a/third 1", "a/second 0", "a/first -100"}, takeAll(queue)); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"a/third 1", "a/second 0", "a/first -100"}, takeAll(queue))
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requestFor("a", "third"))
-	if diff := cmp.Diff([]string{"a/third -100"}, takeAll(queue)); diff != "" {
-		t.Errorf("an earlier priority still holds (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"a/third -100"}, takeAll(queue))
 }
 
 func TestAnObjectAddedWhileItIsReconciledAndADelayedOneHaveTheirPriority(t *testing.T) {
@@ -108,9 +101,7 @@ func TestAnObjectAddedWhileItIsReconciledAndADelayedOneHaveTheirPriority(t *test
 		taken = append(taken, fmt.Sprintf("%s %d", request, priority))
 		queue.Done(request)
 	}
-	if diff := cmp.Diff([]string{"a/reconciled 2", "a/delayed 3"}, taken); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"a/reconciled 2", "a/delayed 3"}, taken)
 }
 
 func TestNoRequestIsLostWhenManyAreAddedAndTakenAtOnce(t *testing.T) {
@@ -135,9 +126,7 @@ func TestNoRequestIsLostWhenManyAreAddedAndTakenAtOnce(t *testing.T) {
 		queue.Done(request)
 	}
 	group.Wait()
-	if diff := cmp.Diff(added, taken); diff != "" {
-		t.Errorf("requests (-added +taken):\n%s", diff)
-	}
+	require.Equal(t, added, taken)
 }
 
 func TestWaitingObjectsAreNotReconciledAfterTheOperatorStops(t *testing.T) {

@@ -315,9 +315,7 @@ func TestAnObjectThatTheCacheHasTrimmedIsReadFromTheAPIServer(t *testing.T) {
 			if len(kind.calls) > 0 {
 				t.Errorf("called %q, which would write a trimmed object", kind.calls)
 			}
-			if got := kind.observed["large"]; got != row.want {
-				t.Errorf("observed %q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, kind.observed["large"])
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // handledNamespaces is a NamespaceHandler whose namespaces have the same number of objects.
@@ -108,9 +109,7 @@ func TestObjectsThatExistAtTheStartAreEnqueuedWithLowPriority(t *testing.T) {
 		synctest.Wait()
 		h.queue.mutex.Lock()
 		defer h.queue.mutex.Unlock()
-		if got := fmt.Sprint(h.queue.priorities); got != fmt.Sprint([]int{handler.LowPriority, 0}) {
-			t.Errorf("priorities %s: of combined changes, the highest applies", got)
-		}
+		require.Equal(t, fmt.Sprint([]int{handler.LowPriority, 0}), fmt.Sprint(h.queue.priorities))
 	})
 }
 

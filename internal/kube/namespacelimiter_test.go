@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestLimitOfOneNamespaceTakesNothingFromAnother(t *testing.T) {
@@ -17,15 +19,9 @@ func TestLimitOfOneNamespaceTakesNothingFromAnother(t *testing.T) {
 			}
 			return count
 		}
-		if got := allowed("busy", 1000); got != 20 {
-			t.Errorf("%d events of a burst, want 20", got)
-		}
-		if got := allowed("quiet", 10); got != 10 {
-			t.Errorf("%d of 10 events of another namespace", got)
-		}
+		require.Equal(t, 20, allowed("busy", 1000))
+		require.Equal(t, 10, allowed("quiet", 10))
 		time.Sleep(5 * time.Second)
-		if got := allowed("busy", 1000); got != 10 {
-			t.Errorf("%d events after 5 s, want 10", got)
-		}
+		require.Equal(t, 10, allowed("busy", 1000))
 	})
 }

@@ -29,9 +29,7 @@ func TestRetryAfterIsDroppedFromUnavailableResponsesOnly(t *testing.T) {
 			response, err := IgnoreRetryAfter(http.DefaultTransport).RoundTrip(request)
 			require.NoError(t, err)
 			defer response.Body.Close()
-			if got := response.Header.Get("Retry-After"); got != test.want {
-				t.Errorf("Retry-After is %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, response.Header.Get("Retry-After"))
 		})
 	}
 }

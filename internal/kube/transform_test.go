@@ -23,9 +23,7 @@ func TestTrimObject(t *testing.T) {
 	object, err := TrimObject(queue)
 	require.NoError(t, err)
 	trimmed := object.(*v1alpha1.Queue)
-	if diff := cmp.Diff(want, trimmed); diff != "" {
-		t.Errorf("the object (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, trimmed)
 	if conditions := trimmed.Status.Conditions; cap(conditions) > len(conditions) {
 		t.Errorf("a list of %d has room for %d", len(conditions), cap(conditions))
 	}

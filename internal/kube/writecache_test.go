@@ -36,9 +36,7 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 			if test.written != nil {
 				written.Record(test.written)
 			}
-			if got := written.Newest(test.cached).ResourceVersion; got != test.want {
-				t.Errorf("version %s, want %s", got, test.want)
-			}
+			require.Equal(t, test.want, written.Newest(test.cached).ResourceVersion)
 		})
 	}
 }
@@ -73,13 +71,9 @@ func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
 	written.now = func() time.Time { return now }
 	written.Record(newConfigMap("1", "10"))
 	now = now.Add(maxWriteAge - time.Second)
-	if got := written.Newest(newConfigMap("1", "3")).ResourceVersion; got != "10" {
-		t.Errorf("version %s, want the written one, 10", got)
-	}
+	require.Equal(t, "10", written.Newest(newConfigMap("1", "3")).ResourceVersion)
 	now = now.Add(time.Second)
-	if got := written.Newest(newConfigMap("1", "3")).ResourceVersion; got != "3" {
-		t.Errorf("version %s, want the cached one, 3", got)
-	}
+	require.Equal(t, "3", written.Newest(newConfigMap("1", "3")).ResourceVersion)
 }
 
 func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,9 +33,7 @@ func TestSelectControllers(t *testing.T) {
 		t.Run(selectors, func(t *testing.T) {
 			selected, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
 			require.NoError(t, err)
-			if diff := cmp.Diff(want, controllerNames(selected)); diff != "" {
-				t.Errorf("selected (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, controllerNames(selected))
 		})
 	}
 }
@@ -50,9 +47,7 @@ func TestSelectControllersRejectsUnknownNames(t *testing.T) {
 	} {
 		t.Run(selectors, func(t *testing.T) {
 			_, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("error %v, want one with %q", err, want)
-			}
+			require.ErrorContains(t, err, want)
 		})
 	}
 }

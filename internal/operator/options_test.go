@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -137,9 +136,7 @@ func TestParseFlags(t *testing.T) {
 				options.LeaderElection, options.Metrics, options.Webhook.Enabled,
 				options.Report, options.Broker, options.BrokerNetwork, options.QueueSweep,
 			}
-			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
-				t.Errorf("options (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, got, cmpopts.EquateComparable(netip.Prefix{}))
 		})
 	}
 }
@@ -192,9 +189,7 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
-			if err == nil || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("error %v, want one with %q", err, row.want)
-			}
+			require.ErrorContains(t, err, row.want)
 		})
 	}
 }
@@ -219,15 +214,11 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 			require.NoError(t, err)
 			err = options.detectNamespaces()
 			if row.wantError != "" {
-				if err == nil || !strings.Contains(err.Error(), row.wantError) {
-					t.Errorf("error %v, want one with %q", err, row.wantError)
-				}
+				require.ErrorContains(t, err, row.wantError)
 				return
 			}
 			require.NoError(t, err)
-			if got := options.LeaderElection.Namespace; got != row.wantLeaseNamespace {
-				t.Errorf("Lease in %q, want %q", got, row.wantLeaseNamespace)
-			}
+			require.Equal(t, row.wantLeaseNamespace, options.LeaderElection.Namespace)
 		})
 	}
 }

@@ -20,9 +20,7 @@ func TestCreateFromArguments(t *testing.T) {
 	}
 	sj := &v1alpha1.SequentialJob{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
-	if got := sj.Spec.Template.Spec.Containers[0].Image; got != "busybox:1.37" {
-		t.Errorf("image %q", got)
-	}
+	require.Equal(t, "busybox:1.37", sj.Spec.Template.Spec.Containers[0].Image)
 	if len(sj.Spec.Containers) != 2 || sj.Spec.Containers[1].Name != "load" || sj.Spec.Containers[1].Command[2] != "wc x" {
 		t.Errorf("steps %+v", sj.Spec.Containers)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -36,9 +37,7 @@ func TestDescribeShowsWhyPodsDoNotRunAndTheirEvents(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, errOut)
 	}
 	for _, want := range []string{"etl-failed", "OOMKilled, exit code 137", "ImagePullBackOff", "Unschedulable", "Pending", "Running", "Pod/etl-failed", "back-off \uFFFD[31m"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the output has no %q:\n%s", want, out)
-		}
+		require.Contains(t, out, want)
 	}
 	if strings.Contains(out, "foreign") {
 		t.Errorf("the output has the Pod of another sequence:\n%s", out)

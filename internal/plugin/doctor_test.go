@@ -88,9 +88,7 @@ func TestDifference(t *testing.T) {
 		"nothing":                  {nil, "spec"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := difference("spec", want, row.got); got != row.want {
-				t.Errorf("%q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, difference("spec", want, row.got))
 		})
 	}
 }

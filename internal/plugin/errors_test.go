@@ -6,11 +6,12 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
@@ -44,9 +45,7 @@ func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, describeError(row.err)); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, describeError(row.err))
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // forEachCommand calls do for each command that users can run.
@@ -139,9 +140,7 @@ func TestCompletion(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			words := append([]string{cobra.ShellCompRequestCmd}, strings.Split(args, " ")...)
 			_, out, _ := runPluginArgs(t, words, newFakeClient(t, objects...))
-			if got := strings.TrimSpace(out); got != want {
-				t.Errorf("completions %q, want %q", got, want)
-			}
+			require.Equal(t, want, strings.TrimSpace(out))
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // workerPool returns a WorkerPool in namespace a that is not autoscaled.
@@ -108,9 +109,7 @@ func TestDrainIsDoneWhenWorkersAreRemoved(t *testing.T) {
 		"done when more workers are removed":                    {status(2, 1, 1, 0), true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := d.isDrained(row.pool); got != row.want {
-				t.Errorf("drained %t, want %t", got, row.want)
-			}
+			require.Equal(t, row.want, d.isDrained(row.pool))
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,9 +115,7 @@ func TestForwardedAccessUsesTheLocalPort(t *testing.T) {
 			address, err := url.Parse(row.access.URL)
 			require.NoError(t, err)
 			redirectToLocalPort(&row.access, address, 5000)
-			if diff := cmp.Diff(row.want, row.access); diff != "" {
-				t.Errorf("access (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, row.access)
 		})
 	}
 }

@@ -191,9 +191,7 @@ func TestDetectEngine(t *testing.T) {
 		"NATS by default":                            {natsQueue("mail"), nil, "x:4222", dial.NATSEngine},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := detectEngine(row.queue, row.broker, row.address); got != row.want {
-				t.Errorf("engine %s, want %s", got, row.want)
-			}
+			require.Equal(t, row.want, detectEngine(row.queue, row.broker, row.address))
 		})
 	}
 }

@@ -45,9 +45,7 @@ a           slow   Suspicious   NeverStarted   60m   waiting to be started since
 
 3 Jobs: 1 healthy, 1 suspicious, 1 zombie
 `
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, out)
 }
 
 func TestReportTable(t *testing.T) {
@@ -67,9 +65,7 @@ func TestReportTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, out, _ := runPlugin(t, row.args, staleTestJobs...)
 			for _, want := range row.want {
-				if !strings.Contains(out, want) {
-					t.Errorf("missing %q:\n%s", want, out)
-				}
+				require.Contains(t, out, want)
 			}
 			if strings.Contains(out, row.not) {
 				t.Errorf("unexpected %q:\n%s", row.not, out)
@@ -138,9 +134,7 @@ func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
 		t.Errorf("reports %+v", list)
 	}
 	_, raw, _ = runPlugin(t, "report -A -o json")
-	if !strings.Contains(raw, `"items": []`) {
-		t.Errorf("without Jobs: %s", raw)
-	}
+	require.Contains(t, raw, `"items": []`)
 }
 
 func TestANamespaceThatDoesNotExistIsAnError(t *testing.T) {
@@ -172,9 +166,7 @@ func TestAPrintedReportListsAsManyJobsAsTheTable(t *testing.T) {
 	_, raw, _ := runPlugin(t, "report -o json", jobs...)
 	var one v1alpha1.JobReport
 	require.NoError(t, json.Unmarshal([]byte(raw), &one))
-	if got := len(one.Status.Findings); got != 450 {
-		t.Errorf("%d findings, want all", got)
-	}
+	require.Equal(t, 450, len(one.Status.Findings))
 }
 
 // failedRuns returns failed Jobs of a CronJob.
@@ -200,9 +192,7 @@ a           CronJob/nightly   60     Suspicious   DeadlineExceeded   60m      to
 
 61 Jobs: 0 healthy, 60 suspicious, 1 zombie
 `
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, out)
 }
 
 func TestReportFromClusterShowsTheSameAsTheOperatorStored(t *testing.T) {
@@ -241,9 +231,7 @@ func TestReportExplainReadsPodsAndEvents(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, errOut)
 	}
 	for _, want := range []string{"job.batch/train   Zombie   NeverStarted   for 2d", "Unschedulable: 1 Pod without a node: 0/5 nodes have nvidia.com/gpu", "FailedCreate: exceeded quota: team-a", "next ", "kube-controller-manager"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("missing %q:\n%s", want, out)
-		}
+		require.Contains(t, out, want)
 	}
 }
 

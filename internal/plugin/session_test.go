@@ -117,9 +117,7 @@ func TestRestartSession(t *testing.T) {
 			}
 			after := readSession(t, c)
 			if row.run == 0 {
-				if diff := cmp.Diff(row.session.Spec, after.Spec); diff != "" {
-					t.Errorf("a refused command changed the spec (-before +after):\n%s", diff)
-				}
+				require.Equal(t, row.session.Spec, after.Spec)
 			} else if agenticsession.IsRerunRequested(after, &after.Status) != (row.run == 2) || after.Spec.Suspend {
 				t.Errorf("rerun %v is requested, suspend %t", after.Spec.Rerun, after.Spec.Suspend)
 			}
@@ -207,11 +205,7 @@ func TestOnlyAReadyPodOfAnInteractiveSessionAcceptsMessages(t *testing.T) {
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "other", ContainerPort: 1}, {Name: "session", ContainerPort: 8080}}}}},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
-	if got := agenticsession.InteractivePort(pod); got != 8080 {
-		t.Errorf("port %d", got)
-	}
+	require.Equal(t, 8080, agenticsession.InteractivePort(pod))
 	pod.Status.Conditions[0].Status = corev1.ConditionFalse
-	if got := agenticsession.InteractivePort(pod); got != 0 {
-		t.Errorf("port %d of a Pod that is not ready", got)
-	}
+	require.Equal(t, 0, agenticsession.InteractivePort(pod))
 }

@@ -129,7 +129,5 @@ func TestUIServesUntilItIsInterrupted(t *testing.T) {
 	}
 	stop()
 	go io.Copy(io.Discard, out)
-	if got := <-code; got != exitInterrupted {
-		t.Errorf("exit code %d", got)
-	}
+	require.Equal(t, exitInterrupted, <-code)
 }

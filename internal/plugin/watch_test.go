@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 type sequenceUpdate = follow.ObjectUpdate[*v1alpha1.SequentialJob]
@@ -117,15 +116,11 @@ func TestEachChangeIsPrintedOnce(t *testing.T) {
 		fromList = append(fromList, texts(many.applyUpdate(s))...)
 	}
 	want := []string{"step extract: Succeeded", "step load: Running", "Running, 1/2 steps", "step load: Failed", "Failed, 1/2 steps"}
-	if diff := cmp.Diff(want, fromObject); diff != "" {
-		t.Errorf("changes of one (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, fromObject)
 	for i := range want {
 		want[i] = "a/etl " + want[i]
 	}
-	if diff := cmp.Diff(append(want, "a/etl was deleted"), fromList); diff != "" {
-		t.Errorf("changes of several (-want +got):\n%s", diff)
-	}
+	require.Equal(t, append(want, "a/etl was deleted"), fromList)
 }
 
 func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {

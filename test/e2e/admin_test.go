@@ -42,17 +42,13 @@ func testAdminAPI(t *testing.T) {
 	workers := env.workerPods()
 	for i := range workers {
 		want := "POST /drain: \nPOST /resume: \nGET /prestop: \nGET /stats: \nGET /metrics: 200"
-		if got := visitWorker(t, &workers[i], 3); got != want {
-			t.Errorf("with a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
-		}
+		require.Equal(t, want, visitWorker(t, &workers[i], 3))
 	}
 	env.patchPool(`{"spec":{"networkPolicy":"None"}}`)
 	for i := range workers {
 		poll.Until(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[i], 8081)) })
 		want := "POST /drain: 403\nPOST /resume: 403\nGET /prestop: 404\nGET /stats: 200\nGET /metrics: 200"
-		if got := visitWorker(t, &workers[i], 60); got != want {
-			t.Errorf("without a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
-		}
+		require.Equal(t, want, visitWorker(t, &workers[i], 60))
 	}
 	env.patchPool(`{"spec":{"networkPolicy":null}}`)
 	after := env.workerPods()

@@ -61,9 +61,7 @@ func testArchivedLogs(t *testing.T) {
 		"./build/attempt-1/POD/build.log\n./build/attempt-2/POD/build.log\n./report/attempt-1/POD/report.log\n./summary.json\n",
 		"building for archived-", "reported\n", `"problems": []`,
 	} {
-		if !strings.Contains(output, want) {
-			t.Errorf("the archive does not contain %q:\n%s", want, output)
-		}
+		require.Contains(t, output, want)
 	}
 	if count := strings.Count(output, "building for archived-"); count != 2 {
 		t.Errorf("%d logs of the attempts:\n%s", count, output)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,9 +50,7 @@ func testSingleControllers(t *testing.T) {
 				granted = operatorPermissions(t, tenantNamespace)
 				return len(granted) <= len(want)
 			})
-			if diff := cmp.Diff(want, granted); diff != "" {
-				t.Errorf("permissions (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, want, granted)
 			work(t)
 			for line := range strings.Lines(readLog(t, operatorNamespace, leaderPod(t).Name, "")) {
 				if strings.Contains(line, "forbidden") {

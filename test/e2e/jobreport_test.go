@@ -80,9 +80,7 @@ func testOperatorReportsStaleJobs(t *testing.T) {
 	if s := &report.Status.Summary; int(s.Total) != len(jobFixtures) || s.Ignored != 2 {
 		t.Errorf("the summary counts %d Jobs, of which %d are ignored, want %d and 2", s.Total, s.Ignored, len(jobFixtures))
 	}
-	if diff := cmp.Diff(before, readJobSpecs(t)); diff != "" {
-		t.Errorf("Jobs have changed (-before +after):\n%s", diff)
-	}
+	require.Equal(t, before, readJobSpecs(t))
 }
 
 // waitForFindings waits until exactly the stale Jobs are found.

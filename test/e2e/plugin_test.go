@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -54,14 +52,10 @@ func testPluginFollowsLogs(t *testing.T) {
 	// The command starts before the first Pod exists.
 	output, code := runPluginBinary(t, "seq", "logs", "-f", "-n", watchedNamespace, s.sj.Name)
 	want := "one | line 1\none | line 2\none | line 3\ntwo | at once\nthree | failing\n"
-	if diff := cmp.Diff(want, output); diff != "" {
-		t.Errorf("logs (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, output)
 	if code != 0 {
 		t.Errorf("exit code %d, want 0: a failed run is not an error of the logs", code)
 	}
 	again, _ := runPluginBinary(t, "seq", "logs", "-n", watchedNamespace, s.sj.Name, "--step", "two")
-	if diff := cmp.Diff("two | at once\n", again); diff != "" {
-		t.Errorf("logs of step two (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "two | at once\n", again)
 }

@@ -234,9 +234,7 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(found["log of "+v1alpha1.RunnerContainer], `"type":"result"`) {
-		t.Errorf("log %s", found["log of "+v1alpha1.RunnerContainer])
-	}
+	require.Contains(t, found["log of "+v1alpha1.RunnerContainer], `"type":"result"`)
 }
 
 // testAgentAnswersThePlugin talks to a session through a port that the API server forwards.

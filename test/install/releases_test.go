@@ -52,9 +52,7 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 	}
 
 	refused = run(t, "! make deploy IMG="+image+" OPERATOR_NAMESPACE=platform-d NAMESPACES=served-by-b 2>&1")
-	if !strings.Contains(refused, "the operator in namespace platform-b serves namespace served-by-b") {
-		t.Errorf("make deploy is not refused:\n%s", refused)
-	}
+	require.Contains(t, refused, "the operator in namespace platform-b serves namespace served-by-b")
 
 	before := startSequence(t, "served-by-c")
 	helm(t, "uninstall yardmaster --namespace platform-a")

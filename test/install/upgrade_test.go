@@ -116,9 +116,7 @@ func wantQueueRefused(t *testing.T) {
 	t.Helper()
 	run(t, "kubectl -n team-a wait queue/jobs --for jsonpath='{.status.conditions[?(@.type==\"ConfigSynced\")].reason}'=RefusedByBroker --timeout 5m")
 	message := run(t, "kubectl -n team-a get queue jobs -o jsonpath='{.status.conditions[?(@.type==\"Ready\")].message}'")
-	if !strings.Contains(message, "set spec.deletionPolicy of the Queue to Drain") {
-		t.Errorf("the Queue says %q", message)
-	}
+	require.Contains(t, message, "set spec.deletionPolicy of the Queue to Drain")
 }
 
 // wantAllKindsWork waits until the objects of all kinds but the Queue are ready, and a time of the Schedule has run.

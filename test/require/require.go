@@ -1,4 +1,4 @@
-// Package require ends tests whose preparation fails.
+// Package require ends tests whose preparation or result is not as they need it.
 package require
 
 import "testing"

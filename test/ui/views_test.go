@@ -174,9 +174,7 @@ func TestMessagesReachAnInteractiveSession(t *testing.T) {
 	b.run("typing", chromedp.SendKeys(chromedp.CSS("#message-text"), "Now add a test."))
 	b.clickText("#message button", "Send")
 	b.waitForText("#message-status", "Sent: the agent works on it.")
-	if got := <-messages; got != "/messages Now add a test." {
-		t.Errorf("the session received %q", got)
-	}
+	require.Equal(t, "/messages Now add a test.", <-messages)
 	b.waitForText("#log-lines", "I add a test.")
 	if left := evaluate[string](b, "document.querySelector('#message-text').value"); left != "" {
 		t.Errorf("the field still has %q", left)

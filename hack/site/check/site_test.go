@@ -4,8 +4,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -60,9 +58,7 @@ func TestSiteIsChecked(t *testing.T) {
 				"search.json":      {Data: []byte(test.index)},
 			})
 			require.NoError(t, err)
-			if diff := cmp.Diff(test.want, s.problems()); diff != "" {
-				t.Error(diff)
-			}
+			require.Equal(t, test.want, s.problems())
 		})
 	}
 }

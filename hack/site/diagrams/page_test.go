@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -15,9 +13,7 @@ const twoDiagrams = `<!doctype html><p>a</p><figure><div class="drawing"></div><
 func TestDiagramsAreDrawnAtTheirPlaces(t *testing.T) {
 	p, err := parsePage("queue/index.html", twoDiagrams)
 	require.NoError(t, err)
-	if diff := cmp.Diff([]string{"flowchart LR\n  A --> B", "</script>"}, p.sources); diff != "" {
-		t.Errorf("sources (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"flowchart LR\n  A --> B", "</script>"}, p.sources)
 	if page := drawingPage("draw()</script>", p.sources); strings.Count(page, "</script>") != 2 {
 		t.Errorf("a source or Mermaid ends a script of the page: %s", page)
 	}
@@ -46,7 +42,5 @@ func TestNoDiagramIsLeftOut(t *testing.T) {
 	}
 	p := page{name: "queue/index.html", html: placeholder, sources: []string{"flowchrt LR"}}
 	_, err := p.insert([]drawing{{Error: "Parse error"}})
-	if err == nil || !strings.Contains(err.Error(), "queue/index.html: Mermaid does not draw diagram 1: Parse error\nflowchrt LR") {
-		t.Errorf("error %v", err)
-	}
+	require.ErrorContains(t, err, "queue/index.html: Mermaid does not draw diagram 1: Parse error\nflowchrt LR")
 }

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testWork is work that runs until it is released, or for a given time.
@@ -69,9 +70,7 @@ func (w *testWork) nowRunning() []string {
 func (w *testWork) requireRunning(want ...string) {
 	w.t.Helper()
 	synctest.Wait()
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), w.nowRunning()); diff != "" {
-		w.t.Fatalf("running (-want +got):\n%s", diff)
-	}
+	require.Equal(w.t, slices.Sorted(slices.Values(want)), w.nowRunning())
 }
 
 func TestAPeerThatDoesNotAnswerDelaysOnlyWhatDependsOnIt(t *testing.T) {
@@ -112,9 +111,7 @@ func TestNamespacesAndPeersTakeTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		w.endAll()
-		if diff := cmp.Diff([]string{"a/1", "a/2", "b/1", "c/1", "a/4", "b/2", "a/3"}, w.started); diff != "" {
-			t.Errorf("order (-want +got):\n%s", diff)
-		}
+		require.Equal(t, []string{"a/1", "a/2", "b/1", "c/1", "a/4", "b/2", "a/3"}, w.started)
 	})
 }
 

@@ -139,9 +139,7 @@ func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
 			t.Fatal("no observation")
 		}
 		o.queue.AddRateLimited(request) // it fails
-		if got := o.queue.NumRequeues(request); got != failures {
-			t.Fatalf("%d failures are remembered, want %d", got, failures)
-		}
+		require.Equal(t, failures, o.queue.NumRequeues(request))
 		o.awaitRequest()
 	}
 	o.start("v1", o.count)
@@ -149,9 +147,7 @@ func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
 	o.awaitRequest()
 	_, _, _ = o.observe("v1") //nolint:dogsled // only the queue matters
 	o.queue.Forget(request)   // it succeeds
-	if got := o.queue.NumRequeues(request); got != 0 {
-		t.Errorf("%d failures are remembered after a success", got)
-	}
+	require.Equal(t, 0, o.queue.NumRequeues(request))
 }
 
 func TestAQueueThatForgetsFailuresIsRefused(t *testing.T) {

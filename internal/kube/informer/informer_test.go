@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,9 +244,7 @@ func (s *eventRecorder) expectEvents(t *testing.T, want ...string) (took time.Du
 	took = time.Since(startTime)
 	slices.Sort(got)
 	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("events (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 	return took
 }
 

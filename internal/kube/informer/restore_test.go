@@ -2,13 +2,14 @@ package informer
 
 import (
 	"maps"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // restore stops the server and starts it with an earlier state.
@@ -35,9 +36,7 @@ func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
 		s.putConfigMap("kept", "3")
 		handler.expectEvents(t, "added lost=1", "changed kept=2", "changed kept=3")
 	})
-	if err := detector.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "its resourceVersion is 3 and was 5") {
-		t.Errorf("got %v", err)
-	}
+	require.ErrorContains(t, detector.Start(t.Context()), "its resourceVersion is 3 and was 5")
 }
 
 func TestAnOutageIsNoRestore(t *testing.T) {
@@ -73,9 +72,7 @@ func TestOnlyALowerResourceVersionIsARestore(t *testing.T) {
 					t.Errorf("error %v, want one: %t", err, want)
 				}
 			}
-			if got := len(detector.detected) > 0; got != want {
-				t.Errorf("detected: %t, want %t", got, want)
-			}
+			require.Equal(t, want, len(detector.detected) > 0)
 		})
 	}
 }

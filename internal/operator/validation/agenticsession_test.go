@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,9 +80,7 @@ func TestSessionRecordsItsCreator(t *testing.T) {
 		"an update of a session created without the webhook": {admissionv1.Update, nil, nil, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, recordedUser(t, row.operation, row.before, row.given)); diff != "" {
-				t.Errorf("user (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, recordedUser(t, row.operation, row.before, row.given))
 		})
 	}
 }
@@ -173,9 +170,7 @@ func TestSessionOfAnyShapeIsLeftToTheAPIServer(t *testing.T) {
 				t.Fatalf("%+v", response)
 			}
 			if len(response.Patches) == 1 {
-				if diff := cmp.Diff(&v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value); diff != "" {
-					t.Errorf("user (-want, +got):\n%s", diff)
-				}
+				require.Equal(t, &v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value)
 			}
 		})
 	}

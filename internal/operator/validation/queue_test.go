@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
@@ -76,9 +77,7 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 			row.edit(after)
 			warnings, err := QueueValidator.ValidateUpdate(t.Context(), before, after)
 			wantFields(t, err, row.want)
-			if diff := cmp.Diff(row.warns, []string(warnings)); diff != "" {
-				t.Errorf("warnings (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, row.warns, []string(warnings))
 		})
 	}
 }

@@ -7,17 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -137,9 +136,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 			test.edit(after)
 			warnings, err := testSequentialJobValidator(t).ValidateUpdate(t.Context(), test.before, after)
 			wantFields(t, err, test.want)
-			if diff := cmp.Diff(test.wantWarnings, []string(warnings)); diff != "" {
-				t.Errorf("warnings (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.wantWarnings, []string(warnings))
 		})
 	}
 }
@@ -176,9 +173,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, []string(sequentialJobWarnings(t.Context(), newNamespaceLabels(fake.NewFakeClient()), test.sj))); diff != "" {
-				t.Errorf("warnings (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, test.want, []string(sequentialJobWarnings(t.Context(), newNamespaceLabels(fake.NewFakeClient()), test.sj)))
 		})
 	}
 }
@@ -194,9 +189,7 @@ func wantFields(t *testing.T, err error, want []string) {
 	} else if err != nil {
 		t.Fatalf("want an Invalid error, got %v", err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("invalid fields (-want, +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestWarningsNameWhatTheNamespaceRefuses(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -122,9 +123,7 @@ func TestContainerLogsOfAStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := containerLogsOf(row.sj, "load", podsOfStep(row.sj, "load", row.pods, row.all), row.all)
-			if diff := cmp.Diff(row.want, append([]containerLog{}, got...), cmp.AllowUnexported(containerLog{})); diff != "" {
-				t.Errorf("logs (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, append([]containerLog{}, got...), cmp.AllowUnexported(containerLog{}))
 		})
 	}
 }
@@ -145,9 +144,7 @@ func TestMissingLogReason(t *testing.T) {
 		"the step has a Pod but no status yet": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := missingLogReason(row.sj, "load", row.pods); got != row.want {
-				t.Errorf("reason %q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, missingLogReason(row.sj, "load", row.pods))
 		})
 	}
 }

@@ -131,9 +131,7 @@ func TestLogLines(t *testing.T) {
 			if err != nil || errOut != "" {
 				t.Errorf("error %v, stderr %q", err, errOut)
 			}
-			if diff := cmp.Diff(row.want, out); diff != "" {
-				t.Errorf("log (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, out)
 		})
 	}
 }
@@ -148,9 +146,7 @@ func TestFollowedLogContinuesAfterABrokenConnection(t *testing.T) {
 	if err != nil || out != "load | one\nload | two\nload | three\n" {
 		t.Errorf("stdout %q, error %v", out, err)
 	}
-	if !strings.Contains(errOut, "connection reset; retrying") {
-		t.Errorf("stderr %q", errOut)
-	}
+	require.Contains(t, errOut, "connection reset; retrying")
 	if first, second := cluster.requests[0], cluster.requests[1]; first.TailLines == nil || second.TailLines != nil || second.SinceTime == nil {
 		t.Errorf("requests %+v and %+v", first, second)
 	}

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func texts(changes []Change) []string {
@@ -36,7 +36,5 @@ func TestChangesHaveTheTimesOfTheStatus(t *testing.T) {
 		{at(9).Time, "step tidy: Skipped"},
 		{at(9).Time, "Failed, 1/3 steps"},
 	}
-	if diff := cmp.Diff(want, SequenceChanges(nil, sj)); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, SequenceChanges(nil, sj))
 }

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // poolWithDecision returns the pool mailers with a scaling decision.
@@ -30,9 +30,7 @@ func TestPoolExplanationShowsEachTermOfTheFormula(t *testing.T) {
 		"  13 recommended, 8 desired.",
 		"  Limits: 1 to 12 workers, p95 wait 30s.",
 	}
-	if diff := cmp.Diff(want, PoolExplanation(terminal.Style{}, poolWithDecision(), startTime.Add(3*time.Second))); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, PoolExplanation(terminal.Style{}, poolWithDecision(), startTime.Add(3*time.Second)))
 }
 
 func TestPoolExplanation(t *testing.T) {
@@ -67,9 +65,7 @@ func TestPoolExplanation(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, PoolExplanation(terminal.Style{}, row.pool, startTime)); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, PoolExplanation(terminal.Style{}, row.pool, startTime))
 		})
 	}
 }

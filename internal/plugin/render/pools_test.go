@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // mailersPool returns a pool with 6 of 8 workers ready.
@@ -50,9 +50,7 @@ func TestPoolTable(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, PoolTable(terminal.Style{}, []*v1alpha1.WorkerPool{row.pool}, startTime.Add(2*time.Minute)).Lines(false)); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, PoolTable(terminal.Style{}, []*v1alpha1.WorkerPool{row.pool}, startTime.Add(2*time.Minute)).Lines(false))
 		})
 	}
 }
@@ -63,9 +61,7 @@ func TestPoolLoadTableShowsBacklogAndWorkers(t *testing.T) {
 		"data        mailers   1200      ▁▂▄▆█   50          12.3s/30s   6/8       ██████▒▒····   5      0          Demand",
 	}
 	got := PoolLoadTable(terminal.Style{}, []*PoolLoad{{mailersPool(), []int64{0, 200, 600, 900, 1200}}}).Lines(true)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestPoolChangesAreReportedOnce(t *testing.T) {
@@ -89,9 +85,7 @@ func TestPoolChangesAreReportedOnce(t *testing.T) {
 		"no reason without autoscaling": {nil, mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, texts(PoolChanges(row.before, row.after))); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, texts(PoolChanges(row.before, row.after)))
 		})
 	}
 }

@@ -3,10 +3,10 @@ package render
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
@@ -15,9 +15,7 @@ func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Explanation: v1alpha1.Explanation{Message: "exited with code 1"}}})
 
 	want := []string{"step extract: Failed: exited with code 1", "Failed, 0/1 steps"}
-	if diff := cmp.Diff(want, texts(SequenceChanges(running, failed))); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, texts(SequenceChanges(running, failed)))
 	if got := SequenceChanges(failed, failed); len(got) > 0 {
 		t.Errorf("changes without a difference: %q", got)
 	}
@@ -29,9 +27,7 @@ func TestRerunReportsNoChangeForKeptSteps(t *testing.T) {
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}},
 		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepStarting, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 2}}})
 	want := []string{"step load: Starting", "Running, 1/2 steps"}
-	if diff := cmp.Diff(want, texts(SequenceChanges(before, after))); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, texts(SequenceChanges(before, after)))
 }
 
 func TestSequenceProblemsAreReportedOnce(t *testing.T) {
@@ -41,9 +37,7 @@ func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 		Type: v1alpha1.ConditionResourcesUnavailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: pods",
 	}}
 	want := []string{"QuotaExceeded: exceeded quota: pods"}
-	if diff := cmp.Diff(want, texts(SequenceChanges(before, after))); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, texts(SequenceChanges(before, after)))
 	if got := SequenceChanges(after, after); len(got) > 0 {
 		t.Errorf("reported again: %q", got)
 	}

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // stepStarted returns a step that started at start. It has finished if took is positive.
@@ -124,9 +124,7 @@ func TestSequenceDetail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := SequenceDetail(terminal.Style{}, row.sj, startTime.Add(65*time.Second))
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, got)
 		})
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var startTime = time.Unix(1_000_000, 0)
@@ -77,9 +77,7 @@ func TestSequenceTable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{row.sj}, startTime.Add(65*time.Second)).Lines(false)
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, got)
 		})
 	}
 }

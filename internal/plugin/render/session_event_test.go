@@ -5,9 +5,8 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestSessionEventsAreRendered(t *testing.T) {
@@ -44,9 +43,7 @@ func TestSessionEventsAreRendered(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			r := &SessionEvents{Full: row.full}
-			if diff := cmp.Diff(row.want, strings.Join(r.Lines([]byte(row.line)), "\n")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, strings.Join(r.Lines([]byte(row.line)), "\n"))
 		})
 	}
 }

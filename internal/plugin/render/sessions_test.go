@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func seconds(n int) v1alpha1.Duration {
@@ -101,9 +102,7 @@ func TestSessionTable(t *testing.T) {
 		"NAMESPACE   NAME   STATUS    REASON   RUN   ATTEMPT   TIME        COST    RUNNER    AGE",
 		"data        tidy   Running   -        1     2         50s/30m0s   $0.12   default   2m",
 	}
-	if diff := cmp.Diff(want, SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{runningSession()}, startTime).Lines(true)); diff != "" {
-		t.Errorf("with namespaces (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{runningSession()}, startTime).Lines(true))
 }
 
 func TestSessionDetailShowsEachAttempt(t *testing.T) {
@@ -138,9 +137,7 @@ func TestSessionDetailShowsEachAttempt(t *testing.T) {
 		"waiting": {runningSession(waitForRunner), []string{"tidy   Pending   0s/30m0s   -", "  SessionRunnerNotFound: SessionRunner default does not exist"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, SessionDetail(terminal.Style{}, row.session, startTime)); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, SessionDetail(terminal.Style{}, row.session, startTime))
 		})
 	}
 }
@@ -165,9 +162,7 @@ func TestSessionChangesAreReportedOnce(t *testing.T) {
 		"nothing without a status":  {nil, &v1alpha1.AgenticSession{}, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, texts(SessionChanges(row.before, row.after))); diff != "" {
-				t.Errorf("changes (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, texts(SessionChanges(row.before, row.after)))
 		})
 	}
 }
@@ -182,9 +177,7 @@ func TestSessionResultShowsTheReportOfTheRunner(t *testing.T) {
 		"attempt        run 1, attempt 2", "cost           $0.1", "all runs       $0.12", `usage          {"tokens":12}`, "sdkSessionID   abc",
 		"", "Removed", "3 functions.",
 	}
-	if diff := cmp.Diff(want, SessionResult(terminal.Style{}, s)); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, SessionResult(terminal.Style{}, s))
 	if diff := cmp.Diff([]string{"attempt    run 1, attempt 2", "all runs   $0.12"}, SessionResult(terminal.Style{}, runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
 		s.Status.Result.Summary = ""
 	}))); diff != "" {

@@ -2,6 +2,8 @@ package render
 
 import (
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestSparklineIsScaledToTheLargestValue(t *testing.T) {
@@ -17,9 +19,7 @@ func TestSparklineIsScaledToTheLargestValue(t *testing.T) {
 		"a negative value looks like zero":        {[]int64{-5, 7}, "▁█"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := Sparkline(row.values); got != row.want {
-				t.Errorf("line %q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, Sparkline(row.values))
 		})
 	}
 }
@@ -40,9 +40,7 @@ func TestWorkerBarShowsReadyAndStartingWorkers(t *testing.T) {
 		"fewer desired than ready":               {4, 2, 12, "████········"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := WorkerBar(row.ready, row.desired, row.limit); got != row.want {
-				t.Errorf("bar %q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, WorkerBar(row.ready, row.desired, row.limit))
 		})
 	}
 }

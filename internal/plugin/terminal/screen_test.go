@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newTestScreen returns a terminal of a fixed size.
@@ -23,9 +23,7 @@ func TestTerminalLinesAreRedrawnInPlace(t *testing.T) {
 	s.DrawLines([]string{"five"})
 
 	const want = "one\ntwo\n\x1b[2A\x1b[Jthree\n\x1b[1A\x1b[Jprinted\nfour\nfive\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, out.String())
 }
 
 func TestDrawnLinesFitTheTerminal(t *testing.T) {
@@ -43,9 +41,7 @@ func TestDrawnLinesFitTheTerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			newTestScreen(&out, row.columns, row.rows).DrawLines(row.lines)
-			if diff := cmp.Diff(row.want, out.String()); diff != "" {
-				t.Errorf("output (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, out.String())
 		})
 	}
 }
@@ -58,9 +54,7 @@ func TestLinesWrappedByANarrowerTerminalAreErased(t *testing.T) {
 	columns = 4
 	s.DrawLines([]string{"x"})
 	const want = "0123456789\n01\n\x1b[4A\x1b[Jx\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, out.String())
 }
 
 func TestNothingIsDrawnWithoutATerminal(t *testing.T) {
@@ -68,7 +62,5 @@ func TestNothingIsDrawnWithoutATerminal(t *testing.T) {
 	s := NewScreen(&out, NewStyle(ColorAuto, &out))
 	s.DrawLines([]string{"one"})
 	s.PrintLine("%s", s.Failure("printed"))
-	if got := out.String(); got != "printed\n" {
-		t.Errorf("output %q", got)
-	}
+	require.Equal(t, "printed\n", out.String())
 }

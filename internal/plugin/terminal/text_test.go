@@ -3,7 +3,7 @@ package terminal
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTruncate(t *testing.T) {
@@ -43,9 +43,7 @@ func TestShortenMiddle(t *testing.T) {
 		"a wide character is not cut in half": {"数据库-数据库", 7, "数…据库"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ShortenMiddle(row.text, row.columns); got != row.want {
-				t.Errorf("got %q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, ShortenMiddle(row.text, row.columns))
 		})
 	}
 }
@@ -78,7 +76,5 @@ func TestAlignColumns(t *testing.T) {
 		"etl    \x1b[31mFailed\x1b[0m    load",
 		"数据   Pending",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }

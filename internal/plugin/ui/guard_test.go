@@ -138,7 +138,5 @@ func TestUIOpensThePageOfALink(t *testing.T) {
 	address, err := url.Parse(s.URL())
 	require.NoError(t, err)
 	login := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
-	if !strings.Contains(login.Body.String(), s.guard.base+"/k/seq/a/etl?log=load") {
-		t.Errorf("the login opens\n%s", login.Body)
-	}
+	require.Contains(t, login.Body.String(), s.guard.base+"/k/seq/a/etl?log=load")
 }

@@ -114,9 +114,7 @@ func TestActionRunsTheCommandThatThePageShows(t *testing.T) {
 	if want := []string{"seq", "suspend", "--namespace=a", "--", "etl"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
 		t.Errorf("commands %q, want %q", s.commands, want)
 	}
-	if !strings.Contains(ran.Body.String(), "etl suspended") {
-		t.Errorf("the page shows:\n%s", ran.Body)
-	}
+	require.Contains(t, ran.Body.String(), "etl suspended")
 }
 
 func TestFailedActionShowsTheErrorOfTheCommand(t *testing.T) {

@@ -3,6 +3,8 @@ package cluster
 import (
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestImagesAreLoadedByTheToolOfTheContextsCluster(t *testing.T) {
@@ -31,7 +33,5 @@ func TestImagesAreLoadedByTheToolOfTheContextsCluster(t *testing.T) {
 
 func TestAnUnknownTypeOfClusterIsRefusedWithTheKnownOnes(t *testing.T) {
 	_, err := New("eks")
-	if err == nil || !strings.Contains(err.Error(), `invalid CLUSTER "eks": must be localcluster`) {
-		t.Errorf("error %v", err)
-	}
+	require.ErrorContains(t, err, `invalid CLUSTER "eks": must be localcluster`)
 }

@@ -28,9 +28,7 @@ func TestALongStepShowsASignOfProgressEvery10Seconds(t *testing.T) {
 		})
 		require.NoError(t, err)
 		want := "  … building (10s)\n  … building (20s)\n  ✔ built (25s)\n"
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("output (-want +got):\n%s", diff)
-		}
+		require.Equal(t, want, out.String())
 	})
 }
 
@@ -64,9 +62,7 @@ func TestSectionsThatStillRunAreNamedEvery10Seconds(t *testing.T) {
 
 ✘ Other   namespace other
 `
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("output (-want +got):\n%s", diff)
-		}
+		require.Equal(t, want, out.String())
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -31,9 +30,7 @@ func TestEveryExampleFileHasAnExpectation(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/sequentialjob and expectations (-files +expectations):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
@@ -57,9 +54,7 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 			for _, step := range example.Steps {
 				got = append(got, step.Name)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("steps (-example +expectation):\n%s", diff)
-			}
+			require.Equal(t, want, got)
 		})
 	}
 }
@@ -106,9 +101,7 @@ func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
 		"suspended before its first step": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := example.IsFinished(row.sj, row.actionDone); got != row.want {
-				t.Errorf("finished: %v, want %v", got, row.want)
-			}
+			require.Equal(t, row.want, example.IsFinished(row.sj, row.actionDone))
 		})
 	}
 }
@@ -129,9 +122,7 @@ func TestExampleMismatches(t *testing.T) {
 		`step one did not log "done"`,
 	}
 	got := example.Mismatches(sj, func(*v1alpha1.StepStatus) string { return "started" })
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mismatches (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
@@ -149,7 +140,5 @@ func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(examplesDirectory, "minimal.yaml"))
 	require.NoError(t, err)
 	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
-	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
-		t.Error("README.md and examples/sequentialjob differ in minimal.yaml")
-	}
+	require.Contains(t, string(readme), "```yaml\napiVersion"+manifest+"```")
 }

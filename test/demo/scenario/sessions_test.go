@@ -124,9 +124,7 @@ func TestSessionMismatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := expected()
 			row.change(&s.Status)
-			if diff := cmp.Diff(row.want, e.Mismatches(s)); diff != "" {
-				t.Errorf("mismatches (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, e.Mismatches(s))
 		})
 	}
 }

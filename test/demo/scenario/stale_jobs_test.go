@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
@@ -32,9 +31,7 @@ func TestEveryStaleJobFileHasAnExpectationWithItsName(t *testing.T) {
 		got = append(got, job.ManifestPath())
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/jobreport and expectations (-files +expectations):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestMismatchBetweenReportAndExpectation(t *testing.T) {
@@ -51,9 +48,7 @@ func TestMismatchBetweenReportAndExpectation(t *testing.T) {
 		"an unexpected finding":        {StaleJob{"hanging", jobreport.CategoryHealthy, ""}, "hanging: the report has Zombie (RunningTooLong), expected no finding"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := row.job.Mismatch(status); got != row.want {
-				t.Errorf("%q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, row.job.Mismatch(status))
 		})
 	}
 }

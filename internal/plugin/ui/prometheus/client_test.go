@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 	"github.com/yardmaster/yardmaster/test/prometheustest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -41,9 +39,7 @@ func TestHistoryIsReadFromARealPrometheus(t *testing.T) {
 		"ready":     {{Time: begin, Value: ready}, {Time: begin.Add(time.Minute), Value: ready + 1}, {Time: begin.Add(2 * time.Minute), Value: ready + 2}},
 		"in_flight": {{Time: begin, Value: inFlight}, {Time: begin.Add(time.Minute), Value: inFlight + 1}, {Time: begin.Add(2 * time.Minute), Value: inFlight + 2}},
 	}
-	if diff := cmp.Diff(want, series); diff != "" {
-		t.Errorf("series (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, series)
 	if _, err := c.Range(t.Context(), "nonsense(", begin, time.Minute, time.Minute); err == nil || !strings.Contains(err.Error(), "parse error") {
 		t.Errorf("an invalid query: %v", err)
 	}
@@ -77,9 +73,7 @@ func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 			server := httptest.NewServer(row.answer)
 			defer server.Close()
 			_, err := newTestClient(t, server.URL).Range(t.Context(), "x", time.Now(), time.Minute, time.Second)
-			if err == nil || !strings.Contains(err.Error(), row.want) || strings.ContainsAny(err.Error(), "\x1b\n") {
-				t.Errorf("error %q", err)
-			}
+			require.ErrorContains(t, err, row.want) || strings.ContainsAny(err.Error(), "\x1b\n")
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -35,9 +34,7 @@ func TestChangesOfAnAgentAreGroupedByFile(t *testing.T) {
 		{Path: "a.go", Added: 2, Removed: 2, Lines: []DiffLine{{Removed: true, Text: "x := 1"}, {Added: true, Text: "x := 2"}, {Added: true, Text: "y := 3"}, {Text: "…"}, {Removed: true, Text: "z"}}},
 		{Path: "b.go", Added: 1, Lines: []DiffLine{{Added: true, Text: "    new\uFFFD[2J"}}},
 	}
-	if diff := cmp.Diff(want, c.Files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, c.Files)
 }
 
 func TestChangesAreBounded(t *testing.T) {

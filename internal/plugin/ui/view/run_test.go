@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // scheduleWithRuns returns a Schedule, and a run for each outcome, a minute long and an hour after the one before.
@@ -42,9 +43,7 @@ func TestOnlyTheLatestEndedRunOfAScheduleNeedsAttention(t *testing.T) {
 			for _, need := range NewOverview(scheduleWithRuns(outcomes), testTime).Attention {
 				got = append(got, need.Name)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("attention (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, got)
 		})
 	}
 }
@@ -58,9 +57,7 @@ func TestBarsShowTheRunsOfASeriesOldestFirst(t *testing.T) {
 	for _, bar := range NewBars(state.Runs(key), testTime) {
 		got = append(got, fmt.Sprintf("%s %d %s", bar.Name, bar.Height, bar.Level))
 	}
-	if diff := cmp.Diff([]string{"gone 8 good", "nightly-0 1 good", "nightly-1 1 problem"}, got); diff != "" {
-		t.Errorf("bars (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"gone 8 good", "nightly-0 1 good", "nightly-1 1 problem"}, got)
 	o := NewOverview(state, testTime)
 	if len(o.Series) != 1 || o.Series[0].Of.Name != "nightly" || o.Series[0].Took != "1m0s" {
 		t.Errorf("series %+v", o.Series)
@@ -78,9 +75,7 @@ func TestSpendingIsABoundIfAnAttemptReportsNoCost(t *testing.T) {
 		}
 		s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{CostUSD: cost("9"), JobAttempt: v1alpha1.JobAttempt{Times: v1alpha1.Times{CompletionTime: at(-24 * 60)}}})
 		state := &State{Entries: map[*Kind][]*Entry{Sessions: {NewEntry(s)}}}
-		if got := NewOverview(state, testTime).Spent; got != want {
-			t.Errorf("spent %s, want %s", got, want)
-		}
+		require.Equal(t, want, NewOverview(state, testTime).Spent)
 	}
 }
 

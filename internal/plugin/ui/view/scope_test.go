@@ -3,7 +3,6 @@ package view
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/yardmaster/yardmaster/test/require"
@@ -27,9 +26,7 @@ func TestReportsReadTheNamespacesAndLabelsOfThePages(t *testing.T) {
 			if row.scope.String() != want {
 				t.Errorf("shown as %q", row.scope.String())
 			}
-			if diff := cmp.Diff(row.commands, StaleCommands(&row.scope)); diff != "" {
-				t.Errorf("commands (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.commands, StaleCommands(&row.scope))
 		})
 	}
 }
@@ -50,9 +47,7 @@ func TestStateOfAKindIsThatOfAllItsNamespaces(t *testing.T) {
 		"only one, as it is":      {[]WatchState{denied}, denied},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, MergeStates(row.states)); diff != "" {
-				t.Errorf("state (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, MergeStates(row.states))
 		})
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -50,9 +50,7 @@ func TestTimelineIsBetweenTheStartAndTheEndOfTheRun(t *testing.T) {
 	for _, step := range s.Steps {
 		bars = append(bars, [2]float64{step.Offset, step.Length})
 	}
-	if diff := cmp.Diff([][2]float64{{0, 50}, {50, 50}, {0, 0}}, bars); diff != "" {
-		t.Errorf("bars (-want +got):\n%s", diff)
-	}
+	require.Equal(t, [][2]float64{{0, 50}, {50, 50}, {0, 0}}, bars)
 }
 
 func TestTimelineOfARunningSequenceEndsNow(t *testing.T) {
@@ -91,16 +89,12 @@ func TestActionsOfASequenceDependOnItsState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewSequence(NewEntry(row.sj), row.sj, nil, testTime)
-			if diff := cmp.Diff(row.want, actionIDs(s.Actions)); diff != "" {
-				t.Errorf("actions (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, actionIDs(s.Actions))
 			var steps []string
 			for i := range s.Steps {
 				steps = append(steps, actionIDs(s.Steps[i].Actions)...)
 			}
-			if diff := cmp.Diff(row.steps, steps); diff != "" {
-				t.Errorf("actions of steps (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.steps, steps)
 		})
 	}
 }
@@ -122,9 +116,7 @@ func TestActionsThatStopWorkAskForTheName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asking := slices.DeleteFunc(slices.Clone(row.actions), func(a Action) bool { return !a.Destroys || a.Confirm == "" })
-			if diff := cmp.Diff(row.want, actionIDs(asking)); diff != "" {
-				t.Errorf("actions (-want +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, actionIDs(asking))
 		})
 	}
 }
@@ -135,9 +127,7 @@ func TestCommandLineCanBePasted(t *testing.T) {
 		`kubectl yardmaster --context=dev seq rerun '--from=it'\''s' -n a`: {"seq", "rerun", "--from=it's", "--namespace=a"},
 		`kubectl yardmaster --context=dev x '$(rm -rf /)' ''`:              {"x", "$(rm -rf /)", ""},
 	} {
-		if got := CommandLine([]string{"--context=dev"}, args); got != want {
-			t.Errorf("command %s, want %s", got, want)
-		}
+		require.Equal(t, want, CommandLine([]string{"--context=dev"}, args))
 	}
 }
 
@@ -166,9 +156,7 @@ func TestOverviewListsDecisionsFirstThenTheLatestProblem(t *testing.T) {
 	for _, e := range NewOverview(state, testTime).Attention {
 		names = append(names, e.Name)
 	}
-	if diff := cmp.Diff([]string{"ask", "new", "old"}, names); diff != "" {
-		t.Errorf("attention (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"ask", "new", "old"}, names)
 }
 
 func TestOverviewIsBounded(t *testing.T) {
@@ -258,9 +246,7 @@ func TestTextIsCleanAndBounded(t *testing.T) {
 	if got := cleanText("a\tb\r\n  c\x1b[2J\n" + strings.Repeat("x", maxTextBytes)); !strings.HasPrefix(got, "a b\n  c\uFFFD[2J\n") || !strings.Contains(got, "more bytes") {
 		t.Errorf("%.60q … %q", got, got[len(got)-40:])
 	}
-	if got := CleanLogLine("  \x1b[31mred\x1b[0m\t"); got != "  red" {
-		t.Errorf("%q", got)
-	}
+	require.Equal(t, "  red", CleanLogLine("  \x1b[31mred\x1b[0m\t"))
 }
 
 func TestSlimObjectsKeepNoPodTemplatesSecretsOrForeignAnnotations(t *testing.T) {
@@ -297,9 +283,7 @@ func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s%s", run.Name, run.Due.Sub(run.Start), run.Finish.Format("15:04"), run.Request))
 	}
 	want := []string{"second 0s 00:00", "first 0s " + at(-50).Format("15:04"), "unreadable 0s 00:00again"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("runs (-want +got):\n%s", diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestARunKnowsItsSchedule(t *testing.T) {
