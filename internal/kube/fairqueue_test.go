@@ -33,9 +33,7 @@ func TestObjectsOfANamespaceDoNotWaitForAllObjectsOfAnother(t *testing.T) {
 		queue.Done(request)
 	}
 	require.Equal(t, []string{"crowd/0", "other/a", "third/x", "crowd/1", "other/b", "crowd/2"}, got)
-	if queue.Len() != 997 {
-		t.Errorf("%d requests wait, want 997", queue.Len())
-	}
+	require.Equal(t, 997, queue.Len())
 }
 
 // newTestQueue returns a controller's queue, which has priorities as controllers use them.

@@ -135,9 +135,7 @@ func TestNamespaceHandlerWorksWithQueuesWithoutPriorities(t *testing.T) {
 		defer queue.ShutDown()
 		h.Delete(t.Context(), event.DeleteEvent{Object: &v1alpha1.Policy{}}, queue)
 		synctest.Wait()
-		if queue.Len() != 2 {
-			t.Errorf("enqueued %d", queue.Len())
-		}
+		require.Equal(t, 2, queue.Len())
 	})
 }
 

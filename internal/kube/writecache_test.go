@@ -90,9 +90,7 @@ func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
 				got++
 				return true
 			})
-			if got != want {
-				t.Errorf("%d objects are kept, want %d", got, want)
-			}
+			require.Equal(t, want, got)
 			time.Sleep(maxWriteAge)
 			synctest.Wait()
 		}

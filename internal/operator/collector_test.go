@@ -3,6 +3,8 @@ package operator
 import (
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheCollectorTakesMoreMemoryOnlyUnderLoadAndBelowTheLimit(t *testing.T) {
@@ -33,9 +35,7 @@ func TestTheCollectorTakesMoreMemoryOnlyUnderLoadAndBelowTheLimit(t *testing.T) 
 				allocated += uint64(rate) * uint64(collectorInterval/time.Second)
 				state, target = state.next(now, allocated, uint64(row.live), row.limit)
 			}
-			if target != row.want {
-				t.Errorf("target %d, want %d", target, row.want)
-			}
+			require.Equal(t, row.want, target)
 		})
 	}
 }

@@ -112,9 +112,7 @@ func TestRequestsBeyondTheLimitWaitAndThenFail(t *testing.T) {
 		t.Errorf("the second request: status %d, %v", status, err)
 	}
 	close(release)
-	if status := <-first; status != http.StatusOK {
-		t.Errorf("the first request: status %d", status)
-	}
+	require.Equal(t, http.StatusOK, <-first)
 	poll.Until(t, "a request afterwards to succeed", func() bool { // the first may occupy its place for longer than its response needs
 		status, err := get(t, http.DefaultClient, "http://"+address)
 		return err == nil && status == http.StatusOK

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestCommandsRejectInvalidArguments(t *testing.T) {
@@ -145,9 +146,7 @@ func TestLists(t *testing.T) {
 			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
-			if errOut != row.errOut {
-				t.Errorf("stderr %q, want %q", errOut, row.errOut)
-			}
+			require.Equal(t, row.errOut, errOut)
 		})
 	}
 }

@@ -71,9 +71,7 @@ func writeKubeconfig(t *testing.T) string {
 
 func TestVersionNeedsNoCluster(t *testing.T) {
 	var out bytes.Buffer
-	if code := Run(t.Context(), []string{"version", "--kubeconfig", "missing"}, &out, io.Discard); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	require.Equal(t, 0, Run(t.Context(), []string{"version", "--kubeconfig", "missing"}, &out, io.Discard))
 	if !strings.HasPrefix(out.String(), "kubectl-yardmaster ") || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("printed %q", out.String())
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // workerPod returns a ready worker of the pool mailers.
@@ -68,9 +69,7 @@ func TestNamedWorkerIsEvicted(t *testing.T) {
 				SubResourceCreate: func(_ context.Context, _ client.Client, name string, object, body client.Object, _ ...client.SubResourceCreateOption) error {
 					eviction, isEviction := body.(*policyv1.Eviction)
 					evicted = name == "eviction" && isEviction && object.GetName() == "w" && *eviction.DeleteOptions.Preconditions.UID == "7"
-					if dryRun := len(eviction.DeleteOptions.DryRun) > 0; dryRun != strings.Contains(row.args, "dry-run") {
-						t.Errorf("dry run: %v", dryRun)
-					}
+					require.Equal(t, strings.Contains(row.args, "dry-run"), len(eviction.DeleteOptions.DryRun) > 0)
 					return row.err
 				},
 			})

@@ -38,9 +38,7 @@ func TestASentJobHasItsPayloadKindAndHeaders(t *testing.T) {
 		t.Errorf("payload %q, headers %v", message.Data, message.Header)
 	}
 	_, out, _ = runPlugin(t, command+file, natsQueue("mail"), natsSecret(g.clientURL()))
-	if out != "queue.yardmaster.dev/mail has job order-7 already\n" {
-		t.Errorf("the second time: %q", out)
-	}
+	require.Equal(t, "queue.yardmaster.dev/mail has job order-7 already\n", out)
 	g.expectCounts(0, 1)
 }
 

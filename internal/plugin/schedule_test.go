@@ -53,9 +53,7 @@ func TestSchedules(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, row.args, row.s)
-			if code != row.code {
-				t.Errorf("exit code %d, want %d", code, row.code)
-			}
+			require.Equal(t, row.code, code)
 			for _, want := range row.want {
 				if !strings.Contains(out+errOut, want) {
 					t.Errorf("missing %q:\n%s%s", want, out, errOut)

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -55,9 +56,7 @@ func testSessionHosts(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	// The session has completed, so its status names no Job.
 	pods := podsWith(t, sessionsNamespace, map[string]string{agenticsession.LabelSession: s.s.Name})
-	if len(pods) != 1 {
-		t.Fatalf("the session has %d Pods", len(pods))
-	}
+	require.Equal(t, 1, len(pods))
 	wantProbed(t, &pods[0], reachable, unreachable)
 	s.wantRefusalsLogged("HostNotAllowed", "AddressNotAllowed", "ServerNameMismatch")
 }

@@ -29,9 +29,7 @@ import (
 func testOperatorIsRestricted(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
 	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(ns), ns))
-	if profile := ns.Labels["pod-security.kubernetes.io/enforce"]; profile != "restricted" {
-		t.Errorf("the namespace enforces %q", profile)
-	}
+	require.Equal(t, "restricted", ns.Labels["pod-security.kubernetes.io/enforce"])
 	if pod := leaderPod(t); pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("the Pod is %s", pod.Status.Phase)
 	}

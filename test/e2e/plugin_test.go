@@ -53,9 +53,7 @@ func testPluginFollowsLogs(t *testing.T) {
 	output, code := runPluginBinary(t, "seq", "logs", "-f", "-n", watchedNamespace, s.sj.Name)
 	want := "one | line 1\none | line 2\none | line 3\ntwo | at once\nthree | failing\n"
 	require.Equal(t, want, output)
-	if code != 0 {
-		t.Errorf("exit code %d, want 0: a failed run is not an error of the logs", code)
-	}
+	require.Equal(t, 0, code)
 	again, _ := runPluginBinary(t, "seq", "logs", "-n", watchedNamespace, s.sj.Name, "--step", "two")
 	require.Equal(t, "two | at once\n", again)
 }

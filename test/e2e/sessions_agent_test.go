@@ -214,9 +214,7 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 	t.Helper()
 	found := map[string]string{}
 	pods := podsWith(t, sessionsNamespace, map[string]string{"yardmaster.dev/session": a.Name})
-	if len(pods) != 1 {
-		t.Fatalf("%d Pods", len(pods))
-	}
+	require.Equal(t, 1, len(pods))
 	pod := &pods[0]
 	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
 		found["log of "+c.Name] = readLog(t, sessionsNamespace, pod.Name, c.Name)

@@ -110,9 +110,7 @@ func testSessionRestricted(t *testing.T) {
 	if !s.currentPod().Status.ContainerStatuses[0].Ready {
 		t.Error("the session is Running before its port accepts connections")
 	}
-	if answer := s.postMessage("Hello, agent."); answer != "Hello, agent." {
-		t.Errorf("the runner answers %q", answer)
-	}
+	require.Equal(t, "Hello, agent.", s.postMessage("Hello, agent."))
 	// The sidecar never ends by itself, and must not keep the session from completing.
 	s.postMessage("/exit")
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -212,9 +210,7 @@ func testSessionExit(t *testing.T) {
 	s = createSession(t, shellRunner, `printf 'no such model' > "$AGENTIC_RESULT_FILE"; exit 3`, nil)
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 3")
-	if message := s.s.Status.Attempts[0].Message; message != "the runner exited with code 3: no such model" {
-		t.Errorf("message %q", message)
-	}
+	require.Equal(t, "the runner exited with code 3: no such model", s.s.Status.Attempts[0].Message)
 }
 
 func testSessionMisconfigured(t *testing.T) {

@@ -33,16 +33,10 @@ func testStepExitCode(t *testing.T) {
 	if step.Phase != v1alpha1.StepFailed || step.Message != want {
 		t.Errorf("the step is %s: %q, want %q", step.Phase, step.Message, want)
 	}
-	if phase := s.stepStatus("seed").Phase; phase != v1alpha1.StepSkipped {
-		t.Errorf("the next step is %s", phase)
-	}
+	require.Equal(t, v1alpha1.StepSkipped, s.stepStatus("seed").Phase)
 	pods := s.listPods(&s.listJobs()[1])
-	if len(pods) != 1 {
-		t.Fatalf("the step has %d Pods", len(pods))
-	}
-	if logs := s.readLogs(pods[0].Name, "migrate"); logs != "migrating\n" {
-		t.Errorf("logs %q", logs)
-	}
+	require.Equal(t, 1, len(pods))
+	require.Equal(t, "migrating\n", s.readLogs(pods[0].Name, "migrate"))
 }
 
 func testStepOutOfMemory(t *testing.T) {
@@ -51,9 +45,7 @@ func testStepOutOfMemory(t *testing.T) {
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	})).Obj())
 	s.waitForPhase(v1alpha1.PhaseFailed)
-	if message := s.stepStatus("load").Message; message != "container load exited with code 137 (OOMKilled)" {
-		t.Errorf("message %q", message)
-	}
+	require.Equal(t, "container load exited with code 137 (OOMKilled)", s.stepStatus("load").Message)
 }
 
 // eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for
@@ -77,9 +69,7 @@ func testImmediateSuspension(t *testing.T) {
 	s.waitForNoFinalizer()
 	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
 	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if diary := s.stepStatus("read").Output; diary != "started ended started " {
-		t.Errorf("history %q", diary)
-	}
+	require.Equal(t, "started ended started ", s.stepStatus("read").Output)
 }
 
 // onFailure is a template of Pods that restart their containers.
@@ -178,9 +168,7 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 		s.readSequence()
 		return s.sj.Status.Reason == v1alpha1.ReasonContainerStillRuns
 	})
-	if message := s.stepStatus("extract").Message; message != "container extract exited with 0; container mesh-proxy still runs" {
-		t.Errorf("message %q", message)
-	}
+	require.Equal(t, "container extract exited with 0; container mesh-proxy still runs", s.stepStatus("extract").Message)
 	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true }))
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	if step := s.stepStatus("extract"); step.Phase != v1alpha1.StepSucceeded || step.Output != "42" {

@@ -80,9 +80,7 @@ func wantWatched(t *testing.T, release string, watched ...string) {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
 	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: release, Name: "yardmaster"}, deployment))
-	if used := deployment.Spec.Template.Spec.Containers[0].Image; used != image {
-		t.Fatalf("the operator's image is %s", used)
-	}
+	require.Equal(t, image, deployment.Spec.Template.Spec.Containers[0].Image)
 	everywhere := exists(t, &rbacv1.ClusterRoleBinding{}, "", "yardmaster-sequentialjob-"+release)
 	for _, ns := range []string{"team-x", "team-y", "team-z"} {
 		if role := exists(t, &rbacv1.Role{}, ns, "yardmaster-sequentialjob"); !everywhere && role != slices.Contains(watched, ns) {

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The README's commands run as they are written, on an empty cluster. Only docker is another program, which loads the
 // image into the cluster.
 func TestInstallStepsOfTheReadmeNeedNoOtherStep(t *testing.T) {
 	blocks := shellBlocks(t, "README.md", "On your own cluster")
-	if len(blocks) != 2 {
-		t.Fatalf("the section has %d blocks of commands; this test knows two ways to install", len(blocks))
-	}
+	require.Equal(t, 2, len(blocks))
 	deploy := regexp.MustCompile(`(?m)^make install deploy .*$`)
 	if found := deploy.FindAllString(blocks[0], -1); len(found) != 1 {
 		t.Fatalf("the first block has %d commands that the second block can replace", len(found))
@@ -44,9 +44,7 @@ func wantNothingLeft(t *testing.T) {
 	t.Helper()
 	kinds := "crd,clusterroles,clusterrolebindings,priorityclasses,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
 		"validatingadmissionpolicies,validatingadmissionpolicybindings"
-	if left := strings.TrimSpace(run(t, "kubectl get "+kinds+" -o name | grep yardmaster || true")); left != "" {
-		t.Errorf("the uninstallation left:\n%s", left)
-	}
+	require.Equal(t, "", strings.TrimSpace(run(t, "kubectl get "+kinds+" -o name | grep yardmaster || true")))
 	for _, ns := range []string{"team-a", "yardmaster-system"} {
 		if exists(t, &corev1.Namespace{}, "", ns) {
 			t.Errorf("the namespace %s remains", ns)

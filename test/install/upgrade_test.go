@@ -90,9 +90,7 @@ func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	wantAllKindsWork(t)
 	wantQueueReady(t)
 	release(t, second)
-	if after := podsAtWork(t); after != before {
-		t.Errorf("Pods of the pool and of the session before and after:\n%s\n%s", before, after)
-	}
+	require.Equal(t, before, podsAtWork(t))
 	run(t, "kubectl -n team-a exec "+strings.Fields(run(t, "kubectl -n team-a get pods -l yardmaster.dev/session=long -o name"))[0]+" -- touch /tmp/released")
 	run(t, "kubectl -n team-a wait agenticsession/long --for jsonpath='{.status.phase}'=Completed --timeout 5m")
 

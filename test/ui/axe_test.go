@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // violation is a rule of axe-core that a page violates.
@@ -143,9 +144,7 @@ func TestKeyboardReachesSearchFilterRowsAndViews(t *testing.T) {
 	b.pressUntilFocused("f", "filter")
 	b.press("nig")
 	b.waitForText("main", `1 of 2 match "nig"`)
-	if address := evaluate[string](b, "location.search"); address != "?q=nig" {
-		t.Errorf("the address has %s", address)
-	}
+	require.Equal(t, "?q=nig", evaluate[string](b, "location.search"))
 	b.clickText("#namespaces summary", "All namespaces")
 	b.clickText("#namespaces a", other)
 	b.waitForText("main", "weekly", "1 in total")
@@ -158,9 +157,7 @@ func TestKeyboardReachesSearchFilterRowsAndViews(t *testing.T) {
 	isClosed := func() bool { return !evaluate[bool](b, "document.querySelector('#dialog').open") }
 	b.press("\u001b")
 	poll.Until(t, "the dialog to be closed", isClosed)
-	if focused := evaluate[string](b, "document.activeElement.textContent"); focused != "Suspend" {
-		t.Errorf("the focus is on %q", focused)
-	}
+	require.Equal(t, "Suspend", evaluate[string](b, "document.activeElement.textContent"))
 	b.press("\r")
 	b.waitForText("#dialog", "kubectl yardmaster")
 	b.press("\r")
@@ -196,7 +193,5 @@ func TestFocusStaysWhileThePageChanges(t *testing.T) {
 	evaluate[bool](b, "(document.querySelector('#step-transform a').focus(), true)")
 	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Steps[1].Message = "half of the rows" })
 	b.waitForText("main", "half of the rows")
-	if focused := evaluate[string](b, "document.activeElement.closest('tr')?.id ?? ''"); focused != "step-transform" {
-		t.Errorf("the focus is in %q", focused)
-	}
+	require.Equal(t, "step-transform", evaluate[string](b, "document.activeElement.closest('tr')?.id ?? ''"))
 }

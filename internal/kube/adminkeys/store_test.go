@@ -71,9 +71,7 @@ func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) 
 		t.Errorf("the key changes from %q to %q", first, again)
 	}
 	other := &adminKeyTest{Store: New(test.Clients, test.secret), t: t, clock: test.clock}
-	if another := other.readKey(); another != first {
-		t.Errorf("another replica has the key %q, not %q", another, first)
-	}
+	require.Equal(t, first, other.readKey())
 	require.NoError(t, test.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	secret.Data = nil
 	require.NoError(t, test.Client.Update(t.Context(), secret))
@@ -98,9 +96,7 @@ func TestPoolsWorkWithoutAKeyForWorkers(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			test := newAdminKeyTest(t, adminSecret(row.secret))
 			test.failure = row.failure
-			if key := test.readKey(); key != "" {
-				t.Errorf("key %q", key)
-			}
+			require.Equal(t, "", test.readKey())
 		})
 	}
 }

@@ -150,9 +150,7 @@ func TestWorkForAnObjectDoesNotRunTwiceAtOnce(t *testing.T) {
 		synctest.Wait()
 		close(again)
 		synctest.Wait()
-		if runs != 1 {
-			t.Errorf("%d runs, want 1", runs)
-		}
+		require.Equal(t, 1, runs)
 		ended := false
 		executor.Go(object, "p", work, func() { ended = true })
 		synctest.Wait()
@@ -177,9 +175,7 @@ func TestNothingIsStoredWhenAllWorkHasEnded(t *testing.T) {
 			}, func() {})
 		}
 		executor.finished.Wait()
-		if done != 1000 {
-			t.Errorf("%d of 1000 ran", done)
-		}
+		require.Equal(t, 1000, done)
 		for _, turns := range []*turns{executor.quickTurns, executor.slowTurns} {
 			if len(turns.namespaces)+len(turns.order)+turns.running != 0 {
 				t.Errorf("%+v remains", turns)

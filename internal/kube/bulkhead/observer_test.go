@@ -164,7 +164,5 @@ func TestADeletedObjectLeavesNothing(t *testing.T) {
 	o.start("v1", o.count)
 	o.awaitRequest()
 	o.Forget(testObject)
-	if len(o.results) != 0 {
-		t.Errorf("%d results remain", len(o.results))
-	}
+	require.Equal(t, 0, len(o.results))
 }

@@ -394,7 +394,5 @@ func TestOnlyTheFirstOfConsecutiveWatchErrorsIsReported(t *testing.T) {
 	<-enough
 	close(stop)
 	<-stopped
-	if reported != 1 {
-		t.Errorf("%d errors were reported, want 1", reported)
-	}
+	require.Equal(t, 1, reported)
 }

@@ -215,7 +215,5 @@ func TestNamespacesAreReadOnceInHalfAMinute(t *testing.T) {
 	for range 10 {
 		namespaces.get(t.Context(), "ns")
 	}
-	if reads != 1 {
-		t.Errorf("%d reads, want 1", reads)
-	}
+	require.Equal(t, 1, reads)
 }

@@ -69,9 +69,7 @@ func TestReviewThatDoesNotArriveInTimeIsATimeout(t *testing.T) {
 	response, err := env.newClient().Do(request)
 	require.NoError(t, err)
 	_ = response.Body.Close()
-	if response.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("status %d", response.StatusCode)
-	}
+	require.Equal(t, http.StatusRequestTimeout, response.StatusCode)
 }
 
 func sendZeros(env *testServer, client *http.Client, path string, length, size int64) (status int, err error) {
@@ -126,9 +124,7 @@ func TestDecodingAReviewNeedsNoMoreMemoryThanReserved(t *testing.T) {
 			reserved := memoryToDecode(review)
 			client := env.newClient()
 			peak := measurePeak(t)
-			if status := env.post(client, "/"+segment+poolsPath, review); status != http.StatusOK {
-				t.Errorf("status %d", status)
-			}
+			require.Equal(t, http.StatusOK, env.post(client, "/"+segment+poolsPath, review))
 			used := int64(peak())
 			t.Logf("%.1f MiB used, %.1f MiB reserved for %.1f MiB", float64(used)/mebibyte, float64(reserved)/mebibyte, float64(len(review))/mebibyte)
 			if used > reserved {
@@ -141,9 +137,7 @@ func TestDecodingAReviewNeedsNoMoreMemoryThanReserved(t *testing.T) {
 func TestReviewsThatNeedMoreMemoryThanThereIsAreRefused(t *testing.T) {
 	env := startServer(t)
 	review := reviewOf(t, []byte(`{"spec":{"unknown":[`+strings.Repeat(`{},`, maxReviewMemory/(3<<10))+`{}]}}`))
-	if status := env.post(env.newClient(), "/"+segment+poolsPath, review); status != http.StatusRequestEntityTooLarge {
-		t.Errorf("status %d", status)
-	}
+	require.Equal(t, http.StatusRequestEntityTooLarge, env.post(env.newClient(), "/"+segment+poolsPath, review))
 }
 
 // One tenant creates the most expensive objects that the API server accepts, another small ones.
@@ -198,13 +192,9 @@ func TestReviewWaitsForMemoryAtMostForItsTimeout(t *testing.T) {
 		status = env.post(env.newClient(), "/"+segment+poolsPath+"?timeout=100ms", large)
 		return status != http.StatusRequestTimeout
 	})
-	if status != http.StatusServiceUnavailable {
-		t.Errorf("status %d without memory", status)
-	}
+	require.Equal(t, http.StatusServiceUnavailable, status)
 	release()
-	if status := env.post(env.newClient(), "/"+segment+poolsPath, large); status != http.StatusOK {
-		t.Errorf("status %d with memory", status)
-	}
+	require.Equal(t, http.StatusOK, env.post(env.newClient(), "/"+segment+poolsPath, large))
 	if !bytes.Contains(large, []byte("initContainers")) {
 		t.Error("the review has no containers")
 	}

@@ -47,9 +47,7 @@ func TestOnlyTheSecretPathIsServed(t *testing.T) {
 		"the fixed path of an earlier version": {"/validate-yardmaster-dev-v1alpha1-workerpool", http.StatusNotFound},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if status := env.post(env.newClient(), row.path, review); status != row.want {
-				t.Errorf("status %d, want %d", status, row.want)
-			}
+			require.Equal(t, row.want, env.post(env.newClient(), row.path, review))
 		})
 	}
 }
@@ -58,9 +56,7 @@ func TestPathsAreFixedOnlyForACertificateFromElsewhere(t *testing.T) {
 	t.Parallel()
 	env := startServer(t, func(o *Options, _ *limits) { _ = os.Remove(filepath.Join(o.Directory, PathFile)) })
 	review := reviewOf(t, []byte(`{"metadata":{"name":"readers"}}`))
-	if status := env.post(env.newClient(), poolsPath, review); status != http.StatusOK {
-		t.Errorf("status %d of the fixed path", status)
-	}
+	require.Equal(t, http.StatusOK, env.post(env.newClient(), poolsPath, review))
 	env.writeFile(PathFile, "one two")
 	poll.Until(t, "the fixed path to be refused", func() bool {
 		return env.post(env.newClient(), poolsPath, review) == http.StatusNotFound
@@ -249,9 +245,7 @@ func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
 	if status, err := env.tryPost(env.newClient(pair(certtest.NewCertificate(t))), "/"+segment+poolsPath, review); err == nil {
 		t.Errorf("with a certificate of another authority: %d", status)
 	}
-	if status := env.post(env.newClient(pair(certificate, key)), "/"+segment+poolsPath, review); status != http.StatusOK {
-		t.Errorf("with a certificate: %d", status)
-	}
+	require.Equal(t, http.StatusOK, env.post(env.newClient(pair(certificate, key)), "/"+segment+poolsPath, review))
 }
 
 func TestHTTP2IsRefused(t *testing.T) {
@@ -265,9 +259,7 @@ func TestHTTP2IsRefused(t *testing.T) {
 	client := env.newClient()
 	transport, _ := client.Transport.(*http.Transport)
 	transport.ForceAttemptHTTP2 = true
-	if status := env.post(client, "/"+segment+poolsPath, reviewOf(t, []byte(`{}`))); status != http.StatusOK {
-		t.Errorf("a client that prefers HTTP/2: %d", status)
-	}
+	require.Equal(t, http.StatusOK, env.post(client, "/"+segment+poolsPath, reviewOf(t, []byte(`{}`))))
 }
 
 func TestLongHeadersAreRefused(t *testing.T) {
@@ -281,9 +273,7 @@ func TestLongHeadersAreRefused(t *testing.T) {
 		return // the server closes the connection before the client has sent everything
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status %d", response.StatusCode)
-	}
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode)
 }
 
 func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {

@@ -164,9 +164,7 @@ func (env *testServer) sendReviews(n int) error {
 	var late int
 	for range n {
 		start := time.Now()
-		if status := env.post(client, "/"+segment+poolsPath, reviewOf(env.T, []byte(`{"metadata":{"name":"readers"}}`))); status != http.StatusOK {
-			env.Errorf("a valid review returned %d", status)
-		}
+		require.Equal(env, http.StatusOK, env.post(client, "/"+segment+poolsPath, reviewOf(env.T, []byte(`{"metadata":{"name":"readers"}}`))))
 		if time.Since(start) > 5*time.Second {
 			late++
 		}

@@ -173,9 +173,7 @@ func TestUnavailableLogs(t *testing.T) {
 			if got := fmt.Sprint(err); (err != nil) != (row.wantErr != "") || !strings.Contains(got, row.wantErr) && err != nil {
 				t.Errorf("error %v, want %q", err, row.wantErr)
 			}
-			if errOut != row.errOut {
-				t.Errorf("stderr %q, want %q", errOut, row.errOut)
-			}
+			require.Equal(t, row.errOut, errOut)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var explanationTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -126,9 +127,7 @@ func TestAnExplanationNamesTheCauseAndACommand(t *testing.T) {
 			if hasCause := strings.Contains(text, "\n  cause "); hasCause != (row.cause != "") || !strings.Contains(text, row.cause+"\n") {
 				t.Errorf("missing the cause %q:\n%s", row.cause, text)
 			}
-			if explanation.Command != row.command {
-				t.Errorf("command %q, want %q", explanation.Command, row.command)
-			}
+			require.Equal(t, row.command, explanation.Command)
 		})
 	}
 }

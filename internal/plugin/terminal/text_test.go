@@ -22,9 +22,7 @@ func TestTruncate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Truncate(row.text, row.columns)
-			if got != row.want {
-				t.Errorf("got %q, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, got)
 			if row.columns > 0 && DisplayWidth(got) > row.columns {
 				t.Errorf("%q takes %d columns of %d", got, DisplayWidth(got), row.columns)
 			}

@@ -48,9 +48,7 @@ func TestPageDoesNotWaitForPrometheusAndShowsItsAnswerLater(t *testing.T) {
 	if body := s.get("/k/queue/a/mail").Body.String(); !strings.Contains(body, "History of the last 6h0m0s from Prometheus.") || !strings.Contains(body, "largest 42") {
 		t.Errorf("the page shows:\n%s", body)
 	}
-	if n := requests.Load(); n != 1 {
-		t.Errorf("%d requests", n)
-	}
+	require.Equal(t, 1, requests.Load())
 }
 
 func TestProblemsOfPrometheusAreShown(t *testing.T) {

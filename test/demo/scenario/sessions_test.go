@@ -75,9 +75,7 @@ func TestSessionActionsAreDueInOrder(t *testing.T) {
 			if action := e.DueAction(s, row.done, row.since); action != nil {
 				got = action.Description
 			}
-			if got != row.want {
-				t.Errorf("%q is due, want %q", got, row.want)
-			}
+			require.Equal(t, row.want, got)
 		})
 	}
 }

@@ -23,9 +23,7 @@ func TestReportsReadTheNamespacesAndLabelsOfThePages(t *testing.T) {
 		"all namespaces, labels team in (data,web)":  {Scope{Selector: team}, [][]string{with("--all-namespaces", "--selector=team in (data,web)")}},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if row.scope.String() != want {
-				t.Errorf("shown as %q", row.scope.String())
-			}
+			require.Equal(t, want, row.scope.String())
 			require.Equal(t, row.commands, StaleCommands(&row.scope))
 		})
 	}

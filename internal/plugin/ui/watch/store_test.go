@@ -104,9 +104,7 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 			slices.Sort(all)
 			return strings.Join(all, " ")
 		}
-		if names() != "a/etl b/etl" {
-			t.Errorf("objects %s", names())
-		}
+		require.Equal(t, "a/etl b/etl", names())
 		state := s.Snapshot().Watches[view.Sequences]
 		if state.Denied || state.Problem != "not permitted to list sequentialjobs in namespace denied" {
 			t.Errorf("%+v", state)
@@ -117,9 +115,7 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 		time.Sleep(time.Minute) // the watch of one namespace starts again, and the objects of the others stay
 		require.NoError(t, c.Delete(t.Context(), labeled("etl", "b", "data")))
 		time.Sleep(time.Second)
-		if names() != "a/etl" {
-			t.Errorf("objects %s", names())
-		}
+		require.Equal(t, "a/etl", names())
 	})
 }
 
@@ -179,9 +175,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			require.NoError(t, k.Update(q))
 		}
 	}
-	if len(s.history) != maxHistories {
-		t.Errorf("%d histories", len(s.history))
-	}
+	require.Equal(t, maxHistories, len(s.history))
 	for key, samples := range s.history {
 		if len(samples) > maxSamples {
 			t.Fatalf("%v has %d samples", key, len(samples))
