@@ -53,9 +53,7 @@ func TestAnEntryOfASelectionThatChangesNothingIsAnError(t *testing.T) {
 func TestListsMapsAndStringsAreLimited(t *testing.T) {
 	s := podSchema()
 	for _, path := range []string{"containers", "labels", "names", "names.[]"} {
-		if err := at(s, strings.Split(path, "."), func(s *apiextensionsv1.JSONSchemaProps) error { return limit(s, 2) }); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, at(s, strings.Split(path, "."), func(s *apiextensionsv1.JSONSchemaProps) error { return limit(s, 2) }))
 	}
 	names := s.Properties["names"]
 	if *s.Properties["containers"].MaxItems != 2 || *s.Properties["labels"].MaxProperties != 2 || *names.MaxItems != 2 || *names.Items.Schema.MaxLength != 2 {

@@ -152,8 +152,6 @@ func TestObjectsAreListedAfterTheHandlerOfTheChangeHasEnded(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		h.Delete(ctx, event.DeleteEvent{Object: &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}}, h.queue)
 		end()
-		if err := <-listed; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-listed)
 	})
 }

@@ -28,9 +28,7 @@ func startTestServer(t *testing.T, handler http.Handler, connections listener.Li
 	go func() { ended <- server.Start(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-ended)
 	})
 	return server.Listener.Addr().String()
 }

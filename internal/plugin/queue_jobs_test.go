@@ -42,9 +42,7 @@ func (g *deadLetterBroker) runJobs(handler worker.Handler) *client.Client {
 	go func() { ended <- w.Run(ctx) }()
 	g.t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			g.t.Error(err)
-		}
+		require.NoError(g.t, <-ended)
 		_ = c.Close(context.Background())
 	})
 	return c

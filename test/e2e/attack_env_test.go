@@ -158,9 +158,7 @@ func (*attackEnv) createQueue(t *testing.T, namespace, name string, engine v1alp
 	createUntilEnd(t, queue)
 	t.Cleanup(func() { // before it is deleted, so that its broker is not needed
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"yardmaster.dev/abandon":"true"}}}`))
-		if err := cluster.Patch(context.Background(), queue, patch); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, cluster.Patch(context.Background(), queue, patch))
 	})
 	return queue
 }

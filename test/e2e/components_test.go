@@ -29,11 +29,7 @@ func testComponents(t *testing.T) {
 	redeploy := func(ctx context.Context, variables ...string) error {
 		return errors.Join(deployOperator(ctx, exclusiveNamespaces, variables...), waitForOperator(ctx))
 	}
-	t.Cleanup(func() {
-		if err := redeploy(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { require.NoError(t, redeploy(context.Background())) })
 	// Otherwise what is refused later proves nothing.
 	if !canConnect(t, nil, podAddress(leaderPod(t), 9443)) {
 		t.Error("without the component, another Pod cannot connect to the webhook")

@@ -29,9 +29,7 @@ func testSingleControllers(t *testing.T) {
 	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := errors.Join(deployOperator(context.Background(), watchedNamespaces), waitForOperator(context.Background())); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, errors.Join(deployOperator(context.Background(), watchedNamespaces), waitForOperator(context.Background())))
 	})
 	for controller, work := range map[string]func(*testing.T){
 		"sequentialjob": workOfSequentialJobs, "queue": workOfQueues, "policy": workOfPolicies,

@@ -174,9 +174,7 @@ func scaleOperatorToZero(t *testing.T) {
 		if err := cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas))); err != nil {
 			t.Error(err)
 		}
-		if err := waitForOperator(ctx); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, waitForOperator(ctx))
 	})
 	poll.Until(t, "the operator's Pods to be deleted", func() bool {
 		pods, err := operatorPods(t.Context())

@@ -185,8 +185,6 @@ func deleteAtEnd(t *testing.T, object client.Object) {
 		if t.Failed() {
 			return // hack/with-cluster keeps a description of what exists after a failure
 		}
-		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), object)))
 	})
 }

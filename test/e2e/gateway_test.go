@@ -58,9 +58,7 @@ func (env *queueEnv) deployGateway() {
 	t.Cleanup(func() {
 		defer deployments.Unlock()
 		ctx := context.Background()
-		if err := errors.Join(deployOperator(ctx, watchedNamespaces), waitForOperator(ctx)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, errors.Join(deployOperator(ctx, watchedNamespaces), waitForOperator(ctx)))
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: gatewayService + "-tls", Namespace: operatorNamespace}}
 		if err := cluster.Delete(ctx, secret); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)

@@ -130,11 +130,7 @@ func occupyQuota(t *testing.T, ns, queue string) (release func()) {
 	remove := func(ctx context.Context) error {
 		return client.IgnoreNotFound(cluster.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
-	t.Cleanup(func() {
-		if err := remove(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { require.NoError(t, remove(context.Background())) })
 	poll.Until(t, "the quota to be used", func() bool { return objectExists(t, job) && job.Spec.Suspend != nil && !*job.Spec.Suspend })
 	return func() { require.NoError(t, remove(t.Context())) }
 }
@@ -204,11 +200,7 @@ func testKueueExample(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "kueue", Namespace: watchedNamespace}}}
-	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), s.sj)); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), s.sj))) })
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
 	wantWorkloads(t, s.sj, 2)

@@ -79,9 +79,7 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 			return
 		}
 		// Idle workers take processor time from other tests.
-		if err := cluster.DeleteAllOf(context.Background(), &v1alpha1.WorkerPool{}, client.InNamespace(ns)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, cluster.DeleteAllOf(context.Background(), &v1alpha1.WorkerPool{}, client.InNamespace(ns)))
 	})
 	env.deployNATS()
 	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")

@@ -147,9 +147,7 @@ func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
 		if t.Failed() {
 			t.Log(session.describeSession(ctx))
 		}
-		if err := client.IgnoreNotFound(cluster.Delete(ctx, s)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(cluster.Delete(ctx, s)))
 	})
 	return session
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestSumsOfObjectsWithTheSameLabels(t *testing.T) {
@@ -27,8 +29,6 @@ pods{kind="pod",namespace="a",zone="north"} 20
 pods{kind="pod",namespace="a",zone="south"} 10
 `
 	for range 2 { // each scrape starts at zero
-		if err := testutil.CollectAndCompare(collector, strings.NewReader(want)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(want)))
 	}
 }

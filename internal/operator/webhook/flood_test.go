@@ -142,9 +142,7 @@ func TestReviewsThatNeedMoreMemoryThanThereIsAreRefused(t *testing.T) {
 
 // One tenant creates the most expensive objects that the API server accepts, another small ones.
 func TestExpensiveReviewsDelayNoSmallOnes(t *testing.T) {
-	if err := poll.UntilNil(t.Context(), func() error { return sendSmallAmongExpensive(t) }); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, poll.UntilNil(t.Context(), func() error { return sendSmallAmongExpensive(t) }))
 }
 
 // sendSmallAmongExpensive returns an error if the small reviews are late.

@@ -375,9 +375,7 @@ func TestSlowPeersAreDisconnected(t *testing.T) {
 				_, err := io.WriteString(c, sent)
 				return err == nil
 			})
-			if err := readUntilClosed(c); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, readUntilClosed(c))
 		})
 	}
 	t.Run("a peer that does not finish the handshake", func(t *testing.T) {
@@ -386,9 +384,7 @@ func TestSlowPeersAreDisconnected(t *testing.T) {
 		if _, err := c.Write([]byte{22, 3, 1}); err != nil {
 			t.Fatal(err)
 		}
-		if err := readUntilClosed(c); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, readUntilClosed(c))
 	})
 }
 

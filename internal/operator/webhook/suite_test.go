@@ -63,9 +63,7 @@ func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 	env.stop = stop
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-ended)
 	})
 	return env
 }

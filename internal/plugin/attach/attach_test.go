@@ -90,9 +90,7 @@ const echo = `text=$(cat); printf '{"type":"started","conversation":"c-1"}\n{"ty
 
 func TestEachLineIsAMessageInTheSameSession(t *testing.T) {
 	s, output := newSession(startSession(t, echo), strings.NewReader("First.\n\n  \nSecond."))
-	if err := s.Talk(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, s.Talk(t.Context()))
 	got := output.String()
 	if !strings.Contains(got, "You said First.\nfinished\n> > > ") || !strings.Contains(got, "You said Second.\nfinished\n> \n") {
 		t.Errorf("output %s", got)
@@ -143,9 +141,7 @@ test "$text" = quick || until test -e `+directory+`/go; do sleep 0.01; done; tou
 		return strings.Contains(output.String(), "begin quick")
 	})
 	keyboard.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-ended)
 	if strings.Contains(output.String(), "begin refused") {
 		t.Errorf("output %s", output)
 	}

@@ -73,9 +73,7 @@ func TestSessionLogs(t *testing.T) {
 			}
 			streamer, err := NewSessionStreamer(t.Context(), podClient, row.session, row.options)
 			require.NoError(t, err)
-			if err := streamer.PrintCurrent(t.Context(), row.session); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, streamer.PrintCurrent(t.Context(), row.session))
 			if diff := cmp.Diff(row.out, out.String()); diff != "" || errOut.String() != row.errOut {
 				t.Errorf("stderr %q, stdout (-want +got):\n%s", errOut.String(), diff)
 			}
