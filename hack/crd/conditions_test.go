@@ -12,19 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestTypesOfConditionsAreListedByKindWithTheirComments(t *testing.T) {
-	const source = `package v1alpha1
-
-// ConditionServing is True while a Queue
-// serves.
-const ConditionServing = "Serving"
-
-// Reasons and types.
-const (
-	ReasonStopped = "Stopped"
-	// ConditionBlocked is True while a Job or a Queue waits.
-	ConditionBlocked = "Blocked"
-)
 `
 	const head, blocked = "| Type | Meaning |\n|---|---|\n", "| `Blocked` | True while a Job or a Queue waits. |\n"
 	page := conditionsPage(t, source)
@@ -45,17 +32,6 @@ func TestAConditionWithoutAMeaningIsAnError(t *testing.T) {
 			t.Errorf("%s: error %v", title, err)
 		}
 	}
-}
-
-func conditionsPage(t *testing.T, source string) string {
-	t.Helper()
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "types.go"), source)
-	path := filepath.Join(dir, "conditions.md")
-	require.NoError(t, writeConditions(dir, path, []string{"Job", "Queue"}))
-	page, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(page)
 }
 
 func writeFile(t *testing.T, path, content string) {

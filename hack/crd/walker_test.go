@@ -9,21 +9,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-func TestFirstSentence(t *testing.T) {
-	for given, want := range map[string]string{
-		"":                                     "",
-		"No full stop":                         "No full stop",
-		"One. Two.":                            "One.",
-		"Broken\nover lines. And on.":          "Broken over lines.",
-		"Rules (e.g. this one). More.":         "Rules (e.g. this one).",
-		"First paragraph\n\nSecond paragraph.": "First paragraph",
-	} {
-		if got := firstSentence(given); got != want {
-			t.Errorf("firstSentence(%q) = %q, want %q", given, got, want)
-		}
-	}
-}
-
 type podTemplate struct {
 	Name             string `json:"name"`
 	corev1.Container `json:",inline"`
@@ -50,36 +35,6 @@ func templateSchema() *apiextensionsv1.JSONSchemaProps {
 				},
 			},
 		},
-	}
-}
-
-func TestWhatNobodyNeedsOfEmbeddedTypesIsRemovedAndOwnDescriptionsAreKept(t *testing.T) {
-	s := templateSchema()
-	w := schemaWalker{}
-	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
-
-	if len(w.problems) > 0 {
-		t.Fatalf("problems: %v", w.problems)
-	}
-	pod := s.Properties["pod"]
-	for where, got := range map[string][2]string{
-		"template":     {s.Description, "Yardmaster. In full."},
-		"image":        {s.Properties["image"].Description, "Kubernetes."},
-		"pod":          {pod.Description, "Yardmaster. In full."},
-		"pod.hostname": {pod.Properties["hostname"].Description, ""},
-	} {
-		if got[0] != got[1] {
-			t.Errorf("%s: description %q, want %q", where, got[0], got[1])
-		}
-	}
-	if _, found := pod.Properties["ephemeralContainers"]; found {
-		t.Error("the template has ephemeralContainers, which no Pod template can have")
-	}
-	if policy := pod.Properties["dnsPolicy"]; len(policy.AnyOf) > 0 {
-		t.Errorf("an integer or string repeats %v", policy.AnyOf)
-	}
-	if len(pod.Required) > 0 {
-		t.Errorf("the template still requires %v", pod.Required)
 	}
 }
 

@@ -32,14 +32,6 @@ func TestALongStepShowsASignOfProgressEvery10Seconds(t *testing.T) {
 	})
 }
 
-func TestAFailedStepReturnsWhatFailed(t *testing.T) {
-	p, out := newTestPage(false)
-	err := p.Step("building", "built", func() error { return errors.New("no compiler") })
-	if err == nil || err.Error() != "building: no compiler" || out.Len() > 0 {
-		t.Errorf("error %v, output %q", err, out)
-	}
-}
-
 func TestSectionsThatStillRunAreNamedEvery10Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, out := newTestPage(false)
@@ -64,14 +56,6 @@ func TestSectionsThatStillRunAreNamedEvery10Seconds(t *testing.T) {
 `
 		require.Equal(t, want, out.String())
 	})
-}
-
-func TestAVerbosePageShowsDetails(t *testing.T) {
-	p, out := newTestPage(true)
-	p.NewSection("One", "").Log("a %s", "detail")
-	if got := out.String(); !strings.HasSuffix(got, "  One            a detail\n") {
-		t.Errorf("output %q", got)
-	}
 }
 
 func TestASmallTerminalShowsLessOfWhatHasEnded(t *testing.T) {
