@@ -99,21 +99,6 @@ func byUser(t *testing.T, user authenticationv1.UserInfo) context.Context {
 	return admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UserInfo: user}})
 }
 
-func TestInvalidSessionIsRefused(t *testing.T) {
-	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
-	runner.Spec.Image = "runner:1"
-	v := validatorWithObjects(t, runner)
-	invalid := agenticSession()
-	invalid.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
-	want := []string{"spec.environmentVariables[PATH]"}
-	_, err := v.ValidateCreate(t.Context(), invalid)
-	wantFields(t, err, want)
-	_, err = v.ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), agenticSession(), invalid)
-	wantFields(t, err, want)
-	_, err = v.ValidateUpdate(t.Context(), invalid, invalid)
-	wantFields(t, err, nil)
-}
-
 // A session that the SessionRunner does not allow causes only a warning, because the SessionRunner may
 // change before the session starts.
 func TestAgenticSessionWarnings(t *testing.T) {

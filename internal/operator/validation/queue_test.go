@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -22,13 +20,6 @@ func invalidQueueSpec() v1alpha1.QueueSpec {
 	return v1alpha1.QueueSpec{
 		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Share: v1alpha1.Share{Weight: 2}}, {Name: "low", Share: v1alpha1.Share{Weight: 1}}},
 	}
-}
-
-func TestInvalidQueueIsRefusedOnCreate(t *testing.T) {
-	_, err := QueueValidator.ValidateCreate(t.Context(), queueOf(invalidQueueSpec()))
-	wantFields(t, err, []string{"spec.maxInFlight"})
-	_, err = QueueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
-	wantFields(t, err, nil)
 }
 
 func TestQueueFieldsThatTheEngineDoesNotEnforceCauseWarnings(t *testing.T) {
@@ -61,10 +52,6 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 			want:  []string{"spec.maxInFlight"},
 			warns: []string{"spec.maxInFlight: each priority gets a share by weight, and other priorities cannot use a share that is idle"},
 		},
-		"an invalid stored spec does not prevent metadata changes": {
-			before: invalidQueueSpec(),
-			edit:   func(q *v1alpha1.Queue) { q.Labels = map[string]string{"a": "b"} },
-		},
 		"a removed priority": {
 			before: v1alpha1.QueueSpec{Priorities: invalidQueueSpec().Priorities},
 			edit:   func(q *v1alpha1.Queue) { q.Spec.Priorities = q.Spec.Priorities[:1] },
@@ -80,21 +67,4 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 			require.Equal(t, row.warns, []string(warnings))
 		})
 	}
-}
-
-func TestInvalidPolicyIsRefused(t *testing.T) {
-	invalid := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
-		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
-	}}
-	_, err := PolicyValidator.ValidateCreate(t.Context(), invalid)
-	wantFields(t, err, []string{"spec.selector"})
-	_, err = PolicyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, invalid)
-	wantFields(t, err, []string{"spec.selector"})
-	_, err = PolicyValidator.ValidateUpdate(t.Context(), invalid, invalid)
-	wantFields(t, err, nil)
-	large := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": strings.Repeat("x", decision.MaxSpecBytes)}}}}
-	_, err = PolicyValidator.ValidateCreate(t.Context(), large)
-	wantFields(t, err, []string{"spec"})
-	_, err = PolicyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
-	wantFields(t, err, nil)
 }

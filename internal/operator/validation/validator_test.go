@@ -1,12 +1,59 @@
 package validation
 
 import (
+	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
+
+// wantValidated checks that a validator refuses an invalid object, unless it is already stored and its spec stays.
+func wantValidated[T client.Object](t *testing.T, v *specValidator[T], valid, invalid T, field string) {
+	t.Helper()
+	ctx := byUser(t, authenticationv1.UserInfo{Username: "ann"})
+	_, err := v.ValidateCreate(ctx, valid)
+	wantFields(t, err, nil)
+	_, err = v.ValidateCreate(ctx, invalid)
+	wantFields(t, err, []string{field})
+	_, err = v.ValidateUpdate(ctx, valid, invalid)
+	wantFields(t, err, []string{field})
+	labelled := invalid.DeepCopyObject().(T)
+	labelled.SetLabels(map[string]string{"a": "b"})
+	labelled.SetFinalizers(nil)
+	_, err = v.ValidateUpdate(ctx, invalid, labelled)
+	wantFields(t, err, nil)
+}
+
+func TestAnInvalidSpecIsRefusedUnlessItIsStoredAlready(t *testing.T) {
+	wantValidated(t, QueueValidator, queueOf(v1alpha1.QueueSpec{}), queueOf(invalidQueueSpec()), "spec.maxInFlight")
+	wantValidated(t, testSequentialJobValidator(t), twoSteps().Obj(), invalidSequence().Obj(), "spec.containers[2].image")
+
+	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, Spec: v1alpha1.WorkerPoolSpec{Image: "readers:1"}}
+	reserved := pool.DeepCopy()
+	reserved.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: v1alpha1.WorkerContainer, Env: []corev1.EnvVar{{Name: "YARDMASTER_POOL", Value: "mine"}},
+	}}}}
+	wantValidated(t, WorkerPoolValidator, pool, reserved, "spec.template.spec.containers[0].env[0].name")
+
+	near := []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}
+	policy := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Selector: &metav1.LabelSelector{MatchExpressions: near}}}
+	wantValidated(t, PolicyValidator, &v1alpha1.Policy{}, policy, "spec.selector")
+	large := map[string]string{"a": strings.Repeat("x", decision.MaxSpecBytes)}
+	policy = &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Selector: &metav1.LabelSelector{MatchLabels: large}}}
+	wantValidated(t, PolicyValidator, &v1alpha1.Policy{}, policy, "spec")
+
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	runner.Spec.Image = "runner:1"
+	session := agenticSession()
+	session.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
+	wantValidated(t, validatorWithObjects(t, runner), agenticSession(), session, "spec.environmentVariables[PATH]")
+}
 
 func TestOnlyTheStoredObjectProvesThatItIsBeingDeleted(t *testing.T) {
 	now := metav1.Now()
