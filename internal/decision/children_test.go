@@ -11,23 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/require"
 )
-
-// The numbers are those of the kubelet: 4 KiB for each container, 12 KiB for each Pod.
-func TestContainersShareWhatAPodCanReport(t *testing.T) {
-	for containers, want := range map[int]int{1: 4096, 3: 4096, 4: 3072, 5: 2457, 13: 945} {
-		if got := TerminationMessageLimit(containers); got != want {
-			t.Errorf("%d containers: limit %d, want %d", containers, got, want)
-		}
-	}
-	pod := &corev1.PodSpec{
-		InitContainers:      make([]corev1.Container, 2),
-		Containers:          make([]corev1.Container, 1),
-		EphemeralContainers: make([]corev1.EphemeralContainer, 1),
-	}
-	require.Equal(t, 4, CountContainers(pod))
-}
 
 func TestEqualContentHasTheSameHashOfTheGivenLength(t *testing.T) {
 	hashes := map[string]string{}

@@ -2,7 +2,6 @@ package decision
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -105,23 +104,5 @@ func TestATimerDecidesAgainAtTheEarliestDueTime(t *testing.T) {
 				t.Errorf("due in %s, and again after %s: reached %t, again after %s, want %s", left, earlier, reached, timer.RequeueAfter, want)
 			}
 		}
-	}
-}
-
-func TestAConditionIsFoundByItsReasonWhateverItsStatus(t *testing.T) {
-	for _, state := range []State{True("Reason", "text"), False("Reason", "text")} {
-		var conditions []metav1.Condition
-		SetState(&conditions, 3, setTime, "Kind", state)
-		for wanted, want := range map[string]bool{"Kind Reason": true, "Kind Other": false, "Other Reason": false} {
-			var kind, reason string
-			_, _ = fmt.Sscan(wanted, &kind, &reason)
-			found := FindReason(conditions, kind, reason)
-			if (found != nil) != want || want && (State{found.Status, found.Reason, found.Message}) != state {
-				t.Errorf("%s in %v: found %v", wanted, conditions, found)
-			}
-		}
-	}
-	if (True("R", "m") != State{metav1.ConditionTrue, "R", "m"}) || (False("R", "m") != State{metav1.ConditionFalse, "R", "m"}) {
-		t.Errorf("%v and %v are not true and false", True("R", "m"), False("R", "m"))
 	}
 }

@@ -72,35 +72,6 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	b.expectNoProblems()
 }
 
-func TestActionsOfASequenceRunAsTheCommandsThatThePageShows(t *testing.T) {
-	ns := newNamespace(t, "actions-")
-	failed := failedSequence(t, ns, "migration", "no migration to version 8", "")
-	release := waitingSequence(t, ns, "release")
-	b := openBrowser(t, startUI(t, "-n", ns))
-	b.open("/k/seq/" + ns + "/migration")
-	shown := b.do("Rerun from here", "")
-	if !contains(shown, "--from=backup") || !contains(shown, "kubectl yardmaster") || !contains(shown, "The command succeeded") {
-		t.Errorf("the dialog shows:\n%s", shown)
-	}
-	if rerun := reload(t, failed).Spec.Rerun; rerun == nil || rerun.From != "backup" {
-		t.Errorf("spec.rerun is %v", rerun)
-	}
-	b.do("Suspend", "")
-	if !reload(t, failed).Spec.Suspend {
-		t.Error("spec.suspend is not set")
-	}
-	b.do("Resume", "")
-	if reload(t, failed).Spec.Suspend {
-		t.Error("spec.suspend is still set")
-	}
-	b.open("/k/seq/" + ns + "/release")
-	b.do("Approve deploy", "")
-	if reload(t, release).Annotations[v1alpha1.AnnotationApproval] == "" {
-		t.Error("the approval is missing")
-	}
-	b.expectNoProblems()
-}
-
 func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) {
 	ns := newNamespace(t, "kinds-")
 	queue, pool, schedule := newQueue(t, ns, "mail", "ready", 2), newPool(t, ns, "mailers", "31.5 messages/s arrive"), newSchedule(t, ns, "nightly", "the operator was away")

@@ -9,18 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
-	running := sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepRunning, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}})
-	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
-		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}, Explanation: v1alpha1.Explanation{Message: "exited with code 1"}}})
-
-	want := []string{"step extract: Failed: exited with code 1", "Failed, 0/1 steps"}
-	require.Equal(t, want, texts(SequenceChanges(running, failed)))
-	if got := SequenceChanges(failed, failed); len(got) > 0 {
-		t.Errorf("changes without a difference: %q", got)
-	}
-}
-
 func TestRerunReportsNoChangeForKeptSteps(t *testing.T) {
 	before := sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}})
 	after := sequentialJob(v1alpha1.PhaseRunning, 2,

@@ -61,18 +61,3 @@ func TestSanitizeReturnsOneHarmlessLine(t *testing.T) {
 		}
 	}
 }
-
-func TestAlignColumns(t *testing.T) {
-	red := Style{ColorEnabled: true}
-	got := AlignColumns([][]string{
-		{"NAME", "STATUS", "STEP"},
-		{"etl", red.Failure("Failed"), "load"},
-		{"数据", "Pending", ""},
-	})
-	want := []string{
-		"NAME   STATUS    STEP",
-		"etl    \x1b[31mFailed\x1b[0m    load",
-		"数据   Pending",
-	}
-	require.Equal(t, want, got)
-}

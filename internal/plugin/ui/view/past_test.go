@@ -41,11 +41,3 @@ func TestTimesWithoutValuesInPrometheusAreGaps(t *testing.T) {
 		t.Errorf("%+v", past.Samples)
 	}
 }
-
-func TestOnlyQueuesAndPoolsHaveAHistory(t *testing.T) {
-	for _, kind := range Kinds {
-		if query := PastQuery(&Entry{Kind: kind, Namespace: "a", Name: "x"}); (query != "") != (kind == Queues || kind == Pools) {
-			t.Errorf("%s: %s", kind.Name, query)
-		}
-	}
-}

@@ -285,18 +285,3 @@ func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
 	want := []string{"second 0s 00:00", "first 0s " + at(-50).Format("15:04"), "unreadable 0s 00:00again"}
 	require.Equal(t, want, got)
 }
-
-func TestARunKnowsItsSchedule(t *testing.T) {
-	owner := &v1alpha1.Schedule{}
-	owner.Name, owner.UID = "nightly", "1"
-	sj := &v1alpha1.SequentialJob{}
-	sj.Namespace, sj.Annotations = "a", map[string]string{v1alpha1.AnnotationScheduledTime: "2026-03-01T01:30:00Z"}
-	if of, _ := ScheduleOf(newEntry(Sequences, sj)); of != nil {
-		t.Errorf("a sequence without an owner is a run of %+v", of)
-	}
-	sj.OwnerReferences = decision.ControllerReferences("Schedule", owner)
-	of, due := ScheduleOf(newEntry(Sequences, sj))
-	if of == nil || of.Kind != Schedules || of.Namespace != "a" || of.Name != "nightly" || due.Format(time.DateTime) != "2026-03-01 01:30:00" {
-		t.Errorf("the Schedule is %+v, the time %s", of, due)
-	}
-}
