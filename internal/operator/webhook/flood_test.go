@@ -20,7 +20,7 @@ const mebibyte = 1 << 20
 
 // An operator without bounds would read and decode all of these bodies at the same time.
 func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
-	const peers, bodyBytes = 200, 6_600_000
+	const peers, bodyBytes = 60, 6_600_000
 	for title, row := range map[string]struct {
 		path   string
 		length int64

@@ -131,7 +131,7 @@ func writeFiles(t *testing.T, directory string, content map[string][]byte) {
 	}
 }
 
-// Every hour for eleven years, an API server that trusts the authority, and whose clock is late, accepts the certificate, until the
+// Every five hours for eleven years, an API server that trusts the authority, and whose clock is late, accepts the certificate, until the
 // authority expires. Every year, a replica has been started again.
 func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 			}
 		}
 	}
-	for hour := range 11 * 365 * 24 {
+	for hour := 0; hour < 11*365*24; hour += 5 {
 		now := created.Add(time.Duration(hour) * time.Hour)
 		if hour%(365*24) == 0 {
 			files = &credentialFiles{directory: directory, hosts: []string{host}}
