@@ -50,7 +50,5 @@ func TestTheTableOfConditionsIsUpToDate(t *testing.T) {
 	require.NoError(t, err)
 	tracked, err := os.ReadFile("../../docs/reference/conditions.md")
 	require.NoError(t, err)
-	if !bytes.Equal(generated, tracked) {
-		t.Error("docs/reference/conditions.md is out of date: run make manifests")
-	}
+	require.True(t, bytes.Equal(generated, tracked), "docs/reference/conditions.md is out of date: run make manifests")
 }

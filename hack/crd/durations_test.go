@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The seconds of Kubernetes' own Pods pass through: the API server or the kubelet decides about them.
@@ -42,9 +44,7 @@ func TestEveryDurationThatUsersCanWriteIsBounded(t *testing.T) {
 			}
 		})
 	}
-	if found < 25 {
-		t.Errorf("found only %d durations", found)
-	}
+	require.True(t, found >= 25, "found only %d durations", found)
 }
 
 func walkSchema(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 type properties = map[string]apiextensionsv1.JSONSchemaProps
@@ -23,8 +25,6 @@ func podSchema() *apiextensionsv1.JSONSchemaProps {
 
 func TestAnEntryOfASelectionThatChangesNothingIsAnError(t *testing.T) {
 	for _, paths := range [][]string{{"volumes"}, {"containers.command"}, {"containers", "containers.name"}, {"containers.name", "containers"}} {
-		if keepOnly(podSchema(), paths) == nil {
-			t.Errorf("%v: no error", paths)
-		}
+		require.True(t, keepOnly(podSchema(), paths) != nil, "%v: no error", paths)
 	}
 }

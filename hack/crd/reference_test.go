@@ -12,9 +12,7 @@ import (
 func TestTheReferenceHasAPageForEachKindWithAnExample(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/reference/api/*.md")
-	if err != nil || len(pages) != len(definitions(t))+1 {
-		t.Fatalf("pages %v: %v", pages, err)
-	}
+	require.True(t, err == nil && len(pages) == len(definitions(t))+1, "pages %v: %v", pages, err)
 	for _, path := range pages {
 		raw, err := os.ReadFile(path)
 		require.NoError(t, err)

@@ -21,9 +21,7 @@ const maxManifestBytes = 200_000
 func manifests(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("manifests %v: %v", files, err)
-	}
+	require.True(t, err == nil && len(files) != 0, "manifests %v: %v", files, err)
 	all := map[string][]byte{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 type podTemplate struct {
@@ -44,9 +46,7 @@ func TestAnOverrideThatLostItsLimitsIsReported(t *testing.T) {
 	w := schemaWalker{}
 	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
 
-	if len(w.problems) != 1 {
-		t.Errorf("problems: %v, want one about name", w.problems)
-	}
+	require.True(t, len(w.problems) == 1, "problems: %v, want one about name", w.problems)
 }
 
 func TestUnusableFieldsExistInTheirTypes(t *testing.T) {

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const tests = "package p\n\nfunc TestRule(t *testing.T) {\n}\n\nfunc TestLong(t *testing.T) {\n\tskipUnlessSoaking(t)\n}\n"
@@ -20,8 +21,6 @@ func TestMissingVisibleAndMisplacedProofsAreErrors(t *testing.T) {
 		"## What is guaranteed\n\n- a promise":         "has no proof",
 	} {
 		_, err := evidence(fstest.MapFS{"a/rule_test.go": {Data: []byte(tests)}, "README.md": {Data: []byte(text)}})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
+		require.ErrorContains(t, err, want)
 	}
 }

@@ -69,8 +69,6 @@ func rolesOfUsers(t *testing.T) []rbacv1.ClusterRole {
 			}
 		}
 	}
-	if len(roles) == 0 {
-		t.Fatal("there are no roles")
-	}
+	require.True(t, len(roles) != 0, "there are no roles")
 	return roles
 }

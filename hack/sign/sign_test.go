@@ -78,9 +78,7 @@ func TestSameKeyAndContentGiveTheSameSignature(t *testing.T) {
 		require.NoError(t, err)
 		texts = append(texts, signature.text())
 	}
-	if !bytes.Equal(texts[0], texts[1]) {
-		t.Errorf("%s and %s", texts[0], texts[1])
-	}
+	require.True(t, bytes.Equal(texts[0], texts[1]), "%s and %s", texts[0], texts[1])
 }
 
 func TestOtherKeysAreRefused(t *testing.T) {

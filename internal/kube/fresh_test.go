@@ -43,9 +43,7 @@ func TestOnlyTheStoredVersionOfAnObjectIsFresh(t *testing.T) {
 			pod.ResourceVersion = "999"
 			test.change(pod)
 			err := AssertFresh(t.Context(), c, c, pod)
-			if !test.want(err) {
-				t.Errorf("got %v", err)
-			}
+			require.True(t, test.want(err), "got %v", err)
 			if err != nil && !isStaleError(err) {
 				t.Errorf("%v is not retried as stale", err)
 			}
@@ -61,9 +59,7 @@ func TestAFailedReadIsNotStale(t *testing.T) {
 		},
 	}).Build()
 	err := AssertFresh(t.Context(), c, c, &corev1.Pod{})
-	if !errors.Is(err, unavailable) || isStaleError(err) {
-		t.Errorf("got %v", err)
-	}
+	require.True(t, errors.Is(err, unavailable) && !isStaleError(err), "got %v", err)
 }
 
 func TestOneListProvesForASecondThatManyObjectsAreFresh(t *testing.T) {

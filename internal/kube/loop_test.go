@@ -177,9 +177,7 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 			if !errors.Is(err, row.wantError) || result.RequeueAfter != row.wait {
 				t.Errorf("requeued after %v with the error %v, want %v and %v", result.RequeueAfter, err, row.wait, row.wantError)
 			}
-			if !slices.Equal(row.kind.calls, row.want) {
-				t.Errorf("called %q, want %q", row.kind.calls, row.want)
-			}
+			require.True(t, slices.Equal(row.kind.calls, row.want), "called %q, want %q", row.kind.calls, row.want)
 		})
 	}
 }
@@ -312,9 +310,7 @@ func TestAnObjectThatTheCacheHasTrimmedIsReadFromTheAPIServer(t *testing.T) {
 			if _, err := loop.Reconcile(t.Context(), request); !errors.Is(err, row.failure) {
 				t.Fatal(err)
 			}
-			if len(kind.calls) > 0 {
-				t.Errorf("called %q, which would write a trimmed object", kind.calls)
-			}
+			require.True(t, len(kind.calls) == 0, "called %q, which would write a trimmed object", kind.calls)
 			require.Equal(t, row.want, kind.observed["large"])
 		})
 	}

@@ -84,9 +84,7 @@ func TestFurtherChangesOfANamespaceAreCombined(t *testing.T) {
 		h.wantAdded(t, "a", 1000)
 		h.change(t, "b") // other namespaces do not wait
 		h.wantAdded(t, "b", 1000)
-		if h.changes["a"] != 100 {
-			t.Errorf("%d changes were reported at once, want all", h.changes["a"])
-		}
+		require.True(t, h.changes["a"] == 100, "%d changes were reported at once, want all", h.changes["a"])
 		time.Sleep(1000*delayPerRequest - time.Millisecond)
 		h.wantAdded(t, "a", 1000)
 		time.Sleep(time.Millisecond)
@@ -122,9 +120,7 @@ func TestNamespaceHandlerForgetsNamespacesWithoutRecentChanges(t *testing.T) {
 		}
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
-		if len(h.next) != 1 || len(h.pending) != 0 {
-			t.Errorf("%d namespaces are stored", len(h.next)+len(h.pending))
-		}
+		require.True(t, len(h.next) == 1 && len(h.pending) == 0, "%d namespaces are stored", len(h.next)+len(h.pending))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
@@ -29,9 +30,7 @@ func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			refusal, err := AsRefusal(row.err, decision.Refusal{Kind: "Job", Name: "a"})
-			if !errors.Is(err, row.wantErr) || (refusal == nil) != (row.wantRefusal == "") {
-				t.Fatalf("got %v, %v", refusal, err)
-			}
+			require.True(t, errors.Is(err, row.wantErr) && (refusal == nil) == (row.wantRefusal == ""), "got %v, %v", refusal, err)
 			if refusal != nil && refusal.Class != row.wantRefusal {
 				t.Errorf("class %s", refusal.Class)
 			}

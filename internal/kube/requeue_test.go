@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var queueResource = schema.GroupResource{Group: "yardmaster.dev", Resource: "queues"}
@@ -77,9 +79,7 @@ func TestConflictsThatPersistFailAtMostOnceAMinute(t *testing.T) {
 		if waited += result.RequeueAfter; err == nil {
 			continue
 		}
-		if waited < time.Minute {
-			t.Fatalf("a conflict failed after %s", waited)
-		}
+		require.True(t, waited >= time.Minute, "a conflict failed after %s", waited)
 		waited = 0
 	}
 }

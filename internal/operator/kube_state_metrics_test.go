@@ -44,9 +44,7 @@ func readYAML(t *testing.T, path string, into any) {
 func readCRDs(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
-	}
+	require.True(t, err == nil && len(files) != 0, "%v, %v", files, err)
 	schemas := map[string]*apiextensionsv1.JSONSchemaProps{}
 	for _, file := range files {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -85,9 +83,7 @@ func TestKubeStateMetricsExportsTheConditionsOfAllKinds(t *testing.T) {
 	wildcard := resource.GroupVersionKind.Group + "/" + resource.GroupVersionKind.Version + "/"
 	gauge := &resource.Metrics[0].Each.Gauge
 	for kind, schema := range readCRDs(t) {
-		if !strings.HasPrefix(kind, wildcard) || resource.GroupVersionKind.Kind != "*" {
-			t.Errorf("%s is not configured", kind)
-		}
+		require.True(t, strings.HasPrefix(kind, wildcard) && resource.GroupVersionKind.Kind == "*", "%s is not configured", kind)
 		for _, path := range [][]string{gauge.ValueFrom, gauge.LabelsFromPath["type"], gauge.LabelsFromPath["reason"]} {
 			if len(path) == 0 || schemaAt(schema, slices.Concat(gauge.Path, path)...) == nil {
 				t.Errorf("%s: no field %v in %v", kind, path, gauge.Path)

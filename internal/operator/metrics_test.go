@@ -36,9 +36,7 @@ func exportedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	registerOnce.Do(func() { registerAllMetrics(t) })
 	collector, is := metrics.Registry.(prometheus.Collector)
-	if !is {
-		t.Fatalf("%T does not describe what it collects", metrics.Registry)
-	}
+	require.True(t, is, "%T does not describe what it collects", metrics.Registry)
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descriptions)
@@ -86,9 +84,7 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 	names := map[string]string{}
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, files, err)
-		}
+		require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
 		for _, file := range files {
 			content, err := os.ReadFile(file)
 			require.NoError(t, err)
@@ -113,9 +109,7 @@ func workerMetrics(t *testing.T) map[string]bool {
 	for _, match := range metricDefinition.FindAllStringSubmatch(string(source), -1) {
 		names[match[1]] = true
 	}
-	if len(names) == 0 {
-		t.Fatal("the worker's source has no metrics")
-	}
+	require.True(t, len(names) != 0, "the worker's source has no metrics")
 	return names
 }
 
@@ -126,9 +120,7 @@ func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
 	exported := exportedMetrics(t)
 	maps.Copy(exported, workerMetrics(t))
 	for name, file := range mentionedMetrics(t, append(alertsAndDashboards, "docs/*.md", "docs/reference/*.md")...) {
-		if !exported[name] {
-			t.Errorf("%s: unknown metric %s", file, name)
-		}
+		require.True(t, exported[name], "%s: unknown metric %s", file, name)
 	}
 }
 
@@ -169,13 +161,9 @@ func TestExpressionsUseExistingMetrics(t *testing.T) {
 				}
 			}
 			metrics++
-			if !exported[name] {
-				t.Errorf("%s: unknown metric %s in\n%s", at, name, expression)
-			}
+			require.True(t, exported[name], "%s: unknown metric %s in\n%s", at, name, expression)
 		}
-		if metrics == 0 {
-			t.Errorf("%s uses no metric: %s", at, expression)
-		}
+		require.True(t, metrics != 0, "%s uses no metric: %s", at, expression)
 		if strings.Count(expression, "(") != strings.Count(expression, ")") {
 			t.Errorf("%s: parentheses do not match: %s", at, expression)
 		}
@@ -188,9 +176,7 @@ func alertExpressions(t *testing.T) map[string]string {
 	found := map[string]string{}
 	for _, pattern := range []string{"config/components/*/rules.yaml", "config/dashboards/*.json"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, files, err)
-		}
+		require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
 		for _, file := range files {
 			content, err := os.ReadFile(file)
 			require.NoError(t, err)
@@ -200,9 +186,7 @@ func alertExpressions(t *testing.T) map[string]string {
 			}
 			before := len(found)
 			collectExpressions(found, file, parsed)
-			if len(found) == before {
-				t.Errorf("%s has no expression", file)
-			}
+			require.True(t, len(found) != before, "%s has no expression", file)
 		}
 	}
 	return found

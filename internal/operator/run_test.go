@@ -1,13 +1,14 @@
 package operator
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestSidecarsAndProxiesRunTheImageOfTheOperatorsPod(t *testing.T) {
@@ -17,9 +18,7 @@ func TestSidecarsAndProxiesRunTheImageOfTheOperatorsPod(t *testing.T) {
 	}
 	reader := fake.NewClientBuilder().WithObjects(pod).Build()
 	image, err := imageOfPod(t.Context(), reader, client.ObjectKeyFromObject(pod))
-	if err != nil || image != "registry.example/yardmaster@sha256:1234" {
-		t.Errorf("the image is %q: %v", image, err)
-	}
+	require.True(t, err == nil && image == "registry.example/yardmaster@sha256:1234", "the image is %q: %v", image, err)
 }
 
 func TestAnUnknownImageOfTheOperatorIsAnError(t *testing.T) {
@@ -28,8 +27,6 @@ func TestAnUnknownImageOfTheOperatorIsAnError(t *testing.T) {
 	reader := fake.NewClientBuilder().WithObjects(pod).Build()
 	for name, want := range map[string]string{"renamed": "no container yardmaster", "missing": "not found"} {
 		_, err := imageOfPod(t.Context(), reader, client.ObjectKey{Namespace: "platform", Name: name})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Pod %s: %v, want an error with %q", name, err, want)
-		}
+		require.ErrorContains(t, err, want)
 	}
 }

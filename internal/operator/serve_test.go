@@ -87,9 +87,7 @@ func TestPeersOfMetricsCannotUseHTTP2OrLongHeaders(t *testing.T) {
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 2*maxRequestHeader))
 	}()
 	response, _ := io.ReadAll(c)
-	if !strings.HasPrefix(string(response), "HTTP/1.1 431") {
-		t.Errorf("response to a long header: %q", response)
-	}
+	require.True(t, strings.HasPrefix(string(response), "HTTP/1.1 431"), "response to a long header: %q", response)
 }
 
 func TestRequestsBeyondTheLimitWaitAndThenFail(t *testing.T) {

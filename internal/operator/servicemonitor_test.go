@@ -18,9 +18,7 @@ func TestServiceMonitorKeepsTheNamespaceLabelOfMetrics(t *testing.T) {
 	monitor := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal(content, &monitor.Object))
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
-	if err != nil || len(endpoints) == 0 {
-		t.Fatalf("endpoints %v: %v", endpoints, err)
-	}
+	require.True(t, err == nil && len(endpoints) != 0, "endpoints %v: %v", endpoints, err)
 	for _, one := range endpoints {
 		endpoint, _ := one.(map[string]any)
 		if honor, _, _ := unstructured.NestedBool(endpoint, "honorLabels"); !honor {

@@ -33,13 +33,9 @@ func TestDescribeShowsWhyPodsDoNotRunAndTheirEvents(t *testing.T) {
 		pod("etl-pull", "1", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}})}),
 		pod("etl-pending", "1", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}}),
 		pod("etl-new", "1", corev1.PodStatus{}), pod("etl-runs", "1", corev1.PodStatus{Phase: corev1.PodRunning})))
-	if code != 0 || errOut != "" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	require.True(t, code == 0 && errOut == "", "exit code %d, stderr %q", code, errOut)
 	for _, want := range []string{"etl-failed", "OOMKilled, exit code 137", "ImagePullBackOff", "Unschedulable", "Pending", "Running", "Pod/etl-failed", "back-off \uFFFD[31m"} {
 		require.Contains(t, out, want)
 	}
-	if strings.Contains(out, "foreign") {
-		t.Errorf("the output has the Pod of another sequence:\n%s", out)
-	}
+	require.True(t, !strings.Contains(out, "foreign"), "the output has the Pod of another sequence:\n%s", out)
 }

@@ -48,9 +48,7 @@ func operatorDeployment(replicas, ready int32) *appsv1.Deployment {
 
 func TestDoctorPrintsTheFixBelowEachFinding(t *testing.T) {
 	code, out, errOut := runDoctor(t, "-n platform", operatorDeployment(3, 1))
-	if code != exitUnsuccessful || errOut != "" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	require.True(t, code == exitUnsuccessful && errOut == "", "exit code %d, stderr %q", code, errOut)
 	want := `CHECK                STATUS    REASON
 operator             WARNING   1 of 3 replicas are ready
   fix: kubectl describe pods --namespace platform --selector app.kubernetes.io/name=yardmaster,app.kubernetes.io/component=operator

@@ -41,9 +41,7 @@ func TestEachCommandHasExamplesThatAreValid(t *testing.T) {
 		if !isLeaf(command) {
 			return
 		}
-		if command.Example == "" {
-			t.Errorf("%s has no example", command.CommandPath())
-		}
+		require.True(t, command.Example != "", "%s has no example", command.CommandPath())
 		for line := range strings.SplitSeq(command.Example, "\n") {
 			example, isCommand := strings.CutPrefix(strings.TrimSpace(line), "kubectl yardmaster ")
 			if !isCommand {
@@ -81,9 +79,7 @@ func TestHelpHidesTheConnectionFlags(t *testing.T) {
 		}
 	}
 	_, out, _ := runPlugin(t, "options")
-	if !strings.Contains(out, "--kubeconfig") || !strings.Contains(out, "-n, --namespace") {
-		t.Errorf("options:\n%s", out)
-	}
+	require.True(t, strings.Contains(out, "--kubeconfig") && strings.Contains(out, "-n, --namespace"), "options:\n%s", out)
 }
 
 func TestEveryFlagAndArgumentCompletes(t *testing.T) {

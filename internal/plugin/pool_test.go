@@ -161,9 +161,7 @@ func TestWatchingOnePoolEndsWhenItIsDeleted(t *testing.T) {
 func scaleBody(t *testing.T, name string, options *client.SubResourceUpdateOptions) *autoscalingv1.Scale {
 	t.Helper()
 	scale, ok := options.SubResourceBody.(*autoscalingv1.Scale)
-	if name != "scale" || !ok || scale.ResourceVersion == "" {
-		t.Fatalf("subresource %s, body %+v", name, options.SubResourceBody)
-	}
+	require.True(t, name == "scale" && ok && scale.ResourceVersion != "", "subresource %s, body %+v", name, options.SubResourceBody)
 	return scale
 }
 
@@ -173,7 +171,5 @@ func TestRestartRefusesADeletedPool(t *testing.T) {
 	})
 	code, out, errOut := runPluginWith(t, "pool restart mailers", newFakeClient(t, deleted))
 	const want = "error: workerpool.yardmaster.dev/mailers: cannot restart: it is being deleted\n"
-	if code != exitError || out != "" || errOut != want {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
+	require.True(t, code == exitError && out == "" && errOut == want, "exit code %d, stdout %q, stderr %q", code, out, errOut)
 }

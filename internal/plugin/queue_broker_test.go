@@ -87,9 +87,7 @@ func TestFindReadyPodBehindABrokerService(t *testing.T) {
 			if got == nil {
 				got = &podPort{}
 			}
-			if *got != row.want {
-				t.Errorf("Pod port %+v, want %+v", *got, row.want)
-			}
+			require.True(t, *got == row.want, "Pod port %+v, want %+v", *got, row.want)
 		})
 	}
 }
@@ -131,9 +129,7 @@ func TestABrokerURLReplacesSentinelsWhichCannotBeForwarded(t *testing.T) {
 	b := &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq, Sentinel: &v1alpha1.RedisSentinel{MasterName: "main"}}
 	b.URLSecretRef.Name = "nats"
 	access, err := brokerAccess(t.Context(), c, b, "")
-	if err != nil || access.Sentinel == nil {
-		t.Fatalf("%+v: %v", access, err)
-	}
+	require.True(t, err == nil && access.Sentinel != nil, "%+v: %v", access, err)
 	if _, err := c.forwardToBroker(t.Context(), access); !errors.Is(err, errForwardedSentinel) {
 		t.Errorf("got %v", err)
 	}

@@ -114,9 +114,7 @@ func TestDeadLetterCommands(t *testing.T) {
 			if code != row.code || !strings.Contains(out, row.out) || !strings.Contains(errOut, row.errOut) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 			}
-			if strings.Contains(out, "\x1b") {
-				t.Errorf("a dead letter wrote an escape sequence: %q", out)
-			}
+			require.True(t, !strings.Contains(out, "\x1b"), "a dead letter wrote an escape sequence: %q", out)
 			g.expectCounts(row.dead, row.ready)
 		})
 	}

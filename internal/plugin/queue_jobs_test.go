@@ -105,9 +105,7 @@ func TestDeadLettersAreShownEditedAndRequeuedByIDAndText(t *testing.T) {
 	run := func(args string, wantCode int) (out, errOut string) {
 		t.Helper()
 		code, out, errOut := runPlugin(t, "queue dead "+args, natsQueue("mail"), natsSecret(g.clientURL()))
-		if code != wantCode {
-			t.Fatalf("%s: exit code %d, stdout %q, stderr %q", args, code, out, errOut)
-		}
+		require.True(t, code == wantCode, "%s: exit code %d, stdout %q, stderr %q", args, code, out, errOut)
 		return out, errOut
 	}
 	if out, _ := run("show mail 2", exitSuccess); !strings.Contains(out, "letter 2") || strings.Contains(out, "\x1b") || !strings.Contains(out, "no such address") {

@@ -67,9 +67,7 @@ func TestReportTable(t *testing.T) {
 			for _, want := range row.want {
 				require.Contains(t, out, want)
 			}
-			if strings.Contains(out, row.not) {
-				t.Errorf("unexpected %q:\n%s", row.not, out)
-			}
+			require.True(t, !strings.Contains(out, row.not), "unexpected %q:\n%s", row.not, out)
 		})
 	}
 }
@@ -95,12 +93,8 @@ func TestReportExitCode(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, errOut := runPlugin(t, args, staleTestJobs...)
-			if code != want {
-				t.Errorf("exit code %d, want %d: %s", code, want, errOut)
-			}
-			if (errOut != "") != (want == exitError) {
-				t.Errorf("stderr %q", errOut)
-			}
+			require.True(t, code == want, "exit code %d, want %d: %s", code, want, errOut)
+			require.True(t, (errOut != "") == (want == exitError), "stderr %q", errOut)
 		})
 	}
 }
@@ -130,9 +124,7 @@ func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
 	_, raw, _ = runPlugin(t, "report -A -o yaml", staleTestJobs...)
 	var list v1alpha1.JobReportList
 	require.NoError(t, yaml.UnmarshalStrict([]byte(raw), &list))
-	if list.Kind != "JobReportList" || len(list.Items) != 2 || list.Items[1].Namespace != "b" {
-		t.Errorf("reports %+v", list)
-	}
+	require.True(t, list.Kind == "JobReportList" && len(list.Items) == 2 && list.Items[1].Namespace == "b", "reports %+v", list)
 	_, raw, _ = runPlugin(t, "report -A -o json")
 	require.Contains(t, raw, `"items": []`)
 }
@@ -227,9 +219,7 @@ func TestReportExplainReadsPodsAndEvents(t *testing.T) {
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Type: "Warning", Reason: "FailedCreate", Message: "exceeded quota: team-a"}
 	event.InvolvedObject.UID = "j"
 	code, out, errOut := runPlugin(t, "report explain train", job, pod, event)
-	if code != exitSuccess || errOut != "" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	require.True(t, code == exitSuccess && errOut == "", "exit code %d, stderr %q", code, errOut)
 	for _, want := range []string{"job.batch/train   Zombie   NeverStarted   for 2d", "Unschedulable: 1 Pod without a node: 0/5 nodes have nvidia.com/gpu", "FailedCreate: exceeded quota: team-a", "next ", "kube-controller-manager"} {
 		require.Contains(t, out, want)
 	}
@@ -300,9 +290,7 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 func TestReportExplainWithoutPermissionSaysWhatIsUnknown(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no RBAC policy matched"))
 	code, out, errOut := runPluginWith(t, "report explain train", failingLists(t, forbidden, unstartedJob("a", "train", time.Hour)))
-	if code != exitSuccess || !strings.Contains(out, "NeverStarted") {
-		t.Errorf("exit code %d, stdout %q", code, out)
-	}
+	require.True(t, code == exitSuccess && strings.Contains(out, "NeverStarted"), "exit code %d, stdout %q", code, out)
 	if !strings.Contains(errOut, "warning: the Job's Pods are unknown: ") || !strings.Contains(errOut, "warning: the Job's events are unknown: ") {
 		t.Errorf("stderr %q", errOut)
 	}

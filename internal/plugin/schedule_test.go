@@ -55,9 +55,7 @@ func TestSchedules(t *testing.T) {
 			code, out, errOut := runPlugin(t, row.args, row.s)
 			require.Equal(t, row.code, code)
 			for _, want := range row.want {
-				if !strings.Contains(out+errOut, want) {
-					t.Errorf("missing %q:\n%s%s", want, out, errOut)
-				}
+				require.True(t, strings.Contains(out+errOut, want), "missing %q:\n%s%s", want, out, errOut)
 			}
 		})
 	}
@@ -105,9 +103,7 @@ func TestRunsAreRequestedInTheSchedule(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			c := newFakeClient(t, nightlySchedule(row.change))
 			_, out, errOut := runPluginWith(t, "schedule "+row.args, c)
-			if !strings.Contains(out+errOut, row.want) {
-				t.Errorf("missing %q:\n%s%s", row.want, out, errOut)
-			}
+			require.True(t, strings.Contains(out+errOut, row.want), "missing %q:\n%s%s", row.want, out, errOut)
 			s := &v1alpha1.Schedule{}
 			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "nightly"}, s))
 			wantID := "6"

@@ -87,9 +87,7 @@ func TestRerunSequence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeClient(t, row.sj)
 			_, out, errOut := runPluginWith(t, "seq rerun etl "+row.args, c)
-			if out != row.out || errOut != row.errOut {
-				t.Errorf("stdout %q, stderr %q", out, errOut)
-			}
+			require.True(t, out == row.out && errOut == row.errOut, "stdout %q, stderr %q", out, errOut)
 			after := &v1alpha1.SequentialJob{}
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(row.sj), after))
 			if row.from == "" {
@@ -103,9 +101,7 @@ func TestRerunSequence(t *testing.T) {
 
 func TestGeneratedRerunIDsAreUnique(t *testing.T) {
 	one, two := newRequestID(testTime), newRequestID(testTime)
-	if one == two || !strings.HasPrefix(one, "20260301-120000-") || len(one) > 63 {
-		t.Errorf("ids %q and %q", one, two)
-	}
+	require.True(t, one != two && strings.HasPrefix(one, "20260301-120000-") && len(one) <= 63, "ids %q and %q", one, two)
 }
 
 // waitingSequence returns a SequentialJob whose step load waits for an approval.
@@ -142,9 +138,7 @@ func TestApproveShowsAndBindsTheContent(t *testing.T) {
 	code, out, errOut := runPluginWith(t, "seq approve etl -p VERSION=1.4 --hash=abc", c)
 	want := "step:       load\nimage:      app:1\ncommand:    [\"load\" \"all\\x1b[31m\"]\nparameter:  VERSION=1.4\nhash:       abc\n" +
 		"sequentialjob.yardmaster.dev/etl: step load of run 1 approved by ada\n"
-	if code != exitSuccess || out != want {
-		t.Fatalf("exit code %d, stdout %q, want %q, stderr %q", code, out, want, errOut)
-	}
+	require.True(t, code == exitSuccess && out == want, "exit code %d, stdout %q, want %q, stderr %q", code, out, want, errOut)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
 	approval := `{"uid":"u","run":1,"step":"load","hash":"abc","parameters":[{"name":"VERSION","value":"1.4"}]}`
 	if got := sj.Annotations; got[v1alpha1.AnnotationApproval] != approval || got[v1alpha1.AnnotationApprovedBy] != "ada" {
@@ -166,9 +160,7 @@ func TestApproveWritesNothingIfTheStepDoesNotWait(t *testing.T) {
 		"seq approve etl -p DAY=1":       {waitingSequence(), `spec.parameters has no "DAY"`},
 	} {
 		code, _, errOut := runPluginWith(t, args, newClientOf(t, "ada", test.sj))
-		if code != exitError || !strings.Contains(errOut, test.want) {
-			t.Errorf("%s: exit code %d, stderr %q", args, code, errOut)
-		}
+		require.True(t, code == exitError && strings.Contains(errOut, test.want), "%s: exit code %d, stderr %q", args, code, errOut)
 	}
 }
 

@@ -112,9 +112,7 @@ func TestRestartSession(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			c := newFakeClient(t, row.session)
 			_, out, errOut := runPluginWith(t, "session restart tidy", c)
-			if out != row.out || errOut != row.errOut {
-				t.Errorf("stdout %q, stderr %q", out, errOut)
-			}
+			require.True(t, out == row.out && errOut == row.errOut, "stdout %q, stderr %q", out, errOut)
 			after := readSession(t, c)
 			if row.run == 0 {
 				require.Equal(t, row.session.Spec, after.Spec)

@@ -82,9 +82,7 @@ func TestUIShowsSeveralNamespaces(t *testing.T) {
 		set.StringVarP(&u.selector, "selector", "l", "", "")
 		require.NoError(t, set.Parse(strings.Fields(flags)))
 		scope, err := u.newScope(&clusterConnection{namespace: "a"})
-		if err != nil || scope.String() != want {
-			t.Errorf("%s: %s, %v", flags, scope.String(), err)
-		}
+		require.True(t, err == nil && scope.String() == want, "%s: %s, %v", flags, scope.String(), err)
 	}
 }
 
@@ -120,9 +118,7 @@ func TestUIServesUntilItIsInterrupted(t *testing.T) {
 		require.NoError(t, err)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d: %s", page, response.StatusCode, body)
-		}
+		require.True(t, response.StatusCode == http.StatusOK, "%s: status %d: %s", page, response.StatusCode, body)
 		if strings.HasSuffix(page, "/stale") && !strings.Contains(string(body), "kubectl yardmaster --as=jane --context=c report") || strings.Contains(string(body), "secret") {
 			t.Errorf("the shown command does not select the cluster, or shows a secret: %s", body)
 		}

@@ -137,18 +137,14 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 					return &clusterConnection{WithWatch: c, namespace: "a"}, nil
 				},
 			})
-			if errOut.Len() > 0 {
-				t.Errorf("%s: %s", args, errOut.String())
-			}
+			require.True(t, errOut.Len() == 0, "%s: %s", args, errOut.String())
 			return out.Bytes()
 		}
 		report, raw := v1alpha1.JobReport{}, run("report -o json")
 		require.NoError(t, json.Unmarshal(raw, &report))
 		addFindings("report", &report)
 		for _, group := range view.NewStale(&view.Scope{}, [][]byte{raw}, "", now).Groups {
-			if group.More > 0 {
-				t.Errorf("the page does not show %d Jobs", group.More)
-			}
+			require.True(t, group.More == 0, "the page does not show %d Jobs", group.More)
 			for _, job := range group.Jobs {
 				verdicts["page"][job.Name] = group.Category + " " + group.Reason
 			}

@@ -36,17 +36,11 @@ func testComponents(t *testing.T) {
 	}
 
 	require.NoError(t, redeploy(t.Context(), "COMPONENTS=admission-policy,webhook-network-policy"))
-	if objectExists(t, mutating) || !objectExists(t, policy) {
-		t.Error("the MutatingAdmissionPolicy does not replace the webhook")
-	}
+	require.True(t, !objectExists(t, mutating) && objectExists(t, policy), "the MutatingAdmissionPolicy does not replace the webhook")
 	admitAPIServer(t, network)
 	require.NoError(t, webhookServes(t.Context()))
-	if canConnect(t, nil, podAddress(leaderPod(t), 9443)) {
-		t.Error("another Pod can connect to the webhook")
-	}
-	if !canConnect(t, nil, podAddress(leaderPod(t), 8443)) {
-		t.Error("another Pod cannot connect to the metrics")
-	}
+	require.True(t, !canConnect(t, nil, podAddress(leaderPod(t), 9443)), "another Pod can connect to the webhook")
+	require.True(t, canConnect(t, nil, podAddress(leaderPod(t), 8443)), "another Pod cannot connect to the metrics")
 	wantCreatorRecorded(t)
 	t.Run("the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate)
 

@@ -51,9 +51,7 @@ func testSingleControllers(t *testing.T) {
 			require.Equal(t, want, granted)
 			work(t)
 			for line := range strings.Lines(readLog(t, operatorNamespace, leaderPod(t).Name, "")) {
-				if strings.Contains(line, "forbidden") {
-					t.Errorf("a permission is missing: %s", line)
-				}
+				require.True(t, !strings.Contains(line, "forbidden"), "a permission is missing: %s", line)
 			}
 		})
 	}

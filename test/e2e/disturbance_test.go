@@ -28,9 +28,7 @@ func testRollingRestart(t *testing.T) {
 	require.NoError(t, cluster.Patch(t.Context(), restarted, client.MergeFrom(original)))
 	require.NoError(t, waitForOperator(t.Context()))
 	after := currentLease(t)
-	if leaseHolder(after) == leaseHolder(before) {
-		t.Fatal("the leader did not change")
-	}
+	require.True(t, leaseHolder(after) != leaseHolder(before), "the leader did not change")
 	for _, err := range calls.stopCalling() {
 		t.Errorf("a request failed: %v", err)
 	}
@@ -129,9 +127,7 @@ func testFailover(t *testing.T) {
 	sendSignal(t, hung, operatorName, "STOP")
 	waitForAnotherLeader(t, before)
 	t.Logf("another replica led %v after the leader hung", roundedSince(start))
-	if leaderPod(t).UID == hung.UID {
-		t.Error("the hung Pod leads again")
-	}
+	require.True(t, leaderPod(t).UID != hung.UID, "the hung Pod leads again")
 	// The resumed process assumes that it still leads, and exits when it detects that it does not.
 	sendSignal(t, hung, operatorName, "CONT")
 	poll.Until(t, "the old leader to restart", func() bool {
@@ -144,9 +140,7 @@ func testFailover(t *testing.T) {
 	sendSignal(t, leaderPod(t), operatorName, "KILL")
 	waitForAnotherLeader(t, before)
 	t.Logf("another replica led %v after the leader was killed", roundedSince(start))
-	if allFinished(sequences) {
-		t.Error("the sequences ended before the failover: this test needs longer ones")
-	}
+	require.True(t, !allFinished(sequences), "the sequences ended before the failover: this test needs longer ones")
 	for _, s := range sequences {
 		s.waitForPhase(v1alpha1.PhaseCompleted)
 		s.wantEachStepOnce()

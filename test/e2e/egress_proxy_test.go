@@ -73,9 +73,7 @@ func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
 		isLogged := slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
 			return strings.Contains(line, `"reason":"`+reason+`"`) && strings.Contains(line, `"session":"`+s.s.Name+`"`)
 		})
-		if !isLogged {
-			s.t.Errorf("no refusal with the reason %s is logged for session %s:\n%s", reason, s.s.Name, log)
-		}
+		require.True(s.t, isLogged, "no refusal with the reason %s is logged for session %s:\n%s", reason, s.s.Name, log)
 	}
 }
 
@@ -85,14 +83,10 @@ func wantProbed(t *testing.T, pod *corev1.Pod, reached, notReached []string) {
 	log := readLog(t, pod.Namespace, pod.Name, pod.Spec.Containers[0].Name)
 	lines := strings.Split(log, "\n")
 	for _, target := range reached {
-		if !slices.Contains(lines, "reached "+target) {
-			t.Errorf("%s did not reach %s:\n%s", pod.Name, target, log)
-		}
+		require.True(t, slices.Contains(lines, "reached "+target), "%s did not reach %s:\n%s", pod.Name, target, log)
 	}
 	for _, target := range notReached {
-		if !slices.Contains(lines, "did not reach "+target) {
-			t.Errorf("%s reached %s:\n%s", pod.Name, target, log)
-		}
+		require.True(t, slices.Contains(lines, "did not reach "+target), "%s reached %s:\n%s", pod.Name, target, log)
 	}
 }
 

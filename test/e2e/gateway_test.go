@@ -87,9 +87,7 @@ func (env *queueEnv) producerWithoutCurl(example string) string {
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(raw), "        image: localhost/curl\n")
 	_, after, hasContext := strings.Cut(rest, "        securityContext:\n")
-	if !found || !hasContext {
-		t.Fatalf("%s has another form", example)
-	}
+	require.True(t, found && hasContext, "%s has another form", example)
 	command := "        image: " + plainImage + "\n" +
 		"        command: [/plain, post, 'https://" + gatewayService + "." + operatorNamespace + ".svc/queues/orders/jobs?id=order-7']\n" +
 		"        securityContext:\n"

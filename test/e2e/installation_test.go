@@ -66,13 +66,9 @@ func testMetricsRequireAuthorization(t *testing.T) {
 		"yardmaster_sequentialjob_active",
 		"yardmaster_sequentialjob_conflicts_total",
 	} {
-		if !strings.Contains(page, "\n"+name+" ") {
-			t.Errorf("metric %s is missing", name)
-		}
+		require.True(t, strings.Contains(page, "\n"+name+" "), "metric %s is missing", name)
 	}
-	if strings.Contains(page, looked.sj.Name) {
-		t.Error("the metrics contain the name of an object")
-	}
+	require.True(t, !strings.Contains(page, looked.sj.Name), "the metrics contain the name of an object")
 }
 
 // serviceAccountToken creates a ServiceAccount and a token for it.

@@ -237,9 +237,7 @@ func wantOneAtATime(t *testing.T, pods []corev1.Pod) {
 	t.Helper()
 	ran := func(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 		state := pod.Status.ContainerStatuses[0].State.Terminated
-		if state == nil {
-			t.Fatalf("Pod %s still runs", pod.Name)
-		}
+		require.True(t, state != nil, "Pod %s still runs", pod.Name)
 		return state
 	}
 	for i := range pods {

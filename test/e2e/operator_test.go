@@ -145,9 +145,7 @@ func operatorDeployment(t *testing.T) *appsv1.Deployment {
 func sendSignal(t *testing.T, pod *corev1.Pod, process, sig string) {
 	t.Helper()
 	_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	if container == "" {
-		t.Fatalf("the container of Pod %s does not run", pod.Name)
-	}
+	require.True(t, container != "", "the container of Pod %s does not run", pod.Name)
 	command := fmt.Sprintf(`
 for i in $(seq 50); do
 	for p in /proc/[0-9]*; do
@@ -167,9 +165,7 @@ exit 1`, container, process, sig)
 	poll.Until(t, "the signal to be sent", func() bool {
 		return objectExists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
 	})
-	if sender.Status.Phase != corev1.PodSucceeded {
-		t.Fatalf("Pod %[2]s has no process %[1]s", process, pod.Name)
-	}
+	require.True(t, sender.Status.Phase == corev1.PodSucceeded, "Pod %[2]s has no process %[1]s", process, pod.Name)
 }
 
 // newShortSequence returns a sequence of n short steps.

@@ -161,9 +161,7 @@ func testQueuePermission(t *testing.T) {
 		return ready != nil && ready.Status == metav1.ConditionFalse
 	})
 	for _, c := range q.Status.Conditions {
-		if strings.Contains(c.Message, secretValue) {
-			t.Errorf("condition %s contains the Secret: %s", c.Type, c.Message)
-		}
+		require.True(t, !strings.Contains(c.Message, secretValue), "condition %s contains the Secret: %s", c.Type, c.Message)
 	}
 }
 
@@ -238,9 +236,7 @@ func testAgenticSessionPermission(t *testing.T) {
 			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked)
 			return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonNotAllowed
 		})
-		if s.s.Status.Attempt.JobName != "" {
-			t.Errorf("%s has a Job", refused.Name)
-		}
+		require.True(t, s.s.Status.Attempt.JobName == "", "%s has a Job", refused.Name)
 	}
 }
 
@@ -271,9 +267,7 @@ func testJobReportPermission(t *testing.T) {
 	forged.Status.Summary.Zombie = 7
 	u.create(forged)
 	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(forged), forged))
-	if forged.Status.Summary.Zombie != 0 {
-		t.Error("a user without permission for the status forged a report")
-	}
+	require.True(t, forged.Status.Summary.Zombie == 0, "a user without permission for the status forged a report")
 }
 
 // A Secret for brokers does nothing until a Queue, WorkerPool or Policy names it.

@@ -421,9 +421,7 @@ func testNoJobIsLostWhenPodsAreKilled(t *testing.T) {
 	})
 	env.waitUntilAllDone()
 	result := env.verifyJobs()
-	if result.Done != result.Sent || len(result.Unexpected) > 0 {
-		t.Errorf("unexpected ledger: %+v", result)
-	}
+	require.True(t, result.Done == result.Sent && len(result.Unexpected) == 0, "unexpected ledger: %+v", result)
 	if limit := inFlight + 60; result.Repeated > limit { // plus those of workers that start or stop meanwhile
 		t.Errorf("%d jobs were repeated, but at most %d were in flight", result.Repeated, limit)
 	}

@@ -194,9 +194,7 @@ func (a *agentTest) checkPullRequest(t *testing.T, cost v1alpha1.Number) {
 		t.Errorf("the cost is %v", total)
 	}
 	result := status.Result
-	if result == nil || len(result.Repositories) != 1 || result.Transcript == nil {
-		t.Fatalf("the result is %+v", result)
-	}
+	require.True(t, result != nil && len(result.Repositories) == 1 && result.Transcript != nil, "the result is %+v", result)
 	if r := &result.Repositories[0]; !r.Pushed || r.Error != "" || r.PullRequestURL != "https://"+a.ForgeHost+"/team/shop/pull/1" {
 		t.Errorf("the repository is %+v", r)
 	}
@@ -227,9 +225,7 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 	found["commits"] = a.ask(t, "/commits")
 	for where, text := range found {
 		for _, secret := range []string{forgePassword, agentKey, providerKey} {
-			if strings.Contains(text, secret) {
-				t.Errorf("%s contain %s", where, secret)
-			}
+			require.True(t, !strings.Contains(text, secret), "%s contain %s", where, secret)
 		}
 	}
 	require.Contains(t, found["log of "+v1alpha1.RunnerContainer], `"type":"result"`)

@@ -107,9 +107,7 @@ func (s *sessionTest) waitForAttacks() {
 	pod := s.currentPod()
 	rounds := func() int {
 		log := readLog(s.t, pod.Namespace, pod.Name, v1alpha1.RunnerContainer)
-		if strings.Contains(log, "reached") {
-			s.t.Errorf("session %s reached a target: %s", s.s.Name, log)
-		}
+		require.True(s.t, !strings.Contains(log, "reached"), "session %s reached a target: %s", s.s.Name, log)
 		return strings.Count(log, "round ")
 	}
 	before := rounds()

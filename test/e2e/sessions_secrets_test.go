@@ -38,9 +38,7 @@ func testSessionSecrets(t *testing.T) {
 		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: "MODEL_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "listed"}}}}
 	})
 	s.waitForPhase(v1alpha1.SessionCompleted)
-	if s.s.Status.Result == nil {
-		t.Fatal("the session has no result")
-	}
+	require.True(t, s.s.Status.Result != nil, "the session has no result")
 	parts := strings.Split(s.s.Status.Result.Summary, "|")
 	if len(parts) != 4 || !slices.Equal(parts[:3], []string{"token ", "MODEL_token=hunter2", "tokens "}) {
 		t.Fatalf("the runner reads %q, want one file, one variable, and only the directory with tokens", parts)

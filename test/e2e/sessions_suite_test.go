@@ -192,9 +192,7 @@ func (s *sessionTest) wantRuns(want ...string) {
 		}
 		got = append(got, line)
 	}
-	if !slices.Equal(got, want) {
-		s.t.Errorf("attempts ended %q, want %q", got, want)
-	}
+	require.True(s.t, slices.Equal(got, want), "attempts ended %q, want %q", got, want)
 }
 
 // wantSummary checks the summary of the last result.
@@ -245,9 +243,7 @@ func (s *sessionTest) deleteSession() {
 func (s *sessionTest) currentPod() *corev1.Pod {
 	s.t.Helper()
 	pods := podsWith(s.t, s.s.Namespace, map[string]string{batchv1.JobNameLabel: s.getSession().Status.Attempt.JobName})
-	if len(pods) != 1 {
-		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Attempt.JobName, len(pods))
-	}
+	require.True(s.t, len(pods) == 1, "Job %s has %d Pods", s.s.Status.Attempt.JobName, len(pods))
 	return &pods[0]
 }
 

@@ -35,16 +35,12 @@ func testSessionResult(t *testing.T) {
 	if cost := status.TotalCostUSD; cost == nil || *cost != "0.12" {
 		t.Errorf("the total cost is %v", cost)
 	}
-	if status.Result.SDKSessionID != s.s.Name+"-r1-a1" {
-		t.Errorf("the sdkSessionID is %q", status.Result.SDKSessionID)
-	}
+	require.True(t, status.Result.SDKSessionID == s.s.Name+"-r1-a1", "the sdkSessionID is %q", status.Result.SDKSessionID)
 	for _, condition := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionSpecAccepted, v1alpha1.ConditionRunnerStarted,
 		v1alpha1.ConditionSucceeded, v1alpha1.ConditionRunnerReporting,
 	} {
-		if !meta.IsStatusConditionTrue(status.Conditions, condition) {
-			t.Errorf("%s is not True", condition)
-		}
+		require.True(t, meta.IsStatusConditionTrue(status.Conditions, condition), "%s is not True", condition)
 	}
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
 	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning, v1alpha1.EventCompleted)
@@ -107,9 +103,7 @@ func testSessionRestricted(t *testing.T) {
 	if found := countChildObjects(t, sessionsNamespace)[s.s.UID]; len(found) != len(childObjectLists()) {
 		t.Errorf("the session has the objects %v", found)
 	}
-	if !s.currentPod().Status.ContainerStatuses[0].Ready {
-		t.Error("the session is Running before its port accepts connections")
-	}
+	require.True(t, s.currentPod().Status.ContainerStatuses[0].Ready, "the session is Running before its port accepts connections")
 	require.Equal(t, "Hello, agent.", s.postMessage("Hello, agent."))
 	// The sidecar never ends by itself, and must not keep the session from completing.
 	s.postMessage("/exit")
@@ -151,9 +145,7 @@ func testSessionRestarted(t *testing.T) {
 	pod := s.currentPod()
 	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
-	if objectExists(t, pod) {
-		t.Error("the session is stopped but its Pod exists")
-	}
+	require.True(t, !objectExists(t, pod), "the session is stopped but its Pod exists")
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStopped)
 	s.waitForEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
 	s.patchSpec(`{"suspend": false}`)

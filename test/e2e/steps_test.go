@@ -194,12 +194,8 @@ func testSequenceDeletion(t *testing.T) {
 
 	s.deleteSequence()
 	poll.Until(t, "the SequentialJob to be deleted", func() bool { return !objectExists(t, s.sj) })
-	if objectExists(t, pod) {
-		t.Error("the SequentialJob was deleted before the Pod of its step")
-	}
+	require.True(t, !objectExists(t, pod), "the SequentialJob was deleted before the Pod of its step")
 	rest, err := io.ReadAll(follow)
 	require.NoError(t, err)
-	if string(rest) != "received SIGTERM\nended\n" {
-		t.Errorf("the step's last output is %q", rest)
-	}
+	require.True(t, string(rest) == "received SIGTERM\nended\n", "the step's last output is %q", rest)
 }

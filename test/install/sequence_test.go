@@ -40,9 +40,7 @@ func waitUntilCompleted(t *testing.T, sj *v1alpha1.SequentialJob) {
 	t.Helper()
 	poll.Until(t, sj.Name+" in "+sj.Namespace+" to complete", func() bool {
 		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
-		if meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionFailed) {
-			t.Fatalf("it failed: %+v", sj.Status)
-		}
+		require.True(t, !meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionFailed), "it failed: %+v", sj.Status)
 		return sj.Status.Phase == v1alpha1.PhaseCompleted
 	})
 }

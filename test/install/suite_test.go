@@ -59,9 +59,7 @@ func shellBlocks(t *testing.T, page, heading string) []string {
 	content, err := os.ReadFile(filepath.Join(repositoryRoot, page))
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(content), "\n## "+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no section %s", page, heading)
-	}
+	require.True(t, found, "%s has no section %s", page, heading)
 	section, _, _ = strings.Cut(section, "\n## ")
 	var blocks []string
 	for {

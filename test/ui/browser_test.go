@@ -82,12 +82,8 @@ func (b *browser) expectNoProblems() {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.problems) > 0 {
-		b.t.Errorf("problems of the page: %q", b.problems)
-	}
-	if len(b.requests) > 0 {
-		b.t.Errorf("requests to other addresses: %q", b.requests)
-	}
+	require.True(b.t, len(b.problems) == 0, "problems of the page: %q", b.problems)
+	require.True(b.t, len(b.requests) == 0, "requests to other addresses: %q", b.requests)
 }
 
 // command returns an action that calls a command of the browser.

@@ -84,16 +84,12 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	b.waitForText("main .facts", "77")
 	b.waitForText("#load", "waiting 77")
 	b.do("Suspend", "")
-	if !reload(t, queue).Spec.Suspend {
-		t.Error("the queue is not suspended")
-	}
+	require.True(t, reload(t, queue).Spec.Suspend, "the queue is not suspended")
 
 	b.open("/k/pool/" + ns + "/mailers")
 	b.waitForText("main", "11 of 12", "BacklogAboveObjective", "31.5 messages/s arrive", "rolling out", "serves")
 	b.do("Suspend scaling", "")
-	if !reload(t, pool).Spec.Autoscaling.Suspend {
-		t.Error("scaling is not suspended")
-	}
+	require.True(t, reload(t, pool).Spec.Autoscaling.Suspend, "scaling is not suspended")
 	b.do("Resume scaling", "")
 	if reload(t, pool).Spec.Autoscaling.Suspend {
 		t.Error("scaling is still suspended")
@@ -105,13 +101,9 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	b.open("/k/schedule/" + ns + "/nightly")
 	b.waitForText("main", "30 2 * * *", "Europe/Berlin", "TooLate: the operator was away", "succeeded")
 	b.do("Trigger a run now", "")
-	if reload(t, schedule).Spec.Rerun == nil {
-		t.Error("no run is requested")
-	}
+	require.True(t, reload(t, schedule).Spec.Rerun != nil, "no run is requested")
 	b.do("Suspend", "")
-	if !reload(t, schedule).Spec.Suspend {
-		t.Error("the schedule is not suspended")
-	}
+	require.True(t, reload(t, schedule).Spec.Suspend, "the schedule is not suspended")
 	b.expectNoProblems()
 }
 

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var (
@@ -28,9 +30,7 @@ func TestLinksOfMarkdownFilesLeadSomewhere(t *testing.T) {
 	for _, problem := range problems {
 		t.Error(problem)
 	}
-	if checked < 1000 {
-		t.Errorf("only %d links were found", checked)
-	}
+	require.True(t, checked >= 1000, "only %d links were found", checked)
 }
 
 func TestLinksOfMarkdownFilesAreChecked(t *testing.T) {
@@ -70,9 +70,7 @@ func TestPagesOfFeaturesLinkToTheirGuide(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"sequentialjob", "schedule", "jobreport", "queue", "workerpool", "policy", "agenticsession", "runner"} {
-		if !guides[page+".md"] {
-			t.Errorf("no feature has the guide docs/%s.md", page)
-		}
+		require.True(t, guides[page+".md"], "no feature has the guide docs/%s.md", page)
 	}
 }
 

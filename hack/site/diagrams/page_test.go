@@ -22,9 +22,7 @@ func TestDiagramsAreDrawnAtTheirPlaces(t *testing.T) {
 	drawn, err := p.insert(drawings)
 	require.NoError(t, err)
 	first, second := strings.Index(drawn, "<svg>1</svg></div><pre>"), strings.Index(drawn, "<svg>2</svg></div><pre>")
-	if first < 0 || second < first || strings.Contains(drawn, placeholder) {
-		t.Errorf("the page is %s", drawn)
-	}
+	require.True(t, first >= 0 && second >= first && !strings.Contains(drawn, placeholder), "the page is %s", drawn)
 }
 
 func TestNoDiagramIsLeftOut(t *testing.T) {

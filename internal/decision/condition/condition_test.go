@@ -32,9 +32,7 @@ func TestAnExpressionIsTrueFalseOrAnErrorThatNamesItsColumns(t *testing.T) {
 			return err.Error()
 		}
 		compiled, err := Compile(env, expression)
-		if text(err) != row.compiles {
-			t.Errorf("%s: %q, want %q", expression, text(err), row.compiles)
-		}
+		require.True(t, text(err) == row.compiles, "%s: %q, want %q", expression, text(err), row.compiles)
 		if err != nil {
 			continue
 		}

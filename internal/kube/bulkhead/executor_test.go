@@ -154,9 +154,7 @@ func TestWorkForAnObjectDoesNotRunTwiceAtOnce(t *testing.T) {
 		ended := false
 		executor.Go(object, "p", work, func() { ended = true })
 		synctest.Wait()
-		if runs != 2 || !ended {
-			t.Errorf("%d runs, want 2; ended: %t", runs, ended)
-		}
+		require.True(t, runs == 2 && ended, "%d runs, want 2; ended: %t", runs, ended)
 	})
 }
 
@@ -177,9 +175,7 @@ func TestNothingIsStoredWhenAllWorkHasEnded(t *testing.T) {
 		executor.finished.Wait()
 		require.Equal(t, 1000, done)
 		for _, turns := range []*turns{executor.quickTurns, executor.slowTurns} {
-			if len(turns.namespaces)+len(turns.order)+turns.running != 0 {
-				t.Errorf("%+v remains", turns)
-			}
+			require.True(t, len(turns.namespaces)+len(turns.order)+turns.running == 0, "%+v remains", turns)
 		}
 		if len(executor.active)+len(executor.slow) != 0 {
 			t.Errorf("%d objects active, %d slow, want none", len(executor.active), len(executor.slow))

@@ -44,9 +44,7 @@ func (o *testObserver) observe(subject string) (int, bool, error) {
 func (o *testObserver) start(subject string, observe func() (int, error)) {
 	o.t.Helper()
 	got, found, _ := o.Observe(o.t.Context(), testObject, subject, "peer", func(context.Context) (int, error) { return observe() })
-	if found {
-		o.t.Fatalf("found %d before it was observed", got)
-	}
+	require.True(o.t, !found, "found %d before it was observed", got)
 }
 
 func (o *testObserver) count() (int, error) {
@@ -58,9 +56,7 @@ func (o *testObserver) count() (int, error) {
 func (o *testObserver) awaitRequest() {
 	o.t.Helper()
 	request, _ := o.queue.Get()
-	if request.NamespacedName != testObject {
-		o.t.Fatalf("%s was enqueued", request)
-	}
+	require.True(o.t, request.NamespacedName == testObject, "%s was enqueued", request)
 	o.queue.Done(request)
 }
 

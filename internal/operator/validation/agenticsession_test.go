@@ -42,13 +42,9 @@ func recordedUser(t *testing.T, operation admissionv1.Operation, before, given *
 		Object: runtime.RawExtension{Raw: raw(given)}, OldObject: runtime.RawExtension{Raw: raw(before)},
 	}}
 	response := sessionCreatorHandler{}.Handle(t.Context(), request)
-	if !response.Allowed {
-		t.Fatalf("%+v", response.Result)
-	}
+	require.True(t, response.Allowed, "%+v", response.Result)
 	for _, patch := range response.Patches {
-		if !strings.HasPrefix(patch.Path, "/spec/userContext") {
-			t.Errorf("unexpected change of %s", patch.Path)
-		}
+		require.True(t, strings.HasPrefix(patch.Path, "/spec/userContext"), "unexpected change of %s", patch.Path)
 	}
 	operations, err := json.Marshal(response.Patches)
 	require.NoError(t, err)
@@ -128,9 +124,7 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	rerun := running.DeepCopy()
 	rerun.Spec.Rerun = &v1alpha1.Rerun{ID: "2"}
 	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), running, rerun)
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.rerun: ") {
-		t.Errorf("warnings %q", warnings)
-	}
+	require.True(t, len(warnings) == 1 && strings.HasPrefix(warnings[0], "spec.rerun: "), "warnings %q", warnings)
 }
 
 // The API server validates a session after this webhook, which must not fail on any shape of it.
@@ -151,9 +145,7 @@ func TestSessionOfAnyShapeIsLeftToTheAPIServer(t *testing.T) {
 				Operation: admissionv1.Create, UserInfo: authenticationv1.UserInfo{Username: "ann"},
 				Object: runtime.RawExtension{Raw: []byte(row.object)},
 			}})
-			if !response.Allowed || len(response.Patches) != row.wantPatches {
-				t.Fatalf("%+v", response)
-			}
+			require.True(t, response.Allowed && len(response.Patches) == row.wantPatches, "%+v", response)
 			if len(response.Patches) == 1 {
 				require.Equal(t, &v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value)
 			}

@@ -127,9 +127,7 @@ func TestDecodingAReviewNeedsNoMoreMemoryThanReserved(t *testing.T) {
 			require.Equal(t, http.StatusOK, env.post(client, "/"+segment+poolsPath, review))
 			used := int64(peak())
 			t.Logf("%.1f MiB used, %.1f MiB reserved for %.1f MiB", float64(used)/mebibyte, float64(reserved)/mebibyte, float64(len(review))/mebibyte)
-			if used > reserved {
-				t.Errorf("%d bytes used, %d reserved", used, reserved)
-			}
+			require.True(t, used <= reserved, "%d bytes used, %d reserved", used, reserved)
 		})
 	}
 }
@@ -193,9 +191,7 @@ func TestReviewWaitsForMemoryAtMostForItsTimeout(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	release()
 	require.Equal(t, http.StatusOK, env.post(env.newClient(), "/"+segment+poolsPath, large))
-	if !bytes.Contains(large, []byte("initContainers")) {
-		t.Error("the review has no containers")
-	}
+	require.True(t, bytes.Contains(large, []byte("initContainers")), "the review has no containers")
 }
 
 // measurePeak returns a function that returns the largest increase of the heap since now.

@@ -142,9 +142,7 @@ test "$text" = quick || until test -e `+directory+`/go; do sleep 0.01; done; tou
 	})
 	keyboard.Close()
 	require.NoError(t, <-ended)
-	if strings.Contains(output.String(), "begin refused") {
-		t.Errorf("output %s", output)
-	}
+	require.True(t, !strings.Contains(output.String(), "begin refused"), "output %s", output)
 }
 
 func TestALostSessionEndsTheConversationWithAnError(t *testing.T) {

@@ -128,9 +128,7 @@ func TestLogLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sj, pods := finishedSequence()
 			out, errOut, err := streamLogs(t, &fakePodClient{pods: pods, logs: map[string][]recording{"j1-a": {{text: row.text}}}}, sj, row.options)
-			if err != nil || errOut != "" {
-				t.Errorf("error %v, stderr %q", err, errOut)
-			}
+			require.True(t, err == nil && errOut == "", "error %v, stderr %q", err, errOut)
 			require.Equal(t, row.want, out)
 		})
 	}
@@ -143,9 +141,7 @@ func TestFollowedLogContinuesAfterABrokenConnection(t *testing.T) {
 		{text: logLine(2, "two") + logLine(3, "three")},
 	}}}
 	out, errOut, err := streamLogs(t, cluster, sj, StreamOptions{Follow: true, Tail: new(int64(10))})
-	if err != nil || out != "load | one\nload | two\nload | three\n" {
-		t.Errorf("stdout %q, error %v", out, err)
-	}
+	require.True(t, err == nil && out == "load | one\nload | two\nload | three\n", "stdout %q, error %v", out, err)
 	require.Contains(t, errOut, "connection reset; retrying")
 	if first, second := cluster.requests[0], cluster.requests[1]; first.TailLines == nil || second.TailLines != nil || second.SinceTime == nil {
 		t.Errorf("requests %+v and %+v", first, second)

@@ -106,9 +106,7 @@ func TestEachAnswerForbidsInlineScriptsFramesAndOtherSites(t *testing.T) {
 		header := s.get(path).Header()
 		policy := header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
-			if !strings.Contains(policy, part) {
-				t.Errorf("%s: the policy lacks %s: %s", path, part, policy)
-			}
+			require.True(t, strings.Contains(policy, part), "%s: the policy lacks %s: %s", path, part, policy)
 		}
 		if strings.Contains(policy, "unsafe") || header.Get("X-Frame-Options") != "DENY" || header.Get("Referrer-Policy") != "no-referrer" || header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: headers %v", path, header)

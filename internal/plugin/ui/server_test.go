@@ -137,9 +137,7 @@ func TestActionThatStopsWorkNeedsTheName(t *testing.T) {
 		}
 	}
 	s.post(path, url.Values{"confirm": {"etl"}})
-	if len(s.commands) != 1 {
-		t.Errorf("commands %v", s.commands)
-	}
+	require.True(t, len(s.commands) == 1, "commands %v", s.commands)
 }
 
 func TestOnlyOfferedActionsRun(t *testing.T) {
@@ -197,9 +195,7 @@ func TestOnlyNamesOfPodsAreDrained(t *testing.T) {
 	}
 	const path = "/k/pool/a/mailers/action?do=drain-worker&arg=mailers-5c9f7d-x2k4p"
 	s.post(path, url.Values{"confirm": {"mailers"}})
-	if len(s.commands) > 0 {
-		t.Errorf("commands %q without the name of the worker", s.commands)
-	}
+	require.True(t, len(s.commands) == 0, "commands %q without the name of the worker", s.commands)
 	s.post(path, url.Values{"confirm": {"mailers-5c9f7d-x2k4p"}})
 	if want := []string{"pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
 		t.Errorf("commands %q, want %q", s.commands, want)
@@ -304,15 +300,11 @@ func TestBrowserLoadsAtMost300KB(t *testing.T) {
 	total := s.get("/").Body.Len()
 	for name := range staticFiles {
 		file := s.get("/static/" + name)
-		if file.Code != http.StatusOK {
-			t.Errorf("%s: status %d", name, file.Code)
-		}
+		require.True(t, file.Code == http.StatusOK, "%s: status %d", name, file.Code)
 		total += file.Body.Len()
 	}
 	const limit = 300_000
-	if total > limit {
-		t.Errorf("%d bytes", total)
-	}
+	require.True(t, total <= limit, "%d bytes", total)
 	t.Logf("%d bytes", total)
 }
 

@@ -25,9 +25,7 @@ func TestImagesAreLoadedByTheToolOfTheContextsCluster(t *testing.T) {
 				got += " " + loader.program + " " + strings.Join(loader.load("a:1"), " ")
 			}
 		}
-		if got != want {
-			t.Errorf("context %q: %s, want %s", contextName, got, want)
-		}
+		require.True(t, got == want, "context %q: %s, want %s", contextName, got, want)
 	}
 }
 

@@ -37,9 +37,7 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 	for _, example := range Examples() {
 		t.Run(example.ObjectName(), func(t *testing.T) {
 			sj := readExample(t, example.File)
-			if sj.Name != example.ObjectName() {
-				t.Errorf("it is named %q, expected the name of its file", sj.Name)
-			}
+			require.True(t, sj.Name == example.ObjectName(), "it is named %q, expected the name of its file", sj.Name)
 			errs := sequentialjob.Validate(sj)
 			if refused := len(errs) > 0; refused != (example.Refused != "") {
 				t.Errorf("validation: %v", errs)
@@ -66,9 +64,7 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 			if template != nil && template.SecurityProfile == v1alpha1.SecurityRestricted {
 				return
 			}
-			if template == nil || len(template.Spec.Containers) != 1 {
-				t.Fatal("it has no template with a container for defaults")
-			}
+			require.True(t, template != nil && len(template.Spec.Containers) == 1, "it has no template with a container for defaults")
 			pod, container := template.Spec.SecurityContext, template.Spec.Containers[0].SecurityContext
 			switch {
 			case pod == nil || pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot || pod.SeccompProfile == nil:

@@ -172,9 +172,7 @@ func TestHostileTextOfAllFieldsStaysText(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, text %d", name, i+1), func(t *testing.T) {
 				out, err := Render(node)
 				require.NoError(t, err)
-				if strings.ContainsAny(string(out), "\x00\x07\x1b\r\u202e\u2066") {
-					t.Errorf("%q leaves control characters", text)
-				}
+				require.True(t, !strings.ContainsAny(string(out), "\x00\x07\x1b\r\u202e\u2066"), "%q leaves control characters", text)
 				root, err := html.Parse(bytes.NewReader(out))
 				require.NoError(t, err)
 				checkNode(t, root, name == "shell" || name == "talk")
@@ -187,9 +185,7 @@ func TestHostileTextOfAllFieldsStaysText(t *testing.T) {
 func checkNode(t *testing.T, node *html.Node, isDocument bool) {
 	t.Helper()
 	if node.Type == html.ElementNode {
-		if !strings.Contains(" "+allowedElements+" ", " "+node.Data+" ") {
-			t.Errorf("element %s", node.Data)
-		}
+		require.True(t, strings.Contains(" "+allowedElements+" ", " "+node.Data+" "), "element %s", node.Data)
 		if node.Data == "script" && (!isDocument || node.FirstChild != nil) {
 			t.Error("an inline script")
 		}

@@ -61,9 +61,7 @@ func TestRepositoriesHaveLinksToPullRequestsOfTheWebOnly(t *testing.T) {
 	} {
 		s := sessionWith(&v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{{Name: "shop", Commit: "0123456789abcdef", PullRequestURL: address}}})
 		r := NewSession(NewEntry(s), s, testTime).Repositories[0]
-		if r.Link != link || r.Commit != "0123456789ab" || r.State != "not pushed" {
-			t.Errorf("%q: %+v", address, r)
-		}
+		require.True(t, r.Link == link && r.Commit == "0123456789ab" && r.State == "not pushed", "%q: %+v", address, r)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func pointsAt(value float64, minutes ...int) []Point {
@@ -37,7 +38,5 @@ func TestTimesWithoutValuesInPrometheusAreGaps(t *testing.T) {
 	if path := pool.Workers.Lines[0].Path; strings.Count(path, "M") != 2 {
 		t.Errorf("the line of ready workers has no gap: %s", path)
 	}
-	if len(past.Samples) != 5 || *past.Samples[0].Backlog != 5 || past.Samples[2].Ready != nil {
-		t.Errorf("%+v", past.Samples)
-	}
+	require.True(t, len(past.Samples) == 5 && *past.Samples[0].Backlog == 5 && past.Samples[2].Ready == nil, "%+v", past.Samples)
 }

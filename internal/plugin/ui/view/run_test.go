@@ -59,9 +59,7 @@ func TestBarsShowTheRunsOfASeriesOldestFirst(t *testing.T) {
 	}
 	require.Equal(t, []string{"gone 8 good", "nightly-0 1 good", "nightly-1 1 problem"}, got)
 	o := NewOverview(state, testTime)
-	if len(o.Series) != 1 || o.Series[0].Of.Name != "nightly" || o.Series[0].Took != "1m0s" {
-		t.Errorf("series %+v", o.Series)
-	}
+	require.True(t, len(o.Series) == 1 && o.Series[0].Of.Name == "nightly" && o.Series[0].Took == "1m0s", "series %+v", o.Series)
 }
 
 func TestSpendingIsABoundIfAnAttemptReportsNoCost(t *testing.T) {
@@ -94,9 +92,7 @@ func TestASearchFindsObjectsOfAllKindsInANamespace(t *testing.T) {
 		for _, found := range NewSearch(state.In(row.only), row.text).Kinds {
 			got += len(found.Rows)
 		}
-		if got != row.want {
-			t.Errorf("%q in %q: %d objects, want %d", row.text, row.only, got, row.want)
-		}
+		require.True(t, got == row.want, "%q in %q: %d objects, want %d", row.text, row.only, got, row.want)
 	}
 	if got := state.Namespaces(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("namespaces %v", got)

@@ -220,9 +220,7 @@ func TestChartHasGapsWhereAValueIsUnknown(t *testing.T) {
 func TestUnknownIsNotZero(t *testing.T) {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
 	for _, fact := range NewQueue(NewEntry(q), q, nil, &Past{}).Facts {
-		if fact.Value != Unknown {
-			t.Errorf("%s is %s", fact.Name, fact.Value)
-		}
+		require.True(t, fact.Value == Unknown, "%s is %s", fact.Name, fact.Value)
 	}
 }
 

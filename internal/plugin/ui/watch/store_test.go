@@ -106,9 +106,7 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 		}
 		require.Equal(t, "a/etl b/etl", names())
 		state := s.Snapshot().Watches[view.Sequences]
-		if state.Denied || state.Problem != "not permitted to list sequentialjobs in namespace denied" {
-			t.Errorf("%+v", state)
-		}
+		require.True(t, !state.Denied && state.Problem == "not permitted to list sequentialjobs in namespace denied", "%+v", state)
 		if _, one := s.Get(view.Sequences, "denied", "etl"); !one.Denied {
 			t.Errorf("state of the namespace: %+v", one)
 		}
@@ -177,9 +175,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	require.Equal(t, maxHistories, len(s.history))
 	for key, samples := range s.history {
-		if len(samples) > maxSamples {
-			t.Fatalf("%v has %d samples", key, len(samples))
-		}
+		require.True(t, len(samples) <= maxSamples, "%v has %d samples", key, len(samples))
 	}
 }
 
