@@ -45,7 +45,6 @@ func TestKueue(t *testing.T) {
 		{"the example with a quota completes", testKueueExample},
 		{"a step is Queued until the quota is free, its time limits do not count until then, and it completes", testQueuedStep},
 		{"a preempted step is Queued, and starts again in the same attempt, which has not failed", testPreemptedStep},
-		{"two sessions and a sequence with a quota of one never run at the same time, and all complete", testSessionsShareQuota},
 		{"a preempted session is Pending, and starts again in the same attempt and workspace, with the time that it has left", testPreemptedSession},
 		{"a session is Pending in the default queue of its namespace until the quota is free, and completes", testSessionInDefaultQueue},
 		{"a stopped session leaves the queue, and a deleted one leaves no Workload", testStoppedSessionInQueue},
@@ -232,33 +231,6 @@ func testQueuedStep(t *testing.T) {
 	}
 }
 
-// wantOneAtATime checks that no two of these Pods ran at the same time.
-func wantOneAtATime(t *testing.T, pods []corev1.Pod) {
-	t.Helper()
-	ran := func(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-		state := pod.Status.ContainerStatuses[0].State.Terminated
-		require.True(t, state != nil, "Pod %s still runs", pod.Name)
-		return state
-	}
-	for i := range pods {
-		for k := range pods[:i] {
-			a, b := ran(&pods[i]), ran(&pods[k])
-			if a.StartedAt.Before(&b.FinishedAt) && b.StartedAt.Before(&a.FinishedAt) {
-				t.Errorf("%s ran from %s to %s, and %s from %s to %s", pods[i].Name, a.StartedAt, a.FinishedAt, pods[k].Name, b.StartedAt, b.FinishedAt)
-			}
-		}
-	}
-}
-
-func (s *sequenceTest) podsOfAllSteps() []corev1.Pod {
-	s.t.Helper()
-	var pods []corev1.Pod
-	for _, job := range s.listJobs() {
-		pods = append(pods, s.listPods(&job)...)
-	}
-	return pods
-}
-
 func testPreemptedStep(t *testing.T) {
 	queue := createQuota(t, watchedNamespace, "preemption")
 	// The program exits with 0 after SIGTERM, and also when it is released.
@@ -332,26 +304,6 @@ func (s *sessionTest) waitUntilQueued(queue string) {
 			s.t.Errorf("condition %s is %+v, want %s", kind, c, want)
 		}
 	}
-}
-
-func testSessionsShareQuota(t *testing.T) {
-	queue := createQuota(t, sessionsNamespace, "shared-sessions")
-	createLocalQueue(t, watchedNamespace, queue, queue)
-	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
-	sequence := createSequence(t, queuedSequence("beside", queue).Step("a", countedAs(shellScript("sleep 3"))).Step("b", countedAs(shellScript("sleep 3"))).Obj())
-	sessions := []*sessionTest{createSession(t, runner, "sleep 3", nil), createSession(t, runner, "sleep 3", nil)}
-	var pods []corev1.Pod
-	for _, s := range sessions {
-		s.waitForPhase(v1alpha1.SessionCompleted)
-		s.wantRuns("1/1 Completed 0")
-		pods = append(pods, podsWith(t, sessionsNamespace, map[string]string{batchv1.JobNameLabel: s.s.Status.Attempts[0].JobName})...)
-	}
-	sequence.waitForPhase(v1alpha1.PhaseCompleted)
-	sequence.wantEachStepOnce()
-	if pods = append(pods, sequence.podsOfAllSteps()...); len(pods) != 4 {
-		t.Errorf("%d Pods ran, want 4", len(pods))
-	}
-	wantOneAtATime(t, pods)
 }
 
 func testPreemptedSession(t *testing.T) {
