@@ -1,5 +1,5 @@
 // Command worker is an example of a worker in Go. The payload of each job defines how long
-// the job takes, and whether its first attempts fail or hang. Every job appends a line to a ledger file, so
+// the job takes, and whether its first attempts fail. Every job appends a line to a ledger file, so
 // that a test can verify which jobs were done and how often.
 //
 // In a WorkerPool, the operator configures the worker through its environment. The
@@ -22,11 +22,8 @@ import (
 type Order struct {
 	ID           string `json:"id"`
 	Milliseconds int    `json:"milliseconds"`
-	// Failing, Hanging and Stuck are the numbers of attempts, from the first on, that fail, that hang until
-	// their context ends, and that hang regardless of it.
+	// Failing is the number of attempts, from the first on, that fail.
 	Failing int `json:"failing"`
-	Hanging int `json:"hanging"`
-	Stuck   int `json:"stuck"`
 }
 
 func main() {
@@ -62,19 +59,6 @@ func runWorker() error {
 
 // process does the job. It writes a line with the outcome of each attempt.
 func (order *Order) process(ctx context.Context, attempt int, write func(outcome string) error) error {
-	switch {
-	case attempt <= order.Stuck:
-		if err := write("stuck"); err != nil {
-			return err
-		}
-		select {}
-	case attempt <= order.Hanging:
-		<-ctx.Done()
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // otherwise the worker shuts down
-			return errors.Join(context.Cause(ctx), write("aborted"))
-		}
-		return context.Cause(ctx)
-	}
 	// The line is written halfway through. A job that is interrupted after that is
 	// retried although it has had its effect, as can happen with real work.
 	half := time.Duration(order.Milliseconds) * time.Millisecond / 2

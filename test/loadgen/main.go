@@ -125,9 +125,8 @@ type jobBatch struct {
 	// until is a file. If it is set, jobs are sent until it exists, instead of a number of them. Then it contains
 	// the number of jobs that were sent.
 	until string
-	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
-	// its context ends, and hangs regardless of it.
-	failing, hanging, stuck int
+	// failing is the number of jobs in a thousand whose first attempt fails.
+	failing int
 }
 
 func parseAndSend(ctx context.Context, args []string) error {
@@ -143,8 +142,6 @@ func parseAndSend(ctx context.Context, args []string) error {
 	f.StringVar(&b.until, "until", "", "path of a file: send jobs until it exists, instead of -jobs, and write the number of jobs to it")
 	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
 	f.IntVar(&b.failing, "failing", 0, "number of jobs in a thousand whose first attempt fails")
-	f.IntVar(&b.hanging, "hanging", 0, "number of jobs in a thousand whose first attempt hangs until its context ends")
-	f.IntVar(&b.stuck, "stuck", 0, "number of jobs in a thousand whose first attempt never ends")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -235,18 +232,13 @@ func (b *jobBatch) parseRates(list string) error {
 	return nil
 }
 
-// payload returns the order for the worker. The jobs whose first attempt does not succeed are spread evenly.
+// payload returns the order for the worker. The jobs whose first attempt fails are spread evenly.
 func (b *jobBatch) payload(name string, number int) string {
-	unsuccessful := ""
-	switch place := number * 37 % 1000; { // each place once in a thousand jobs
-	case place < b.stuck:
-		unsuccessful = `,"stuck":1`
-	case place < b.stuck+b.hanging:
-		unsuccessful = `,"hanging":1`
-	case place < b.stuck+b.hanging+b.failing:
-		unsuccessful = `,"failing":1`
+	failing := 0
+	if number*37%1000 < b.failing { // each remainder once in a thousand jobs
+		failing = 1
 	}
-	return fmt.Sprintf(`{"id":%q,"milliseconds":%d%s}`, name, b.milliseconds, unsuccessful)
+	return fmt.Sprintf(`{"id":%q,"milliseconds":%d,"failing":%d}`, name, b.milliseconds, failing)
 }
 
 // sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates
