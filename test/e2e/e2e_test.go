@@ -99,14 +99,6 @@ func TestQueues(t *testing.T) {
 	})
 }
 
-// TestPatternedLoad tests that a pool has the workers that the running jobs justify, whatever the pattern of arrivals and
-// retries.
-func TestPatternedLoad(t *testing.T) {
-	skipUnlessSoaking(t)
-	besideOthers(t)
-	testPatternedLoad(t)
-}
-
 // TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
 	besideOthers(t)

@@ -53,17 +53,11 @@ type jobBatch struct {
 	// run is the prefix of the names of the jobs.
 	run        string
 	jobs, rate int
-	// rates are the jobs per second of consecutive periods, instead of jobs and rate.
-	rates []int
 	// endless is true if jobs are sent until endBatches, instead of a number of them: what a test does meanwhile
 	// takes longer on a busy node than on an idle one.
 	endless bool
 	takes   time.Duration
-	// failing is the number of jobs in a thousand whose first attempt fails.
-	failing int
 }
-
-const ratePeriod = 5 * time.Second
 
 // newQueueEnv deploys one NATS server and the Queue in the namespace.
 func newQueueEnv(t *testing.T, ns string) *queueEnv {
@@ -204,19 +198,12 @@ func (env *queueEnv) sendJobs() {
 func (env *queueEnv) sendBatch(b jobBatch) {
 	env.t.Helper()
 	load := []string{fmt.Sprintf("-jobs=%d", b.jobs), fmt.Sprintf("-rate=%d", b.rate)}
-	switch {
-	case b.endless:
+	if b.endless {
 		load = append(load, "-until="+b.endFile())
-	case len(b.rates) > 0:
-		load = []string{"-rates=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(b.rates), " ", ","), "[]"), "-period=" + ratePeriod.String()}
-		b.rate = slices.Max(b.rates)
-		for _, rate := range b.rates {
-			b.jobs += rate * int(ratePeriod.Seconds())
-		}
 	}
 	env.sentBatches = append(env.sentBatches, b)
 	env.runLoadgen("send-"+b.run, slices.Concat([]string{"send", "-url=" + env.brokerURL(), "-queue=" + b.queue, "-run=" + b.run}, load, []string{
-		fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()), fmt.Sprintf("-failing=%d", b.failing),
+		fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()),
 	})...)
 }
 

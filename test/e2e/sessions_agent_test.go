@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
@@ -124,6 +125,12 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 	a.ForgeHost, a.CloneURL, a.ModelURL = info.Host, info.CloneURL, info.ModelURL
 	a.CA = "    " + strings.ReplaceAll(strings.TrimSpace(info.CA), "\n", "\n    ")
 	return a
+}
+
+func isPodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // forge returns the name of the Pod with the servers.

@@ -46,7 +46,7 @@ const (
 	// Namespaces of tests of WorkerPools.
 	sidecarNamespace, commandNamespace                            = "e2e-sidecar-workers", "e2e-command-workers"
 	evictionNamespace, terminatingNamespace                       = "e2e-eviction", "e2e-terminating"
-	adminNamespace, patternNamespace, gatewayNamespace            = "e2e-admin-api", "e2e-patterns", "e2e-gateway"
+	adminNamespace, gatewayNamespace                              = "e2e-admin-api", "e2e-gateway"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
 	// sessionsNamespace and deletionNamespace contain AgenticSessions; the second has a default queue of Kueue.
@@ -63,16 +63,9 @@ const (
 )
 
 // queueNamespaces are the namespaces with queues and workers.
-var queueNamespaces = append(soakNamespaces(),
+var queueNamespaces = []string{
 	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, terminatingNamespace,
-	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace)
-
-// soakNamespaces are those of tests that run with make soak only: each namespace has Roles, which deployments compare.
-func soakNamespaces() []string {
-	if !isSoaking() {
-		return nil
-	}
-	return []string{patternNamespace}
+	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace,
 }
 
 // exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and

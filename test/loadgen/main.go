@@ -2,7 +2,6 @@
 // they were done.
 //
 //	loadgen send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
-//	loadgen send -url nats://nats:4222 -queue orders -run b -rates 10,200,0,30 -period 10s
 //	loadgen verify -file /ledger/lines -run a -jobs 5000
 //
 // Instead of a number of jobs, it sends jobs until another command ends it:
@@ -26,7 +25,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -119,14 +117,9 @@ type jobBatch struct {
 	url, queue, run    string
 	jobs, milliseconds int
 	rate               float64
-	// rates are the jobs per second of consecutive periods, instead of jobs and rate.
-	rates  []float64
-	period time.Duration
 	// until is a file. If it is set, jobs are sent until it exists, instead of a number of them. Then it contains
 	// the number of jobs that were sent.
 	until string
-	// failing is the number of jobs in a thousand whose first attempt fails.
-	failing int
 }
 
 func parseAndSend(ctx context.Context, args []string) error {
@@ -137,11 +130,8 @@ func parseAndSend(ctx context.Context, args []string) error {
 	f.StringVar(&b.run, "run", "run", "prefix of the names of the jobs")
 	f.IntVar(&b.jobs, "jobs", 1, "number of jobs")
 	f.Float64Var(&b.rate, "rate", 0, "jobs per second; 0 means as fast as the broker accepts them")
-	f.Func("rates", "jobs per second in each -period, separated by commas, instead of -jobs and -rate", b.parseRates)
-	f.DurationVar(&b.period, "period", 5*time.Second, "duration of each of the -rates")
 	f.StringVar(&b.until, "until", "", "path of a file: send jobs until it exists, instead of -jobs, and write the number of jobs to it")
 	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
-	f.IntVar(&b.failing, "failing", 0, "number of jobs in a thousand whose first attempt fails")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -177,7 +167,7 @@ func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, sta
 		sent++
 		name := verify.JobName(b.run, number)
 		group.Go(func() error {
-			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, b.payload(name, number))
+			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, b.payload(name))
 		})
 	}
 	if err := group.Wait(); err != nil || b.until == "" {
@@ -197,48 +187,26 @@ func (b *jobBatch) hasEnded() bool {
 
 // schedule returns the jobs, with the time after the start at which each is due.
 func (b *jobBatch) schedule() iter.Seq2[int, time.Duration] {
-	rates, jobs := []float64{b.rate}, func(float64) int { return b.jobs }
-	switch {
-	case len(b.rates) > 0:
-		rates, jobs = b.rates, func(rate float64) int { return int(rate * b.period.Seconds()) }
-	case b.until != "":
-		jobs = func(float64) int { return math.MaxInt }
+	jobs := b.jobs
+	if b.until != "" {
+		jobs = math.MaxInt
 	}
 	return func(yield func(int, time.Duration) bool) {
-		number := 0
-		for i, rate := range rates {
-			for n := range jobs(rate) {
-				due := time.Duration(i) * b.period
-				if rate > 0 {
-					due += time.Duration(float64(n) / rate * float64(time.Second))
-				}
-				if !yield(number, due) {
-					return
-				}
-				number++
+		for number := range jobs {
+			due := time.Duration(0)
+			if b.rate > 0 {
+				due = time.Duration(float64(number) / b.rate * float64(time.Second))
+			}
+			if !yield(number, due) {
+				return
 			}
 		}
 	}
 }
 
-func (b *jobBatch) parseRates(list string) error {
-	for text := range strings.SplitSeq(list, ",") {
-		rate, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(rate >= 0) {
-			return fmt.Errorf("%q is not a rate", text)
-		}
-		b.rates = append(b.rates, rate)
-	}
-	return nil
-}
-
-// payload returns the order for the worker. The jobs whose first attempt fails are spread evenly.
-func (b *jobBatch) payload(name string, number int) string {
-	failing := 0
-	if number*37%1000 < b.failing { // each remainder once in a thousand jobs
-		failing = 1
-	}
-	return fmt.Sprintf(`{"id":%q,"milliseconds":%d,"failing":%d}`, name, b.milliseconds, failing)
+// payload returns the order for the worker.
+func (b *jobBatch) payload(name string) string {
+	return fmt.Sprintf(`{"id":%q,"milliseconds":%d}`, name, b.milliseconds)
 }
 
 // sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates

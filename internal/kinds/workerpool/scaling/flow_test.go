@@ -1,9 +1,13 @@
 package scaling
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -110,4 +114,40 @@ func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
 		f.runFor(DecisionInterval)
 	}
 	require.Equal(t, f.policy.IdleAfter, f.now.Sub(finished)-DecisionInterval)
+}
+
+// Without steps, the pool has at most one worker more or fewer than running and waiting messages justified in the last 15 s,
+// with the number of running ones and at a utilization of 80 %. A decision sees these messages a moment later.
+func TestTheNumberOfWorkersFollowsPatternsOfLoad(t *testing.T) {
+	for name, rates := range map[string][]float64{
+		"bursts": {40, 0, 0, 0, 60, 0, 0, 0},
+		"sine":   {4, 8, 15, 22, 26, 22, 15, 8, 4, 2},
+		"steps":  {5, 5, 5, 20, 20, 20, 10, 10, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fluidQueue{policy: defaultSettings(), now: testTime, service: 1}
+			f.policy.MaxReplicas, f.policy.IdleAfter = 6, 5*time.Second
+			f.policy.ScaleDown = ScaleRule{Window: 5 * time.Second, Step: new(intstr.FromString("100%"))}
+			var samples []fluidQueue
+			for _, f.rate = range slices.Concat(rates, make([]float64, 5)) {
+				for range 3 {
+					f.runFor(DecisionInterval)
+					samples = append(samples, *f)
+				}
+			}
+			for i := range samples {
+				least, most := f.policy.MaxReplicas, int32(1)
+				for _, near := range samples[max(0, i-int(15*time.Second/DecisionInterval)):min(len(samples), i+2)] {
+					least = min(least, int32(math.Ceil(near.inFlight/10)))
+					most = max(most, min(f.policy.MaxReplicas, int32(math.Ceil((near.inFlight+near.waiting)/8))))
+				}
+				if got := samples[i].replicas; got < least-1 || got > most+1 {
+					t.Errorf("after %s: %d workers, and messages justify %d to %d", samples[i].now.Sub(testTime), got, least, most)
+				}
+			}
+			if f.replicas != 0 {
+				t.Errorf("%d workers without messages", f.replicas)
+			}
+		})
+	}
 }
