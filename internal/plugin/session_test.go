@@ -176,10 +176,7 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 			for _, s := range row.updates {
 				v.applyUpdate(s)
 			}
-			finished, err := v.isFinished()
-			if finished != row.want || (err == nil) != (row.wantErr == nil) || err != nil && err.Error() != row.wantErr.Error() {
-				t.Errorf("finished %t, %v; want %t, %v", finished, err, row.want, row.wantErr)
-			}
+			wantFinished(t, v, row.want, row.wantErr)
 		})
 	}
 }

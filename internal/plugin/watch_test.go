@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,14 @@ func completedSequence(name string) *v1alpha1.SequentialJob {
 	sj.Status.Phase = v1alpha1.PhaseCompleted
 	sj.Status.Steps[1].Phase = v1alpha1.StepSucceeded
 	return sj
+}
+
+// wantFinished checks whether a view has finished, and with which error.
+func wantFinished(t *testing.T, view interface{ isFinished() (bool, error) }, want bool, wantErr error) {
+	t.Helper()
+	if finished, err := view.isFinished(); finished != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+		t.Errorf("finished %t, %v; want %t, %v", finished, err, want, wantErr)
+	}
 }
 
 func TestWatchingOneSequenceEnds(t *testing.T) {
@@ -67,10 +76,7 @@ func TestWatchingOneSequenceEnds(t *testing.T) {
 			for _, s := range row.updates {
 				v.applyUpdate(s)
 			}
-			finished, err := v.isFinished()
-			if finished != row.want || (err == nil) != (row.wantErr == nil) || err != nil && err.Error() != row.wantErr.Error() {
-				t.Errorf("finished %t, %v; want %t, %v", finished, err, row.want, row.wantErr)
-			}
+			wantFinished(t, v, row.want, row.wantErr)
 		})
 	}
 }
@@ -98,10 +104,7 @@ func TestWatchingSeveralSequencesEnds(t *testing.T) {
 			for _, s := range row.updates {
 				v.applyUpdate(s)
 			}
-			finished, err := v.isFinished()
-			if finished != row.want || (err == nil) != (row.wantErr == nil) || err != nil && err.Error() != row.wantErr.Error() {
-				t.Errorf("finished %t, %v; want %t, %v", finished, err, row.want, row.wantErr)
-			}
+			wantFinished(t, v, row.want, row.wantErr)
 		})
 	}
 }

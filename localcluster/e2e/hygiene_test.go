@@ -13,30 +13,30 @@ import (
 )
 
 func TestDownLeavesNothingBehind(t *testing.T) {
-	for _, mode := range []string{"node", "control-plane"} {
-		for _, test := range []struct {
-			title   string
-			disrupt func(*testing.T)
-		}{
-			{"after an undisturbed run", func(*testing.T) {}},
-			{"after the supervisor was killed", func(t *testing.T) { killProcesses(t, "supervisor") }},
-			{"after every process was killed", func(t *testing.T) { killProcesses(t, "") }},
-			{"after the file cluster.json was deleted", deleteClusterFile},
-		} {
-			t.Run(mode+" "+test.title, func(t *testing.T) {
-				if mode == "node" {
-					needsRoot(t)
-				}
-				before := listRemains(t)
-				startCluster(t, "--mode", mode)
-				if mode == "node" {
-					runPod(t)
-				}
-				test.disrupt(t)
-				stopCluster(t)
-				expectNoRemains(t, before)
-			})
-		}
+	undisturbed := func(*testing.T) {}
+	for _, test := range []struct {
+		title, mode string
+		disrupt     func(*testing.T)
+	}{
+		{"without a node", "control-plane", undisturbed},
+		{"after an undisturbed run", "node", undisturbed},
+		{"after the supervisor was killed", "node", func(t *testing.T) { killProcesses(t, "supervisor") }},
+		{"after every process was killed", "node", func(t *testing.T) { killProcesses(t, "") }},
+		{"after the file cluster.json was deleted", "node", deleteClusterFile},
+	} {
+		t.Run(test.title, func(t *testing.T) {
+			if test.mode == "node" {
+				needsRoot(t)
+			}
+			before := listRemains(t)
+			startCluster(t, "--mode", test.mode)
+			if test.mode == "node" {
+				runPod(t)
+			}
+			test.disrupt(t)
+			stopCluster(t)
+			expectNoRemains(t, before)
+		})
 	}
 }
 
