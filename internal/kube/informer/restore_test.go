@@ -3,11 +3,13 @@ package informer
 import (
 	"maps"
 	"testing"
+	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -26,31 +28,33 @@ func (s *fakeAPIServer) restore(change func()) {
 }
 
 func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
-	s, detector := newFakeAPIServer(t), NewRestoreDetector()
-	s.putConfigMap("kept", "1")
-	_, handler := startInformer(t, s, cache.Options{NewInformer: detector.NewInformer})
-	handler.expectEvents(t, "added kept=1")
-	s.restore(func() {
-		s.putConfigMap("lost", "1")
-		s.putConfigMap("kept", "2")
-		s.putConfigMap("kept", "3")
-		handler.expectEvents(t, "added lost=1", "changed kept=2", "changed kept=3")
+	synctest.Test(t, func(t *testing.T) {
+		s, detector := newFakeAPIServer(), NewRestoreDetector()
+		s.putConfigMap("kept", "1")
+		recorder := startInformer(t, detector.NewInformer(s, &corev1.ConfigMap{}, 0, cache.Indexers{}))
+		recorder.expectEvents(t, "added kept=1")
+		s.restore(func() {
+			s.putConfigMap("lost", "1")
+			s.putConfigMap("kept", "2")
+			s.putConfigMap("kept", "3")
+			recorder.expectEvents(t, "added lost=1", "changed kept=2", "changed kept=3")
+		})
+		require.ErrorContains(t, detector.Start(t.Context()), "its resourceVersion is 3 and was 5")
 	})
-	require.ErrorContains(t, detector.Start(t.Context()), "its resourceVersion is 3 and was 5")
 }
 
 func TestAnOutageIsNoRestore(t *testing.T) {
-	s, detector := newFakeAPIServer(t), NewRestoreDetector()
-	s.putConfigMap("one", "1")
-	_, handler := startInformer(t, s, cache.Options{NewInformer: detector.NewInformer})
-	handler.expectEvents(t, "added one=1")
-	s.stop()
-	s.start()
-	s.putConfigMap("one", "2")
-	handler.expectEvents(t, "changed one=2")
-	if len(detector.detected) > 0 {
-		t.Errorf("detected: %v", <-detector.detected)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, detector := newFakeAPIServer(), NewRestoreDetector()
+		s.putConfigMap("one", "1")
+		recorder := startInformer(t, detector.NewInformer(s, &corev1.ConfigMap{}, 0, cache.Indexers{}))
+		recorder.expectEvents(t, "added one=1")
+		s.stop()
+		s.start()
+		s.putConfigMap("one", "2")
+		recorder.expectEvents(t, "changed one=2")
+		require.Equal(t, 0, len(detector.detected))
+	})
 }
 
 // listVersion is a source whose lists have this resourceVersion.
