@@ -25,7 +25,7 @@ func TestFindReturnsOnlyProcessesOfTheCluster(t *testing.T) {
 
 	// Until the program is loaded, the environment is that of its parent.
 	var found []Process
-	for deadline := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(found) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var err error
 		if found, err = Find(mine); err != nil {
 			t.Fatal(err)
