@@ -126,7 +126,6 @@ func TestSessions(t *testing.T) {
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
 		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
 		{"a session with all features satisfies the profile restricted, answers allowed Pods, and completes beside its sidecar", testSessionRestricted},
-		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
 		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
 		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", testSessionExit},
 		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
