@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -74,51 +72,6 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
-	example := failingMigration()
-	failed := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1, Times: v1alpha1.Times{CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}}},
-	}}
-	completed := failed.DeepCopy()
-	completed.Status.Phase, completed.Status.Run = v1alpha1.PhaseCompleted, 2
-
-	for name, row := range map[string]struct {
-		sj         *v1alpha1.SequentialJob
-		actionDone bool
-		want       bool
-	}{
-		"running":                         {&v1alpha1.SequentialJob{}, false, false},
-		"failed, before the action":       {failed, false, false},
-		"failed, after the action":        {failed, true, false},
-		"completed, after the rerun":      {completed, true, true},
-		"completed without the action":    {completed, false, true},
-		"suspended before its first step": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, example.IsFinished(row.sj, row.actionDone))
-		})
-	}
-}
-
-func TestExampleMismatches(t *testing.T) {
-	example := Example{
-		File: "a.yaml", Phase: v1alpha1.PhaseCompleted, Run: 1,
-		Steps: []ExpectedStep{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", LogContains: "done"}},
-	}
-	sj := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
-		Phase: v1alpha1.PhaseFailed, RunStatus: v1alpha1.RunStatus{Run: 1},
-		Steps: []v1alpha1.StepStatus{{Name: "one", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}}},
-	}}
-	want := []string{
-		`phase is "Failed", expected "Completed"`,
-		`step one ended as Failed, expected Succeeded`,
-		`step one has the output "", expected "7"`,
-		`step one did not log "done"`,
-	}
-	got := example.Mismatches(sj, func(*v1alpha1.StepStatus) string { return "started" })
-	require.Equal(t, want, got)
 }
 
 func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
