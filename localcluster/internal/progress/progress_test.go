@@ -87,29 +87,3 @@ func TestFailedStepPrintsTheFailureAndReturnsTheError(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
-
-func TestTimeLeft(t *testing.T) {
-	for name, test := range map[string]struct {
-		done, total int
-		elapsed     time.Duration
-		want        string
-	}{
-		"nothing done":          {0, 200, time.Minute, ""},
-		"too early":             {100, 200, 4 * time.Second, ""},
-		"too little done":       {16, 2837, 10 * time.Second, ""},
-		"enough done":           {57, 2837, 10 * time.Second, ", about 8 min left"},
-		"half":                  {100, 200, 3 * time.Minute, ", about 3 min left"},
-		"below 90 seconds":      {100, 200, 85 * time.Second, ", about 90 s left"},
-		"almost all":            {199, 200, time.Minute, ", about 10 s left"},
-		"all":                   {200, 200, time.Minute, ""},
-		"more than expected":    {201, 200, time.Minute, ""},
-		"total unknown":         {37, 0, time.Minute, ""},
-		"rounded to 10 seconds": {100, 200, 44 * time.Second, ", about 40 s left"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := timeLeft(test.done, test.total, test.elapsed); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
-	}
-}
