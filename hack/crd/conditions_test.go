@@ -12,14 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-`
-	const head, blocked = "| Type | Meaning |\n|---|---|\n", "| `Blocked` | True while a Job or a Queue waits. |\n"
-	page := conditionsPage(t, source)
-	if !strings.HasSuffix(page, "## Job\n\n"+head+blocked+"\n## Queue\n\n"+head+blocked+"| `Serving` | True while a Queue serves. |\n") {
-		t.Errorf("unexpected table:\n%s", page)
-	}
-}
-
 func TestAConditionWithoutAMeaningIsAnError(t *testing.T) {
 	for title, source := range map[string]string{
 		"no comment":           `const ConditionServing = "Serving"`,
