@@ -63,7 +63,8 @@ func TestCommandsRejectInvalidArguments(t *testing.T) {
 		"pool something": `unknown command "something" for "kubectl yardmaster pool": see kubectl yardmaster pool --help`,
 		"version now": `unexpected argument "now": kubectl yardmaster version takes no arguments`,
 		"report explain": `kubectl yardmaster report explain requires the name of one Job`,
-		"report --no-ready-pods-zombie-after 7x": `invalid argument "7x" for "--no-ready-pods-zombie-after" flag: invalid duration "7x": use a value such as 90m, 12h or 7d`,
+		"report --no-ready-pods-zombie-after 7x": `invalid argument "7x" for "--no-ready-pods-zombie-after" flag: ` +
+			`invalid duration "7x": use a value such as 90m, 12h or 7d`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, args)

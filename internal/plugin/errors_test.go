@@ -26,7 +26,7 @@ func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
 		"an error of the API server":       {apierrors.NewNotFound(sequences, "x"), []string{`sequentialjobs.yardmaster.dev "x" not found`}},
 		"joined errors":                    {errors.Join(errors.New("one"), errors.New("two")), []string{"one", "two"}},
 		"an error of several lines":        {errors.New("one\ntwo"), []string{"one two"}},
-		"a kind that is not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "SequentialJob"}}, []string{notInstalledMessage}},
+		"a kind that is not installed":     {&meta.NoKindMatchError{}, []string{notInstalledMessage}},
 		"a resource that is not installed": {&meta.NoResourceMatchError{}, []string{notInstalledMessage}},
 		"repeated errors":                  {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalledMessage}},
 		"the API server does not answer": {
@@ -41,7 +41,8 @@ func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
 		},
 		"the credentials are not accepted": {
 			apierrors.NewUnauthorized("token expired"),
-			[]string{"the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"},
+			[]string{"the API server does not accept your credentials: " +
+				"log in again, or check the user of the context with kubectl config view --minify"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

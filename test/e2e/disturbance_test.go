@@ -165,9 +165,8 @@ func scaleOperatorToZero(t *testing.T) {
 	require.NoError(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
 	t.Cleanup(func() {
 		ctx := context.Background()
-		if err := cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas))); err != nil {
-			t.Error(err)
-		}
+		replicas := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas)
+		require.NoError(t, cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, replicas)))
 		require.NoError(t, waitForOperator(ctx))
 	})
 	poll.Until(t, "the operator's Pods to be deleted", func() bool {

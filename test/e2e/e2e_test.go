@@ -160,7 +160,7 @@ func TestSessionHosts(t *testing.T) {
 func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
-		{"no packet of a hostile session leaves its Pod, also after its policy or the session is deleted, with all its objects", testHostileSessionsWithoutOperator},
+		{"no packet of a hostile session leaves its Pod, also after its policy or the session with its objects is deleted", testHostileSessionsWithoutOperator},
 	})
 }
 
