@@ -148,7 +148,7 @@ func TestSessionOfAnyShapeIsLeftToTheAPIServer(t *testing.T) {
 			}})
 			require.True(t, response.Allowed && len(response.Patches) == row.wantPatches, "%+v", response)
 			if len(response.Patches) == 1 {
-				require.Equal(t, &v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value)
+				require.Equal[any](t, &v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value)
 			}
 		})
 	}

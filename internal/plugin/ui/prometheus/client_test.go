@@ -73,7 +73,8 @@ func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 			server := httptest.NewServer(row.answer)
 			defer server.Close()
 			_, err := newTestClient(t, server.URL).Range(t.Context(), "x", time.Now(), time.Minute, time.Second)
-			require.ErrorContains(t, err, row.want) || strings.ContainsAny(err.Error(), "\x1b\n")
+			require.ErrorContains(t, err, row.want)
+			require.True(t, !strings.ContainsAny(err.Error(), "\x1b\n"), "control characters in %q", err)
 		})
 	}
 }
