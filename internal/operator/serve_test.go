@@ -64,7 +64,7 @@ func TestIdlePeersDoNotExcludeTheProbesOfTheKubelet(t *testing.T) {
 		t.Errorf("status %d: %v", status, err)
 	}
 	for _, c := range idle[:len(idle)-connections] {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(5 * time.Minute)))
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Minute)))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("an idle connection beyond the limit is open: %v", err)
 		}

@@ -58,11 +58,11 @@ func TestCommandsRejectInvalidArguments(t *testing.T) {
 		"pool explain":                           "accepts 1 arg(s), received 0",
 		"pool drain mailers --replicas=-1":       "invalid --replicas -1: must not be negative",
 		"pool drain mailers --dry-run -w":        "--watch cannot be combined with --dry-run",
-		"seq lst": `unknown command "lst" for "kubectl yardmaster seq": did you mean list?`,
-		"sqe": `unknown command "sqe" for "kubectl yardmaster": did you mean seq?`,
-		"pool something": `unknown command "something" for "kubectl yardmaster pool": see kubectl yardmaster pool --help`,
-		"version now": `unexpected argument "now": kubectl yardmaster version takes no arguments`,
-		"report explain": `kubectl yardmaster report explain requires the name of one Job`,
+		"seq lst":                                `unknown command "lst" for "kubectl yardmaster seq": did you mean list?`,
+		"sqe":                                    `unknown command "sqe" for "kubectl yardmaster": did you mean seq?`,
+		"pool something":                         `unknown command "something" for "kubectl yardmaster pool": see kubectl yardmaster pool --help`,
+		"version now":                            `unexpected argument "now": kubectl yardmaster version takes no arguments`,
+		"report explain":                         `kubectl yardmaster report explain requires the name of one Job`,
 		"report --no-ready-pods-zombie-after 7x": `invalid argument "7x" for "--no-ready-pods-zombie-after" flag: ` +
 			`invalid duration "7x": use a value such as 90m, 12h or 7d`,
 	} {

@@ -23,10 +23,10 @@ import (
 
 // Names of the operator's own objects.
 const (
-	operatorNamespace   = "yardmaster-system"
-	operatorName        = "yardmaster"
-	leaseName           = "yardmaster.yardmaster.dev"
-	serviceAccount      = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
+	operatorNamespace = "yardmaster-system"
+	operatorName      = "yardmaster"
+	leaseName         = "yardmaster.yardmaster.dev"
+	serviceAccount    = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 
 // operatorKey is the key of the operator's Deployment.

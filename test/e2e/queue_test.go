@@ -40,8 +40,8 @@ const (
 // queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of
 // examples/orders.
 type queueEnv struct {
-	t         *testing.T
-	namespace string
+	t                 *testing.T
+	namespace         string
 	jobCount, jobRate int
 	jobDuration       time.Duration
 	sentBatches       []jobBatch

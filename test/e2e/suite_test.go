@@ -44,9 +44,9 @@ const (
 	// Namespaces with queues and workers.
 	disruptionNamespace = "e2e-disruption"
 	// Namespaces of tests of WorkerPools.
-	sidecarNamespace, commandNamespace                            = "e2e-sidecar-workers", "e2e-command-workers"
-	evictionNamespace, terminatingNamespace                       = "e2e-eviction", "e2e-terminating"
-	adminNamespace, gatewayNamespace                              = "e2e-admin-api", "e2e-gateway"
+	sidecarNamespace, commandNamespace      = "e2e-sidecar-workers", "e2e-command-workers"
+	evictionNamespace, terminatingNamespace = "e2e-eviction", "e2e-terminating"
+	adminNamespace, gatewayNamespace        = "e2e-admin-api", "e2e-gateway"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
 	// sessionsNamespace and deletionNamespace contain AgenticSessions; the second has a default queue of Kueue.
