@@ -19,14 +19,19 @@ func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
 	refused := &url.Error{
 		Op: "Get", URL: "https://10.0.0.1:6443/api?timeout=32s", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")},
 	}
+	noKind := func(kind string) error { return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: kind}} }
 	for name, row := range map[string]struct {
 		err  error
 		want []string
 	}{
-		"an error of the API server":       {apierrors.NewNotFound(sequences, "x"), []string{`sequentialjobs.yardmaster.dev "x" not found`}},
-		"joined errors":                    {errors.Join(errors.New("one"), errors.New("two")), []string{"one", "two"}},
-		"an error of several lines":        {errors.New("one\ntwo"), []string{"one two"}},
-		"a kind that is not installed":     {&meta.NoKindMatchError{}, []string{notInstalledMessage}},
+		"an error of the API server":   {apierrors.NewNotFound(sequences, "x"), []string{`sequentialjobs.yardmaster.dev "x" not found`}},
+		"joined errors":                {errors.Join(errors.New("one"), errors.New("two")), []string{"one", "two"}},
+		"an error of several lines":    {errors.New("one\ntwo"), []string{"one two"}},
+		"a kind that is not installed": {noKind("SequentialJob"), []string{notInstalledMessage}},
+		"one kind that is not installed": {
+			noKind("Queue"),
+			[]string{"the API server does not serve the kind Queue of yardmaster.dev: install its CustomResourceDefinition"},
+		},
 		"a resource that is not installed": {&meta.NoResourceMatchError{}, []string{notInstalledMessage}},
 		"repeated errors":                  {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalledMessage}},
 		"the API server does not answer": {
