@@ -118,6 +118,13 @@ func TestGateway(t *testing.T) {
 	})
 }
 
+// TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
+func TestReleases(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	testReleases(t)
+}
+
 // TestSessions tests AgenticSessions on a real node.
 func TestSessions(t *testing.T) {
 	besideOthers(t)
@@ -155,11 +162,21 @@ func TestSessionHosts(t *testing.T) {
 	})
 }
 
+// TestDeletedSessions tests that the objects of many sessions are deleted with them in time. TestSessionNetwork deletes single ones.
+func TestDeletedSessions(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"all objects of many sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
+	})
+}
+
 // TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated,
 // while no operator runs.
 func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
+		{"all objects of many sessions that ignore SIGTERM are deleted without the operator", testSessionsDeletedWithoutOperator},
 		{"no packet of a hostile session leaves its Pod, also after its policy or the session with its objects is deleted", testHostileSessionsWithoutOperator},
 	})
 }

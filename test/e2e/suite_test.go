@@ -47,6 +47,7 @@ const (
 	sidecarNamespace, commandNamespace      = "e2e-sidecar-workers", "e2e-command-workers"
 	evictionNamespace, terminatingNamespace = "e2e-eviction", "e2e-terminating"
 	adminNamespace, gatewayNamespace        = "e2e-admin-api", "e2e-gateway"
+	releaseNamespace                        = "e2e-releases"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
 	// sessionsNamespace and deletionNamespace contain AgenticSessions; the second has a default queue of Kueue.
@@ -63,9 +64,16 @@ const (
 )
 
 // queueNamespaces are the namespaces with queues and workers.
-var queueNamespaces = []string{
+var queueNamespaces = append(soakNamespaces(),
 	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, terminatingNamespace,
-	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace,
+	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace)
+
+// soakNamespaces are those of tests that run with make soak only: each namespace has Roles, which deployments compare.
+func soakNamespaces() []string {
+	if !isSoaking() {
+		return nil
+	}
+	return []string{releaseNamespace}
 }
 
 // exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and
