@@ -75,9 +75,7 @@ func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, row.rows...)
-			if diff := cmp.Diff(row.want, findingNames(status.Findings)); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "findings", row.want, findingNames(status.Findings))
 			if int(status.Summary.Suspicious) != len(row.want) || int(status.Summary.Healthy) != len(row.rows)-len(row.want) {
 				t.Errorf("summary %+v", status.Summary)
 			}

@@ -24,7 +24,6 @@ func TestReportRunningTooLong(t *testing.T) {
 		return []jobTrait{startedJob, podCounts(1, 1), annotated(v1alpha1.AnnotationReportRunningTooLong, limit)}
 	}
 	checkClassification(t, map[string]classification{
-		"less than the default threshold": {jobWith(running("10d")...), oneDay - 1, "Healthy"},
 		"less than the stated time":       {jobWith(running("10d")...), 10*oneDay - 1, "Ignored"},
 		"longer than the stated time":     {jobWith(running("10d")...), 10 * oneDay, "Suspicious RunningTooLong"},
 		"never a zombie":                  {jobWith(running("10d")...), 1000 * oneDay, "Suspicious RunningTooLong"},

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -28,9 +30,7 @@ func TestGeneratedDocumentationAndAlertsAreUpToDate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := os.ReadFile(row.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			before, rest, found := strings.Cut(string(raw), row.begin)
 			_, after, closed := strings.Cut(rest, row.end)
 			if !found || !closed {
@@ -40,9 +40,7 @@ func TestGeneratedDocumentationAndAlertsAreUpToDate(t *testing.T) {
 			switch {
 			case want == string(raw):
 			case *updateDocs:
-				if err := os.WriteFile(row.path, []byte(want), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(row.path, []byte(want), 0o600))
 			default:
 				t.Errorf("%s is outdated: run this test with -update-docs", row.path)
 			}

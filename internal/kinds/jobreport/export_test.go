@@ -7,9 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 // decideAfterExport decides on the same scan as before, after the Report was written or not.
@@ -43,15 +45,11 @@ func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 		if d.Write != step.want {
 			t.Errorf("%s: %s, want %s", step.name, d.Write, step.want)
 		}
-		if diff := cmp.Diff(step.events, d.Events); diff != "" {
-			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
-		}
+		wantEqual(t, step.name+": events", step.events, d.Events)
 		if !meta.IsStatusConditionPresentAndEqual(d.Status.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready) {
 			t.Errorf("%s: %+v", step.name, d.Status.Conditions)
 		}
-		if diff := cmp.Diff(status.Findings, d.Status.Findings); diff != "" {
-			t.Errorf("%s: the findings changed (-want +got):\n%s", step.name, diff)
-		}
+		wantEqual(t, step.name+": the findings changed", status.Findings, d.Status.Findings)
 		if d.Export {
 			t.Errorf("%s: the export is repeated", step.name)
 		}
@@ -60,22 +58,10 @@ func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 	if next := scanEntries(status, testTime.Add(time.Hour), 50, zombieEntry("a", 0)); !cmp.Equal(next.Conditions, status.Conditions) {
 		t.Error("a scan changes the condition")
 	}
-}
-
-func TestDisablingTheExportRemovesItsCondition(t *testing.T) {
-	exported := decideAfterExport(scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0)), nil, testTime)
-	aggregator := NewAggregator(50)
-	aggregator.Add(zombieEntry("a", 0))
-	stored := &v1alpha1.JobReport{Status: exported.Status}
-	decision := Decide(Observation{Report: stored, Scan: Scan{Jobs: aggregator, StartTime: testTime}, Now: testTime})
-	if meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionOpenReportsReady) != nil {
-		t.Errorf("the condition remains: %+v", decision.Status.Conditions)
-	}
-	if meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionOpenReportsReady) == nil {
-		t.Error("the stored status was changed")
-	}
-	if decision.Events != nil || decision.Export {
-		t.Errorf("events %v, export %t", decision.Events, decision.Export)
+	stored := &v1alpha1.JobReport{Status: status}
+	without := Decide(Observation{Report: stored, Scan: Scan{Jobs: NewAggregator(50), StartTime: testTime}, Now: testTime}) // the export is disabled
+	if meta.FindStatusCondition(without.Status.Conditions, v1alpha1.ConditionOpenReportsReady) != nil || without.Events != nil || without.Export {
+		t.Errorf("without the export: %+v", without)
 	}
 }
 
@@ -91,5 +77,70 @@ func TestNothingIsExportedBeforeTheFirstSuccessfulScan(t *testing.T) {
 	scanned := decideOn(v1alpha1.JobReportStatus{}, Scan{Jobs: NewAggregator(1), StartTime: testTime}, nil, testTime)
 	if failed.Export || !scanned.Export {
 		t.Errorf("export after a failure %t, after a scan %t", failed.Export, scanned.Export)
+	}
+}
+
+// The rows of docs/conditions.md for JobReport.
+func TestConditionsOfAJobReportAreReadByKstatus(t *testing.T) {
+	scanned := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
+	truncated := scanEntries(v1alpha1.JobReportStatus{}, testTime, 0, zombieEntry("a", 0))
+	failedFor := func(reason string) v1alpha1.JobReportStatus {
+		return statusAfterFailure(scanned, Failure{reason, "what happened"}, testTime)
+	}
+	for title, test := range map[string]struct {
+		status                      v1alpha1.JobReportStatus
+		ready, reconciling, stalled metav1.ConditionStatus
+		wantReason                  string
+		want                        status.Status
+	}{
+		"scanned, complete":           {scanned, "True", "False", "False", "Scanned", status.CurrentStatus},
+		"scanned, truncated":          {truncated, "True", "False", "False", "Scanned", status.CurrentStatus},
+		"the list timed out":          {failedFor(v1alpha1.ReasonTimeout), "False", "True", "False", "Timeout", status.InProgressStatus},
+		"the list expired":            {failedFor(v1alpha1.ReasonExpired), "False", "True", "False", "Expired", status.InProgressStatus},
+		"the list was interrupted":    {failedFor(v1alpha1.ReasonPartialList), "False", "True", "False", "PartialList", status.InProgressStatus},
+		"the list failed":             {failedFor(v1alpha1.ReasonListFailed), "False", "True", "False", "ListFailed", status.InProgressStatus},
+		"a permission is missing":     {failedFor(v1alpha1.ReasonForbidden), "False", "False", "True", "Forbidden", status.FailedStatus},
+		"the namespace doesn't exist": {failedFor(v1alpha1.ReasonNamespaceNotFound), "False", "False", "True", "NamespaceNotFound", status.FailedStatus},
+	} {
+		t.Run(title, func(t *testing.T) {
+			report := &v1alpha1.JobReport{Status: test.status}
+			report.Generation = 1
+			kstatustest.AssertKstatus(t, report, test.want)
+			for kind, want := range map[string]metav1.ConditionStatus{
+				v1alpha1.ConditionReady: test.ready, v1alpha1.ConditionReconciling: test.reconciling, v1alpha1.ConditionStalled: test.stalled,
+			} {
+				got := meta.FindStatusCondition(test.status.Conditions, kind)
+				if got.Status != want || got.Reason != test.wantReason {
+					t.Errorf("%s is %s for reason %s, want %s for reason %s", kind, got.Status, got.Reason, want, test.wantReason)
+				}
+			}
+		})
+	}
+}
+
+func TestAFailureThatDiffersOnlyInNumbersIsNoChange(t *testing.T) {
+	for name, row := range map[string]struct {
+		message string
+		second  Failure
+		want    WriteReason
+	}{
+		"another port": {
+			"read tcp 10.0.0.2:51234->10.0.0.1:443: reset", Failure{"ListFailed", "read tcp 10.0.0.2:40022->10.0.0.1:443: reset"}, WriteUnchanged,
+		},
+		"another time": {
+			"expired: 2026-03-01T12:00:00Z is after 2026-02-28T00:00:00Z",
+			Failure{"ListFailed", "expired: 2026-03-01T12:05:00Z is after 2026-02-28T00:00:00Z"},
+			WriteUnchanged,
+		},
+		"another cause":  {"connect: connection refused", Failure{"ListFailed", "connect: no route to host"}, WriteChanged},
+		"another reason": {"connect: connection refused", Failure{"PartialList", "connect: connection refused"}, WriteChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := statusAfterFailure(v1alpha1.JobReportStatus{}, Failure{"ListFailed", row.message}, testTime)
+			after := statusAfterFailure(before, row.second, testTime.Add(time.Minute))
+			if got := compareStatus("a", &before, &after); got != row.want {
+				t.Errorf("%s, want %s: %+v", got, row.want, after.Conditions)
+			}
+		})
 	}
 }

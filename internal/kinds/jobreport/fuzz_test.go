@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Every Job is classified and has a complete finding.
 func FuzzEveryJobHasAFinding(f *testing.F) {
-	for _, reason := range AllReasons() {
-		raw, err := json.Marshal(jobWith(traitsByReason[reason]...))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw, int64(100*oneDay/time.Second))
+	for _, sample := range readSamples(f) {
+		raw, err := json.Marshal(sample.job)
+		require.NoError(f, err)
+		f.Add(raw, testTimePlus(100*oneDay).Unix())
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, seconds int64) {
 		job := &batchv1.Job{}

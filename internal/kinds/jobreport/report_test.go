@@ -1,17 +1,13 @@
 package jobreport
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"math/rand"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,6 +54,14 @@ func decideOn(before v1alpha1.JobReportStatus, scan Scan, export *ExportResult, 
 	stored := &v1alpha1.JobReport{Status: before}
 	stored.Namespace, stored.Generation = "a", 1
 	return Decide(Observation{Report: stored, Scan: scan, ExportEnabled: true, Export: export, Now: now})
+}
+
+// wantEqual compares values. what names them.
+func wantEqual(t testing.TB, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want, +got):\n%s", what, diff)
+	}
 }
 
 func findingNames(findings []v1alpha1.JobFinding) []string {
@@ -108,9 +112,7 @@ func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 		},
 		LastScanTime: new(metav1.NewTime(scanTime)),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "status", want, got)
 }
 
 func TestTheMostImportantFindingsAreListed(t *testing.T) {
@@ -127,9 +129,7 @@ func TestTheMostImportantFindingsAreListed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := findingNames(scanEntries(v1alpha1.JobReportStatus{}, scanTime, 2, row.rows...).Findings)
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "findings", row.want, got)
 		})
 	}
 }
@@ -156,12 +156,8 @@ func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
 	for _, top := range []int{0, 1, 50, MaxFindings, 100 * MaxFindings} {
 		status := scanEntries(v1alpha1.JobReportStatus{}, scanTime, top, largestEntries(5000)...)
 		status = statusAfterFailure(status, Failure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, scanTime)
-		raw, err := json.Marshal(status)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(raw) > MaxStatusBytes {
-			t.Errorf("top %d: the status has %d bytes", top, len(raw))
+		if size := len(encodeJSON(status)); size > MaxStatusBytes {
+			t.Errorf("top %d: the status has %d bytes", top, size)
 		}
 		if status.Summary.Zombie != 5000 || status.Summary.Total != 5000 || status.Summary.ByReason["NeverStarted"] != 5000 {
 			t.Errorf("top %d: counts %+v", top, status.Summary)
@@ -197,8 +193,8 @@ func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := largestEntries(row.jobs)
-			if row.wantReason != "TooBig" {
-				for i := range rows {
+			for i := range rows {
+				if row.wantReason != "TooBig" {
 					rows[i].Finding.Message, rows[i].Finding.Cause = "x", ""
 				}
 			}
@@ -206,97 +202,6 @@ func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 			got := conditionOrEmpty(&status, v1alpha1.ConditionTruncated)
 			if got.Status != row.wantStatus || got.Reason != row.wantReason || (row.wantMsg != "" && got.Message != row.wantMsg) {
 				t.Errorf("condition %+v", got)
-			}
-		})
-	}
-}
-
-func TestTheOrderOfTheJobsDoesNotMatter(t *testing.T) {
-	random := rand.New(rand.NewSource(1))
-	rows := largestEntries(1000)
-	for i := range rows {
-		if i%3 == 0 {
-			rows[i] = suspiciousEntry(rows[i].Name, SeverityLow, time.Duration(i)*time.Second)
-		}
-	}
-	want := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, scanTime, 60, rows...))
-	for range 20 {
-		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		if got := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, scanTime, 60, rows...)); !bytes.Equal(got, want) {
-			t.Fatalf("the report differs:\n%s", cmp.Diff(string(want), string(got)))
-		}
-	}
-}
-
-func TestOneChangedJobChangesOneFinding(t *testing.T) {
-	rows := largestEntries(40)
-	for i := range rows {
-		rows[i].Finding.Cause, rows[i].Finding.Message = "", "never started"
-	}
-	before := scanEntries(v1alpha1.JobReportStatus{}, scanTime, 50, rows...)
-	for i := range rows {
-		changed := slices.Clone(rows)
-		changed[i].Finding.Reason, changed[i].Finding.Message = ReasonNoReadyPods, "another"
-		after := scanEntries(before, scanTime.Add(time.Hour), 50, changed...)
-		differ := 0
-		for j := range before.Findings {
-			if !equality.Semantic.DeepEqual(before.Findings[j], after.Findings[j]) {
-				differ++
-			}
-		}
-		if differ != 1 || len(before.Findings) != len(after.Findings) {
-			t.Errorf("%d findings changed, %d in total", differ, len(after.Findings))
-		}
-		if got := compareStatus("a", &before, &after); got != WriteChanged {
-			t.Errorf("the write is %s", got)
-		}
-	}
-}
-
-func TestAFailedScanKeepsThePreviousFindings(t *testing.T) {
-	good := scanEntries(v1alpha1.JobReportStatus{}, scanTime, 50, zombieEntry("a", 0))
-	bad := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, scanTime.Add(time.Hour))
-
-	kept := bad
-	kept.Conditions = good.Conditions
-	if diff := cmp.Diff(good, kept); diff != "" {
-		t.Errorf("more than the conditions changed (-good +failed):\n%s", diff)
-	}
-	if ready := conditionOrEmpty(&bad, v1alpha1.ConditionReady); ready.Status != "False" || ready.Reason != "Forbidden" || ready.Message != "no" {
-		t.Errorf("condition %+v", ready)
-	}
-	if conditionOrEmpty(&good, v1alpha1.ConditionReady).Status != "True" {
-		t.Error("the previous status was changed")
-	}
-	again := scanEntries(bad, scanTime.Add(2*time.Hour), 50, zombieEntry("a", 0))
-	if conditionOrEmpty(&again, v1alpha1.ConditionReady).Status != "True" {
-		t.Errorf("the next scan does not reset the conditions: %+v", again.Conditions)
-	}
-}
-
-func TestAStatusIsWrittenOnlyWhenItChangedOrAHeartbeatIsDue(t *testing.T) {
-	good := scanEntries(v1alpha1.JobReportStatus{}, scanTime, 50, zombieEntry("a", 0))
-	bad := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, scanTime)
-	for name, row := range map[string]struct {
-		before, after v1alpha1.JobReportStatus
-		want          WriteReason
-	}{
-		"first scan":                            {v1alpha1.JobReportStatus{}, good, WriteChanged},
-		"first scan, no Jobs":                   {v1alpha1.JobReportStatus{}, scanEntries(v1alpha1.JobReportStatus{}, scanTime, 50), WriteChanged},
-		"nothing changed":                       {good, scanEntries(good, scanTime.Add(5*time.Minute), 50, zombieEntry("a", 0)), WriteUnchanged},
-		"nothing changed for more than an hour": {good, scanEntries(good, scanTime.Add(67*time.Minute), 50, zombieEntry("a", 0)), WriteHeartbeat},
-		"other Job":                             {good, scanEntries(good, scanTime, 50, zombieEntry("b", 0)), WriteChanged},
-		"a Job was deleted":                     {good, scanEntries(good, scanTime, 50), WriteChanged},
-		"one more healthy Job":                  {good, scanEntries(good, scanTime, 50, zombieEntry("a", 0), healthyEntry("b")), WriteChanged},
-		"scan fails":                            {good, bad, WriteChanged},
-		"scan fails again":                      {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonForbidden, "no"}, scanTime.Add(oneDay)), WriteUnchanged},
-		"other reason":                          {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonTimeout, "no"}, scanTime.Add(time.Minute)), WriteChanged},
-		"other message":                         {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonForbidden, "never"}, scanTime.Add(time.Minute)), WriteChanged},
-		"scan succeeds again":                   {bad, scanEntries(bad, scanTime, 50, zombieEntry("a", 0)), WriteChanged},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := compareStatus("ns", &row.before, &row.after); got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
 			}
 		})
 	}
@@ -317,19 +222,6 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	}
 	if len(seen) < 80 {
 		t.Errorf("only %d different intervals", len(seen))
-	}
-}
-
-// Storing a status truncates its times, which must not count as a change.
-func TestAStoredStatusIsUnchanged(t *testing.T) {
-	good := scanEntries(v1alpha1.JobReportStatus{}, scanTime.Add(time.Millisecond), 50, zombieEntry("a", 0), healthyEntry("b"))
-	var stored v1alpha1.JobReportStatus
-	if err := json.Unmarshal(encodeJSON(good), &stored); err != nil {
-		t.Fatal(err)
-	}
-	again := scanEntries(stored, scanTime.Add(time.Minute), 50, zombieEntry("a", 0), healthyEntry("b"))
-	if got := compareStatus("ns", &stored, &again); got != WriteUnchanged {
-		t.Errorf("the decision is %s, want no write", got)
 	}
 }
 
@@ -356,9 +248,7 @@ func TestEventsReportConditionsOnly(t *testing.T) {
 		"findings are all included": {truncated, good, event("Normal", "NotTruncated", "findings lists all Jobs that are not healthy")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, transitionEvents(&row.before, &row.after)); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "events", row.want, transitionEvents(&row.before, &row.after))
 		})
 	}
 }

@@ -10,48 +10,62 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var (
-	sampleTitle = regexp.MustCompile(`^# (\w+): `)
+	sampleTitle = regexp.MustCompile(`(?m)^# (\w+): `)
 	sampleLine  = regexp.MustCompile(`(?m)^# At (\S+): (\w+)$`)
 )
 
-// The Jobs in the documentation have the classification that it states.
-func TestSamples(t *testing.T) {
+// sample is a Job in the documentation, and the categories that its file states.
+type sample struct {
+	reason     Reason
+	job        *batchv1.Job
+	categories [][2]string // by time
+}
+
+// readSamples returns the samples in the order of their files.
+func readSamples(t testing.TB) []sample {
+	t.Helper()
 	paths, err := filepath.Glob("../../../docs/samples/jobreport/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []Reason
+	require.NoError(t, err)
+	var samples []sample
 	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			job := &batchv1.Job{}
-			if err := yaml.UnmarshalStrict(raw, job); err != nil {
-				t.Fatal(err)
-			}
-			first, times := sampleTitle.FindSubmatch(raw), sampleLine.FindAllSubmatch(raw, -1)
-			if first == nil || len(times) == 0 {
-				t.Fatal("the file does not state its reason and times")
-			}
-			reason := Reason(first[1])
-			shown = append(shown, reason)
-			for _, match := range times {
-				at, err := time.Parse(time.RFC3339, string(match[1]))
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := Classify(job, at, DefaultThresholds())
-				want := Finding{Category: Category(match[2])}
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		s := sample{job: &batchv1.Job{}}
+		require.NoError(t, yaml.UnmarshalStrict(raw, s.job))
+		for _, match := range sampleLine.FindAllSubmatch(raw, -1) {
+			s.categories = append(s.categories, [2]string{string(match[1]), string(match[2])})
+		}
+		title := sampleTitle.FindSubmatch(raw)
+		if title == nil || len(s.categories) == 0 {
+			t.Fatalf("%s does not state its reason and times", path)
+		}
+		s.reason = Reason(title[1])
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+// The Jobs in the documentation have the classification that it states: each side of each threshold.
+func TestSamples(t *testing.T) {
+	var shown []Reason
+	for _, sample := range readSamples(t) {
+		shown = append(shown, sample.reason)
+		t.Run(string(sample.reason), func(t *testing.T) {
+			for _, stated := range sample.categories {
+				at, err := time.Parse(time.RFC3339, stated[0])
+				require.NoError(t, err)
+				got := Classify(sample.job, at, DefaultThresholds())
+				want := Finding{Category: Category(stated[1])}
 				if want.Category != CategoryHealthy {
-					want.Reason = reason
+					want.Reason = sample.reason
 				}
 				if got.Category != want.Category || got.Reason != want.Reason {
-					t.Errorf("at %s: got %s %s, want %s %s", match[1], got.Category, got.Reason, want.Category, want.Reason)
+					t.Errorf("at %s: got %s %s, want %s %s", at, got.Category, got.Reason, want.Category, want.Reason)
 				}
 			}
 		})

@@ -3,7 +3,6 @@ package jobreport
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -73,9 +72,7 @@ func TestSeries(t *testing.T) {
 		"a child with an invalid number of attempts is in no series":   {jobWith(controlledBy("JobSet"), attempt("many")), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, SeriesOf(row.job)); diff != "" {
-				t.Errorf("series (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "series", row.want, SeriesOf(row.job))
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -25,23 +26,17 @@ type alertRule struct {
 func readAlertGroups(t *testing.T) (raw []byte, rules []alertRule) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(alertsDirectory, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file := struct {
 		Spec json.RawMessage `json:"spec"`
 	}{}
-	if err := yaml.Unmarshal(content, &file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(content, &file))
 	parsed := struct {
 		Groups []struct {
 			Rules []alertRule `json:"rules"`
 		} `json:"groups"`
 	}{}
-	if err := json.Unmarshal(file.Spec, &parsed); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(file.Spec, &parsed))
 	for _, group := range parsed.Groups {
 		rules = append(rules, group.Rules...)
 	}
@@ -55,14 +50,10 @@ func TestAlertsFireAsPromtoolEvaluatesThem(t *testing.T) {
 	}
 	groups, _ := readAlertGroups(t)
 	tests, err := os.ReadFile(filepath.Join(alertsDirectory, "rules_test.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	directory := t.TempDir()
 	for name, content := range map[string][]byte{"rules.yaml": groups, "rules_test.yaml": tests} {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), content, 0o600))
 	}
 	for _, arguments := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
 		command := exec.CommandContext(t.Context(), promtool, arguments...)
@@ -75,9 +66,7 @@ func TestAlertsFireAsPromtoolEvaluatesThem(t *testing.T) {
 
 func TestEachAlertHasARunbookSection(t *testing.T) {
 	documentation, err := os.ReadFile("../../../../docs/jobreport.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	headings := map[string]bool{}
 	for line := range strings.Lines(string(documentation)) {
 		if title, isHeading := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); isHeading && strings.HasPrefix(line, "##") {

@@ -33,6 +33,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -57,9 +58,7 @@ func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, rbacv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, add(scheme))
 	}
 	cluster := &fakeCluster{
 		t: t, clock: testclock.NewFakeClock(testTime), events: events.NewFakeRecorder(100),
@@ -131,13 +130,34 @@ func (f *fakeCluster) reconcileAll() []string {
 	return f.writes
 }
 
-func (f *fakeCluster) storedStatus(namespace string) *v1alpha1.JobReportStatus {
+func (f *fakeCluster) storedReport(namespace string) *v1alpha1.JobReport {
 	f.t.Helper()
 	report := &v1alpha1.JobReport{}
-	if err := f.reconciler.live.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
-		f.t.Fatal(err)
+	require.NoError(f.t, f.reconciler.live.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report))
+	return report
+}
+
+func (f *fakeCluster) storedStatus(namespace string) *v1alpha1.JobReportStatus {
+	f.t.Helper()
+	return &f.storedReport(namespace).Status
+}
+
+// wantMetric compares the value of a metric.
+func wantMetric(t *testing.T, want float64, name string, labels ...string) {
+	t.Helper()
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_"+name, labels...); got != want {
+		t.Errorf("%s of %v is %v, want %v", name, labels, got, want)
 	}
-	return &report.Status
+}
+
+// countMetric returns a function that checks by how much a metric has increased since then.
+func countMetric(t *testing.T, name string, labels ...string) func(want float64) {
+	t.Helper()
+	before := testenv.MetricValue(t, "yardmaster_jobreport_"+name, labels...)
+	return func(want float64) {
+		t.Helper()
+		wantMetric(t, before+want, name, labels...)
+	}
 }
 
 // addJobs adds Jobs that were created the given duration before testTime.
@@ -148,6 +168,14 @@ func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 		job.UID = types.UID(namespace + job.Name)
 		job.CreationTimestamp = metav1.NewTime(testTime.Add(-age))
 		f.jobsByNamespace[namespace] = append(f.jobsByNamespace[namespace], job)
+	}
+}
+
+// wantEqual compares values. what names them.
+func wantEqual(t testing.TB, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want, +got):\n%s", what, diff)
 	}
 }
 
@@ -197,56 +225,25 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 	cluster.assertReportReady("a")
 	cluster.assertReportReady("b")
 	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
-	if diff := cmp.Diff(want, cluster.storedStatus("a").Summary); diff != "" {
-		t.Errorf("summary (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary); diff != "" {
-		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
-	}
-	for category, want := range map[string]float64{"Zombie": 2, "Suspicious": 1} {
-		if got := testenv.MetricValue(t, "yardmaster_jobreport_findings", category, "a", "NeverStarted"); got != want {
-			t.Errorf("metric of %s: %v, want %v", category, got, want)
-		}
-	}
-	if got := testenv.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
-		t.Errorf("last success %v", got)
-	}
-	if got := testenv.MetricValue(t, "yardmaster_jobreport_oldest_finding_timestamp_seconds", "Zombie", "a", "NeverStarted"); got != float64(testTime.Add(-48*time.Hour).Unix()) {
-		t.Errorf("the oldest zombie is from %v", got)
-	}
-}
-
-func TestJobsAreListedInPagesOfTheNewestVersion(t *testing.T) {
-	cluster := newFakeCluster(t, "a")
-	cluster.addJobs("a", 1201, 48*time.Hour)
-	cluster.reconcileAll()
-	if got := cluster.storedStatus("a"); got.Summary.Zombie != 1201 || len(got.Findings) != 50 {
-		t.Errorf("%d zombies, %d findings", got.Summary.Zombie, len(got.Findings))
-	}
-	if len(cluster.lists) != 3 {
-		t.Errorf("%d pages, want 3", len(cluster.lists))
-	}
-	for _, list := range cluster.lists {
-		if list.Limit != 500 || list.Namespace != "a" || list.Raw != nil {
-			t.Errorf("requested %+v", list)
-		}
-	}
+	wantEqual(t, "summary", want, cluster.storedStatus("a").Summary)
+	wantEqual(t, "summary of a namespace without Jobs", v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary)
+	wantMetric(t, 2, "findings", "Zombie", "a", "NeverStarted")
+	wantMetric(t, 1, "findings", "Suspicious", "a", "NeverStarted")
+	wantMetric(t, float64(testTime.Unix()), "last_success_timestamp_seconds", "a")
+	wantMetric(t, float64(testTime.Add(-48*time.Hour).Unix()), "oldest_finding_timestamp_seconds", "Zombie", "a", "NeverStarted")
 }
 
 func TestAScanWithoutChangesWritesOnlyAHeartbeat(t *testing.T) {
 	cluster := newFakeCluster(t, "a", "b")
 	cluster.addJobs("a", 700, 48*time.Hour)
+	cluster.clock.Step(time.Millisecond) // which a stored time does not have
 	if got := len(cluster.reconcileAll()); got != 4 {
 		t.Errorf("%d writes by the first scan, want 4", got)
 	}
 	cluster.clock.Step(5 * time.Minute)
-	unchanged := testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged")
-	if got := cluster.reconcileAll(); got != nil {
-		t.Errorf("unexpected writes %v", got)
-	}
-	if got := testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 2 {
-		t.Errorf("%v reports counted as unchanged, want 2", got)
-	}
+	unchanged := countMetric(t, "writes_total", "unchanged")
+	wantEqual(t, "writes", []string(nil), cluster.reconcileAll())
+	unchanged(2)
 	cluster.clock.Step(66 * time.Minute)
 	if got := len(cluster.reconcileAll()); got != 2 {
 		t.Errorf("%d writes after an hour, want 2", got)
@@ -288,17 +285,13 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 				t.Errorf("the message contains the continue token: %s", message)
 			}
 			kept.Conditions = good.Conditions
-			if diff := cmp.Diff(good, kept); diff != "" {
-				t.Errorf("the findings changed (-good +kept):\n%s", diff)
-			}
+			wantEqual(t, "the status without its conditions", good, kept)
 			cluster.assertReportReady("b")
 			if got := cluster.storedStatus("b").Summary.Zombie; got != 4 {
 				t.Errorf("the other namespace has %d zombies, want 4", got)
 			}
 
-			if got := cluster.reconcileAll(); got != nil {
-				t.Errorf("a second failure causes the writes %v", got)
-			}
+			wantEqual(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
 			cluster.failures["a"] = nil
 			cluster.reconcileAll()
 			cluster.assertReportReady("a")
@@ -345,22 +338,10 @@ func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.refusedWrites["create"] = row.refusal
-			counted := countErrors(t, row.reason)
-			if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
-				t.Errorf("writes %v", got)
-			}
-			if got := counted(); got != row.want {
-				t.Errorf("counted %v times, want %v", got, row.want)
-			}
+			counted := countMetric(t, "scan_errors_total", "a", row.reason)
+			wantEqual(t, "writes", []string{"create a"}, cluster.reconcileAll())
+			counted(row.want)
 		})
-	}
-}
-
-// countErrors returns a function that returns how many scans of namespace a have failed with the reason since then.
-func countErrors(t *testing.T, reason string) func() float64 {
-	before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
-	return func() float64 {
-		return testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before
 	}
 }
 
@@ -375,24 +356,17 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.addJobs("a", 2, 48*time.Hour)
 			cluster.reconcileAll()
-			if got := testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
-				t.Fatalf("%v zombies counted, want 2", got)
-			}
+			wantMetric(t, 2, "jobs", "Zombie", "a")
 			cluster.failures["a"] = failFromPage(0, errForbidden)
 			cluster.clock.Step(5 * time.Minute)
 			cluster.reconcileAll()
-			if got := testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
-				t.Errorf("%v zombies counted, although the report lists 2", got)
-			}
+			wantMetric(t, 2, "jobs", "Zombie", "a")             // as the report lists
 			cluster.failures["a"] = failFromPage(0, errExpired) // another reason, so that a write is due
 			cluster.refusedWrites["update"] = refusal
 			cluster.reconcileAll()
-			if testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testenv.MetricValue(t, "yardmaster_jobreport_findings", "Zombie", "a", "NeverStarted") != 0 {
-				t.Error("the deleted namespace is still counted")
-			}
-			if got := testenv.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
-				t.Errorf("last success %v, want it kept", got)
-			}
+			wantMetric(t, 0, "jobs", "Zombie", "a")
+			wantMetric(t, 0, "findings", "Zombie", "a", "NeverStarted")
+			wantMetric(t, float64(testTime.Unix()), "last_success_timestamp_seconds", "a") // it is kept
 		})
 	}
 }
@@ -407,87 +381,55 @@ func TestADeletedReportIsRecreated(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.addJobs("a", 1, 48*time.Hour)
 	cluster.reconcileAll()
-	report := &v1alpha1.JobReport{}
-	report.Namespace, report.Name = "a", v1alpha1.JobReportName
-	if err := cluster.reconciler.client.Delete(t.Context(), report); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.reconciler.client.Delete(t.Context(), cluster.storedReport("a")))
 	cluster.reconcileAll()
 	cluster.assertReportReady("a")
 }
 
-func TestAReportIsRecordedOnceTheAPIServerIsAvailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := newFakeCluster(t, "a")
-		cluster.useTheClockOfTheBubble()
-		cluster.failures["a"] = failFromPage(0, errConnectionRefused)
-		cluster.refusedWrites["create"] = errConnectionRefused
-		time.AfterFunc(5*time.Second, func() {
-			cluster.mu.Lock()
-			defer cluster.mu.Unlock()
-			delete(cluster.refusedWrites, "create")
-		})
-		cluster.reconcileAll()
-		cluster.assertScanFailed("a", "ListFailed")
-	})
-}
-
 // A starting API server answers requests before it has read all Roles.
-func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := newFakeCluster(t, "a")
-		cluster.addJobs("a", 600, 48*time.Hour)
-		cluster.reconcileAll()
-		cluster.useTheClockOfTheBubble()
-		cluster.failures["a"] = failFromPage(1, errConnectionRefused)
-		cluster.refusedWrites["update"] = errForbidden
-		time.AfterFunc(3*time.Second, func() {
-			cluster.mu.Lock()
-			defer cluster.mu.Unlock()
-			delete(cluster.refusedWrites, "update")
+func TestAReportIsRecordedOnceTheAPIServerIsAvailable(t *testing.T) {
+	for name, row := range map[string]struct {
+		hasReport bool
+		failsAt   int
+		verb      string
+		refusal   error
+		want      string
+	}{
+		"the first report, which the API server does not answer": {false, 0, "create", errConnectionRefused, "ListFailed"},
+		"a later report, which it forbids":                       {true, 1, "update", errForbidden, "PartialList"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := newFakeCluster(t, "a")
+				cluster.addJobs("a", 600, 48*time.Hour)
+				if row.hasReport {
+					cluster.reconcileAll()
+				}
+				cluster.useTheClockOfTheBubble()
+				cluster.failures["a"] = failFromPage(row.failsAt, errConnectionRefused)
+				cluster.refusedWrites[row.verb] = row.refusal
+				time.AfterFunc(3*time.Second, func() {
+					cluster.mu.Lock()
+					defer cluster.mu.Unlock()
+					delete(cluster.refusedWrites, row.verb)
+				})
+				counted := countMetric(t, "scan_errors_total", "a", row.want)
+				cluster.reconcileAll()
+				cluster.assertScanFailed("a", row.want)
+				counted(1)
+			})
 		})
-		counted := countErrors(t, "PartialList")
-		cluster.reconcileAll()
-		cluster.assertScanFailed("a", "PartialList")
-		if got := counted(); got != 1 {
-			t.Errorf("counted %v times", got)
-		}
-	})
+	}
 }
 
 func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
 	cluster.refusedWrites["create"] = errForbidden
-	failed, forbidden := countErrors(t, "ListFailed"), countErrors(t, "Forbidden")
+	failed, forbidden := countMetric(t, "scan_errors_total", "a", "ListFailed"), countMetric(t, "scan_errors_total", "a", "Forbidden")
 	cluster.reconcileAll()
-	if failed() != 1 || forbidden() != 0 {
-		t.Errorf("counted %v times, and %v times by the reason why it could not be recorded", failed(), forbidden())
-	}
-}
-
-func TestAScanIsAbandonedAfterItsMaximumDuration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := newFakeCluster(t, "a", "b")
-		cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
-			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
-				requested := client.ListOptions{}
-				requested.ApplyOptions(options)
-				if requested.Namespace == "b" {
-					return nil
-				}
-				<-ctx.Done()
-				return ctx.Err()
-			},
-		})
-		startTime := time.Now()
-		cluster.reconcileAll()
-		if elapsed := time.Since(startTime); elapsed != maxScanDuration {
-			t.Errorf("the scan took %s, want %s", elapsed, maxScanDuration)
-		}
-		cluster.assertScanFailed("a", "Timeout")
-		cluster.assertReportReady("b")
-	})
+	failed(1)
+	forbidden(0) // the reason why it could not be recorded
 }
 
 func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
@@ -513,30 +455,20 @@ func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
 			765 * time.Second,                      // never longer than the interval of 5 minutes
 			1065 * time.Second, 1080 * time.Second, // after the success the interval, then 15 s again
 		}
-		if diff := cmp.Diff(want, scans[:min(len(scans), len(want))]); diff != "" {
-			t.Errorf("scans (-want +got):\n%s", diff)
-		}
+		wantEqual(t, "scans", want, scans[:min(len(scans), len(want))])
 	})
 }
 
 func TestTheRoleBindingOfTheScanOwnsTheReport(t *testing.T) {
 	cluster := newFakeCluster(t, "a", "b")
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: roleBindingName, UID: "binding"}}
-	if err := cluster.reconciler.client.Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cluster.reconciler.client.Create(t.Context(), binding))
 	cluster.reconcileAll()
 	for namespace, want := range map[string][]metav1.OwnerReference{
 		"a": {{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding", Name: roleBindingName, UID: "binding"}},
 		"b": nil,
 	} {
-		report := &v1alpha1.JobReport{}
-		if err := cluster.reconciler.live.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, report.OwnerReferences); diff != "" {
-			t.Errorf("owners of the report of %s (-want +got):\n%s", namespace, diff)
-		}
+		wantEqual(t, "owners of the report of "+namespace, want, cluster.storedReport(namespace).OwnerReferences)
 	}
 }
 
@@ -565,18 +497,11 @@ func TestAnEditedReportIsRepairedByTheNextScan(t *testing.T) {
 			cluster.addJobs("a", 2, 48*time.Hour)
 			cluster.reconcileAll()
 			want := cluster.storedStatus("a").DeepCopy()
-			report := &v1alpha1.JobReport{}
-			if err := cluster.reconciler.live.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: v1alpha1.JobReportName}, report); err != nil {
-				t.Fatal(err)
-			}
+			report := cluster.storedReport("a")
 			edit(&report.Status)
-			if err := cluster.reconciler.client.Status().Update(t.Context(), report); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cluster.reconciler.client.Status().Update(t.Context(), report))
 			cluster.reconcileAll()
-			if diff := cmp.Diff(want, cluster.storedStatus("a")); diff != "" {
-				t.Errorf("the report differs (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "the report differs", want, cluster.storedStatus("a"))
 		})
 	}
 }
@@ -619,12 +544,6 @@ func TestScansAreBoundedAndThoseOfANamespaceNeverOverlap(t *testing.T) {
 			t.Errorf("%d scans in ten minutes, want five every two minutes", scans)
 		}
 	})
-}
-
-func TestOnlyTheLeaderScans(t *testing.T) {
-	if !(&Reconciler{}).NeedLeaderElection() {
-		t.Error("the reconciler does not need leader election")
-	}
 }
 
 func TestAFailureIsLoggedOnceUntilItChanges(t *testing.T) {
