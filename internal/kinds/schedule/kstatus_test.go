@@ -21,7 +21,7 @@ func TestConditionsOfEachState(t *testing.T) {
 			return s.at(time.Hour)
 		}
 	}
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		state  func(*testing.T) *scenario
 		ready  metav1.ConditionStatus
 		reason string
@@ -52,8 +52,7 @@ func TestConditionsOfEachState(t *testing.T) {
 			return s
 		}, metav1.ConditionFalse, v1alpha1.ReasonKindDisabled, status.FailedStatus},
 		"the clock was wrong": {func(t *testing.T) *scenario { return newScenario(t).at(time.Second).at(24 * time.Hour).at(time.Hour) }, metav1.ConditionFalse, v1alpha1.ReasonClockSkewed, status.FailedStatus},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := test.state(t).wantReady(test.ready, test.reason, "")
 			s.schedule.APIVersion, s.schedule.Kind = v1alpha1.GroupVersion.String(), "Schedule"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // ofMessages makes a Schedule send messages.
@@ -56,17 +57,6 @@ func (s *scenario) wantRuns(want int64) *scenario {
 		s.t.Errorf("status.runs is %d, want %d", got, want)
 	}
 	return s
-}
-
-func TestAConfirmedJobCountsAsStarted(t *testing.T) {
-	s := newScenario(t, ofMessages).at(time.Second)
-	if !s.pass(time.Hour, confirmed) {
-		t.Fatal("no message was sent")
-	}
-	s.wantRuns(1).wantMissed(0, "").wantEvent("RunCreated: Sent message nightly-29631660 to Queue billing")
-	if s.schedule.Status.Pending != nil || s.pass(time.Hour+time.Second, confirmed) {
-		t.Error("the message was sent twice")
-	}
 }
 
 func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
@@ -132,9 +122,7 @@ func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {
 		s.Spec.Message.Priority, s.Spec.Message.Timeout = "low", &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
 	})
 	message := NewMessage(s, "billing", RunName(s, created), created)
-	if err := message.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, message.Validate())
 	want := map[string][]string{"Tenant": {"acme"}, "Content-Type": {"application/json"}, "Scheduled-Time": {"2026-05-04T12:00:00Z"}}
 	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "invoice" || message.Priority != "low" || message.Timeout != time.Minute || string(message.Payload) != `{"all":true}` || !message.HasChosenID {
 		t.Errorf("message %+v, headers (-want +got):\n%s", message, diff)

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // withTemplate returns a Schedule of SequentialJobs or AgenticSessions with this spec.
@@ -24,57 +24,45 @@ func withTemplate(kind, raw string) *v1alpha1.Schedule {
 
 func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 	due := created.Add(time.Hour)
-	tests := map[string]struct {
+	const parameter, variable = `{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}`, `{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"}`
+	for title, test := range map[string]struct {
 		kind, template, want string
 	}{
-		"a sequence": {
-			"SequentialJob", `{"containers":[{"name":"a"}]}`,
-			`{"containers":[{"name":"a"}],"parameters":[{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`,
-		},
+		"a sequence": {"SequentialJob", `{"containers":[{"name":"a"}]}`, `{"containers":[{"name":"a"}],"parameters":[` + parameter + `]}`},
 		"a sequence with parameters": {
-			"SequentialJob", `{"parameters":[{"name":"REGION","value":"eu"}]}`,
-			`{"parameters":[{"name":"REGION","value":"eu"},{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`,
+			"SequentialJob", `{"parameters":[{"name":"REGION","value":"eu"}]}`, `{"parameters":[{"name":"REGION","value":"eu"},` + parameter + `]}`,
 		},
 		"a sequence with a parameter of that name": {
-			"SequentialJob", `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
-			`{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
+			"SequentialJob", `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`, `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
 		},
 		"a session": {
-			"AgenticSession", `{"prompt":"review","timeout":1800}`,
-			`{"environmentVariables":{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"},"prompt":"review","timeout":1800}`,
+			"AgenticSession", `{"prompt":"review","timeout":1800}`, `{"environmentVariables":` + variable + `,"prompt":"review","timeout":1800}`,
 		},
 		"a session with a variable of that name": {
 			"AgenticSession", `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`,
 		},
-		"whole numbers stay whole": {"AgenticSession", `{"a":9007199254740993,"b":1e3,"c":0.5}`, `{"a":9007199254740993,"b":1000,"c":0.5,"environmentVariables":{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"}}`},
-	}
-	for title, test := range tests {
+		"whole numbers stay whole": {
+			"AgenticSession", `{"a":9007199254740993,"b":1e3,"c":0.5}`, `{"a":9007199254740993,"b":1000,"c":0.5,"environmentVariables":` + variable + `}`,
+		},
+	} {
 		t.Run(title, func(t *testing.T) {
 			s := withTemplate(test.kind, test.template)
 			run, err := NewRun(s, &v1alpha1.ScheduledRun{Name: "run", ScheduledTime: apiTime(due), RerunID: "yesterday"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			spec, err := json.Marshal(run.Object["spec"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, string(spec)); diff != "" {
-				t.Errorf("spec (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			wantEqual(t, "spec", test.want, string(spec))
 			if run.GetKind() != test.kind || !metav1.IsControlledBy(run, s) || run.GetLabels()[v1alpha1.LabelSchedule] != s.Name {
 				t.Errorf("metadata: %v", run.Object["metadata"])
 			}
 			want := map[string]string{v1alpha1.AnnotationScheduledTime: "2026-05-04T13:00:00Z", v1alpha1.AnnotationRerunID: "yesterday"}
-			if diff := cmp.Diff(want, run.GetAnnotations()); diff != "" {
-				t.Errorf("annotations (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "annotations", want, run.GetAnnotations())
 		})
 	}
 }
 
 func TestInvalidTemplatesAreRefused(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		s    *v1alpha1.Schedule
 		want string
 	}{
@@ -84,8 +72,7 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"a reserved annotation":      {newSchedule(setMetadata("", "yardmaster.dev/scheduled-time")), "spec.sequentialJob.metadata.annotations[yardmaster.dev/scheduled-time]: Forbidden"},
 		"the label of the tool":      {newSchedule(setMetadata("app.kubernetes.io/managed-by", "")), "is reserved"},
 		"an invalid cron expression": {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.Schedule = "0 25 * * *" }), "spec.schedule: Invalid value"},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			if errs := Validate(test.s); !strings.Contains(errs.ToAggregate().Error(), test.want) {
 				t.Errorf("errors %v, want one with %q", errs, test.want)
@@ -107,5 +94,21 @@ func setMetadata(label, annotation string) func(*v1alpha1.Schedule) {
 			m.Annotations[annotation] = "x"
 		}
 		s.Spec.SequentialJob.Metadata = m
+	}
+}
+
+func TestStoppedSessionHasEndedWithItsLastAttempt(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 11, 27, 2, 0, 0, 0, time.UTC))
+	ended := metav1.NewTime(created.Add(time.Hour))
+	session := &v1alpha1.AgenticSession{}
+	session.CreationTimestamp = created
+	session.Status.Phase = v1alpha1.SessionStopped
+	if run := RunOfSession(session); !run.IsFinished || !run.CompletionTime.Equal(created.Time) {
+		t.Errorf("a session that was stopped before its first attempt: %+v", run)
+	}
+	session.Status.Attempts = make([]v1alpha1.SessionAttempt, 2)
+	session.Status.Attempts[0].CompletionTime, session.Status.Attempts[1].CompletionTime = &created, &ended
+	if run := RunOfSession(session); !run.IsFinished || !run.CompletionTime.Equal(ended.Time) {
+		t.Errorf("want the end %s of the last attempt, got %+v", ended, run)
 	}
 }

@@ -3,7 +3,6 @@ package schedule
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // simulation is an API server with one Schedule, and an operator that may crash between any two of its steps, and then
@@ -313,9 +314,7 @@ func (s *simulation) accepted() {
 	wanted, times := s.stored.Spec.Rerun, int64(1)
 	if wanted.To != nil {
 		timetable, err := NewTimetable(s.stored.Spec.Cron)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, err)
 		times = 0
 		for due := timetable.Next(wanted.From.Add(-time.Second)); !due.IsZero() && !due.After(wanted.To.Time); due = timetable.Next(due) {
 			times++
@@ -412,9 +411,7 @@ func (s *simulation) check() {
 	}
 	for i, e := range s.epochs {
 		timetable, err := NewTimetable(e.timetable.Cron)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, err)
 		until := e.until
 		if i+1 < len(s.epochs) {
 			until = s.epochs[i+1].timetable.Since.Time // all times before the change must be decided
@@ -443,13 +440,7 @@ func (s *simulation) check() {
 // that is away, stale reads, conflicts, clocks that are set, suspensions, changes of the schedule, exhausted
 // quotas, requests for further runs that are repeated, replaced and withdrawn, and runs of any length. SCHEDULE_RUNS is the number of Schedules.
 func TestSimulationDecidesEachTimeOnce(t *testing.T) {
-	count := 60
-	if text := os.Getenv("SCHEDULE_RUNS"); text != "" {
-		var err error
-		if count, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	count := testbuilder.NumberFromEnv(t, "SCHEDULE_RUNS", 60)
 	var started, missed, requested int64
 	for seed := range count {
 		passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -34,9 +33,7 @@ func TestWhenSelectsTheTimesThatMayRun(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, when(test.when), catchUp(test.catchUp)).at(time.Second).at(6 * time.Hour)
-			if diff := cmp.Diff(test.started, s.started); diff != "" {
-				t.Errorf("started times (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "started times", test.started, s.started)
 			missed := int64(0)
 			for _, count := range test.reasons {
 				missed += count
