@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -26,17 +27,12 @@ func (s *testEnv) approve(user string, values ...v1alpha1.Parameter) Decision {
 
 func (s *testEnv) writeApproval(approval Approval) {
 	s.t.Helper()
-	if err := approval.Write(s.sj); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, approval.Write(s.sj))
 }
 
 func TestStepWaitsForItsApproval(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", needsApprovalBefore()).Step("verify"))
-	s.succeedStep("build")
-	s.reconcileAfter(time.Hour)
-	s.wantCreated("build")
-	s.wantSteps("build: Succeeded", "deploy: Pending, ApprovalRequired", "verify: Pending")
+	s := startRun(t, sequence("build").Step("deploy", needsApprovalBefore()).Step("verify"))
+	s.pass(succeed("build"), wait(time.Hour), steps("build: Succeeded", "deploy: Pending, ApprovalRequired", "verify: Pending"))
 	message := "step \"deploy\" waits for an approval; run `kubectl yardmaster seq approve a`"
 	s.wantCondition(v1alpha1.ConditionSuspended, "True ApprovalRequired: "+message)
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonApprovalRequired)
@@ -47,43 +43,23 @@ func TestStepWaitsForItsApproval(t *testing.T) {
 	s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventSuspended)
 
 	s.approve("ada")
-	s.wantCreated("build", "deploy")
-	if by := s.stepStatus("deploy").ApprovedBy; by != "ada" {
-		t.Errorf("approved by %q", by)
-	}
-	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
-	s.wantEvents(v1alpha1.EventResumed, v1alpha1.EventJobStarted)
-	s.succeedStep("deploy")
-	s.succeedStep("verify")
+	s.pass(
+		created("build", "deploy"), phase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning),
+		events(v1alpha1.EventResumed, v1alpha1.EventJobStarted), succeed("deploy"), succeed("verify"),
+	)
 	if by := s.stepStatus("deploy").ApprovedBy; by != "ada" {
 		t.Errorf("after the run: approved by %q", by)
 	}
 }
 
 func TestDeadlineRestartsWithTheApproval(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", needsApprovalBefore()).ActiveDeadline(60))
-	s.succeedStep("build")
-	s.reconcileAfter(time.Hour)
-	s.wantSteps("build: Succeeded", "deploy: Pending, ApprovalRequired")
+	s := startRun(t, sequence("build").Step("deploy", needsApprovalBefore()).ActiveDeadline(60))
+	s.pass(succeed("build"), wait(time.Hour), steps("build: Succeeded", "deploy: Pending, ApprovalRequired"))
 	s.approve("ada")
 	if start := s.sj.Status.StartTime; !start.Time.Equal(s.now) {
 		t.Errorf("the deadline counts from %s, want %s", start, s.now)
 	}
-	s.reconcileAfter(2 * time.Minute)
-	s.wantSteps("build: Succeeded", "deploy: Stopping, DeadlineExceeded")
-}
-
-func TestSuspensionAndApprovalAreIndependent(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true })
-	s.reconcile()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "corrected" })
-	s.reconcile()
-	s.approve("ada")
-	s.wantCreated()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
-	s.reconcile()
-	s.wantCreated("deploy")
+	s.pass(wait(2*time.Minute), steps("build: Succeeded", "deploy: Stopping, DeadlineExceeded"))
 }
 
 // TestOnlyApprovedContentRuns crosses approvals with the times of a change between approval and start: the step runs only what a valid
@@ -127,7 +103,7 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 		for changeName, change := range changes {
 			for _, when := range times {
 				t.Run(approvalName+"/"+changeName+"/"+when, func(t *testing.T) {
-					s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()))
+					s := startRun(t, sequence("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()))
 					apply := func(at string) {
 						if change != nil && when == at {
 							s.changeSpec(change)
@@ -148,6 +124,9 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 					s.writeApproval(approval)
 					apply("with the approval")
 					s.reconcile()
+					if phase := s.stepStatus("deploy").Phase; s.sj.Spec.Suspend && phase != v1alpha1.StepPending {
+						t.Errorf("the step of a suspended run is %s", phase)
+					}
 					apply("while the run is suspended")
 					s.sj.Spec.Suspend = false
 					s.reconcile()
@@ -172,6 +151,8 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 					}
 					if waits := AwaitingApproval(s.sj) == "deploy"; waits != (runs == 0 || isLate && !isUnchanged) {
 						t.Errorf("the step waits: %v: %+v", waits, s.stepStatus("deploy"))
+					} else if by := s.stepStatus("deploy").ApprovedBy; waits && by != "" {
+						t.Errorf("content that nobody approved has the approver %q", by)
 					}
 				})
 			}
@@ -180,37 +161,17 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 }
 
 func TestValuesOfTheApproverAreOfTheStepAndOfLaterOnes(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()).Step("verify").Obj()
+	sj := sequence("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()).Step("verify").Obj()
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "1.3"}}
 	s := newTestEnv(t, sj)
 	s.reconcile()
 	s.succeedStep("build")
 	s.approve("ada", v1alpha1.Parameter{Name: "VERSION", Value: "1.4"})
-	s.failStep("deploy")
-	s.reconcileAfter(time.Minute)
-	s.succeedStep("deploy")
-	s.wantCreated("build", "deploy", "deploy", "verify")
+	s.pass(fail("deploy"), wait(time.Minute), succeed("deploy"), created("build", "deploy", "deploy", "verify"))
 	for i, want := range []string{"1.3", "1.4", "1.4", "1.4"} {
 		if got := s.jobs[i].Spec.Template.Spec.Containers[0].Env[0].Value; got != want {
 			t.Errorf("Job %s has the value %s, want %s", s.jobs[i].Name, got, want)
 		}
-	}
-}
-
-func TestChangedContentIsAskedAgainBeforeAnotherAttempt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", retry(1, 1, 1), needsApprovalBefore()))
-	s.approve("ada")
-	s.failStep("deploy")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "other" })
-	s.reconcileAfter(time.Minute)
-	s.wantSteps("deploy: Retrying, ApprovalRequired")
-	if by := s.stepStatus("deploy").ApprovedBy; by != "" {
-		t.Errorf("approved by %q", by)
-	}
-	s.approve("grace")
-	s.wantCreated("deploy", "deploy")
-	if by := s.stepStatus("deploy").ApprovedBy; by != "grace" {
-		t.Errorf("approved by %q", by)
 	}
 }
 
@@ -219,10 +180,8 @@ func TestStepWithoutTheRequirementHasNoApprover(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
 	s.createRefusals = map[string]*decision.Refusal{"deploy": {Class: decision.QuotaExceeded, Kind: "Job", Step: "deploy"}}
 	s.approve("ada")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step.RequireApproval = false })
 	s.createRefusals = nil
-	s.reconcile()
-	s.wantCreated("deploy")
+	s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step.RequireApproval = false }), created("deploy"))
 	if by := s.stepStatus("deploy").ApprovedBy; by != "" {
 		t.Errorf("approved by %q", by)
 	}
@@ -232,9 +191,7 @@ func TestApprovalDoesNotCountWithoutTheAdmissionPolicy(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
 	s.unprotected = "ValidatingAdmissionPolicy yardmaster-approvals does not exist"
 	decision := s.approve("ada")
-	s.wantCreated()
-	s.wantSteps("deploy: Pending, Unprotected")
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonUnprotected)
+	s.pass(created(), steps("deploy: Pending, Unprotected"), phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonUnprotected))
 	if decision.RequeueAfter == 0 || decision.RequeueAfter > protectionRecheck {
 		t.Errorf("the next decision is after %s", decision.RequeueAfter)
 	}

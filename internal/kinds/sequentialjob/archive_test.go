@@ -11,20 +11,24 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	podsecurity "k8s.io/pod-security-admission/api"
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
+
+func archiveInAClaim() *v1alpha1.SequenceArchive {
+	return &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
+}
 
 // startArchivedRun starts a run whose logs are archived in a claim.
 func startArchivedRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
 	t.Helper()
 	object := sj.Obj()
-	object.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
+	object.Spec.Archive = archiveInAClaim()
 	s := newTestEnv(t, object)
 	s.reconcile()
 	return s
@@ -76,75 +80,99 @@ func (s *testEnv) wantArchive(want string) {
 	}
 }
 
+// archives lets the run archive its logs in a claim.
+func archives(s *testEnv) { s.sj.Spec.Archive = archiveInAClaim() }
+
+func archived(want string) func(*testEnv) { return func(s *testEnv) { s.wantArchive(want) } }
+
+func endArchive(code int32, result string) func(*testEnv) {
+	return func(s *testEnv) {
+		s.events = nil
+		s.endArchive(code, result)
+	}
+}
+
+// archiveJobs checks how many Jobs were created that archive logs.
+func archiveJobs(want int) func(*testEnv) {
+	return func(s *testEnv) {
+		if got := len(s.createdArchives); got != want {
+			s.t.Errorf("%d Jobs archive logs, want %d", got, want)
+		}
+	}
+}
+
+// isExpired checks whether the SequentialJob is deleted.
+func isExpired(want bool) func(*testEnv) {
+	return func(s *testEnv) {
+		if got := s.decide(nil).DeleteExpired; got != want {
+			s.t.Errorf("it is deleted: %t, want %t", got, want)
+		}
+	}
+}
+
 func TestLogsAreArchivedWhenTheRunHasEnded(t *testing.T) {
-	for title, end := range map[string]func(*testEnv) Decision{
-		"completed": func(s *testEnv) Decision { s.succeedStep("build"); return s.succeedStep("test") },
-		"failed":    func(s *testEnv) Decision { return s.failStep("build") },
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-			s.wantArchive("")
-			if len(s.createdArchives) > 0 {
-				t.Error("the logs are archived before the run has ended")
-			}
-			end(s)
-			s.wantArchive("1: Archiving")
-			finished := s.sj.Status.CompletionTime
-			s.reconcileAfter(time.Second)
-			s.endArchive(0, "2 logs, 10 bytes\n")
-			s.wantArchive("1: Archived: 2 logs, 10 bytes")
-			if s.sj.Status.CompletionTime != finished && !s.sj.Status.CompletionTime.Equal(finished) || s.sj.Status.Archive.Location != "ns/a/"+string(s.sj.UID)+"/run-1" {
-				t.Errorf("status %+v", s.sj.Status)
-			}
-			if len(s.createdArchives) != 1 {
-				t.Errorf("%d Jobs archive logs", len(s.createdArchives))
-			}
-		})
-	}
-}
-
-func TestArchiveIsReportedByAnEvent(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.events = nil
-	s.endArchive(0, "1 logs, 10 bytes")
-	s.wantEvents(v1alpha1.EventLogsArchived)
-
-	s = startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.events = nil
-	s.endArchive(1, "listing Pods: 403")
-	s.wantEvents(v1alpha1.EventArchiveFailed)
-}
-
-func TestFailedArchiveDoesNotFailTheRun(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.endArchive(1, "listing Pods: the API server returned 403 Forbidden")
-	s.wantArchive("1: Failed, JobFailed: container archive exited with code 1: listing Pods: the API server returned 403 Forbidden")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	s.wantCondition(v1alpha1.ConditionAvailable, "True Completed: 1/1 steps succeeded")
-}
-
-func TestExpiredSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
-	if s.succeedStep("build").DeleteExpired {
-		t.Error("deleted before the logs are archived")
-	}
-	if s.reconcileAfter(time.Minute).DeleteExpired {
-		t.Error("deleted before the logs are archived")
-	}
-	if !s.endArchive(0, "").DeleteExpired {
-		t.Error("not deleted after the logs were archived")
-	}
+	const lost = "Failed, JobLost: the Jobs of the run were deleted before their logs were archived"
+	expiring := func() *testbuilder.SequentialJobBuilder { return sequence("build").TTLAfterFinished(0) }
+	isCompleted := phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+	var finished metav1.Time
+	runScenarios(t, map[string]scenario{
+		"completed": {sequence("build", "test"), story{
+			archives, succeed("build"), archived(""), archiveJobs(0), succeed("test"), archived("1: Archiving"),
+			func(s *testEnv) { finished = *s.sj.Status.CompletionTime }, wait(time.Second),
+			endArchive(0, "2 logs, 10 bytes\n"), archived("1: Archived: 2 logs, 10 bytes"), archiveJobs(1), events(v1alpha1.EventLogsArchived),
+			func(s *testEnv) {
+				status := &s.sj.Status
+				if !status.CompletionTime.Equal(&finished) || status.Archive.Location != "ns/a/"+string(s.sj.UID)+"/run-1" {
+					s.t.Errorf("status %+v", status)
+				}
+			},
+		}},
+		"failed": {sequence("build", "test"), story{archives, fail("build"), archived("1: Archiving"), endArchive(0, ""), archived("1: Archived")}},
+		"a failure to archive does not fail the run": {sequence("build"), story{
+			archives, succeed("build"), endArchive(1, "listing Pods: 403"), isCompleted, events(v1alpha1.EventArchiveFailed),
+			archived("1: Failed, JobFailed: container archive exited with code 1: listing Pods: 403"),
+		}},
+		"a rerun does not wait, and its logs are archived afterwards": {sequence("build"), story{
+			archives, succeed("build"), rerun("Start"), created("build", "build"), succeed("build"), isCompleted,
+			archived("1: Archiving"), archiveJobs(1),
+			func(s *testEnv) {
+				first := s.archiveJob()
+				if d := s.endArchive(0, ""); len(d.DeleteJobs) != 1 || d.DeleteJobs[0].Name != first.Name || s.archiveJob().Name == first.Name {
+					s.t.Errorf("%v are deleted, not the Job that has archived the first run", d.DeleteJobs)
+				}
+			},
+			archived("2: Archiving"), archiveJobs(2), endArchive(0, ""), archived("2: Archived"),
+		}},
+		"a Job that expired at its end is not created again": {sequence("build"), story{
+			archives, succeed("build"), rerun("Start"), succeed("build"),
+			func(s *testEnv) {
+				testbuilder.Job(s.archiveJob()).Complete(s.now)
+				// The Job of the second run has expired too, so that the operator lists all Jobs.
+				s.expired, s.jobs = []*batchv1.Job{s.archiveJob()}, s.jobs[:1]
+			},
+			wait(time.Minute), archived("2: " + lost), archiveJobs(1),
+		}},
+		"it expires afterwards, also if the cache does not show its Jobs": {expiring(), story{
+			archives, func(s *testEnv) { s.uncached[s.newestJob("build").Name] = true }, succeed("build"), archived("1: Archiving"),
+			isExpired(false), wait(time.Minute), isExpired(false), endArchive(0, ""), isExpired(true),
+		}},
+		"it expires if its Jobs were deleted before": {expiring(), story{
+			succeed("build"), func(s *testEnv) { s.jobs = nil },
+			edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Archive = archiveInAClaim() }), archived("1: " + lost), isExpired(true),
+		}},
+		"an operator that does not know its image archives nothing": {sequence("build"), story{
+			archives, func(s *testEnv) { s.archiveImage = "" }, succeed("build"),
+			archived("1: Failed, ImageUnknown: the operator does not know its own image: set its flag --operator-pod or --worker-image"),
+		}},
+	})
 }
 
 func TestExpiredSequenceIsDeletedAfterTheDeadlineOfItsArchive(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
+	s := startArchivedRun(t, sequence("build").TTLAfterFinished(0))
 	s.succeedStep("build")
 	decision := s.decide(nil)
-	if decision.RequeueAfter == 0 || decision.RequeueAfter > archiveDeadline {
-		t.Errorf("decides again after %s", decision.RequeueAfter)
+	if decision.RequeueAfter == 0 || decision.RequeueAfter > archiveDeadline || decision.DeleteExpired {
+		t.Errorf("decides again after %s, deletes: %t", decision.RequeueAfter, decision.DeleteExpired)
 	}
 	s.now = s.now.Add(archiveDeadline)
 	decision = s.decide(nil)
@@ -156,7 +184,7 @@ func TestExpiredSequenceIsDeletedAfterTheDeadlineOfItsArchive(t *testing.T) {
 }
 
 func TestWhatKeepsTheArchiveFromStartingIsReported(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startArchivedRun(t, sequence("build"))
 	s.succeedStep("build")
 	job := testbuilder.Job(s.archiveJob()).PodPending(s.now).Obj()
 	job.Status.Active = 0
@@ -186,7 +214,7 @@ func TestRefusedArchiveIsTriedAgainAsLongAsThatCanHelp(t *testing.T) {
 		{decision.AlreadyExists, "1: Archiving, NameTaken: no"},
 		{decision.PolicyDenied, "1: Failed, JobRejected: no"},
 	} {
-		s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+		s := startArchivedRun(t, sequence("build"))
 		s.archiveRefusal = &decision.Refusal{Class: row.class, Message: "no"}
 		s.succeedStep("build")
 		s.wantArchive(row.want)
@@ -199,52 +227,8 @@ func TestRefusedArchiveIsTriedAgainAsLongAsThatCanHelp(t *testing.T) {
 	}
 }
 
-func TestRunsAreArchivedOneAfterAnotherAndARerunDoesNotWait(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	first := s.archiveJob()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
-	})
-	s.reconcile()
-	s.wantCreated("build", "build")
-	s.succeedStep("build")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	s.wantArchive("1: Archiving")
-	if len(s.createdArchives) != 1 {
-		t.Error("two runs are archived at a time")
-	}
-	if decision := s.endArchive(0, ""); len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].Name != first.Name {
-		t.Errorf("%v are deleted, not the Job that has archived the first run", decision.DeleteJobs)
-	}
-	s.wantArchive("2: Archiving")
-	if second := s.archiveJob(); second.Name == first.Name {
-		t.Error("both runs have the same Job")
-	}
-	s.endArchive(0, "")
-	s.wantArchive("2: Archived")
-}
-
-func TestArchiveJobThatExpiredAtItsEndIsNotCreatedAgain(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
-	})
-	s.reconcile()
-	s.succeedStep("build")
-	testbuilder.Job(s.archiveJob()).Complete(s.now)
-	// The Job of the second run has expired too, so that the operator lists all Jobs.
-	s.expired, s.jobs = []*batchv1.Job{s.archiveJob()}, s.jobs[:1]
-	s.reconcileAfter(time.Minute)
-	s.wantArchive("2: Failed, JobLost: the Jobs of the run were deleted before their logs were archived")
-	if len(s.createdArchives) != 1 {
-		t.Errorf("%d archives are created", len(s.createdArchives))
-	}
-}
-
 func TestArchiveJobIsNoStep(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("archive"))
+	s := startArchivedRun(t, sequence("archive"))
 	s.succeedStep("archive")
 	job := s.archiveJob()
 	delete(job.Labels, v1alpha1.LabelArchive) // as another client can
@@ -261,70 +245,9 @@ func TestArchiveJobIsNoStep(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnArchiveThatWasEditedIsNoProblem(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.sj.Status.Archive = &v1alpha1.SequenceArchiveStatus{JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 1}}}
-	s.reconcile()
-	s.wantArchive("1: Failed, DeadlineExceeded: not archived within 20m0s")
-	s.sj.Status.Archive = nil
-	s.removeDeletedJobs()
-	s.wantArchive("1: Archiving")
-	s.endArchive(0, "")
-	s.wantArchive("1: Archived")
-}
-
-func TestLostArchiveJobIsCreatedAgain(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	lost := s.archiveJob()
-	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == lost })
-	s.reconcile()
-	if len(s.createdArchives) != 2 || s.archiveJob().Name != lost.Name {
-		t.Errorf("%d Jobs", len(s.createdArchives))
-	}
-}
-
-func TestJobThatTheCacheDoesNotShowIsArchived(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
-	s.uncached[s.newestJob("build").Name] = true
-	if s.succeedStep("build").DeleteExpired {
-		t.Error("deleted before the logs are archived")
-	}
-	s.wantArchive("1: Archiving")
-}
-
-func TestRunWhoseJobsWereDeletedCannotBeArchived(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
-	s.sj.Spec.Archive = nil
-	s.succeedStep("build")
-	s.jobs = nil
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
-	})
-	decision := s.reconcile()
-	s.wantArchive("1: Failed, JobLost: the Jobs of the run were deleted before their logs were archived")
-	if !decision.DeleteExpired {
-		t.Error("not deleted")
-	}
-}
-
-func TestArchiveOfAnOperatorThatDoesNotKnowItsImageFails(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.archiveImage = ""
-	s.succeedStep("build")
-	s.wantArchive("1: Failed, ImageUnknown: the operator does not know its own image: set its flag --operator-pod or --worker-image")
-}
-
 func TestArchiveGetsTheJobsOfTheRunByStepAttemptAndUID(t *testing.T) {
-	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}}
-	})
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retried).Step("test"))
-	s.failStep("build")
-	s.reconcileAfter(time.Second)
-	s.succeedStep("build")
-	s.succeedStep("test")
+	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 1, 1)).Step("test"))
+	s.pass(fail("build"), wait(time.Second), succeed("build", "test"))
 	args := strings.Join(s.archiveJob().Spec.Template.Spec.Containers[0].Args, " ")
 	want := fmt.Sprintf("archive-logs --namespace=ns --sequence-uid=%[1]s --path=ns/a/%[1]s/run-1 --claim=/logs --job=build/1/job-1 --job=build/2/job-2 --job=test/1/job-3", s.sj.UID)
 	if args != want {
@@ -333,7 +256,7 @@ func TestArchiveGetsTheJobsOfTheRunByStepAttemptAndUID(t *testing.T) {
 }
 
 func TestArchiveInABucketGetsItsCredentialsFromTheSecretOnly(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startArchivedRun(t, sequence("build"))
 	s.sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{
 		Endpoint: "https://s3.example", Bucket: "logs", Prefix: "team/", SecretRef: v1alpha1.LocalReference{Name: "keys"},
 	}}}
@@ -352,13 +275,11 @@ func TestArchiveInABucketGetsItsCredentialsFromTheSecretOnly(t *testing.T) {
 }
 
 func TestPodOfTheArchiveIsRestrictedAndBounded(t *testing.T) {
-	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startArchivedRun(t, sequence("build"))
 	s.succeedStep("build")
 	job := s.archiveJob()
 	checks, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	restricted := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
 	result := podsecuritypolicy.AggregateCheckResults(checks.EvaluatePod(restricted, &job.Spec.Template.ObjectMeta, &job.Spec.Template.Spec))
 	if !result.Allowed {
@@ -378,23 +299,9 @@ func TestPodOfTheArchiveIsRestrictedAndBounded(t *testing.T) {
 	}
 }
 
-func TestNameOfTheArchiveJobIsADNSLabel(t *testing.T) {
-	sj := testbuilder.SequentialJob(strings.Repeat("a.b-", 62), "ns").Obj()
-	names := map[string]bool{}
-	for _, run := range []int32{1, 2, 1 << 30} {
-		name := archiveJobName(sj, run)
-		if names[name] = true; len(validation.IsDNS1123Label(name)) > 0 || len(name) > maxNameLength {
-			t.Errorf("name %q", name)
-		}
-	}
-	if len(names) != 3 {
-		t.Errorf("names %v", names)
-	}
-}
-
 func TestArgumentsOfAnArchiveAreBounded(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
-	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
+	sj := sequence("build").Obj()
+	sj.Spec.Archive = archiveInAClaim()
 	var jobs []string
 	for i := range 3 * maxArchivedJobs {
 		jobs = append(jobs, fmt.Sprintf("%s/%d/%s", strings.Repeat("s", 30), i, strings.Repeat("u", 36)))
@@ -410,13 +317,9 @@ func TestArgumentsOfAnArchiveAreBounded(t *testing.T) {
 
 // With ttlSecondsAfterFinished 0, the Job may be deleted before its end is observed. The controller then observes its last version.
 func TestEndedArchiveThatWasDeletedIsNotCreatedAgain(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
+	s := startArchivedRun(t, sequence("build"))
 	s.succeedStep("build")
-	if len(s.createdArchives) != 1 {
-		t.Fatalf("%d archives were created", len(s.createdArchives))
-	}
-	job := testbuilder.Job(s.jobNamed(s.createdArchives[0].Name)).Complete(s.now).Obj()
+	job := testbuilder.Job(s.archiveJob()).Complete(s.now).Obj()
 	if !NeedsEvidence(s.sj, job) {
 		t.Fatal("the last version of the Job is not observed")
 	}

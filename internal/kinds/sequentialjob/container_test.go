@@ -14,84 +14,74 @@ import (
 )
 
 func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
-	tests := map[string]struct {
-		defaults, step, want corev1.Container
-	}{
+	type c = corev1.Container
+	type env = corev1.EnvVar
+	type mount = corev1.VolumeMount
+	type port = corev1.ContainerPort
+	type security = corev1.SecurityContext
+	quantities := func(pairs ...string) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return list
+	}
+	probe := func(period, threshold int32) *corev1.Probe {
+		return &corev1.Probe{PeriodSeconds: period, FailureThreshold: threshold}
+	}
+	fieldRef := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
+	for name, test := range map[string]struct{ defaults, step, want c }{
 		"a field that only the template sets is kept": {
-			defaults: corev1.Container{Image: "base", WorkingDir: "/src", Command: []string{"sh"}},
-			want:     corev1.Container{Image: "base", WorkingDir: "/src", Command: []string{"sh"}},
+			c{Image: "base", WorkingDir: "/src", Command: []string{"sh"}}, c{}, c{Image: "base", WorkingDir: "/src", Command: []string{"sh"}},
 		},
 		"the step overrides scalars, command, args and probes": {
-			defaults: corev1.Container{
-				Image: "base", Command: []string{"sh"}, Args: []string{"-c", "true"}, TTY: true,
-				LivenessProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 9},
-			},
-			step: corev1.Container{
-				Image: "mine", Command: []string{"make"}, Args: []string{"all"},
-				LivenessProbe: &corev1.Probe{PeriodSeconds: 2},
-			},
-			want: corev1.Container{
-				Image: "mine", Command: []string{"make"}, Args: []string{"all"}, TTY: true,
-				LivenessProbe: &corev1.Probe{PeriodSeconds: 2},
-			},
+			c{Image: "base", Command: []string{"sh"}, Args: []string{"-c", "true"}, TTY: true, LivenessProbe: probe(1, 9)},
+			c{Image: "mine", Command: []string{"make"}, Args: []string{"all"}, LivenessProbe: probe(2, 0)},
+			c{Image: "mine", Command: []string{"make"}, Args: []string{"all"}, TTY: true, LivenessProbe: probe(2, 0)},
 		},
 		"a command of the step keeps the template's args": {
-			defaults: corev1.Container{Command: []string{"sh"}, Args: []string{"-c"}},
-			step:     corev1.Container{Command: []string{"bash"}},
-			want:     corev1.Container{Command: []string{"bash"}, Args: []string{"-c"}},
+			c{Command: []string{"sh"}, Args: []string{"-c"}}, c{Command: []string{"bash"}}, c{Command: []string{"bash"}, Args: []string{"-c"}},
 		},
 		"env entries are replaced by name and keep the template's order": {
-			defaults: corev1.Container{Env: []corev1.EnvVar{
-				{Name: "A", Value: "a"},
-				{Name: "B", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-			}},
-			step: corev1.Container{Env: []corev1.EnvVar{{Name: "C", Value: "c"}, {Name: "B", Value: "b"}}},
-			want: corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "b"}, {Name: "C", Value: "c"}}},
+			c{Env: []env{{Name: "A", Value: "a"}, {Name: "B", ValueFrom: fieldRef}}},
+			c{Env: []env{{Name: "C", Value: "c"}, {Name: "B", Value: "b"}}},
+			c{Env: []env{{Name: "A", Value: "a"}, {Name: "B", Value: "b"}, {Name: "C", Value: "c"}}},
 		},
 		"envFrom is appended": {
-			defaults: corev1.Container{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}}},
-			step:     corev1.Container{EnvFrom: []corev1.EnvFromSource{{Prefix: "B"}}},
-			want:     corev1.Container{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}, {Prefix: "B"}}},
+			c{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}}},
+			c{EnvFrom: []corev1.EnvFromSource{{Prefix: "B"}}},
+			c{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}, {Prefix: "B"}}},
 		},
 		"mounts are merged by path": {
-			defaults: corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "cache", MountPath: "/cache", ReadOnly: true}, {Name: "src", MountPath: "/src"}}},
-			step:     corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src2"}}},
-			want:     corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src"}, {Name: "src", MountPath: "/src2"}}},
+			c{VolumeMounts: []mount{{Name: "cache", MountPath: "/cache", ReadOnly: true}, {Name: "src", MountPath: "/src"}}},
+			c{VolumeMounts: []mount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src2"}}},
+			c{VolumeMounts: []mount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src"}, {Name: "src", MountPath: "/src2"}}},
 		},
 		"ports are merged by number and protocol, TCP by default": {
-			defaults: corev1.Container{Ports: []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}},
-			step:     corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {ContainerPort: 53}}},
-			want:     corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 53}}},
+			c{Ports: []port{{ContainerPort: 80, Protocol: "TCP"}, {ContainerPort: 53, Protocol: "UDP"}}},
+			c{Ports: []port{{Name: "web", ContainerPort: 80}, {ContainerPort: 53}}},
+			c{Ports: []port{{Name: "web", ContainerPort: 80}, {ContainerPort: 53, Protocol: "UDP"}, {ContainerPort: 53}}},
 		},
 		"resources are merged per key": {
-			defaults: corev1.Container{Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")},
-				Limits:   corev1.ResourceList{"memory": resource.MustParse("1Gi")},
-			}},
-			step: corev1.Container{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}}},
-			want: corev1.Container{Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")},
-				Limits:   corev1.ResourceList{"memory": resource.MustParse("1Gi")},
-			}},
+			c{Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "1", "memory", "1Gi"), Limits: quantities("memory", "1Gi")}},
+			c{Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "2")}},
+			c{Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "2", "memory", "1Gi"), Limits: quantities("memory", "1Gi")}},
 		},
 		"securityContext is merged per field": {
-			defaults: corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000))}},
-			step:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(2000)), Privileged: new(false)}},
-			want:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(2000)), Privileged: new(false)}},
+			c{SecurityContext: &security{RunAsNonRoot: new(true), RunAsUser: new(int64(1000))}},
+			c{SecurityContext: &security{RunAsUser: new(int64(2000)), Privileged: new(false)}},
+			c{SecurityContext: &security{RunAsNonRoot: new(true), RunAsUser: new(int64(2000)), Privileged: new(false)}},
 		},
 		"a securityContext field that the step sets to false or 0 takes precedence": {
-			defaults: corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000))}},
-			step:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0))}},
-			want:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0))}},
+			c{SecurityContext: &security{RunAsNonRoot: new(true), RunAsUser: new(int64(1000))}},
+			c{SecurityContext: &security{RunAsNonRoot: new(false), RunAsUser: new(int64(0))}},
+			c{SecurityContext: &security{RunAsNonRoot: new(false), RunAsUser: new(int64(0))}},
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			defaults, step := test.defaults.DeepCopy(), test.step.DeepCopy()
 			got := mergeContainer(defaults, step)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("merged (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "merged", test.want, got)
 			if !cmp.Equal(*defaults, test.defaults) || !cmp.Equal(*step, test.step) {
 				t.Error("merging changed its arguments")
 			}
@@ -105,7 +95,7 @@ func TestEveryTemplateFieldIsKept(t *testing.T) {
 	var template corev1.PodTemplateSpec
 	setNonZero(reflect.ValueOf(&template).Elem())
 	template.Spec.Containers[0].Name = "step"
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Template(template).Obj()
+	sj := sequence("build").Template(template).Obj()
 	sj.Spec.Containers[0].Image = ""
 
 	got := podTemplate(sj, &sj.Spec.Containers[0])
@@ -118,9 +108,7 @@ func TestEveryTemplateFieldIsKept(t *testing.T) {
 	want := template.DeepCopy()
 	want.Labels = got.Labels
 	want.Spec.Containers[0].Name = "build"
-	if diff := cmp.Diff(*want, got); diff != "" {
-		t.Errorf("Pod template (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "Pod template", *want, got)
 }
 
 func TestEveryContainerFieldIsKept(t *testing.T) {
@@ -130,30 +118,11 @@ func TestEveryContainerFieldIsKept(t *testing.T) {
 
 	got := podTemplate(sj, &sj.Spec.Containers[0])
 
+	if got.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("restartPolicy %q of a template without one", got.Spec.RestartPolicy)
+	}
 	container.Name = "build"
-	if diff := cmp.Diff([]corev1.Container{container}, got.Spec.Containers); diff != "" {
-		t.Errorf("containers (-want, +got):\n%s", diff)
-	}
-}
-
-func TestRestartPolicyIsNeverUnlessTheTemplateSetsOnFailure(t *testing.T) {
-	tests := map[string]struct {
-		template corev1.RestartPolicy
-		want     corev1.RestartPolicy
-	}{
-		"unset":     {want: corev1.RestartPolicyNever},
-		"Never":     {template: corev1.RestartPolicyNever, want: corev1.RestartPolicyNever},
-		"OnFailure": {template: corev1.RestartPolicyOnFailure, want: corev1.RestartPolicyOnFailure},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: test.template}}
-			sj := testbuilder.SequentialJob("a", "ns").Step("build").Template(template).Obj()
-			if got := podTemplate(sj, &sj.Spec.Containers[0]).Spec.RestartPolicy; got != test.want {
-				t.Errorf("want %s, got %s", test.want, got)
-			}
-		})
-	}
+	wantEqual(t, "containers", []corev1.Container{container}, got.Spec.Containers)
 }
 
 // setNonZero sets every exported field under v to a non-zero value.

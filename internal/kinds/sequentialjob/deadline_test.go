@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,62 +14,51 @@ import (
 )
 
 func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
+	s := startRun(t, sequence("build", "test").Finally("cleanup").ActiveDeadline(60))
 	if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 40*time.Second {
 		t.Errorf("want a reconciliation in the 40 s that are left, got %s", decision.RequeueAfter)
 	}
 
 	decision := s.reconcileAfter(40 * time.Second)
-	if diff := cmp.Diff([]string{"build"}, deletedStepNames(decision)); diff != "" {
-		t.Errorf("deleted (-want, +got):\n%s", diff)
+	if len(decision.DeleteJobs) != 1 {
+		t.Errorf("want the Job of build deleted, got %+v", decision)
 	}
 	s.wantSteps("build: Stopping, DeadlineExceeded", "test: Pending", "cleanup: Pending")
 	if got := s.sj.Status.DeadlineExceededTime; got == nil || !got.Time.Equal(s.now) {
 		t.Errorf("want the deadline recorded as exceeded at %s, got %s", s.now, got)
 	}
 
-	s.removeDeletedJobs()
-	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
-	s.reconcileAfter(time.Hour)
-	s.succeedStep("cleanup")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
-	s.wantCreated("build", "cleanup")
+	s.pass(
+		removeJobs, steps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting"), wait(time.Hour),
+		succeed("cleanup"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded), created("build", "cleanup"),
+	)
 }
 
-func TestStepThatEndsWhileItIsStoppedKeepsItsOutcome(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
-	s.reconcileAfter(time.Hour)
-	s.succeedStep("build")
-	s.wantSteps("build: Succeeded")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-}
-
-func TestStepsAfterTheDeadlineAreSkipped(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
-	s.now = s.now.Add(time.Hour)
-	s.succeedStep("build")
-	s.succeedStep("cleanup")
-	s.wantSteps("build: Succeeded", "test: Skipped, DeadlineExceeded", "cleanup: Succeeded")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
-}
-
-func TestRunDeadlineIsNotTolerated(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").ActiveDeadline(60))
-	s.reconcileAfter(time.Hour)
-	s.removeDeletedJobs()
-	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
-}
-
-func TestDeadlineOfAStepIsNotTheDeadlineOfTheRun(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
-	testbuilder.Job(s.newestJob("build")).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
-	s.reconcile()
-	s.wantSteps("build: Failed, StepDeadlineExceeded")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
-	if got := s.sj.Status.DeadlineExceededTime; got != nil {
-		t.Errorf("the run is recorded as exceeding its deadline at %s", got)
-	}
+func TestOnlyTheDeadlineOfTheRunFailsTheRun(t *testing.T) {
+	runScenarios(t, map[string]scenario{
+		"not a step that ends by itself while it is stopped": {sequence("build").ActiveDeadline(60), story{
+			wait(time.Hour), succeed("build"), steps("build: Succeeded"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
+		}},
+		"whatever failures are tolerated": {
+			testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").ActiveDeadline(60), story{
+				wait(time.Hour), removeJobs, created("build"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded),
+			},
+		},
+		"not that of a step": {sequence("build").ActiveDeadline(60), story{
+			func(s *testEnv) {
+				testbuilder.Job(s.newestJob("build")).Failed(batchv1.JobReasonDeadlineExceeded, "", s.now)
+			},
+			wait(0), steps("build: Failed, StepDeadlineExceeded"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed),
+		}},
+		"while a quota delays a step": {sequence("build", "test").ActiveDeadline(60), story{
+			refuse("test", decision.QuotaExceeded), succeed("build"), wait(time.Hour),
+			steps("build: Succeeded", "test: Failed, DeadlineExceeded"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded),
+		}},
+		"while a Policy delays a step": {sequence("build", "test").ActiveDeadline(60), story{
+			func(s *testEnv) { s.policies = testbuilder.AllowImages("other:*") },
+			succeed("build"), wait(time.Hour), steps("build: Succeeded", "test: Failed, DeadlineExceeded"),
+		}},
+	})
 }
 
 func withInitContainer(pod corev1.Pod, initContainer string, state corev1.ContainerState) corev1.Pod {
@@ -85,40 +73,27 @@ func withSidecar(pod corev1.Pod) corev1.Pod {
 }
 
 func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
-	tests := map[string]struct {
+	pod := func() *testbuilder.PodBuilder { return testbuilder.Pod("build") }
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	initializing := pod().Waiting("PodInitializing", "").Obj()
+	for name, test := range map[string]struct {
 		pod  corev1.Pod
-		want string
+		want string // after that it did not start
 	}{
-		"an image that cannot be pulled": {
-			pod:  testbuilder.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image").Obj(),
-			want: "container build did not start within 30 s: ImagePullBackOff: Back-off pulling image",
-		},
-		"a Pod that fits no node": {
-			pod:  testbuilder.Pod("build").Unschedulable("0/3 nodes are available").Obj(),
-			want: "container build did not start within 30 s: Unschedulable: 0/3 nodes are available",
-		},
+		"an image that cannot be pulled": {pod().Waiting("ImagePullBackOff", "Back-off").Obj(), ": ImagePullBackOff: Back-off"},
+		"a Pod that fits no node":        {pod().Unschedulable("0/3 nodes are available").Obj(), ": Unschedulable: 0/3 nodes are available"},
 		"a native sidecar that runs, and an image that cannot be pulled": {
-			pod:  withInitContainer(testbuilder.Pod("build").Waiting("ErrImagePull", "not found").Obj(), "proxy", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
-			want: "container build did not start within 30 s: ErrImagePull: not found",
+			withInitContainer(pod().Waiting("ErrImagePull", "not found").Obj(), "proxy", running), ": ErrImagePull: not found",
 		},
 		"an init container that ended, and a missing Secret": {
-			pod:  withInitContainer(testbuilder.Pod("build").Waiting("CreateContainerConfigError", "no Secret").Obj(), "prepare", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}),
-			want: "container build did not start within 30 s: CreateContainerConfigError: no Secret",
+			withInitContainer(pod().Waiting("CreateContainerConfigError", "no Secret").Obj(), "prepare",
+				corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}),
+			": CreateContainerConfigError: no Secret",
 		},
-		"an init container that does not end": {
-			pod:  withInitContainer(testbuilder.Pod("build").Waiting("PodInitializing", "").Obj(), "prepare", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
-			want: "container build did not start within 30 s: init container prepare has not ended",
-		},
-		"a native sidecar that does not start": {
-			pod:  withSidecar(withInitContainer(testbuilder.Pod("build").Waiting("PodInitializing", "").Obj(), "proxy", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})),
-			want: "container build did not start within 30 s: sidecar proxy has not started",
-		},
-		"a Pod that failed before its container started": {
-			pod:  withInitContainer(testbuilder.Pod("build").Evicted("the node was low on memory").Obj(), "prepare", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
-			want: "container build did not start within 30 s",
-		},
-	}
-	for name, test := range tests {
+		"an init container that does not end":            {withInitContainer(initializing, "prepare", running), ": init container prepare has not ended"},
+		"a native sidecar that does not start":           {withSidecar(withInitContainer(initializing, "proxy", running)), ": sidecar proxy has not started"},
+		"a Pod that failed before its container started": {withInitContainer(pod().Evicted("low on memory").Obj(), "prepare", running), ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).Finally("cleanup"))
 			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
@@ -130,48 +105,42 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 			if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 10*time.Second {
 				t.Errorf("want a reconciliation in the 10 s that are left, got %s", decision.RequeueAfter)
 			}
-			s.reconcileAfter(10 * time.Second)
-			s.removeDeletedJobs()
-			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Starting")
-			if got := s.stepStatus("build").Message; got != test.want {
-				t.Errorf("want %q, got %q", test.want, got)
-			}
+			s.pass(wait(10*time.Second), removeJobs, steps("build: Failed, StartDeadlineExceeded", "cleanup: Starting"))
+			wantEqual(t, "message", "container build did not start within 30 s"+test.want, s.stepStatus("build").Message)
 		})
 	}
 }
 
 func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
-	tests := map[string]struct {
+	withPods := func(s *testEnv, failed int32, pods ...corev1.Pod) {
+		job := testbuilder.Job(s.newestJob("build")).PodPending(s.now).Obj()
+		job.Status.Failed, s.pods[job.UID] = failed, pods
+	}
+	for title, test := range map[string]struct {
 		happens func(*testEnv)
 		want    string
 	}{
 		"the Job counts a ready Pod": {func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) }, "build: Starting"},
 		"a Pod runs but is not ready": {func(s *testEnv) {
-			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
-			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Running().Obj()}
+			withPods(s, 0, testbuilder.Pod("build").Running().Obj())
 		}, "build: Starting"},
 		"the container failed, and its next Pod cannot start": {func(s *testEnv) {
-			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
-			s.newestJob("build").Status.Failed = 1
-			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "").Obj(), testbuilder.Pod("build").Unschedulable("").Obj()}
+			withPods(s, 1, testbuilder.Pod("build").Exited(1, "").Obj(), testbuilder.Pod("build").Unschedulable("").Obj())
 		}, "build: Starting"},
 		"the container waits after a failure to be restarted": {func(s *testEnv) {
-			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 			pod := testbuilder.Pod("build").Waiting("CrashLoopBackOff", "").Obj()
 			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
-			s.pods[s.newestJob("build").UID] = []corev1.Pod{pod}
+			withPods(s, 0, pod)
 		}, "build: Starting"},
 		"a queue has not admitted the Job yet": {func(s *testEnv) {
 			s.newestJob("build").Labels[queueLabel] = "q"
 			testbuilder.Job(s.newestJob("build")).Suspended(s.now)
 		}, "build: Queued, Queued"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
+	} {
+		t.Run(title, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
 			test.happens(s)
-			s.reconcileAfter(time.Hour)
-			s.wantSteps(test.want)
+			s.pass(wait(time.Hour), steps(test.want))
 		})
 	}
 }
@@ -191,23 +160,14 @@ func TestTheLongestDeadlinesDoNotPass(t *testing.T) {
 	}
 }
 
-func TestStartDeadlineIsToleratedLikeOtherFailures(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
-	testbuilder.Job(s.newestJob("build")).PodPending(s.now)
-	s.reconcileAfter(time.Hour)
-	s.removeDeletedJobs()
-	s.wantCreated("build", "test")
-}
-
 func TestFinishedSequentialJobExpires(t *testing.T) {
-	tests := map[string]func(*testEnv){
-		"after success": func(s *testEnv) { s.succeedStep("build") },
-		"after failure": func(s *testEnv) { s.failStep("build") },
-	}
-	for name, ends := range tests {
+	for name, end := range map[string]func(*testEnv){"after success": succeed("build"), "after failure": fail("build")} {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(100))
-			ends(s)
+			s := startRun(t, sequence("build").TTLAfterFinished(100))
+			if decision := s.reconcileAfter(time.Hour); decision.DeleteExpired {
+				t.Error("it is deleted while it runs")
+			}
+			end(s)
 			if decision := s.reconcileAfter(40 * time.Second); decision.DeleteExpired || decision.RequeueAfter != time.Minute {
 				t.Errorf("want a reconciliation in a minute, got %+v", decision)
 			}
@@ -216,10 +176,4 @@ func TestFinishedSequentialJobExpires(t *testing.T) {
 			}
 		})
 	}
-	t.Run("not while it runs", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
-		if decision := s.reconcileAfter(time.Hour); decision.DeleteExpired {
-			t.Error("want it kept")
-		}
-	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, sequence("build", "test"))
 	decision := s.deleteSequentialJob()
 	if len(decision.DeleteJobs) != 1 || !decision.NeedsFinalizer {
 		t.Errorf("want the Job deleted and the finalizer kept, got %+v", decision)
@@ -30,7 +30,7 @@ func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 
 // A failed list must not be treated as an empty one.
 func TestFinalizerIsKeptUntilALiveListOfJobs(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, sequence("build"))
 	s.sj.DeletionTimestamp = new(metav1.NewTime(s.now))
 	decision := Decide(Observation{SequentialJob: s.sj, Now: s.now}) // the cache shows no Job
 	if decision.Question == nil || !decision.Question.AllJobs || decision.HasActions() {
@@ -38,33 +38,25 @@ func TestFinalizerIsKeptUntilALiveListOfJobs(t *testing.T) {
 	}
 }
 
-func TestDeletionFindsJobsThatTheCacheDoesNotShow(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.uncached[s.newestJob("build").Name] = true
-	if decision := s.deleteSequentialJob(); len(decision.DeleteJobs) != 1 || !decision.NeedsFinalizer {
-		t.Errorf("want the Job deleted, got %+v", decision)
-	}
-}
-
-func TestDeletionStartsNoStep(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	testbuilder.Job(s.newestJob("build")).Complete(s.now)
-	if decision := s.deleteSequentialJob(); decision.CreateJob != nil || len(decision.DeleteJobs) > 0 || decision.NeedsFinalizer {
-		t.Errorf("want no action and no finalizer, got %+v", decision)
-	}
-}
-
-func TestOrphanDeletionKeepsTheRunningJob(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.sj.Finalizers = append(s.sj.Finalizers, metav1.FinalizerOrphanDependents)
-	if decision := s.deleteSequentialJob(); len(decision.DeleteJobs) > 0 || decision.NeedsFinalizer {
-		t.Errorf("want the Job left alone, got %+v", decision)
-	}
-}
-
-func TestDeletionWithoutFinalizerNeedsNoAction(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Suspend())
-	if decision := s.deleteSequentialJob(); decision.HasActions() || decision.Question != nil {
-		t.Errorf("want nothing done, got %+v", decision)
+func TestDeletionDeletesOnlyJobsThatMayRun(t *testing.T) {
+	for title, test := range map[string]struct {
+		scenario
+		deleted int // Jobs
+	}{
+		"one that the cache does not show": {scenario{sequence("build"), story{func(s *testEnv) { s.uncached[s.newestJob("build").Name] = true }}}, 1},
+		"none that has ended, and no step starts": {scenario{sequence("build", "test").Finally("cleanup"), story{
+			func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Complete(s.now) },
+		}}, 0},
+		"none that the user wants to keep": {scenario{sequence("build"), story{
+			func(s *testEnv) { s.sj.Finalizers = append(s.sj.Finalizers, metav1.FinalizerOrphanDependents) },
+		}}, 0},
+		"none without the finalizer": {scenario{sequence("build").Suspend(), nil}, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			d := startRun(t, test.sj).pass(test.story...).deleteSequentialJob()
+			if len(d.DeleteJobs) != test.deleted || d.CreateJob != nil || d.NeedsFinalizer != (test.deleted > 0) {
+				t.Errorf("want %d Jobs deleted, got %+v", test.deleted, d)
+			}
+		})
 	}
 }

@@ -16,7 +16,10 @@ import (
 
 // Without this, every reconciliation before the first stored status repeats the dry run.
 func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj()
+	sj := sequence("build", "test").Obj()
+	if decision := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0)}); len(decision.Question.DryRun) != 2 || decision.HasActions() {
+		t.Errorf("want only a dry run of 2 Jobs, got %+v", decision)
+	}
 	started := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRunResult{}}})
 	sj.Status = started.Status
 	job := started.CreateJob.DeepCopy()
@@ -34,38 +37,25 @@ func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 }
 
 func TestSuspendedSequenceIsTriedOnceForEachGeneration(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Suspend().Obj())
+	s := newTestEnv(t, sequence("build", "test").Suspend().Obj())
 	s.dryRunRefusals = []decision.Refusal{{Class: decision.Invalid, Kind: "Job", Step: "test", Message: "bad quantity"}}
 	s.reconcile()
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-	s.wantSteps("build: Pending", "test: Pending")
+	s.pass(phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended), steps("build: Pending", "test: Pending"))
 
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "corrected" })
 	s.dryRunRefusals = nil
 	s.reconcile()
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: ")
 
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
-	s.reconcile()
-	s.wantCreated("build")
-}
-
-func TestResumedSequenceWithARefusedStepFailsBeforeItsFirstStep(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Suspend().Obj())
-	s.dryRunRefusals = []decision.Refusal{{Class: decision.Invalid, Kind: "Job", Step: "test", Message: "bad quantity"}}
-	s.reconcile()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
-	s.reconcile()
-	s.wantCreated()
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepInvalid)
+	s.pass(resumeRun, created("build"))
 }
 
 func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
 	refusal := func(class decision.Class, step string) decision.Refusal {
 		return decision.Refusal{Class: class, Kind: "Pod", Step: step, Message: "no"}
 	}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		refusal     decision.Refusal
 		wantBlocked bool
 		wantStep    string
@@ -76,10 +66,9 @@ func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
 		"a quota has no room for a later step's Pod":     {refusal(decision.QuotaExceeded, "test"), false, "build: Starting"},
 		"the first step's ServiceAccount does not exist": {refusal(decision.ServiceAccountMissing, "build"), true, "build: Pending, PodNotCreated"},
 		"a later step's ServiceAccount does not exist":   {refusal(decision.ServiceAccountMissing, "test"), false, "build: Starting"},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+			s := newTestEnv(t, sequence("build", "test").Obj())
 			s.dryRunRefusals = []decision.Refusal{test.refusal}
 			d := s.reconcile()
 			message := fmt.Sprintf("step %q: its Pod was refused in a dry run: no", test.refusal.Step)
@@ -101,10 +90,7 @@ func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
 				t.Errorf("the next try is in %s, want 1 s", d.RequeueAfter)
 			}
 			s.dryRunRefusals = nil
-			s.reconcileAfter(time.Second)
-			s.wantCreated("build")
-			s.reconcileAfter(time.Second)
-			s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
+			s.pass(wait(time.Second), created("build"), wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 			if got := s.stepStatus(test.refusal.Step); got.Message != "" {
 				t.Errorf("message of the step after it was accepted: %q", got.Message)
 			}
@@ -113,7 +99,7 @@ func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
 }
 
 func TestPodOfADryRunIsThatOfTheJobController(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	sj := sequence("build").Obj()
 	sj.Spec.Template = &v1alpha1.PodTemplate{}
 	sj.Spec.Template.Labels = map[string]string{v1alpha1.LabelManagedBy: "Helm", "team": "a"}
 	sj.Spec.Template.Annotations = map[string]string{"team": "a"}
@@ -131,5 +117,45 @@ func TestPodOfADryRunIsThatOfTheJobController(t *testing.T) {
 	}
 	if got := pod.Labels[v1alpha1.LabelManagedBy]; got != v1alpha1.ManagedByValue || pod.Labels[v1alpha1.LabelSequentialJobUID] != string(sj.UID) {
 		t.Errorf("labels %v", pod.Labels)
+	}
+}
+
+func TestFingerprintDiffersOnlyByWhatAdmissionSees(t *testing.T) {
+	base := testbuilder.SequentialJob("one", "ns").Step("build").Step("test").Obj()
+	want := FingerprintOf(stepJob(base, &base.Spec.Containers[0], 1, 1))
+	for title, test := range map[string]struct {
+		step                      int
+		change                    func(sj *v1alpha1.SequentialJob)
+		sameContent, sameMetadata bool
+	}{
+		"another SequentialJob": {0, func(sj *v1alpha1.SequentialJob) { sj.Name, sj.UID, sj.Generation = "two", "other", 7 }, true, true},
+		"the run of a Schedule": {0, func(sj *v1alpha1.SequentialJob) {
+			sj.OwnerReferences = decision.ControllerReferences("Schedule", &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}})
+		}, true, true},
+		"another step":      {1, func(*v1alpha1.SequentialJob) {}, false, true},
+		"another namespace": {0, func(sj *v1alpha1.SequentialJob) { sj.Namespace = "elsewhere" }, false, false},
+		"another image":     {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" }, false, true},
+		"other options": {0, func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.Containers[0].Step = &v1alpha1.StepOptions{Outputs: true}
+		}, false, true},
+		"a label of Jobs": {0, func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "q"}}
+		}, true, false},
+		"a label of Pods": {0, func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.Template = &v1alpha1.PodTemplate{}
+			sj.Spec.Template.Labels = map[string]string{"team": "a"}
+		}, true, false},
+		"a label of the application": {0, func(sj *v1alpha1.SequentialJob) { sj.Labels = map[string]string{labelAppName: "shop"} }, true, false},
+		"a workspace":                {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Workspace = &v1alpha1.Workspace{} }, false, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			sj := base.DeepCopy()
+			test.change(sj)
+			got := FingerprintOf(stepJob(sj, &sj.Spec.Containers[test.step], 1, 1))
+			if (got.Content == want.Content) != test.sameContent || (got.Metadata == want.Metadata) != test.sameMetadata {
+				t.Errorf("the same content: %t, want %t; the same metadata: %t, want %t",
+					got.Content == want.Content, test.sameContent, got.Metadata == want.Metadata, test.sameMetadata)
+			}
+		})
 	}
 }

@@ -110,7 +110,7 @@ func TestACompleteJobProvesOnlyWhatItsPodsShow(t *testing.T) {
 }
 
 func checkProof(t *testing.T, versions []corev1.Pod, v view, onLost v1alpha1.LostJobPolicy, want string) {
-	builder := testbuilder.SequentialJob("a", "ns").Step("build").Step("drop")
+	builder := sequence("build", "drop")
 	if onLost == v1alpha1.LostJobRerun {
 		builder.RerunLostJobs()
 	}
@@ -266,85 +266,59 @@ func (f failure) versions(noon time.Time) []corev1.Pod {
 	return versions
 }
 
-func TestALateViewOfThePodsEndsTheDoubt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	job := s.newestJob("build")
-	s.pods[job.UID] = nil
-	s.succeedStep("build")
-	s.wantSteps("build: Starting", "test: Pending")
-	var evidence Evidence
-	versions := versionsOf(deleted, justBefore, rightClock)
-	for i := range versions {
-		evidence.Observe(&versions[i])
+// seen lets the operator see versions of a Pod of build, which is deleted by now, as with ttlSecondsAfterFinished 0.
+func seen(versions ...corev1.Pod) func(*testEnv) {
+	return func(s *testEnv) {
+		job := s.newestJob("build").UID
+		s.pods[job] = nil
+		s.observePods(job, func(e *Evidence) {
+			for i := range versions {
+				e.Observe(&versions[i])
+			}
+		})
 	}
-	s.evidence[job.UID] = evidence
-	s.reconcileAfter(time.Second)
-	s.wantSteps("build: Succeeded", "test: Starting")
 }
 
-func TestOneInterruptedPodOfManyRepeatsTheStep(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	job := s.newestJob("build")
-	var evidence Evidence
+func TestEvidenceDecidesTheOutcomeOfAStep(t *testing.T) {
+	var five []corev1.Pod
 	for i := range 5 {
 		pod := testbuilder.Pod("build").Exited(0, "").Obj()
 		pod.UID = types.UID(fmt.Sprint(i))
 		if i == 3 {
 			pod = versionsOf(evicted, longAfter, rightClock)[2]
 		}
-		evidence.Observe(&pod)
+		five = append(five, pod)
 	}
-	s.evidence[job.UID] = evidence
-	s.succeedStep("build")
-	s.wantSteps("build: Starting, Interrupted", "test: Pending")
-}
-
-// Kueue's and other managers' Jobs may have their Pods in another cluster.
-func TestTheJobOfAnotherControllerIsBelievedWithoutPods(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	job := s.newestJob("build")
-	job.Spec.ManagedBy, s.pods[job.UID] = new("kueue.x-k8s.io/multikueue"), nil
-	s.succeedStep("build")
-	s.wantSteps("build: Succeeded", "test: Starting")
-}
-
-func TestASuspendedStepThatExitsWithZeroRunsAgainWhenItIsResumed(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.reconcileAfter(time.Minute)
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Suspend, spec.SuspendPolicy = true, v1alpha1.SuspendImmediate
+	runScenarios(t, map[string]scenario{
+		"a late view of the Pods ends the doubt": {sequence("build", "test"), story{
+			seen(), succeed("build"), steps("build: Starting", "test: Pending"),
+			seen(versionsOf(deleted, justBefore, rightClock)...), wait(time.Second), steps("build: Succeeded", "test: Starting"),
+		}},
+		"one interrupted Pod of many repeats the step": {sequence("build", "test"), story{
+			seen(five...), succeed("build"), steps("build: Starting, Interrupted", "test: Pending"),
+		}},
+		"the Job of another controller is believed without Pods": {sequence("build", "test"), story{ // they may be in another cluster
+			seen(), func(s *testEnv) { s.newestJob("build").Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") },
+			succeed("build"), steps("build: Succeeded", "test: Starting"),
+		}},
+		"a suspended step that exits with 0 runs again when it is resumed": {sequence("build", "test").SuspendImmediately(), story{
+			wait(time.Minute), suspendRun, seen(versionsOf(deleted, longAfter, rightClock)...), succeed("build"),
+			steps("build: Interrupted, Interrupted", "test: Pending"),
+			resumeRun, steps("build: Starting, Interrupted", "test: Pending"), created("build", "build"),
+		}},
+		"an output is that of the Pod that ended by itself": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()), story{
+			seen(testbuilder.Pod("build").Exited(0, "v1").Obj()), succeed("build"), steps("build: Succeeded"),
+			func(s *testEnv) {
+				if got := s.stepStatus("build").Output; got != "v1" {
+					s.t.Errorf("output %q, want v1", got)
+				}
+			},
+		}},
 	})
-	s.reconcile()
-	job := s.newestJob("build")
-	var evidence Evidence
-	versions := versionsOf(deleted, longAfter, rightClock)
-	for i := range versions {
-		evidence.Observe(&versions[i])
-	}
-	s.evidence[job.UID] = evidence
-	s.succeedStep("build")
-	s.wantSteps("build: Interrupted, Interrupted", "test: Pending")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
-	s.reconcile()
-	s.wantSteps("build: Starting, Interrupted", "test: Pending")
-	s.wantCreated("build", "build")
-}
-
-func TestAnOutputIsThatOfThePodThatEndedByItself(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("test"))
-	job := s.newestJob("build")
-	pod := testbuilder.Pod("build").Exited(0, "v1").Obj()
-	var evidence Evidence
-	evidence.Observe(&pod)
-	s.evidence[job.UID], s.pods[job.UID] = evidence, nil // deleted by now, as with ttlSecondsAfterFinished 0
-	s.succeedStep("build")
-	if got := s.stepStatus("build"); got.Phase != v1alpha1.StepSucceeded || got.Output != "v1" {
-		t.Errorf("phase %s with output %q, want Succeeded with v1", got.Phase, got.Output)
-	}
 }
 
 func TestOnlyTheJobOfTheActiveStepNeedsEvidence(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, sequence("build", "test"))
 	build := s.newestJob("build")
 	if NeedsEvidence(s.sj, build) {
 		t.Error("a Job that runs needs evidence")

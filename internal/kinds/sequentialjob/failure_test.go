@@ -1,114 +1,107 @@
 package sequentialjob
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func TestFailedStepSkipsLaterStepsAndFailsTheRun(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship"))
-	s.succeedStep("build")
-	s.failStep("test")
-	s.wantCreated("build", "test")
-	s.wantSteps("build: Succeeded", "test: Failed, BackoffLimitExceeded", "ship: Skipped, PreviousStepFailed")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
-	s.wantCondition(v1alpha1.ConditionFailed, `True StepFailed: step "test" failed: BackoffLimitExceeded: Job has reached the specified backoff limit`)
-	s.wantCondition(v1alpha1.ConditionAvailable, `False StepFailed: step "test" failed: BackoffLimitExceeded: Job has reached the specified backoff limit`)
-}
+const backoffLimitMessage = "BackoffLimitExceeded: Job has reached the specified backoff limit"
 
-func TestFailedFinallyStepFailsTheRunAndSkipsNothing(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
-	s.succeedStep("build")
-	s.failStep("notify")
-	s.succeedStep("cleanup")
-	s.wantSteps("build: Succeeded", "notify: Failed, BackoffLimitExceeded", "cleanup: Succeeded")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed)
-
-	// The spec no longer says that the step was finally.
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[:1] })
-	s.reconcile()
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed)
-}
-
-func TestFailureOfTheRunNamesTheFinallyStepsThatFailedToo(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
-	s.failStep("build")
-	s.failStep("notify")
-	s.succeedStep("cleanup")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
-	s.wantCondition(v1alpha1.ConditionFailed, `True StepFailed: step "build" failed: BackoffLimitExceeded: Job has reached the specified backoff limit; `+
-		`finally step "notify" failed too: BackoffLimitExceeded`)
-}
-
-func TestContinueStartsTheNextStepAfterAFailure(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-	s.failStep("lint")
-	s.succeedStep("build")
-	s.wantSteps("lint: Failed, BackoffLimitExceeded", "build: Succeeded")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	if !s.stepStatus("lint").Tolerated {
-		t.Error("want lint's failure tolerated")
+func TestAFailureEndsTheRunUnlessItIsTolerated(t *testing.T) {
+	tolerated := func(options ...testbuilder.StepOption) *testbuilder.SequentialJobBuilder {
+		return testbuilder.SequentialJob("a", "ns").Step("lint", append(options, testbuilder.ContinueOnFailure())...).Step("build")
 	}
-	if s.sj.Status.Progress.FailedIndex != nil || s.sj.Status.State.Failed != 1 {
-		t.Errorf("want one failed step and no failedIndex, got %+v, %+v", s.sj.Status.State, s.sj.Status.Progress)
+	isTolerated := func(s *testEnv) {
+		if !s.stepStatus("lint").Tolerated {
+			s.t.Error("the failure of lint is not tolerated")
+		}
 	}
-}
-
-func TestInvalidStepOptionsAnnotationMeansDefaultOptions(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-	s.newestJob("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
-	s.failStep("lint")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+	const text = `StepFailed: step "test" failed: ` + backoffLimitMessage
+	runScenarios(t, map[string]scenario{
+		"of a step": {sequence("build", "test", "ship"), story{
+			succeed("build"), fail("test"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed),
+			steps("build: Succeeded", "test: Failed, BackoffLimitExceeded", "ship: Skipped, PreviousStepFailed"),
+			hasCondition(v1alpha1.ConditionFailed, "True "+text), hasCondition(v1alpha1.ConditionAvailable, "False "+text),
+		}},
+		"of a finally step, also once the spec does not say so any more": {sequence("build").Finally("notify").Finally("cleanup"), story{
+			succeed("build"), fail("notify"), succeed("cleanup"),
+			steps("build: Succeeded", "notify: Failed, BackoffLimitExceeded", "cleanup: Succeeded"),
+			phase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed),
+			edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[:1] }),
+			phase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed),
+		}},
+		"of a step and of a finally step": {sequence("test").Finally("notify").Finally("cleanup"), story{
+			fail("test"), fail("notify"), succeed("cleanup"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed),
+			hasCondition(v1alpha1.ConditionFailed, "True "+text+`; finally step "notify" failed too: BackoffLimitExceeded`),
+		}},
+		"of a step whose options of the Job are not readable": {tolerated(), story{
+			func(s *testEnv) { s.newestJob("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense" },
+			fail("lint"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed),
+		}},
+		"of a step whose Job is refused": {sequence("build", "test").Finally("cleanup"), story{
+			refuse("test", decision.Invalid), succeed("build"), wait(0), created("build", "cleanup"),
+			steps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Starting"),
+			func(s *testEnv) {
+				if got := s.stepStatus("test").Message; got != "no" {
+					s.t.Errorf("message %q, want that of the API server", got)
+				}
+			},
+		}},
+		"of a step whose overlay became invalid": {sequence("build", "train"), story{
+			func(s *testEnv) {
+				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { overlay(`{"spec": 1}`)(&spec.Containers[1]) })
+			},
+			succeed("build"), steps("build: Succeeded", "train: Failed, JobRejected"), created("build"),
+		}},
+		"a tolerated one": {tolerated(), story{
+			fail("lint"), isTolerated, succeed("build"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
+			steps("lint: Failed, BackoffLimitExceeded", "build: Succeeded"),
+		}},
+		"a tolerated one is retried first": {tolerated(retry(1, 10, 600)), story{
+			fail("lint"), created("lint"), wait(10 * time.Second), fail("lint"), isTolerated, created("lint", "lint", "build"),
+		}},
+		"a tolerated loss": {tolerated(), story{wait(time.Minute), lose("lint"), isTolerated, created("lint", "build")}},
+		"a tolerated start that is too late": {tolerated(testbuilder.StepStartDeadline(30)), story{
+			func(s *testEnv) { testbuilder.Job(s.newestJob("lint")).PodPending(s.now) },
+			wait(time.Hour), removeJobs, isTolerated, created("lint", "build"),
+		}},
+		"a tolerated output that is invalid": {tolerated(testbuilder.RecordOutput()), story{
+			func(s *testEnv) {
+				s.pods[s.newestJob("lint").UID] = []corev1.Pod{testbuilder.Pod("lint").Exited(0, "\x00").Obj()}
+			},
+			succeed("lint"), isTolerated, steps("lint: Failed, OutputInvalid", "build: Starting"),
+		}},
+	})
 }
 
 func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
-	long := strings.Repeat("ä", 300)
 	otherContainer := testbuilder.Pod("fetch").Exited(1, "").Obj()
 	otherContainer.Labels[v1alpha1.LabelStep] = "build"
-	tests := map[string]struct {
-		pods []corev1.Pod
+	pod := func() *testbuilder.PodBuilder { return testbuilder.Pod("build") }
+	for name, test := range map[string]struct {
 		want string
+		pods []corev1.Pod
 	}{
-		"without a Pod, the message comes from the Job": {want: "Job has reached the specified backoff limit"},
+		"without a Pod, the message comes from the Job": {"Job has reached the specified backoff limit", nil},
 		"exit code and termination message": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Exited(3, "no such table").Obj()},
-			want: "container build exited with code 3: no such table",
+			"container build exited with code 3: no such table", []corev1.Pod{pod().Exited(3, "no such table").Obj()},
 		},
-		"out of memory": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Killed("OOMKilled").Obj()},
-			want: "container build exited with code 137 (OOMKilled)",
-		},
-		"evicted": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Evicted("the node was low on memory").Obj()},
-			want: "Evicted: the node was low on memory",
-		},
-		"another container of the Pod failed": {
-			pods: []corev1.Pod{otherContainer},
-			want: "container fetch exited with code 1",
-		},
-		"several failed Pods: the newest one counts": {
-			pods: []corev1.Pod{
-				testbuilder.Pod("build").Created(time.Unix(1, 0)).Exited(1, "").Obj(),
-				testbuilder.Pod("build").Created(time.Unix(3, 0)).Exited(3, "").Obj(),
-				testbuilder.Pod("build").Created(time.Unix(2, 0)).Exited(2, "").Obj(),
-				testbuilder.Pod("build").Created(time.Unix(4, 0)).Running().Obj(),
-			},
-			want: "container build exited with code 3",
-		},
-		"a long message is truncated to 256 bytes, between characters": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, long).Obj()},
-			want: "container build exited with code 1: " + strings.Repeat("ä", (256-36-3)/2) + "…",
-		},
-	}
-	for name, test := range tests {
+		"out of memory":                       {"container build exited with code 137 (OOMKilled)", []corev1.Pod{pod().Killed("OOMKilled").Obj()}},
+		"evicted":                             {"Evicted: the node was low on memory", []corev1.Pod{pod().Evicted("the node was low on memory").Obj()}},
+		"another container of the Pod failed": {"container fetch exited with code 1", []corev1.Pod{otherContainer}},
+		"several failed Pods: the newest one counts": {"container build exited with code 3", []corev1.Pod{
+			pod().Created(time.Unix(1, 0)).Exited(1, "").Obj(), pod().Created(time.Unix(3, 0)).Exited(3, "").Obj(),
+			pod().Created(time.Unix(2, 0)).Exited(2, "").Obj(), pod().Created(time.Unix(4, 0)).Running().Obj(),
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+			s := startRun(t, sequence("build"))
 			s.pods[s.newestJob("build").UID] = test.pods
 			s.failStep("build")
 			if got := s.stepStatus("build").Message; got != test.want {
@@ -116,4 +109,35 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestALostJobFailsItsStepUnlessTheSpecSaysOtherwise(t *testing.T) {
+	runScenarios(t, map[string]scenario{
+		"it fails": {sequence("build", "test").Finally("cleanup"), story{
+			wait(time.Minute), lose("build"), steps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Starting"),
+		}},
+		"another attempt follows": {sequence("build", "test").RerunLostJobs(), story{
+			wait(time.Minute), lose("build"), created("build", "build"),
+			succeed("build", "test"), steps("build: Succeeded", "test: Succeeded"),
+		}},
+		"another attempt waits until the run is resumed": {sequence("build").RerunLostJobs(), story{
+			suspendRun, lose("build"), steps("build: Lost, JobLost"), resumeRun, created("build", "build"),
+		}},
+		"a Job with another UID is not that of the step": {sequence("build", "test"), story{
+			wait(time.Minute),
+			func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Created("another", s.now).Complete(s.now) },
+			wait(0), steps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed"),
+		}},
+		"it is not retried": {testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)), story{
+			lose("build"), steps("build: Failed, JobLost"),
+		}},
+		"no attempt follows at a step that was removed": {sequence("build", "test").RerunLostJobs(), story{
+			wait(time.Minute), edit(removeFirstStep), lose("build"), created("build"),
+			steps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed"),
+		}},
+		"nor of a step that was removed before its Job was created": {sequence("lint", "build", "test"), story{
+			refuse("build", decision.QuotaExceeded), succeed("lint"), edit(removeFirstStep), edit(removeFirstStep), created("lint"),
+			steps("lint: Succeeded", "build: Failed, JobRejected", "test: Skipped, PreviousStepFailed"),
+		}},
+	})
 }

@@ -8,25 +8,21 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // For any stored object, such as one with a manually edited status, Decide does not panic, does not
 // repeat a question that is answered, and does not make two steps active.
 func FuzzDecide(f *testing.F) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
+	sj := sequence("build", "test").Finally("clean").Obj()
 	started := sj.DeepCopy()
 	decision := Decide(Observation{SequentialJob: started, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRunResult{}}})
 	started.Status = decision.Status
 	for _, seed := range []*v1alpha1.SequentialJob{sj, started} {
 		object, err := json.Marshal(seed)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		job, err := json.Marshal(decision.CreateJob)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(object, job, int64(3))
 	}
 	f.Fuzz(func(t *testing.T, object, job []byte, seconds int64) {
@@ -40,19 +36,15 @@ func FuzzDecide(f *testing.F) {
 		if decision.Question != nil && decision.Question.DryRun != nil {
 			t.Error("it asks an answered question")
 		}
-		active := 0
-		for _, step := range decision.Status.Steps {
-			if isActive(step.Phase) {
-				active++
+		countActive := func(steps []v1alpha1.StepStatus) (count int) {
+			for _, step := range steps {
+				if isActive(step.Phase) {
+					count++
+				}
 			}
+			return count
 		}
-		before := 0
-		for _, step := range sj.Status.Steps {
-			if isActive(step.Phase) {
-				before++
-			}
-		}
-		if active > max(1, before) {
+		if active, before := countActive(decision.Status.Steps), countActive(sj.Status.Steps); active > max(1, before) {
 			t.Errorf("%d steps are active, %d were", active, before)
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -25,44 +24,32 @@ func (s *testEnv) keptJobs() []string {
 }
 
 func TestOldestJobsBeyondTheHistoryLimitAreDeleted(t *testing.T) {
-	tests := map[string]struct {
+	later := func(step string) func(*testEnv) {
+		return func(s *testEnv) {
+			s.now = s.now.Add(time.Minute)
+			s.succeedStep(step)
+		}
+	}
+	threeOfFour := scenario{sequence("a", "b", "c", "d"), story{later("a"), later("b"), later("c")}}
+	for title, test := range map[string]struct {
+		scenario
 		limit *int32
 		want  []string
 	}{
-		"without a limit": {want: []string{"a", "b", "c", "d"}},
-		"a limit of 2":    {limit: new(int32(2)), want: []string{"b", "c", "d"}},
-		"a limit of 0":    {limit: new(int32(0)), want: []string{"d"}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("x", "ns").Step("a").Step("b").Step("c").Step("d").Obj()
+		"without a limit":               {threeOfFour, nil, []string{"a", "b", "c", "d"}},
+		"a limit of 2":                  {threeOfFour, new(int32(2)), []string{"b", "c", "d"}},
+		"a limit of 0":                  {threeOfFour, new(int32(0)), []string{"d"}},
+		"Jobs of earlier runs count":    {scenario{sequence("a"), story{succeed("a"), rerun("Start"), later("a")}}, new(int32(1)), []string{"a"}},
+		"Jobs of failed attempts count": {scenario{sequence().Step("a", retry(2, 10, 600)), story{fail("a")}}, new(int32(0)), nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			sj := test.sj.Obj()
 			sj.Spec.JobHistoryLimit = test.limit
 			s := newTestEnv(t, sj)
 			s.reconcile()
-			for _, step := range []string{"a", "b", "c"} {
-				s.now = s.now.Add(time.Minute)
-				s.succeedStep(step)
-			}
-			if diff := cmp.Diff(test.want, s.keptJobs()); diff != "" {
-				t.Errorf("Jobs that are kept while d runs (-want, +got):\n%s", diff)
-			}
+			s.pass(test.story...)
+			wantEqual(t, "Jobs that are kept", test.want, s.keptJobs())
 		})
-	}
-}
-
-func TestJobsOfEarlierRunsCountAsHistory(t *testing.T) {
-	sj := testbuilder.SequentialJob("x", "ns").Step("a").Obj()
-	sj.Spec.JobHistoryLimit = new(int32(1))
-	s := newTestEnv(t, sj)
-	s.reconcile()
-	s.succeedStep("a")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: "Start"}
-	})
-	s.reconcileAfter(time.Minute)
-	s.succeedStep("a")
-	if kept := s.keptJobs(); len(kept) != 1 {
-		t.Errorf("%d Jobs are kept, want that of the last run", len(kept))
 	}
 }
 

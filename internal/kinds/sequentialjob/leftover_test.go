@@ -98,8 +98,7 @@ func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.R
 		s.wantStopping()
 		s.unfinishedPods = nil
 	}
-	s.removeDeletedJobs()
-	s.wantSteps(want...)
+	s.pass(removeJobs, steps(want...))
 	step := s.stepStatus("build")
 	if step.Phase == v1alpha1.StepSucceeded && step.Output != "v1" {
 		t.Errorf("output %q, want v1", step.Output)
@@ -130,13 +129,10 @@ func leftoverPod(job *batchv1.Job, exitCode int32, at time.Time) corev1.Pod {
 }
 
 func TestAnotherPodClearsTheReportOfAContainerThatStillRuns(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, sequence("build"))
 	pod := leftoverPod(s.newestJob("build"), 0, s.now)
 	s.unfinishedPods = []*corev1.Pod{&pod}
-	s.reconcileAfter(leftoverDelay)
-	s.wantSteps("build: Running, ContainerStillRuns")
+	s.pass(wait(leftoverDelay), steps("build: Running, ContainerStillRuns"))
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}}
-	s.reconcileAfter(startReportDelay)
-	s.wantSteps("build: Running")
-	s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
+	s.pass(wait(startReportDelay), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 }

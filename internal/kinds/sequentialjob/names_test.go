@@ -1,7 +1,6 @@
 package sequentialjob
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +23,9 @@ func TestLongNamesAreTruncatedToValidNames(t *testing.T) {
 	steps := []string{"a", strings.Repeat("s", 30), "a-b"}
 	for title, owner := range owners {
 		t.Run(title, func(t *testing.T) {
+			if name := archiveJobName(testbuilder.SequentialJob(owner, "ns").Obj(), 1<<30); len(validation.IsDNS1123Label(name+"-99999")) > 0 {
+				t.Errorf("name %q", name)
+			}
 			for _, step := range steps {
 				name := jobName(testbuilder.SequentialJob(owner, "ns").Obj(), 1, step, 1)
 				hostname := name + "-99999" // of an Indexed Job's Pod
@@ -49,6 +51,14 @@ func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
 		"another step":                             jobName(sj, 1, "test", 1),
 		"a recreated SequentialJob":                jobName(recreated, 1, "build", 1),
 		"a step name that looks like a run number": jobName(sj, 1, "1-build", 1),
+		"a long name":                              jobName(testbuilder.SequentialJob(strings.Repeat("a", 100)+"1", "ns").Obj(), 1, "build", 1),
+		"another long name":                        jobName(testbuilder.SequentialJob(strings.Repeat("a", 100)+"2", "ns").Obj(), 1, "build", 1),
+		"the workspace":                            WorkspaceName(sj),
+		"the outputs":                              OutputsName(sj),
+		"a step with the name of the workspace":    jobName(sj, 1, "workspace", 1),
+		"a step with the name of the outputs":      jobName(sj, 1, "outputs", 1),
+		"an archive":                               archiveJobName(sj, 1),
+		"the archive of another run":               archiveJobName(sj, 1<<30),
 	}
 	seen := map[string]string{}
 	for title, name := range names {
@@ -62,14 +72,6 @@ func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
 	}
 }
 
-func TestTruncatedNamesDiffer(t *testing.T) {
-	long := strings.Repeat("a", 100)
-	one, two := testbuilder.SequentialJob(long+"1", "ns").Obj(), testbuilder.SequentialJob(long+"2", "ns").Obj()
-	if jobName(one, 1, "build", 1) == jobName(two, 1, "build", 1) {
-		t.Error("two SequentialJobs share a Job name")
-	}
-}
-
 func TestLabelValuesAreValid(t *testing.T) {
 	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 62) + ".b", strings.Repeat("a", 60) + "-.-b"} {
 		sj := testbuilder.SequentialJob(name, "ns").Obj()
@@ -77,25 +79,5 @@ func TestLabelValuesAreValid(t *testing.T) {
 		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
 			t.Errorf("%q: %v", value, errs)
 		}
-	}
-}
-
-func TestOutputEnvName(t *testing.T) {
-	tests := map[string]string{"build": "STEP_BUILD_OUTPUT", "unit-test-2": "STEP_UNIT_TEST_2_OUTPUT"}
-	for step, want := range tests {
-		if got := outputEnvName(step); got != want {
-			t.Errorf("step %s: want %s, got %s", step, want, got)
-		}
-	}
-}
-
-func TestChildrenOfOneSequentialJobHaveDifferentNames(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Obj()
-	names := map[string]bool{}
-	for _, name := range []string{WorkspaceName(sj), OutputsName(sj), jobName(sj, 1, "workspace", 1), jobName(sj, 1, "outputs", 1)} {
-		names[name] = true
-	}
-	if len(names) != 4 {
-		t.Errorf("want 4 names, got %s", fmt.Sprint(names))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,18 +23,14 @@ func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 	if decision.Outputs == nil {
 		t.Fatal("the outputs are missing before the step that reads them")
 	}
-	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data); diff != "" {
-		t.Errorf("outputs (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "outputs", map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data)
 	if !metav1.IsControlledBy(decision.Outputs, s.sj) {
 		t.Error("the ConfigMap has no controller")
 	}
 	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: decision.Outputs.Name}, Key: "get-version", Optional: new(true),
 	}}}}
-	if diff := cmp.Diff(want, decision.CreateJob.Spec.Template.Spec.Containers[0].Env[:len(want)]); diff != "" {
-		t.Errorf("environment of ship (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "environment of ship", want, decision.CreateJob.Spec.Template.Spec.Containers[0].Env[:len(want)])
 }
 
 func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
@@ -52,33 +47,33 @@ func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
 		for _, variable := range podTemplate(sj, step).Spec.Containers[0].Env {
 			got = append(got, variable.Name)
 		}
-		if diff := cmp.Diff(want[step.Name], got); diff != "" {
-			t.Errorf("environment of %s (-want, +got):\n%s", step.Name, diff)
-		}
+		wantEqual(t, "environment of "+step.Name, want[step.Name], got)
 	}
 }
 
 func TestRecordedOutput(t *testing.T) {
-	tests := map[string]struct {
-		pods []corev1.Pod
-		want string
-	}{
-		"an empty termination message": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "").Obj()}},
-		"only the output of the successful Pod": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, "bad").Obj(), testbuilder.Pod("build").Exited(0, "good").Obj()},
-			want: "good",
-		},
-		"without trailing newlines": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "a\nb\n\n").Obj()}, want: "a\nb"},
-		"as long as it is certain to be complete": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "x"+strings.Repeat("ä", 2047)).Obj()},
-			want: "x" + strings.Repeat("ä", 2047),
-		},
+	exited := func(code int32, message string) corev1.Pod {
+		return testbuilder.Pod("build").Exited(code, message).Obj()
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()))
+	recorded := []testbuilder.StepOption{testbuilder.RecordOutput()}
+	long := "x" + strings.Repeat("ä", 2047) // as long as it is certain to be complete
+	for title, test := range map[string]struct {
+		options []testbuilder.StepOption
+		pods    []corev1.Pod
+		end     func(*testEnv)
+		want    string
+	}{
+		"an empty termination message":          {recorded, []corev1.Pod{exited(0, "")}, succeed("build"), ""},
+		"only the output of the successful Pod": {recorded, []corev1.Pod{exited(1, "bad"), exited(0, "good")}, succeed("build"), "good"},
+		"without trailing newlines":             {recorded, []corev1.Pod{exited(0, "a\nb\n\n")}, succeed("build"), "a\nb"},
+		"a long one":                            {recorded, []corev1.Pod{exited(0, long)}, succeed("build"), long},
+		"none of a step without outputs":        {nil, []corev1.Pod{exited(0, "text")}, succeed("build"), ""},
+		"none of a failed step":                 {append(recorded, testbuilder.ContinueOnFailure()), []corev1.Pod{exited(1, "secret")}, fail("build"), ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", test.options...).Step("test"))
 			s.pods[s.newestJob("build").UID] = test.pods
-			s.succeedStep("build")
+			test.end(s)
 			if got := s.stepStatus("build").Output; got != test.want {
 				t.Errorf("want %q, got %q", test.want, got)
 			}
@@ -96,7 +91,7 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 		return []corev1.Pod{pod}
 	}
 	text := func(bytes int) string { return strings.Repeat("x", bytes) }
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		pods       []corev1.Pod
 		wantReason string
 		wantText   string
@@ -115,8 +110,7 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 			v1alpha1.ReasonOutputLost,
 			"does not report",
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("ship").Finally("cleanup"))
 			s.pods[s.newestJob("build").UID] = test.pods
@@ -129,32 +123,6 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 				t.Errorf("finally gets the outputs %+v, want none", decision.Outputs.Data)
 			}
 		})
-	}
-}
-
-func TestFailureOfAnOutputCanBeTolerated(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("ship"))
-	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "\x00").Obj()}
-	s.succeedStep("build")
-	s.wantSteps("build: Failed, OutputInvalid", "ship: Starting")
-}
-
-func TestStepWithoutOutputsListsNoPods(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "text").Obj()}
-	if decision := s.succeedStep("build"); decision.Outputs != nil {
-		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
-	}
-	if got := s.stepStatus("build").Output; got != "" {
-		t.Errorf("want none, got %q", got)
-	}
-}
-
-func TestFailedStepHasNoOutput(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("test"))
-	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
-	if decision := s.failStep("build"); decision.Outputs != nil {
-		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
 	}
 }
 

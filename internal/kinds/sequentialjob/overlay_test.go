@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,7 +30,7 @@ func TestOverlayPatchesTheTemplateOfOneStep(t *testing.T) {
 		"serviceAccountName": "trainer", "nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu"}],
 		"volumes": [{"name": "models", "emptyDir": {}}],
 		"initContainers": [{"name": "proxy", "$patch": "delete"}, {"name": "fetch", "image": "fetch:1"}]}}`
-	sj := testbuilder.SequentialJob("a", "ns").Step("prep").Step("train", overlay(patch)).Template(template).Obj()
+	sj := sequence("prep").Step("train", overlay(patch)).Template(template).Obj()
 	if errs := Validate(sj); len(errs) != 0 {
 		t.Fatal(errs)
 	}
@@ -50,9 +49,7 @@ func TestOverlayPatchesTheTemplateOfOneStep(t *testing.T) {
 		return all
 	}
 	want := []string{"volume models", "volume data", "container fetch", "container train"}
-	if diff := cmp.Diff(want, names(train)); diff != "" {
-		t.Errorf("Pod of train (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "Pod of train", want, names(train))
 	if train.ServiceAccountName != "trainer" || train.NodeSelector["pool"] != "gpu" || len(train.Tolerations) != 1 || train.Tolerations[0].Key != "gpu" {
 		t.Errorf("Pod of train: %+v", train)
 	}
@@ -62,7 +59,7 @@ func TestOverlayPatchesTheTemplateOfOneStep(t *testing.T) {
 }
 
 func TestOverlayIsValidatedStrictly(t *testing.T) {
-	tests := map[string]struct{ patch, field, detail string }{
+	for name, test := range map[string]struct{ patch, field, detail string }{
 		"a typo":              {`{"spec": {"nodeSelektor": {}}}`, "", `unknown field "spec.nodeSelektor"`},
 		"the case of a field": {`{"spec": {"nodeselector": {}}}`, "", `unknown field "spec.nodeselector"`},
 		"a wrong type":        {`{"spec": {"nodeSelector": "gpu"}}`, "", "cannot unmarshal string"},
@@ -72,8 +69,7 @@ func TestOverlayIsValidatedStrictly(t *testing.T) {
 		"reserved labels":     {`{"metadata": {"labels": {"yardmaster.dev/step": "x"}}}`, ".metadata.labels[yardmaster.dev/step]", ""},
 		"a step's name":       {`{"spec": {"initContainers": [{"name": "build", "image": "x"}]}}`, ".spec.initContainers[0].name", ""},
 		"the workspace":       {`{"spec": {"volumes": [{"name": "workspace"}]}}`, ".spec.volumes", ""},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			sj := testbuilder.SequentialJob("a", "ns").Step("build", overlay(test.patch)).Workspace(v1alpha1.WorkspaceDelete).Obj()
 			errs := Validate(sj)
@@ -84,17 +80,8 @@ func TestOverlayIsValidatedStrictly(t *testing.T) {
 	}
 }
 
-// Without the webhook, an overlay can become invalid during a run.
-func TestStepWithAnInvalidOverlayFails(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("train"))
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { overlay(`{"spec": 1}`)(&spec.Containers[1]) })
-	s.succeedStep("build")
-	s.wantSteps("build: Succeeded", "train: Failed, JobRejected")
-	s.wantCreated("build")
-}
-
 func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("image", testbuilder.ChangeContainer(func(c *corev1.Container) {
+	sj := sequence("build").Step("image", testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}}}
 	})).Step("mount", testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
@@ -108,14 +95,10 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)), FSGroup: new(int64(7)),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if diff := cmp.Diff(want, build.SecurityContext); diff != "" {
-		t.Errorf("Pod (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "Pod", want, build.SecurityContext)
 	restricted := &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 	for _, container := range append(build.InitContainers, build.Containers...) {
-		if diff := cmp.Diff(restricted, container.SecurityContext); diff != "" {
-			t.Errorf("container %s (-want, +got):\n%s", container.Name, diff)
-		}
+		wantEqual(t, "container "+container.Name, restricted, container.SecurityContext)
 	}
 	image := podTemplate(sj, &sj.Spec.Containers[1]).Spec.Containers[0].SecurityContext
 	if *image.RunAsUser != 1000 || len(image.Capabilities.Add) != 1 || len(image.Capabilities.Drop) != 1 {
@@ -126,15 +109,13 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 	}
 	sj.Spec.Template.Spec = corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, InitContainers: []corev1.Container{{Name: "init"}}}
 	windows := podTemplate(sj, &sj.Spec.Containers[0]).Spec
-	if diff := cmp.Diff(&corev1.PodSecurityContext{RunAsNonRoot: new(true)}, windows.SecurityContext); diff != "" {
-		t.Errorf("Pod for Windows (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "Pod for Windows", &corev1.PodSecurityContext{RunAsNonRoot: new(true)}, windows.SecurityContext)
 	for _, container := range append(windows.InitContainers, windows.Containers...) {
 		if container.SecurityContext != nil {
 			t.Errorf("container %s of a Pod for Windows: %+v", container.Name, container.SecurityContext)
 		}
 	}
-	if plain := testbuilder.SequentialJob("a", "ns").Step("build").Obj(); podTemplate(plain, &plain.Spec.Containers[0]).Spec.SecurityContext != nil {
+	if plain := sequence("build").Obj(); podTemplate(plain, &plain.Spec.Containers[0]).Spec.SecurityContext != nil {
 		t.Error("without the profile, the Pod has a security context")
 	}
 }

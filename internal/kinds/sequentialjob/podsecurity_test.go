@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -15,7 +14,7 @@ func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
 	privileged := testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	})
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("migrate", privileged).Finally("clean").Obj()
+	sj := sequence("build").Step("migrate", privileged).Finally("clean").Obj()
 	enforce := func(level string) map[string]string {
 		return map[string]string{"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/enforce-version": "v1.36"}
 	}
@@ -41,9 +40,7 @@ func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
 				}
 				got = append(got, violations)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("warnings (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "warnings", test.want, got)
 		})
 	}
 	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}

@@ -4,26 +4,17 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func TestEveryStepGetsADryRunBeforeTheFirstStep(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj()
-	decision := Decide(Observation{SequentialJob: sj, Now: time.Unix(1, 0)})
-	if decision.Question == nil || len(decision.Question.DryRun) != 3 {
-		t.Fatalf("want a dry run of 3 Jobs, got %+v", decision.Question)
-	}
-	if decision.HasActions() {
-		t.Error("it acts before its question is answered")
-	}
-}
-
 func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj())
+	s := newTestEnv(t, sequence("build", "test").Finally("cleanup").Obj())
 	s.dryRunRefusals = []decision.Refusal{{Class: decision.Invalid, Step: "test", Message: "bad quantity"}}
 	s.reconcile()
 	s.wantCreated()
@@ -43,20 +34,18 @@ func TestInvalidSpecFailsTheRunWithoutAWebhook(t *testing.T) {
 
 func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	quota := decision.Refusal{Class: decision.QuotaExceeded, Step: "build", Message: "exceeded quota: pods"}
-	tests := map[string]func(*testEnv){
+	for name, refuse := range map[string]func(*testEnv){
 		"refused by the dry run":                             func(s *testEnv) { s.dryRunRefusals = []decision.Refusal{quota} },
 		"refused when the Job is created":                    func(s *testEnv) { s.createRefusals["build"] = &quota },
 		"refused by the dry run and when the Job is created": func(s *testEnv) { s.dryRunRefusals, s.createRefusals["build"] = []decision.Refusal{quota}, &quota },
-	}
-	for name, refuse := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+			s := newTestEnv(t, sequence("build").Obj())
 			refuse(s)
 			d := s.reconcile()
 			s.wantCreated()
 			s.wantCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota: pods")
-			s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
-			s.wantEvents(v1alpha1.EventResourcesUnavailable)
+			s.pass(hasCondition(v1alpha1.ConditionFailed, "False NotFailed: "), events(v1alpha1.EventResourcesUnavailable))
 			if d.RequeueAfter != time.Second {
 				t.Errorf("want another try in 1 s, got %s", d.RequeueAfter)
 			}
@@ -71,57 +60,65 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 
 			s.dryRunRefusals = nil
 			delete(s.createRefusals, "build")
-			s.reconcileAfter(time.Minute)
-			s.wantCreated("build")
-			s.reconcileAfter(time.Minute)
-			if meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable) {
-				t.Error("the condition is still True")
+			s.pass(wait(time.Minute), created("build"))
+			if d := s.reconcileAfter(time.Second); meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable) {
+				t.Errorf("the condition is still True: %+v", d)
 			}
+			s.wantSteps("build: Starting")
 		})
 	}
 }
 
 func TestQuotaOfALaterStepDoesNotDelayTheFirst(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s := newTestEnv(t, sequence("build", "test").Obj())
 	s.dryRunRefusals = []decision.Refusal{{Class: decision.QuotaExceeded, Step: "test", Message: "exceeded quota"}}
 	s.reconcile()
 	s.wantCreated("build")
 }
 
-func TestStepWhoseJobIsRefusedFailsAndRunsFinally(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	s.createRefusals["test"] = &decision.Refusal{Class: decision.Invalid, Step: "test", Message: "denied by a policy"}
-	s.succeedStep("build")
-	s.reconcile()
-	s.wantCreated("build", "cleanup")
-	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Starting")
-	if got := s.stepStatus("test").Message; got != "denied by a policy" {
-		t.Errorf("want the API server's message, got %q", got)
+func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
+	for title, test := range map[string]struct {
+		change func(spec *v1alpha1.SequentialJobSpec)
+		want   string
+	}{
+		"the image of the last step": {
+			func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "evil:1" },
+			`True ImageNotAllowed: step "cleanup": image "evil:1" of container "cleanup" is not allowed by Policy team, which allows: good:*`,
+		},
+		"an init container of the template": {
+			func(spec *v1alpha1.SequentialJobSpec) {
+				spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init", Image: "evil:1"}}}}}
+			},
+			`True ImageNotAllowed: step "build": image "evil:1" of init container "init" is not allowed by Policy team, which allows: good:*`,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("good:1")).Finally("cleanup", testbuilder.StepImage("good:2")).Obj()
+			test.change(&sj.Spec)
+			s := newTestEnv(t, sj)
+			s.policies = testbuilder.AllowImages("good:*")
+			s.reconcile()
+			s.pass(
+				created(), phase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting), hasCondition(v1alpha1.ConditionBlocked, test.want),
+				hasCondition(v1alpha1.ConditionStalled, test.want), events(v1alpha1.EventPolicyViolated),
+			)
+
+			s.policies = testbuilder.AllowImages("good:*", "evil:1")
+			s.pass(wait(time.Second), created("build"), wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+		})
 	}
 }
 
-func TestInvalidChangeIsReportedAndTheRunContinues(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.dryRunRefusals = []decision.Refusal{{Class: decision.Invalid, Step: "test", Message: "bad quantity"}}
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "x" })
-	if d := s.reconcile(); d.HasActions() {
-		t.Errorf("the run is interrupted: %+v", d)
+func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("one:1")).Step("test", testbuilder.StepImage("two:1")))
+	s.policies = testbuilder.AllowImages("three:*")
+	if decision := s.reconcile(); decision.HasActions() {
+		t.Errorf("the running step is affected: %+v", decision)
 	}
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
-
-	s.dryRunRefusals = nil
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "/x" })
-	s.reconcile()
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: ")
 	s.succeedStep("build")
-	s.wantCreated("build", "test")
-}
-
-func TestADeadlineEndsTheWaitForQuota(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
-	s.createRefusals["test"] = &decision.Refusal{Class: decision.QuotaExceeded, Step: "test", Message: "exceeded quota"}
-	s.succeedStep("build")
-	s.reconcileAfter(time.Hour)
-	s.wantSteps("build: Succeeded", "test: Failed, DeadlineExceeded")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+	s.wantCreated("build")
+	s.wantSteps("build: Succeeded", "test: Starting, ImageNotAllowed")
+	s.wantCondition(v1alpha1.ConditionBlocked, `True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`)
+	s.policies = policy.Selection{}
+	s.pass(wait(time.Second), created("build", "test"))
 }

@@ -11,7 +11,7 @@ import (
 
 func TestRelevantUpdatesOfAJob(t *testing.T) {
 	now := time.Unix(1, 0)
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test", testbuilder.StepStartDeadline(30)).Obj()
+	sj := sequence("build").Step("test", testbuilder.StepStartDeadline(30)).Obj()
 	createdJob := func(step int) *testbuilder.JobBuilder {
 		return testbuilder.Job(stepJob(sj, &sj.Spec.Containers[step], 1, 1)).Created("job", now)
 	}
@@ -19,7 +19,7 @@ func TestRelevantUpdatesOfAJob(t *testing.T) {
 	resumed := running().Suspended(now).Obj().DeepCopy()
 	resumed.Spec.Suspend = new(false)
 
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		before, after *batchv1.Job
 		want          bool
 	}{
@@ -33,8 +33,7 @@ func TestRelevantUpdatesOfAJob(t *testing.T) {
 		"the Job is resumed":                     {before: running().Suspended(now).Obj(), after: resumed, want: true},
 		"the start deadline begins":              {before: createdJob(1).Obj(), after: createdJob(1).PodPending(now).Obj(), want: true},
 		"a Pod starts within the start deadline": {before: createdJob(1).PodPending(now).Obj(), after: createdJob(1).Active(now).Obj()},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if got := IsRelevantUpdate(test.before, test.after); got != test.want {
 				t.Errorf("want %t, got %t", test.want, got)

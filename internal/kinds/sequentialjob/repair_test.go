@@ -156,7 +156,7 @@ func setImage(image string) func(*v1alpha1.SequentialJobSpec) {
 }
 
 func checkRepair(t *testing.T, o *obstacle, isRestarted bool, m meanwhile, want string) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("ship").Obj())
+	s := newTestEnv(t, sequence("build", "ship").Obj())
 	if o.refusal != nil {
 		s.createRefusals["build"] = o.refusal
 	}
@@ -189,14 +189,12 @@ func checkRepair(t *testing.T, o *obstacle, isRestarted bool, m meanwhile, want 
 		if image = "better"; m == patchedBack {
 			image = wrong
 		}
-		s.changeSpec(setImage(image))
-		s.reconcile()
+		s.pass(edit(setImage(image)))
 	}
 	if job := s.newestJob("build"); want != "created" && job.DeletionTimestamp != nil {
 		endDeletion(s, job, o, m)
 	}
-	s.reconcileAfter(replacementDelay)
-	s.reconcileAfter(maxPodLag)
+	s.pass(wait(replacementDelay), wait(maxPodLag))
 	s.reconcile()
 
 	got, record := "kept", s.stepStatus("build")
@@ -290,7 +288,7 @@ func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 	} {
 		for _, runs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("a change of %s, runs: %t", title, runs), func(t *testing.T) {
-				s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+				s := startRun(t, sequence("build"))
 				meetObstacle(s, &obstacles[0])
 				s.reconcileAfter(5 * time.Second)
 				if runs {
@@ -308,7 +306,7 @@ func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 }
 
 func TestARefusedCorrectionReplacesNothing(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, sequence("build"))
 	meetObstacle(s, &obstacles[0])
 	s.reconcileAfter(5 * time.Second)
 	s.dryRunRefusals = []decision.Refusal{{Kind: "Job", Step: "build", Class: decision.Invalid, Message: "no"}}

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -23,74 +22,71 @@ func requestRerun(from string) func(*v1alpha1.SequentialJobSpec) {
 }
 
 func TestRerunStartsAnotherRun(t *testing.T) {
-	tests := map[string]struct {
-		from        string
-		wantCreated []string
-		wantSteps   []string
-	}{
-		"from the failed step": {
-			from: "Failed", wantCreated: []string{"build", "test", "cleanup", "test"},
-			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
-		},
-		"from the start": {
-			from: "Start", wantCreated: []string{"build", "test", "cleanup", "build"},
-			wantSteps: []string{"build: Starting", "test: Pending", "ship: Pending", "cleanup: Pending"},
-		},
-		"from a step": {
-			from: "test", wantCreated: []string{"build", "test", "cleanup", "test"},
-			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
-		},
+	// failed is a run whose second step of three failed.
+	failed := func(more ...func(*testEnv)) scenario {
+		return scenario{sequence("build", "test", "ship").Finally("cleanup"), append(story{succeed("build"), fail("test"), succeed("cleanup")}, more...)}
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := startAtSecondStep(t)
-			s.failStep("test")
-			s.succeedStep("cleanup")
-			s.changeSpec(requestRerun(test.from))
-			s.reconcile()
-			s.wantCreated(test.wantCreated...)
-			s.wantSteps(test.wantSteps...)
-			if s.sj.Status.Run != 2 || s.sj.Status.RerunID != "2" || s.sj.Status.CompletionTime != nil {
-				t.Errorf("want run 2 to be running, got %+v", s.sj.Status)
-			}
+	lint := func() *testbuilder.SequentialJobBuilder {
+		return testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build")
+	}
+	isSecondRun := func(s *testEnv) {
+		if s.sj.Status.Run != 2 || s.sj.Status.RerunID != "2" || s.sj.Status.CompletionTime != nil {
+			s.t.Errorf("want run 2 to be running, got %+v", s.sj.Status)
+		}
+	}
+	fromTest := steps("build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending")
+	setID := func(id string) func(*testEnv) {
+		return edit(func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: id}, From: "Start"}
 		})
 	}
-}
-
-func TestRerunIDSetAtCreationRequestsNothing(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
-	s.succeedStep("build")
-	s.reconcileAfter(time.Minute)
-	s.wantCreated("build")
-	if s.sj.Status.Run != 1 {
-		t.Errorf("want run 1, got %d", s.sj.Status.Run)
-	}
-}
-
-func TestEachIDStartsOneRerun(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.failStep("build")
-	s.changeSpec(requestRerun("Failed"))
-	s.reconcile()
-	s.failStep("build")
-	s.reconcileAfter(time.Minute)
-	s.wantCreated("build", "build")
-}
-
-// For example, a GitOps tool restores the ID in Git after a user requested a rerun.
-func TestIDOfAnEarlierRerunRequestsAnother(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
-	s.succeedStep("build")
-	for _, id := range []string{"2", "1", "2"} {
-		s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun.ID = id })
-		s.reconcile()
-		s.succeedStep("build")
-	}
-	s.wantCreated("build", "build", "build", "build")
+	runScenarios(t, map[string]scenario{
+		"from the failed step": failed(rerun("Failed"), created("build", "test", "cleanup", "test"), fromTest, isSecondRun),
+		"from a step":          failed(rerun("test"), created("build", "test", "cleanup", "test"), fromTest, isSecondRun),
+		"from the start": failed(rerun("Start"), created("build", "test", "cleanup", "build"), isSecondRun,
+			steps("build: Starting", "test: Pending", "ship: Pending", "cleanup: Pending")),
+		"from the tolerated failure, if it is the only failure": {lint(), story{
+			fail("lint"), succeed("build"), rerun("Failed"), created("lint", "build", "lint"),
+		}},
+		"from the failure that failed the run, not from a tolerated one": {lint(), story{
+			fail("lint"), fail("build"), rerun("Failed"), created("lint", "build", "build"),
+		}},
+		"from the first finally step, if only a finally step failed": {sequence("build").Finally("notify").Finally("cleanup"), story{
+			succeed("build", "notify"), fail("cleanup"), rerun("Failed"), created("build", "notify", "cleanup", "notify"),
+		}},
+		"from the first step, if the spec was refused": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")), story{
+			created(), func(s *testEnv) { s.changeSpec(setImage("fixed")) }, rerun("Failed"), created("build"),
+		}},
+		"from the step that was skipped because of the deadline": {sequence("build", "test").ActiveDeadline(60), story{
+			func(s *testEnv) { s.now = s.now.Add(time.Hour) }, succeed("build"), rerun("Failed"), created("build", "test"),
+		}},
+		"once for each id": {sequence("build"), story{fail("build"), rerun("Failed"), fail("build"), wait(time.Minute), created("build", "build")}},
+		"not for an id that is set at the creation, but for an earlier one": { // as a GitOps tool does that restores the id in Git
+			sequence("build").Rerun("1", "Start"), story{
+				succeed("build"), wait(time.Minute), created("build"),
+				setID("2"), succeed("build"), setID("1"), succeed("build"), setID("2"), created("build", "build", "build", "build"),
+			},
+		},
+		"not for a change of the spec": {sequence("build"), story{
+			succeed("build"),
+			edit(func(spec *v1alpha1.SequentialJobSpec) {
+				spec.Containers = append(spec.Containers, testbuilder.Step("more"))
+			}),
+			created("build"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
+		}},
+		"with the changed spec": failed(func(s *testEnv) {
+			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "fixed" })
+		},
+			rerun("Failed"), func(s *testEnv) {
+				if got := s.newestJob("test").Spec.Template.Spec.Containers[0].Image; got != "fixed" {
+					s.t.Errorf("test runs %s", got)
+				}
+			}),
+	})
 }
 
 func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
+	s := startRun(t, sequence("build").TTLAfterFinished(0))
 	s.changeSpec(requestRerun("Start"))
 	if decision := s.reconcileAfter(time.Minute); decision.HasActions() {
 		t.Errorf("the run is interrupted: %+v", decision)
@@ -105,58 +101,22 @@ func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
 	s.wantCreated("build", "build")
 }
 
-func TestRerunUsesTheChangedSpec(t *testing.T) {
-	s := startAtSecondStep(t)
-	s.failStep("test")
-	s.succeedStep("cleanup")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Containers[1].Image = "fixed"
-		requestRerun("Failed")(spec)
-	})
-	s.reconcile()
-	if got := s.newestJob("test").Spec.Template.Spec.Containers[0].Image; got != "fixed" {
-		t.Errorf("test runs %s", got)
-	}
-}
-
-func TestChangeOfAFinishedSequentialJobStartsNothing(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
-	})
-	s.reconcile()
-	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-}
-
 func TestInvalidReruns(t *testing.T) {
-	tests := map[string]struct {
-		edit func(*v1alpha1.SequentialJobSpec)
-		want string
+	for title, test := range map[string]struct {
+		from, want string
+		rename     bool
 	}{
-		"from a step that does not exist": {
-			edit: requestRerun("nope"),
-			want: `cannot rerun from step "nope": no step without finally has this name`,
-		},
-		"from a step after the failed step": {
-			edit: requestRerun("ship"),
-			want: `cannot rerun from step "ship": step "test" before it has not succeeded`,
-		},
-		"from a step after a new step": {
-			edit: func(spec *v1alpha1.SequentialJobSpec) {
-				spec.Containers[0].Name = "compile"
-				requestRerun("test")(spec)
-			},
-			want: `cannot rerun from step "test": step "compile" before it has not succeeded`,
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
+		"from a step that does not exist":   {"nope", `cannot rerun from step "nope": no step without finally has this name`, false},
+		"from a step after the failed step": {"ship", `cannot rerun from step "ship": step "test" before it has not succeeded`, false},
+		"from a step after a new step":      {"test", `cannot rerun from step "test": step "compile" before it has not succeeded`, true},
+	} {
+		t.Run(title, func(t *testing.T) {
 			s := startAtSecondStep(t)
-			s.failStep("test")
-			s.succeedStep("cleanup")
-			s.changeSpec(test.edit)
+			s.pass(fail("test"), succeed("cleanup"))
+			if test.rename {
+				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Name = "compile" })
+			}
+			s.changeSpec(requestRerun(test.from))
 			if err := CheckRerun(&s.sj.Spec, &s.sj.Status); err == nil || err.Error() != test.want {
 				t.Errorf("want error %q, got %v", test.want, err)
 			}
@@ -166,70 +126,11 @@ func TestInvalidReruns(t *testing.T) {
 			s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
 		})
 	}
-}
-
-func TestRerunFromFailedRequiresAFailure(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.succeedStep("build")
-	s.changeSpec(requestRerun("Failed"))
-	s.reconcile()
-	s.wantCreated("build")
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: cannot rerun from Failed: no step failed; set from to Start or to a step's name")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-
-	s.changeSpec(requestRerun("Start"))
-	s.reconcile()
-	s.wantCreated("build", "build")
-	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
-		t.Error("the condition is still True")
-	}
-}
-
-func TestFirstStepOfARerunFromFailed(t *testing.T) {
-	t.Run("the tolerated failure if it is the only failure", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-		s.failStep("lint")
-		s.succeedStep("build")
-		s.changeSpec(requestRerun("Failed"))
-		s.reconcile()
-		s.wantCreated("lint", "build", "lint")
-	})
-	t.Run("the failure that failed the run, not an earlier tolerated failure", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-		s.failStep("lint")
-		s.failStep("build")
-		s.changeSpec(requestRerun("Failed"))
-		s.reconcile()
-		s.wantCreated("lint", "build", "build")
-	})
-	t.Run("the first finally step if only a finally step failed", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
-		s.succeedStep("build")
-		s.succeedStep("notify")
-		s.failStep("cleanup")
-		s.changeSpec(requestRerun("Failed"))
-		s.reconcile()
-		s.wantCreated("build", "notify", "cleanup", "notify")
-	})
-	t.Run("the first step if the spec was refused", func(t *testing.T) {
-		s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Obj())
-		s.reconcile()
-		s.wantCreated()
-		s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-			spec.Containers[0].Image = "fixed"
-			requestRerun("Failed")(spec)
-		})
-		s.reconcile()
-		s.wantCreated("build")
-	})
-	t.Run("the step that was skipped because of the deadline", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
-		s.now = s.now.Add(time.Hour)
-		s.succeedStep("build")
-		s.changeSpec(requestRerun("Failed"))
-		s.reconcile()
-		s.wantCreated("build", "test")
-	})
+	s := startRun(t, sequence("build"))
+	s.pass(succeed("build"), rerun("Failed"), created("build"))
+	s.wantCondition(v1alpha1.ConditionSpecAccepted,
+		"False RerunInvalid: cannot rerun from Failed: no step failed; set from to Start or to a step's name")
+	s.pass(rerun("Start"), created("build", "build"), hasCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "))
 }
 
 func TestRerunWithOtherParametersWarnsAboutKeptOutcomes(t *testing.T) {
@@ -248,8 +149,7 @@ func TestRerunWithOtherParametersWarnsAboutKeptOutcomes(t *testing.T) {
 			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "1"}, {Name: "MODE", Value: "all"}}
 			s := newTestEnv(t, sj)
 			s.reconcile()
-			s.succeedStep("extract")
-			s.failStep("load")
+			s.pass(succeed("extract"), fail("load"))
 			s.events = nil
 			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
 				spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: test.from, Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: test.value}}}

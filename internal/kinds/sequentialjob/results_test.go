@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -69,9 +68,7 @@ func TestFieldsOfAnOutputInJSON(t *testing.T) {
 					got[field] = variable.Value
 				}
 			}
-			if diff := cmp.Diff(test.wantEnv, got); diff != "" {
-				t.Errorf("variables (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "variables", test.wantEnv, got)
 		})
 	}
 }
@@ -97,8 +94,7 @@ func TestResultsOfARun(t *testing.T) {
 				t.Error("a run has results before it is completed")
 			}
 			s.events = nil
-			s.succeedStep("ship")
-			s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+			s.pass(succeed("ship"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted))
 			problem, isMissing := strings.CutPrefix(want, "none: ")
 			if isMissing {
 				if text := fmt.Sprint(s.events); len(s.sj.Status.Results) > 0 || !strings.Contains(text, v1alpha1.EventResultInvalid) || !strings.Contains(text, problem) {
@@ -106,50 +102,23 @@ func TestResultsOfARun(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff([]v1alpha1.Parameter{{Name: "RESULT", Value: want}}, s.sj.Status.Results); diff != "" {
-				t.Errorf("results (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "results", []v1alpha1.Parameter{{Name: "RESULT", Value: want}}, s.sj.Status.Results)
 		})
 	}
 }
 
 func TestResultsAreThoseOfTheRun(t *testing.T) {
 	s, _ := runWithOutput(t, `{"tag": "v1"}`, "", v1alpha1.Parameter{Name: "TAG", Value: "outputs.build.tag"})
-	s.succeedStep("ship")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Results[0].Value = `"other"` })
-	s.reconcile()
+	s.pass(succeed("ship"), edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Results[0].Value = `"other"` }))
 	if got := s.sj.Status.Results[0].Value; got != "v1" {
 		t.Errorf("the results of an ended run changed to %s", got)
 	}
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: "ship"}
-	})
-	s.reconcile()
+	s.pass(rerun("ship"))
 	if got := s.sj.Status.Results; len(got) > 0 {
 		t.Errorf("a new run has the results %v", got)
 	}
 	s.failStep("ship")
 	if got := s.sj.Status.Results; len(got) > 0 {
 		t.Errorf("a failed run has the results %v", got)
-	}
-}
-
-func TestExpressionsOfResultsAreChecked(t *testing.T) {
-	for expression, want := range map[string]string{
-		`outputs.build.tag`:   "",
-		`outputs.deploy`:      `outputs has no "deploy"`,
-		`parameters.OTHER`:    `parameters has no "OTHER"`,
-		`steps.build.outcome`: "undefined field",
-		`1 +`:                 "Syntax error",
-	} {
-		sj := testbuilder.SequentialJob("a", "ns").Step("build", jsonOutput).Obj()
-		sj.Spec.Results = []v1alpha1.Parameter{{Name: "R", Value: expression}}
-		text := ""
-		if errs := Validate(sj); len(errs) > 0 {
-			text = errs.ToAggregate().Error()
-		}
-		if (text == "") != (want == "") || !strings.Contains(text, want) {
-			t.Errorf("%s: %q, want %q", expression, text, want)
-		}
 	}
 }

@@ -39,15 +39,9 @@ func TestRetriesEndAfterTheirMaxDuration(t *testing.T) {
 		}
 		s.reconcileAfter(10 * time.Second)
 	}
-	s.failStep("build")
-	s.wantSteps("build: Failed, BackoffLimitExceeded")
-	s.wantCreated("build", "build", "build")
+	s.pass(fail("build"), steps("build: Failed, BackoffLimitExceeded"), created("build", "build", "build"))
 
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}}
-	})
-	s.reconcile()
-	s.failStep("build")
+	s.pass(rerun(v1alpha1.RerunFromFailed), fail("build"))
 	if step := s.stepStatus("build"); step.Phase != v1alpha1.StepRetrying || !step.FirstStartTime.Time.Equal(s.now) {
 		t.Errorf("the duration does not begin again with the run: %+v", step)
 	}
@@ -58,19 +52,14 @@ func TestFailedStepIsTriedAgainAfterItsBackoff(t *testing.T) {
 	s.events = nil
 	decision := s.failStep("build")
 	s.wantCreated("build")
-	s.wantSteps("build: Retrying, BackoffLimitExceeded", "test: Pending")
-	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying)
+	s.pass(steps("build: Retrying, BackoffLimitExceeded", "test: Pending"), phase(v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying))
 	const message = `attempt 1 of step "build" failed: BackoffLimitExceeded: Job has reached the specified backoff limit; attempt 2 starts at 2026-01-01T12:00:10Z`
-	s.wantCondition(v1alpha1.ConditionProgressing, "True Retrying: "+message)
-	s.wantEvents(v1alpha1.EventJobFailed)
+	s.pass(hasCondition(v1alpha1.ConditionProgressing, "True Retrying: "+message), events(v1alpha1.EventJobFailed))
 	if s.sj.Status.Reason != v1alpha1.ReasonRetrying || decision.RequeueAfter != 10*time.Second {
 		t.Errorf("reason %q, the next decision is in %s", s.sj.Status.Reason, decision.RequeueAfter)
 	}
 
-	s.reconcileAfter(9 * time.Second)
-	s.wantCreated("build")
-	s.reconcileAfter(time.Second)
-	s.wantCreated("build", "build")
+	s.pass(wait(9*time.Second), created("build"), wait(time.Second), created("build", "build"))
 	if step := s.stepStatus("build"); step.Attempt != 2 || step.FailedAttempts != 1 || step.NextAttemptTime != nil || s.sj.Status.Reason != "" {
 		t.Errorf("the step is %+v, the reason %q", step, s.sj.Status.Reason)
 	}
@@ -78,108 +67,68 @@ func TestFailedStepIsTriedAgainAfterItsBackoff(t *testing.T) {
 	if decision := s.failStep("build"); decision.RequeueAfter != 20*time.Second {
 		t.Errorf("the third attempt is in %s, want 20 s", decision.RequeueAfter)
 	}
-	s.reconcileAfter(20 * time.Second)
-	s.succeedStep("build")
-	s.wantCreated("build", "build", "build", "test")
+	s.pass(wait(20*time.Second), succeed("build"), created("build", "build", "build", "test"))
 	if step := s.stepStatus("build"); step.Phase != v1alpha1.StepSucceeded || step.Attempt != 3 || step.FailedAttempts != 2 {
 		t.Errorf("the step is %+v", step)
 	}
 }
 
-func TestStepFailsAfterItsLastAttempt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)).Step("test").Finally("clean"))
-	s.failStep("build")
-	s.reconcileAfter(10 * time.Second)
-	s.failStep("build")
-	s.wantSteps("build: Failed, BackoffLimitExceeded", "test: Skipped, PreviousStepFailed", "clean: Starting")
-}
-
-func TestOnlyFailuresThatMayPassAreRetried(t *testing.T) {
+func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
+	build := func() *testbuilder.SequentialJobBuilder {
+		return testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600))
+	}
+	runScenarios(t, map[string]scenario{
+		"the step fails after its last attempt": {build().Step("test").Finally("clean"), story{
+			fail("build"), wait(10 * time.Second), fail("build"),
+			steps("build: Failed, BackoffLimitExceeded", "test: Skipped, PreviousStepFailed", "clean: Starting"),
+		}},
+		"no attempt is awaited that the deadline of the run forbids, except at a finally step": {
+			build().Finally("clean", retry(1, 60, 600)).ActiveDeadline(10), story{
+				fail("build"), steps("build: Failed, BackoffLimitExceeded", "clean: Starting"),
+				fail("clean"), steps("build: Failed, BackoffLimitExceeded", "clean: Retrying, BackoffLimitExceeded"),
+			},
+		},
+		"none starts while the run is suspended": {build(), story{
+			fail("build"), suspendRun, wait(time.Hour), phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended), created("build"),
+			resumeRun, created("build", "build"),
+		}},
+		"a deadline that becomes shorter ends the retry": {build().ActiveDeadline(60), story{
+			fail("build"),
+			func(s *testEnv) {
+				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.ActiveDeadlineSeconds = new(int64(5)) })
+			},
+			wait(20 * time.Second), steps("build: Failed, BackoffLimitExceeded"),
+			hasCondition(v1alpha1.ConditionFailed, `True DeadlineExceeded: step "build" failed: `+backoffLimitMessage),
+		}},
+		"the step can be corrected before its next attempt": {build(), story{
+			fail("build"),
+			func(s *testEnv) {
+				s.changeSpec(setImage("corrected"))
+				if errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status); len(errs) > 0 {
+					s.t.Errorf("the change is refused: %v", errs)
+				}
+			},
+			wait(10 * time.Second), created("build", "build"),
+			func(s *testEnv) {
+				if got := s.newestJob("build").Spec.Template.Spec.Containers[0].Image; got != "corrected" {
+					s.t.Errorf("the second attempt uses image %s", got)
+				}
+			},
+		}},
+	})
 	for reason, want := range map[string]v1alpha1.StepPhase{
 		batchv1.JobReasonBackoffLimitExceeded:     v1alpha1.StepRetrying,
 		batchv1.JobReasonDeadlineExceeded:         v1alpha1.StepRetrying,
 		batchv1.JobReasonFailedIndexes:            v1alpha1.StepRetrying,
 		batchv1.JobReasonMaxFailedIndexesExceeded: v1alpha1.StepRetrying,
-		batchv1.JobReasonPodFailurePolicy:         v1alpha1.StepFailed,
+		batchv1.JobReasonPodFailurePolicy:         v1alpha1.StepFailed, // another attempt would repeat it
 		"OfAnotherController":                     v1alpha1.StepFailed,
 	} {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)))
+		s := startRun(t, build())
 		testbuilder.Job(s.newestJob("build")).Failed(reason, "", s.now)
 		s.reconcile()
 		if got := s.stepStatus("build").Phase; got != want {
 			t.Errorf("after %s the step is %s, want %s", reason, got, want)
 		}
-	}
-}
-
-func TestLostJobIsNotRetried(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)))
-	s.loseJob("build")
-	s.wantSteps("build: Failed, JobLost")
-}
-
-func TestToleratedFailureIsRetriedFirst(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600), testbuilder.ContinueOnFailure()).Step("test"))
-	s.failStep("build")
-	s.wantCreated("build")
-	s.reconcileAfter(10 * time.Second)
-	s.failStep("build")
-	s.wantCreated("build", "build", "test")
-	if step := s.stepStatus("build"); !step.Tolerated {
-		t.Errorf("the step is %+v", step)
-	}
-}
-
-func TestRetryThatTheDeadlineOfTheRunForbidsIsNotAwaited(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)).Finally("clean", retry(1, 60, 600)).ActiveDeadline(10))
-	s.failStep("build")
-	s.wantSteps("build: Failed, BackoffLimitExceeded", "clean: Starting")
-	s.failStep("clean") // the deadline does not apply to finally
-	s.wantSteps("build: Failed, BackoffLimitExceeded", "clean: Retrying, BackoffLimitExceeded")
-}
-
-func TestStepIsNotRetriedWhileTheRunIsSuspended(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)))
-	s.failStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true })
-	s.reconcileAfter(time.Hour)
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-	s.wantCreated("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
-	s.reconcile()
-	s.wantCreated("build", "build")
-}
-
-func TestDeadlineThatPassesWhileSuspendedEndsTheRetry(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)).ActiveDeadline(60))
-	s.failStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.ActiveDeadlineSeconds = new(int64(5)) })
-	s.reconcileAfter(20 * time.Second)
-	s.wantSteps("build: Failed, BackoffLimitExceeded")
-	s.wantCondition(v1alpha1.ConditionFailed, `True DeadlineExceeded: step "build" failed: BackoffLimitExceeded: Job has reached the specified backoff limit`)
-}
-
-func TestStepCanBeCorrectedBeforeItsNextAttempt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)))
-	s.failStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "corrected" })
-	if errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status); len(errs) > 0 {
-		t.Fatalf("the change is refused: %v", errs)
-	}
-	s.reconcileAfter(10 * time.Second)
-	if got := s.newestJob("build").Spec.Template.Spec.Containers[0].Image; got != "corrected" {
-		t.Errorf("the second attempt uses image %s", got)
-	}
-}
-
-func TestJobsOfFailedAttemptsCountAsHistory(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", retry(2, 10, 600)).Obj()
-	sj.Spec.JobHistoryLimit = new(int32(0))
-	s := newTestEnv(t, sj)
-	s.reconcile()
-	first := s.newestJob("build")
-	s.failStep("build")
-	if first.DeletionTimestamp == nil {
-		t.Error("the Job of the failed attempt is kept")
 	}
 }

@@ -1,7 +1,6 @@
 package sequentialjob
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -36,75 +35,60 @@ func TestTheAttemptIsInTheEnvironmentOfEveryStep(t *testing.T) {
 				env[envUID] = pod.Labels["yardmaster.dev/sequentialjob-uid"]
 			}
 		}
-		if diff := cmp.Diff(map[string]string{envUID: string(s.sj.UID), envRun: run, envAttempt: attempt}, env); diff != "" {
-			t.Errorf("environment of step %s (-want, +got):\n%s", step, diff)
-		}
+		wantEqual(t, "environment of step "+step, map[string]string{envUID: string(s.sj.UID), envRun: run, envAttempt: attempt}, env)
 	}
 	want("build", "1", "1")
 	s.loseJob("build")
 	want("build", "1", "2")
 	s.succeedStep("build")
 	want("test", "1", "1")
-	s.failStep("test")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: "Start"}
-	})
-	s.reconcile()
+	s.pass(fail("test"), rerun("Start"))
 	want("build", "2", "1")
 }
 
 func TestFinallyStepsGetTheOutcomeOfTheRun(t *testing.T) {
-	tests := map[string]struct {
-		sj   *testbuilder.SequentialJobBuilder
-		end  func(s *testEnv)
+	completed := map[string]string{envStatus: "Completed", envFailedStep: "", envFailedReason: "", envFailedMessage: ""}
+	failedFor := func(step, reason, message string) map[string]string {
+		return map[string]string{envStatus: "Failed", envFailedStep: step, envFailedReason: reason, envFailedMessage: message}
+	}
+	for name, test := range map[string]struct {
+		scenario
 		want map[string]string
 	}{
-		"completed": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build"),
-			end:  func(s *testEnv) { s.succeedStep("build") },
-			want: map[string]string{envStatus: "Completed", envFailedStep: "", envFailedReason: "", envFailedMessage: ""},
-		},
+		"completed": {scenario{sequence("build"), story{succeed("build")}}, completed},
 		"failed": {
-			sj:  testbuilder.SequentialJob("a", "ns").Step("build").Step("test"),
-			end: func(s *testEnv) { s.failStep("build") },
-			want: map[string]string{
-				envStatus: "Failed", envFailedStep: "build", envFailedReason: "BackoffLimitExceeded",
-				envFailedMessage: "Job has reached the specified backoff limit",
-			},
+			scenario{sequence("build", "test"), story{fail("build")}},
+			failedFor("build", "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+		},
+		"failed with a message that Kubernetes would expand": {
+			scenario{sequence("build"), story{
+				func(s *testEnv) {
+					s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(3, "$(HOME)").Obj()}
+				},
+				fail("build"),
+			}},
+			failedFor("build", "BackoffLimitExceeded", "container build exited with code 3: $$(HOME)"),
 		},
 		"a tolerated failure": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()),
-			end:  func(s *testEnv) { s.failStep("lint") },
-			want: map[string]string{envStatus: "Completed", envFailedStep: "", envFailedReason: "", envFailedMessage: ""},
+			scenario{testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()), story{fail("lint")}}, completed,
 		},
 		"the deadline, between two steps": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(10),
-			end: func(s *testEnv) {
-				testbuilder.Job(s.newestJob("build")).Complete(s.now)
-				s.reconcileAfter(time.Minute)
-			},
-			want: map[string]string{envStatus: "Failed", envFailedStep: "", envFailedReason: "DeadlineExceeded", envFailedMessage: deadlineMessage},
+			scenario{sequence("build", "test").ActiveDeadline(10), story{
+				func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Complete(s.now) }, wait(time.Minute),
+			}},
+			failedFor("", "DeadlineExceeded", deadlineMessage),
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, test.sj.Finally("notify").Finally("cleanup"))
-			test.end(s)
-			if diff := cmp.Diff(test.want, s.envOf("notify")); diff != "" {
-				t.Errorf("environment (-want, +got):\n%s", diff)
+			if env := s.envOf(s.createdSteps[0]); len(env) != 0 {
+				t.Errorf("environment %v of a step that does not run finally", env)
 			}
+			s.pass(test.story...)
+			wantEqual(t, "environment", test.want, s.envOf("notify"))
 			s.failStep("notify")
-			if diff := cmp.Diff(test.want, s.envOf("cleanup")); diff != "" {
-				t.Errorf("environment after another finally step failed (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "environment after another finally step failed", test.want, s.envOf("cleanup"))
 		})
-	}
-}
-
-func TestStepsOfContainersDoNotGetTheOutcome(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify"))
-	if env := s.envOf("build"); len(env) != 0 {
-		t.Errorf("environment %v", env)
 	}
 }
 
@@ -116,9 +100,7 @@ func TestParametersAreLiteralVariablesOfEveryStep(t *testing.T) {
 	s := newTestEnv(t, sj)
 	s.reconcile()
 	want := map[string]string{"DATE": "2026-01-01", "PRICE": "$$(DATE) $$5", "TARGET": "$(DATE)"}
-	if diff := cmp.Diff(want, s.envOf("build")); diff != "" {
-		t.Errorf("environment (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "environment", want, s.envOf("build"))
 	s.succeedStep("build")
 	if env := s.envOf("notify"); env["DATE"] != "2026-01-01" {
 		t.Errorf("environment of a finally step: %v", env)
@@ -126,13 +108,12 @@ func TestParametersAreLiteralVariablesOfEveryStep(t *testing.T) {
 }
 
 func TestParametersAreFixedWhenARunStarts(t *testing.T) {
-	builder := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Suspend()
+	builder := sequence("build", "test").Suspend()
 	sj := builder.Obj()
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "1"}, {Name: "MODE", Value: "full"}}
 	s := newTestEnv(t, sj)
 	s.reconcile()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value, spec.Suspend = "2", false })
-	s.reconcile()
+	s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value, spec.Suspend = "2", false }))
 	if env := s.envOf("build"); env["DATE"] != "2" {
 		t.Errorf("before the first step, a change has no effect: %v", env)
 	}
@@ -149,19 +130,6 @@ func TestParametersAreFixedWhenARunStarts(t *testing.T) {
 	s.reconcile()
 	if env := s.envOf("test"); env["DATE"] != "4" || env["MODE"] != "full" {
 		t.Errorf("environment of the rerun: %v", env)
-	}
-}
-
-func TestOutcomeWithADollarSignIsLiteral(t *testing.T) {
-	status := &v1alpha1.SequentialJobStatus{Steps: []v1alpha1.StepStatus{
-		{Name: "build", Phase: v1alpha1.StepFailed, JobAttempt: v1alpha1.JobAttempt{Explanation: v1alpha1.Explanation{Message: "exit: $(HOME)"}}},
-	}}
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Obj()
-	sj.Status = *status
-	for _, variable := range runEnvVars(sj, "notify") {
-		if variable.Name == envFailedMessage && !strings.Contains(variable.Value, "$$(HOME)") {
-			t.Errorf("%s is %q: Kubernetes replaces it", variable.Name, variable.Value)
-		}
 	}
 }
 

@@ -27,9 +27,7 @@ var errReconciliationEnded = errors.New("reconciliation ended")
 func (w *simulator) reconcile() {
 	in := w.observe()
 	decision := w.decide(&in)
-	if err := w.carryOutDecision(in, decision); err != nil {
-		return
-	}
+	_ = w.carryOutDecision(in, decision) // an error ends the reconciliation
 }
 
 func (w *simulator) carryOutDecision(in Observation, decision Decision) error {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,7 +55,7 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 				w := newSimulator(uint64(seed))
 				w.runSimulation()
 				for _, violation := range w.violations {
-					t.Errorf("seed %d: %s\n%s", seed, violation, w.eventLog())
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
 				}
 				ambiguous.Add(int64(w.ambiguous))
 				created.Add(int64(w.created))
@@ -172,14 +173,6 @@ func (w *simulator) logEvent(format string, args ...any) {
 
 func (w *simulator) reportViolation(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
-}
-
-func (w *simulator) eventLog() string {
-	out := ""
-	for _, line := range w.log {
-		out += line + "\n"
-	}
-	return out
 }
 
 func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {

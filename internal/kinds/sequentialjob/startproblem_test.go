@@ -36,76 +36,66 @@ func (s *testEnv) startPod(step string) {
 	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(s.now)
 }
 
-func preparing(pod *corev1.Pod) {
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
-}
-
 func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
-	tests := map[string]struct {
-		happens              func(s *testEnv)
-		wantStep, wantReason string
-		wantMessage          string
+	waiting := func(reason, message string) func(*testEnv) {
+		return func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Waiting(reason, message)) }
+	}
+	for name, test := range map[string]struct {
+		happens               func(s *testEnv)
+		wantStep, wantMessage string
 	}{
 		"an image that cannot be pulled": {
-			happens: func(s *testEnv) {
-				s.addPod("build", testbuilder.Pod("build").Waiting("ErrImagePull", "not found"))
-			},
-			wantStep: "build: Starting, ImagePull", wantMessage: "Pod pod, container build: ErrImagePull: not found",
+			waiting("ErrImagePull", "not found"), "build: Starting, ImagePull", "Pod pod, container build: ErrImagePull: not found",
 		},
 		"a Secret that does not exist": {
-			happens: func(s *testEnv) {
-				s.addPod("build", testbuilder.Pod("build").Waiting("CreateContainerConfigError", `secret "key" not found`))
-			},
-			wantStep: "build: Starting, ConfigError", wantMessage: `Pod pod, container build: CreateContainerConfigError: secret "key" not found`,
+			waiting("CreateContainerConfigError", `secret "key" not found`),
+			"build: Starting, ConfigError", `Pod pod, container build: CreateContainerConfigError: secret "key" not found`,
 		},
 		"an init container that fails again and again": {
-			happens: func(s *testEnv) {
+			func(s *testEnv) {
 				pod := s.addPod("build", testbuilder.Pod("build"))
-				pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"},
-				}}}
+				waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}
+				*pod = withInitContainer(*pod, "init", waits)
 			},
-			wantStep: "build: Starting, CrashLoop", wantMessage: "Pod pod, container init: CrashLoopBackOff: back-off 10s",
+			"build: Starting, CrashLoop", "Pod pod, container init: CrashLoopBackOff: back-off 10s",
 		},
 		"no node that fits": {
-			happens:  func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Unschedulable("0/3 nodes are available")) },
-			wantStep: "build: Starting, Unschedulable", wantMessage: "Pod pod: Unschedulable: 0/3 nodes are available",
+			func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Unschedulable("0/3 nodes are available")) },
+			"build: Starting, Unschedulable", "Pod pod: Unschedulable: 0/3 nodes are available",
 		},
 		"a volume that only an event names": {
-			happens: func(s *testEnv) {
-				preparing(s.addPod("build", testbuilder.Pod("build").Waiting("ContainerCreating", "")))
+			func(s *testEnv) {
+				s.addPod("build", testbuilder.Pod("build").Waiting("ContainerCreating", "")).Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse},
+				}
 				s.warnings["pod"] = `MountVolume.SetUp failed: secret "key" not found`
 			},
-			wantStep:    "build: Starting, ConfigError",
-			wantMessage: `Pod pod cannot be prepared by its node: MountVolume.SetUp failed: secret "key" not found`,
+			"build: Starting, ConfigError", `Pod pod cannot be prepared by its node: MountVolume.SetUp failed: secret "key" not found`,
 		},
 		"a Pod that cannot be created": {
-			happens: func(s *testEnv) {
+			func(s *testEnv) {
 				s.newestJob("build").Status.Active = 0
 				s.warnings[s.newestJob("build").UID] = `Error creating: pods "a" is forbidden: exceeded quota`
 			},
-			wantStep:    "build: Starting, PodNotCreated",
-			wantMessage: `Job JOB cannot create its Pod: Error creating: pods "a" is forbidden: exceeded quota`,
+			"build: Starting, PodNotCreated", `Job JOB cannot create its Pod: Error creating: pods "a" is forbidden: exceeded quota`,
 		},
 		"a queue": {
-			happens: func(s *testEnv) {
+			func(s *testEnv) {
 				s.newestJob("build").Labels[queueLabel] = "q"
 				testbuilder.Job(s.newestJob("build")).Suspended(s.now)
 			},
-			wantStep: "build: Queued, Queued", wantMessage: "Job JOB waits in queue q",
+			"build: Queued, Queued", "Job JOB waits in queue q",
 		},
 		"a Job that another client suspended": {
-			happens:  func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Suspended(s.now) },
-			wantStep: "build: Suspended, JobSuspended", wantMessage: "another client suspended Job JOB",
+			func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Suspended(s.now) },
+			"build: Suspended, JobSuspended", "another client suspended Job JOB",
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+			s := startRun(t, sequence("build"))
 			test.happens(s)
 			s.events = nil
-			s.reconcileAfter(eventsDelay)
-			s.wantSteps(test.wantStep)
+			s.pass(wait(eventsDelay), steps(test.wantStep))
 			_, reason, _ := strings.Cut(test.wantStep, ", ")
 			message := strings.ReplaceAll(test.wantMessage, "JOB", s.newestJob("build").Name)
 			step := s.stepStatus("build")
@@ -122,9 +112,7 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 				job.Spec.Suspend = new(false)
 			}
 			s.startPod("build")
-			s.reconcileAfter(time.Second)
-			s.wantSteps("build: Running")
-			s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
+			s.pass(wait(time.Second), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 			if step := s.stepStatus("build"); step.Message != "" || s.sj.Status.Reason != "" {
 				t.Errorf("message %q and reason %q of a running step", step.Message, s.sj.Status.Reason)
 			}
@@ -132,42 +120,47 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 	}
 }
 
-func TestBlockedConditionSaysWhatToDo(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.addPod("build", testbuilder.Pod("build").Waiting("ErrImagePull", "not found"))
-	s.reconcileAfter(time.Second)
-	s.wantCondition(v1alpha1.ConditionBlocked,
-		`True ImagePull: step "build": Pod pod, container build: ErrImagePull: not found; check the image's name, the pull Secret and the registry`)
-}
-
-// The kubelet alternates between the cause and its back-off.
-func TestMessageOfAnImageKeepsItsCause(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.addPod("build", testbuilder.Pod("build").Waiting("ErrImagePull", "not found"))
-	s.reconcileAfter(time.Second)
-	s.addPod("build", testbuilder.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image"))
-	if decision := s.reconcileAfter(time.Second); decision.StatusChanged {
-		t.Errorf("the message changes to %q", s.stepStatus("build").Message)
+func TestReportedCauseIsKept(t *testing.T) {
+	waiting := func(reason, message string) func(*testEnv) {
+		return func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Waiting(reason, message)) }
 	}
-	if pod := s.unfinishedPods[0]; IsRelevantPodUpdate(pod, pod) {
-		t.Error("an update without a change is relevant")
+	hasNoPod := func(s *testEnv) {
+		job := testbuilder.Job(s.newestJob("build")).PodPending(s.now).Obj()
+		job.Status.Active, s.warnings[job.UID] = 0, "exceeded quota"
 	}
-}
-
-func TestRefusalOfAJobIsInTheMessageOfItsStepAndHasOneEvent(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-	s.policies = testbuilder.AllowImages("good:*")
-	s.reconcile()
-	s.wantCondition(v1alpha1.ConditionBlocked, "True ImageNotAllowed: "+conditionMessage(&s.sj.Status, v1alpha1.ConditionStalled))
-	s.wantEvents(v1alpha1.EventPolicyViolated)
-	if s.sj.Status.Reason != v1alpha1.ReasonImageNotAllowed {
-		t.Errorf("reason %q, want %q", s.sj.Status.Reason, v1alpha1.ReasonImageNotAllowed)
+	forget := func(s *testEnv) { clear(s.warnings) }
+	message := func(want string) func(*testEnv) {
+		return func(s *testEnv) {
+			if got := s.stepStatus("build").Message; got != strings.ReplaceAll(want, "JOB", s.newestJob("build").Name) {
+				s.t.Errorf("message %q, want %q", got, want)
+			}
+		}
 	}
+	runScenarios(t, map[string]scenario{
+		"while the kubelet alternates between the cause and its back-off": {sequence("build"), story{
+			waiting("ErrImagePull", "not found"), wait(time.Second), waiting("ImagePullBackOff", "Back-off pulling image"), wait(time.Second),
+			hasCondition(v1alpha1.ConditionBlocked, `True ImagePull: step "build": Pod pod, container build: ErrImagePull: not found; `+
+				"check the image's name, the pull Secret and the registry"),
+			func(s *testEnv) {
+				if pod := s.unfinishedPods[0]; IsRelevantPodUpdate(pod, pod) {
+					s.t.Error("an update without a change is relevant")
+				}
+			},
+		}},
+		"without the event that named it, which expires after an hour": {sequence("build"), story{
+			hasNoPod, wait(eventsDelay), forget, wait(2 * time.Hour), steps("build: Starting, PodNotCreated"),
+			message("Job JOB cannot create its Pod: exceeded quota"),
+		}},
+		"in the outcome of the step": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)), story{
+			hasNoPod, wait(eventsDelay), wait(30 * time.Second), steps("build: Stopping, StartDeadlineExceeded"),
+			message("container build did not start within 30 s: Job JOB cannot create its Pod: exceeded quota"),
+		}},
+	})
 }
 
 // Each write costs more than all requests of a step that runs for a moment.
 func TestStepThatEndsWithinASecondIsNotRecordedAsRunning(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, sequence("build"))
 	s.startPod("build")
 	if decision := s.reconcileAfter(900 * time.Millisecond); decision.StatusChanged || decision.RequeueAfter > 100*time.Millisecond {
 		t.Errorf("the status changes: %t; the next decision is after %s, want at most 100ms", decision.StatusChanged, decision.RequeueAfter)
@@ -182,28 +175,27 @@ func TestStepThatEndsWithinASecondIsNotRecordedAsRunning(t *testing.T) {
 	}
 }
 
-func TestRetryThatCannotStartIsNotRunning(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.startPod("build")
-	s.reconcileAfter(time.Second)
-	s.wantSteps("build: Running")
-	s.addPod("build", testbuilder.Pod("build").Unschedulable("no node"))
-	s.reconcileAfter(time.Second)
-	s.wantSteps("build: Starting, Unschedulable")
-}
-
-func TestSidecarDoesNotMakeAStepRunning(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	pod := s.addPod("build", testbuilder.Pod("build").Waiting("ImagePullBackOff", "no"))
-	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-		Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}},
+func TestOnlyAContainerOfTheStepMakesItRunning(t *testing.T) {
+	runScenarios(t, map[string]scenario{
+		"not the container of an earlier Pod": {sequence("build"), story{
+			func(s *testEnv) { s.startPod("build") }, wait(time.Second), steps("build: Running"),
+			func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Unschedulable("no node")) },
+			wait(time.Second), steps("build: Starting, Unschedulable"),
+		}},
+		"not a sidecar": {sequence("build"), story{
+			func(s *testEnv) {
+				pod := s.addPod("build", testbuilder.Pod("build").Waiting("ImagePullBackOff", "no"))
+				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+					Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}},
+				})
+			},
+			wait(time.Hour), steps("build: Starting, ImagePull"),
+		}},
 	})
-	s.reconcileAfter(time.Hour)
-	s.wantSteps("build: Starting, ImagePull")
 }
 
 func TestEventsAreReadOnlyForStepsThatWaitLonger(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, sequence("build"))
 	s.newestJob("build").Status.Active = 0
 	in := Observation{SequentialJob: s.sj, Jobs: s.jobs, CreatedJobs: s.createdUIDs}
 	for age, want := range map[time.Duration]bool{time.Second: false, eventsDelay - 1: false, eventsDelay: true, time.Hour: true} {
@@ -212,40 +204,4 @@ func TestEventsAreReadOnlyForStepsThatWaitLonger(t *testing.T) {
 			t.Errorf("after %s it asks %+v, want a question: %t", age, question, want)
 		}
 	}
-}
-
-// Events expire after an hour, and reading them can be postponed.
-func TestReasonFromAnEventIsKeptWithoutTheEvent(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.newestJob("build").Status.Active = 0
-	s.warnings[s.newestJob("build").UID] = "exceeded quota"
-	s.reconcileAfter(eventsDelay)
-	clear(s.warnings)
-	if decision := s.reconcileAfter(2 * time.Hour); decision.Status.Reason != v1alpha1.ReasonPodNotCreated || !strings.Contains(s.stepStatus("build").Message, "exceeded quota") {
-		t.Errorf("reason %q and message %q", decision.Status.Reason, s.stepStatus("build").Message)
-	}
-}
-
-func TestTheStartDeadlineKeepsTheCauseThatOnlyAnEventNamed(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
-	job := s.newestJob("build")
-	testbuilder.Job(job).PodPending(s.now)
-	job.Status.Active = 0
-	s.warnings[job.UID] = "exceeded quota"
-	s.reconcileAfter(eventsDelay)
-	s.reconcileAfter(30 * time.Second)
-	s.wantSteps("build: Stopping, StartDeadlineExceeded")
-	if got := s.stepStatus("build").Message; !strings.Contains(got, "did not start within 30 s: Job "+job.Name+" cannot create its Pod: exceeded quota") {
-		t.Errorf("message %q", got)
-	}
-}
-
-func TestSequenceWithAJobThatAnotherClientSuspendedKeepsItsFinalizer(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
-	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
-	if decision := s.reconcileAfter(time.Second); !decision.NeedsFinalizer || decision.ResumeJob != nil {
-		t.Errorf("finalizer %t, resumed %t: that client can resume the Job at any time", decision.NeedsFinalizer, decision.ResumeJob != nil)
-	}
-	s.reconcileAfter(time.Minute)
-	s.wantSteps("build: Stopping, DeadlineExceeded")
 }

@@ -14,83 +14,94 @@ import (
 func setSuspendTrue(spec *v1alpha1.SequentialJobSpec)  { spec.Suspend = true }
 func setSuspendFalse(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false }
 
-func TestSuspendedSequentialJobStartsNothing(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Suspend())
-	s.wantCreated()
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-	if s.sj.Finalizers != nil {
-		t.Error("it carries a finalizer, although nothing runs")
+// hasFinalizer checks whether the SequentialJob has the finalizer, which it has while something runs.
+func hasFinalizer(want bool) func(*testEnv) {
+	return func(s *testEnv) {
+		if got := len(s.sj.Finalizers) > 0; got != want {
+			s.t.Errorf("it has the finalizer: %t, want %t", got, want)
+		}
 	}
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
 }
 
-func TestSuspendAfterCurrentWaitsForTheStepToEnd(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.changeSpec(setSuspendTrue)
-	decision := s.reconcileAfter(time.Minute)
-	if decision.SuspendJob != nil || len(decision.DeleteJobs) > 0 {
-		t.Error("the running Job is interrupted")
-	}
-	s.wantCondition(v1alpha1.ConditionSuspended, `False Suspending: waiting for step "build" to end`)
-
-	s.succeedStep("build")
-	s.wantCreated("build")
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-	s.wantCondition(v1alpha1.ConditionSuspended, "True Suspended: spec.suspend is true")
-
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build", "test")
-}
-
-func TestSuspendImmediateSuspendsTheRunningJob(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").SuspendImmediately())
-	s.changeSpec(setSuspendTrue)
-	if decision := s.reconcileAfter(time.Minute); decision.SuspendJob == nil {
-		t.Fatal("the running Job is not suspended")
-	}
-	s.wantCondition(v1alpha1.ConditionSuspended, `False Suspending: waiting for step "build" to end`)
-
+func jobIsSuspended(s *testEnv) {
 	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
 	s.reconcile()
-	s.wantSteps("build: Suspended", "test: Pending")
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-	if s.sj.Finalizers != nil {
-		t.Error("it carries a finalizer, although nothing runs")
-	}
-
-	s.changeSpec(setSuspendFalse)
-	if decision := s.reconcile(); decision.ResumeJob == nil {
-		t.Fatal("the Job is not resumed")
-	}
-	s.wantSteps("build: Starting", "test: Pending")
 }
 
-func TestJobResumedByAnotherClientIsSuspendedAgain(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately())
-	s.changeSpec(setSuspendTrue)
-	s.reconcileAfter(time.Minute)
-	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
-	s.reconcile()
-
-	s.newestJob("build").Spec.Suspend = new(false)
-	s.newestJob("build").Status.Conditions = nil
-	testbuilder.Job(s.newestJob("build")).Active(s.now)
-	if decision := s.reconcile(); decision.SuspendJob == nil {
-		t.Error("want it suspended")
-	}
-	s.wantSteps("build: Starting")
+func TestASuspendedRunStartsNothing(t *testing.T) {
+	isSuspended := phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
+	isWaiting := hasCondition(v1alpha1.ConditionSuspended, `False Suspending: waiting for step "build" to end`)
+	runScenarios(t, map[string]scenario{
+		"from its creation": {sequence("build").Suspend(), story{
+			created(), isSuspended, hasFinalizer(false), resumeRun, created("build"), phase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting),
+		}},
+		"after the step that runs": {sequence("build", "test"), story{
+			suspendRun, isWaiting, wait(time.Minute), jobHasSuspend(false), steps("build: Starting", "test: Pending"),
+			succeed("build"), created("build"), isSuspended,
+			hasCondition(v1alpha1.ConditionSuspended, "True Suspended: spec.suspend is true"),
+			resumeRun, created("build", "test"),
+		}},
+		"after a failure": {sequence("build").Finally("cleanup"), story{
+			suspendRun, fail("build"), created("build"), resumeRun, created("build", "cleanup"),
+		}},
+		"before the Job of its step exists, which is then the first attempt": {sequence("lint", "build"), story{
+			refuse("build", decision.QuotaExceeded), succeed("lint"), suspendRun, steps("lint: Succeeded", "build: Pending"), isSuspended,
+			accept("build"), created("lint"), resumeRun, created("lint", "build"),
+			func(s *testEnv) {
+				if got := s.stepStatus("build").Attempt; got != 1 {
+					s.t.Errorf("attempt %d, want 1", got)
+				}
+			},
+		}},
+		"and its deadline starts again when it is resumed": {sequence("build", "test").ActiveDeadline(60), story{
+			suspendRun, succeed("build"), wait(time.Hour), steps("build: Succeeded", "test: Pending"),
+			resumeRun, wait(59 * time.Second), steps("build: Succeeded", "test: Starting"),
+			wait(time.Second), steps("build: Succeeded", "test: Stopping, DeadlineExceeded"),
+		}},
+		"with Immediate, its Job is suspended, and resumed with it": {sequence("build", "test").SuspendImmediately(), story{
+			suspendRun, isWaiting, jobHasSuspend(true), jobIsSuspended,
+			steps("build: Suspended", "test: Pending"), isSuspended, hasFinalizer(false),
+			resumeRun, jobHasSuspend(false), steps("build: Starting", "test: Pending"),
+		}},
+		"with Immediate, a Job that another client resumes is suspended again": {sequence("build").SuspendImmediately(), story{
+			suspendRun, jobIsSuspended,
+			func(s *testEnv) {
+				s.newestJob("build").Spec.Suspend, s.newestJob("build").Status.Conditions = new(false), nil
+				testbuilder.Job(s.newestJob("build")).Active(s.now)
+			},
+			wait(0), jobHasSuspend(true), steps("build: Starting"),
+		}},
+		"with Immediate, the Job in a queue is replaced": {
+			sequence("build").SuspendImmediately().JobLabel(queueLabel, "batch"), story{
+				suspendRun, jobHasSuspend(false), steps("build: Suspending, Interrupted"),
+				removeJobs, steps("build: Interrupted, Interrupted"), isSuspended, resumeRun, created("build", "build"),
+			},
+		},
+	})
 }
 
-func TestQueuedJobIsNotResumed(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	testbuilder.Job(s.newestJob("build")).Suspended(s.now) // waits for admission
-	if decision := s.reconcileAfter(time.Minute); decision.ResumeJob != nil {
-		t.Error("the operator resumed a queued Job")
+// jobHasSuspend checks spec.suspend of the Job of build.
+func jobHasSuspend(want bool) func(*testEnv) {
+	return func(s *testEnv) {
+		if got := isSuspended(s.newestJob("build")); got != want {
+			s.t.Errorf("the Job is suspended: %t, want %t", got, want)
+		}
 	}
+}
+
+func TestAJobThatOthersSuspendIsNotResumed(t *testing.T) {
+	queued := func() *testbuilder.SequentialJobBuilder { return sequence("build").JobLabel(queueLabel, "batch") }
+	runScenarios(t, map[string]scenario{
+		"a queue":        {queued(), story{jobIsSuspended, wait(time.Minute), jobHasSuspend(true)}},
+		"another client": {sequence("build"), story{jobIsSuspended, wait(time.Minute), jobHasSuspend(true), hasFinalizer(true)}},
+		"a queue, until the deadline of the run": {queued().ActiveDeadline(60), story{
+			jobIsSuspended, wait(time.Second), steps("build: Queued, Queued"), wait(time.Minute), removeJobs,
+			steps("build: Failed, DeadlineExceeded"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded),
+		}},
+		"another client, until the deadline of the run": {sequence("build").ActiveDeadline(60), story{
+			jobIsSuspended, wait(time.Minute), steps("build: Stopping, DeadlineExceeded"),
+		}},
+	})
 }
 
 // admitJob resumes the step's Job and starts a Pod, as a queue and the Job controller do.
@@ -113,7 +124,7 @@ func (s *testEnv) preemptJob(step string) {
 }
 
 func TestPreemptedStepContinuesItsAttempt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s := startRun(t, sequence("build", "test").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	s.preemptJob("build") // before it was admitted
 	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
 	for i := range 3 {
@@ -127,16 +138,14 @@ func TestPreemptedStepContinuesItsAttempt(t *testing.T) {
 		s.preemptJob("build")
 	}
 	s.admitJob("build")
-	s.succeedStep("build")
-	s.wantSteps("build: Succeeded", "test: Starting")
-	s.wantCreated("build", "test")
+	s.pass(succeed("build"), steps("build: Succeeded", "test: Starting"), created("build", "test"))
 	if step := s.stepStatus("build"); step.Attempt != 1 || step.FailedPods != 0 || step.FailedAttempts != 0 {
 		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", step.Attempt, step.FailedPods, step.FailedAttempts)
 	}
 }
 
 func TestResumedStepIsNotRunningBecauseThePodBeforeStillStops(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s := startRun(t, sequence("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	s.admitJob("build")
 	s.wantSteps("build: Running")
 	stopping := s.unfinishedPods
@@ -144,8 +153,7 @@ func TestResumedStepIsNotRunningBecauseThePodBeforeStillStops(t *testing.T) {
 	s.preemptJob("build")
 	s.unfinishedPods = stopping
 	s.newestJob("build").Spec.Suspend, s.newestJob("build").Status.Conditions = new(false), nil
-	s.reconcileAfter(startReportDelay)
-	s.wantSteps("build: Starting")
+	s.pass(wait(startReportDelay), steps("build: Starting"))
 	s.admitJob("build")
 	s.wantSteps("build: Running")
 }
@@ -154,106 +162,11 @@ func TestTimeLimitsOfAStepDoNotCountInAQueue(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	for range 2 { // also after a preemption
 		s.preemptJob("build")
-		s.reconcileAfter(time.Hour)
-		s.wantSteps("build: Queued, Queued")
+		s.pass(wait(time.Hour), steps("build: Queued, Queued"))
 		s.admitJob("build")
 		s.wantSteps("build: Running")
 		if got := s.stepStatus("build").StartTime; !got.Time.Equal(s.now.Add(-startReportDelay)) {
 			t.Errorf("the step started at %s, want the time at which it was admitted", got)
 		}
 	}
-}
-
-func TestDeadlineOfTheRunCountsInAQueue(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60).JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.preemptJob("build")
-	s.wantSteps("build: Queued, Queued")
-	if decision := s.reconcileAfter(time.Minute); len(decision.DeleteJobs) != 1 {
-		t.Error("the Job stays in the queue")
-	}
-	s.removeDeletedJobs()
-	s.wantSteps("build: Failed, DeadlineExceeded")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
-}
-
-func TestJobSuspendedByAnotherClientIsNotResumed(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
-	if decision := s.reconcileAfter(time.Minute); decision.ResumeJob != nil {
-		t.Error("the operator resumed it")
-	}
-}
-
-func TestQueuedJobIsReplacedAfterImmediateSuspension(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.changeSpec(setSuspendTrue)
-	decision := s.reconcileAfter(time.Minute)
-	if decision.SuspendJob != nil || len(decision.DeleteJobs) != 1 {
-		t.Fatalf("want the Job deleted, not suspended: %+v", decision)
-	}
-	s.wantSteps("build: Suspending, Interrupted")
-	s.removeDeletedJobs()
-	s.wantSteps("build: Interrupted, Interrupted")
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build", "build")
-	if got := s.stepStatus("build").Attempt; got != 2 {
-		t.Errorf("want attempt 2, got %d", got)
-	}
-}
-
-func TestRunDeadlineRestartsOnResumption(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
-	s.changeSpec(setSuspendTrue)
-	s.succeedStep("build")
-	s.reconcileAfter(time.Hour)
-	s.wantSteps("build: Succeeded", "test: Pending")
-
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build", "test")
-	s.reconcileAfter(59 * time.Second)
-	s.wantSteps("build: Succeeded", "test: Starting")
-	s.reconcileAfter(time.Second)
-	s.wantSteps("build: Succeeded", "test: Stopping, DeadlineExceeded")
-}
-
-func TestFinallyWaitsWhileSuspended(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
-	s.changeSpec(setSuspendTrue)
-	s.failStep("build")
-	s.wantCreated("build")
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build", "cleanup")
-}
-
-func TestSuspensionBeforeTheJobIsCreatedLeavesTheStepPending(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-	s.createRefusals["build"] = &decision.Refusal{Class: decision.QuotaExceeded, Step: "build", Message: "exceeded quota"}
-	s.reconcile()
-	s.changeSpec(setSuspendTrue)
-	s.reconcile()
-	s.wantSteps("build: Pending")
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
-
-	delete(s.createRefusals, "build")
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build")
-	if got := s.stepStatus("build").Attempt; got != 1 {
-		t.Errorf("want attempt 1, got %d", got)
-	}
-}
-
-func TestLostStepWaitsForResumption(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").RerunLostJobs())
-	s.changeSpec(setSuspendTrue)
-	s.loseJob("build")
-	s.wantSteps("build: Lost, JobLost")
-	s.changeSpec(setSuspendFalse)
-	s.reconcile()
-	s.wantCreated("build", "build")
 }

@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -155,6 +154,14 @@ func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 	}
 	s.t.Fatal("Decide does not stop asking questions")
 	return Decision{}
+}
+
+// wantEqual compares values. what names them.
+func wantEqual(t testing.TB, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want, +got):\n%s", what, diff)
+	}
 }
 
 func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
@@ -367,17 +374,13 @@ func (s *testEnv) wantSteps(want ...string) {
 		}
 		got = append(got, text)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Errorf("steps (-want, +got):\n%s", diff)
-	}
+	wantEqual(s.t, "steps", want, got)
 }
 
 // wantCreated compares the steps for which Jobs were created.
 func (s *testEnv) wantCreated(want ...string) {
 	s.t.Helper()
-	if diff := cmp.Diff(want, s.createdSteps); diff != "" {
-		s.t.Errorf("steps for which Jobs were created (-want, +got):\n%s", diff)
-	}
+	wantEqual(s.t, "steps for which Jobs were created", want, s.createdSteps)
 }
 
 // wantPhase compares the phase and its reason.
@@ -413,15 +416,5 @@ func (s *testEnv) wantEvents(want ...string) {
 		got = append(got, event.Reason)
 	}
 	s.events = nil
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Errorf("events (-want, +got):\n%s", diff)
-	}
-}
-
-func deletedStepNames(decision Decision) []string {
-	names := map[string]bool{}
-	for _, job := range decision.DeleteJobs {
-		names[job.Labels[v1alpha1.LabelStep]] = true
-	}
-	return slices.Sorted(maps.Keys(names))
+	wantEqual(s.t, "events", want, got)
 }

@@ -1,9 +1,9 @@
 package sequentialjob
 
 import (
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +21,11 @@ func TestValidate(t *testing.T) {
 	annotations := func(key string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
 	}
-	oneStep := func() *testbuilder.SequentialJobBuilder { return testbuilder.SequentialJob("a", "ns").Step("build") }
+	oneStep := func() *testbuilder.SequentialJobBuilder { return sequence("build") }
+	withMount := func(sj *testbuilder.SequentialJobBuilder) *testbuilder.SequentialJobBuilder {
+		return sj.Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}})
+	}
+	const missing = "spec.template.spec.containers[0].volumeMounts[0].name: Not found"
 	mount := func(volume, path string) testbuilder.StepOption {
 		return testbuilder.ChangeContainer(func(c *corev1.Container) {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path})
@@ -30,138 +34,106 @@ func TestValidate(t *testing.T) {
 	podFailurePolicy := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
 	always := testbuilder.ChangeContainer(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
 
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		sj   *testbuilder.SequentialJobBuilder
-		want []string
+		want string // each error in a line
 	}{
-		"a step with an image is valid": {sj: oneStep()},
+		"a step with an image is valid": {oneStep(), ""},
 		"the image may come from the template": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Defaults(corev1.Container{Image: "base"}),
+			testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Defaults(corev1.Container{Image: "base"}), "",
 		},
-		"no image": {
-			sj:   oneStep().Finally("cleanup", testbuilder.StepImage("")),
-			want: []string{"spec.containers[1].image: Required value"},
-		},
+		"no image": {oneStep().Finally("cleanup", testbuilder.StepImage("")), "spec.containers[1].image: Required value"},
 		"an image with a leading space": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage(" registry.example/tool:1")),
-			want: []string{"spec.containers[0].image: Invalid value"},
+			testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage(" registry.example/tool:1")),
+			"spec.containers[0].image: Invalid value",
 		},
-		"an invalid annotation key": {
-			sj:   oneStep().Template(annotations("my note")),
-			want: []string{"spec.template.metadata.annotations: Invalid value"},
-		},
+		"an invalid annotation key": {oneStep().Template(annotations("my note")), "spec.template.metadata.annotations: Invalid value"},
 		"the operator's labels": {
-			sj:   oneStep().Template(labels("yardmaster.dev/step", "x")),
-			want: []string{"spec.template.metadata.labels[yardmaster.dev/step]: Forbidden"},
+			oneStep().Template(labels("yardmaster.dev/step", "x")), "spec.template.metadata.labels[yardmaster.dev/step]: Forbidden",
 		},
 		"the Job controller's labels": {
-			sj:   oneStep().Template(labels("batch.kubernetes.io/job-name", "x")),
-			want: []string{"spec.template.metadata.labels[batch.kubernetes.io/job-name]: Forbidden"},
+			oneStep().Template(labels("batch.kubernetes.io/job-name", "x")), "spec.template.metadata.labels[batch.kubernetes.io/job-name]: Forbidden",
 		},
-		"the Job controller's legacy labels": {
-			sj:   oneStep().Template(labels("job-name", "x")),
-			want: []string{"spec.template.metadata.labels[job-name]: Forbidden"},
-		},
+		"the Job controller's legacy labels": {oneStep().Template(labels("job-name", "x")), "spec.template.metadata.labels[job-name]: Forbidden"},
 		"the operator's annotations": {
-			sj:   oneStep().Template(annotations("yardmaster.dev/run")),
-			want: []string{"spec.template.metadata.annotations[yardmaster.dev/run]: Forbidden"},
+			oneStep().Template(annotations("yardmaster.dev/run")), "spec.template.metadata.annotations[yardmaster.dev/run]: Forbidden",
 		},
 		"the operator's labels on Jobs": {
-			sj:   oneStep().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
-			want: []string{"spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden"},
+			oneStep().JobLabel("yardmaster.dev/sequentialjob-uid", "x"), "spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden",
 		},
 		"another manager of Jobs": {
-			sj:   oneStep().JobLabel("app.kubernetes.io/managed-by", "Helm"),
-			want: []string{"spec.jobMetadata.labels[app.kubernetes.io/managed-by]: Forbidden"},
+			oneStep().JobLabel("app.kubernetes.io/managed-by", "Helm"), "spec.jobMetadata.labels[app.kubernetes.io/managed-by]: Forbidden",
 		},
-		"a recommended label on Jobs": {sj: oneStep().JobLabel("app.kubernetes.io/part-of", "shop")},
-		"an invalid label value": {
-			sj:   oneStep().JobLabel("team", "not valid!"),
-			want: []string{"spec.jobMetadata.labels: Invalid value"},
-		},
-		"a queue label on Jobs": {sj: oneStep().JobLabel("kueue.x-k8s.io/queue-name", "batch")},
+		"a recommended label on Jobs": {oneStep().JobLabel("app.kubernetes.io/part-of", "shop"), ""},
+		"an invalid label value":      {oneStep().JobLabel("team", "not valid!"), "spec.jobMetadata.labels: Invalid value"},
+		"a queue label on Jobs":       {oneStep().JobLabel("kueue.x-k8s.io/queue-name", "batch"), ""},
 		"restartPolicy Always": {
-			sj:   oneStep().Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways})),
-			want: []string{"spec.template.spec.restartPolicy: Unsupported value"},
+			oneStep().Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways})), "spec.template.spec.restartPolicy: Unsupported value",
 		},
 		"a container with another name in the template": {
-			sj:   oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}}})),
-			want: []string{"spec.template.spec.containers[0].name: Invalid value"},
+			oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}}})),
+			"spec.template.spec.containers[0].name: Invalid value",
 		},
 		"a second container with defaults": {
-			sj:   oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "step"}, {Name: "step"}}})),
-			want: []string{"spec.template.spec.containers[1].name: Invalid value"},
+			oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "step"}, {Name: "step"}}})),
+			"spec.template.spec.containers[1].name: Invalid value",
 		},
 		"a sidecar": {
-			sj: oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}})),
+			oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}})),
+			"",
 		},
 		"an init container with a step's name": {
-			sj:   oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
-			want: []string{"spec.template.spec.initContainers[0].name: Duplicate value"},
+			oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
+			"spec.template.spec.initContainers[0].name: Duplicate value",
 		},
 		"a step with restartPolicy Always": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build", always),
-			want: []string{"spec.containers[0].restartPolicy: Forbidden"},
+			testbuilder.SequentialJob("a", "ns").Step("build", always), "spec.containers[0].restartPolicy: Forbidden",
 		},
-		"podFailurePolicy with Never": {sj: testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy)},
+		"podFailurePolicy with Never": {testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy), ""},
 		"podFailurePolicy with OnFailure": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
-			want: []string{"spec.containers[0].step.podFailurePolicy: Forbidden"},
+			testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
+			"spec.containers[0].step.podFailurePolicy: Forbidden",
 		},
 		"a mount of an existing volume": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
+			testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
+			"",
 		},
 		"a mount of a missing volume": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")),
-			want: []string{"spec.containers[0].volumeMounts[0].name: Not found"},
+			testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")), "spec.containers[0].volumeMounts[0].name: Not found",
 		},
 		"a second mount of the step, of a missing volume": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src"), mount("cache", "/cache")).Template(pod(corev1.PodSpec{
 				Volumes:    []corev1.Volume{{Name: "src"}, {Name: "etc"}},
 				Containers: []corev1.Container{{Name: "step", VolumeMounts: []corev1.VolumeMount{{Name: "etc", MountPath: "/etc/app"}}}},
 			})),
-			want: []string{"spec.containers[0].volumeMounts[1].name: Not found"},
+			want: "spec.containers[0].volumeMounts[1].name: Not found",
 		},
-		"a mount of a missing volume in the template": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
-			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
-		},
-		"a mount of a missing volume in the template, beside a workspace": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).
-				Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
-			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
-		},
+		"a mount of a missing volume in the template":                     {withMount(oneStep()), missing},
+		"a mount of a missing volume in the template, beside a workspace": {withMount(oneStep().Workspace(v1alpha1.WorkspaceDelete)), missing},
 		"a second mount of the workspace": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
+			testbuilder.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete), "",
 		},
 		"a volume with the name of the workspace volume": {
-			sj:   oneStep().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
-			want: []string{"spec.template.spec.volumes: Forbidden"},
+			oneStep().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+			"spec.template.spec.volumes: Forbidden",
 		},
 		"a volume named workspace if there is no workspace": {
-			sj: oneStep().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+			oneStep().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})), "",
 		},
 		"all errors are reported together": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
-			want: []string{
-				"spec.jobMetadata.labels[job-name]: Forbidden",
-				"spec.containers[0].image: Required value",
-				"spec.containers[1].volumeMounts[0].name: Not found",
-			},
+			testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
+			"spec.jobMetadata.labels[job-name]: Forbidden\nspec.containers[0].image: Required value\nspec.containers[1].volumeMounts[0].name: Not found",
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, errorFields(Validate(test.sj.Obj()))); diff != "" {
-				t.Errorf("errors (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "errors", test.want, strings.Join(errorFields(Validate(test.sj.Obj())), "\n"))
 		})
 	}
 }
 
 func TestJobsCanBeExemptFromReports(t *testing.T) {
 	annotations := map[string]string{v1alpha1.AnnotationReportIgnore: "true", v1alpha1.AnnotationReportRunningTooLong: "10d"}
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	sj := sequence("build").Obj()
 	sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Annotations: annotations}
 	if errs := Validate(sj); len(errs) > 0 {
 		t.Errorf("jobMetadata: %v", errs)
@@ -174,15 +146,13 @@ func TestJobsCanBeExemptFromReports(t *testing.T) {
 	}
 	annotations[v1alpha1.AnnotationSuspended] = "x"
 	want := []string{"spec.jobMetadata.annotations[yardmaster.dev/suspended]: Forbidden"}
-	if diff := cmp.Diff(want, errorFields(Validate(sj))); diff != "" {
-		t.Errorf("errors with another annotation of the operator (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "errors with another annotation of the operator", want, errorFields(Validate(sj)))
 }
 
 // Template labels must not override the labels by which the Job controller finds its Pods.
 func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 	// Validate refuses these labels. Even without validation they have no effect.
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
+	sj := sequence("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
 		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen",
 		}}}).Obj()
@@ -199,9 +169,7 @@ func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 			labelAppPartOf:                 "a",
 			labelAppComponent:              "build",
 		}
-		if diff := cmp.Diff(want, labels); diff != "" {
-			t.Errorf("labels of the %s (-want, +got):\n%s", where, diff)
-		}
+		wantEqual(t, "labels of the "+where, want, labels)
 	}
 }
 
@@ -210,7 +178,7 @@ func TestRecommendedLabelsOfUsersAreKept(t *testing.T) {
 		labelAppName: "shop", labelAppInstance: "shop-1", labelAppComponent: "etl", labelAppPartOf: "store",
 		v1alpha1.LabelManagedBy: "Helm", "app.kubernetes.io/version": "7",
 	}
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).
+	sj := sequence("build").Workspace(v1alpha1.WorkspaceDelete).
 		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: users}}).Obj()
 	sj.Labels = map[string]string{labelAppPartOf: "warehouse"}
 	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)

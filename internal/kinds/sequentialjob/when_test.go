@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,118 +16,114 @@ func when(expression string) testbuilder.StepOption {
 }
 
 func TestStepRunsOnlyIfItsExpressionIsTrue(t *testing.T) {
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		expression string
 		output     string
 		want       string
 	}{
-		"an output that matches":     {expression: `steps.build.output == "changed"`, output: "changed", want: "deploy: Starting"},
-		"an output that does not":    {expression: `steps.build.output == "changed"`, output: "same", want: "deploy: Skipped, WhenFalse"},
-		"a phase":                    {expression: `steps.build.phase == "Succeeded"`, want: "deploy: Starting"},
-		"a parameter":                {expression: `parameters.ENV == "prod"`, want: "deploy: Skipped, WhenFalse"},
-		"an output as a number":      {expression: `int(steps.build.output) > 3`, output: "5", want: "deploy: Starting"},
-		"the outcome of the run":     {expression: `sequence.status == "Running"`, want: "deploy: Starting"},
-		"a name in brackets":         {expression: `steps["build"].reason == ""`, want: "deploy: Starting"},
-		"any step":                   {expression: `steps.exists(s, steps[s].phase == "Failed")`, want: "deploy: Skipped, WhenFalse"},
+		"an output that matches":  {expression: `steps.build.output == "changed"`, output: "changed", want: "deploy: Starting"},
+		"an output that does not": {expression: `steps.build.output == "changed"`, output: "same", want: "deploy: Skipped, WhenFalse"},
+		"a phase":                 {expression: `steps.build.phase == "Succeeded"`, want: "deploy: Starting"},
+		"a parameter":             {expression: `parameters.ENV == "prod"`, want: "deploy: Skipped, WhenFalse"},
+		"an output as a number":   {expression: `int(steps.build.output) > 3`, output: "5", want: "deploy: Starting"},
+		"the outcome of the run":  {expression: `sequence.status == "Running"`, want: "deploy: Starting"},
+		"a name in brackets":      {expression: `steps["build"].reason == ""`, want: "deploy: Starting"},
+		"any step":                {expression: `steps.exists(s, steps[s].phase == "Failed")`, want: "deploy: Skipped, WhenFalse"},
+		"a loop that costs too much": {
+			expression: `[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, ` +
+				`[1,2,3,4,5,6,7,8,9].all(e, steps.build.output.contains("y") == false)))))`,
+			output: strings.Repeat("x", 1000), want: "deploy: Failed, WhenInvalid",
+		},
 		"an error in the evaluation": {expression: `int(steps.build.output) > 3`, output: "many", want: "deploy: Failed, WhenInvalid"},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("deploy", when(test.expression)).Obj()
 			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "ENV", Value: "test"}}
 			s := newTestEnv(t, sj)
 			s.reconcile()
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, test.output).Obj()}
-			s.succeedStep("build")
-			s.wantSteps("build: Succeeded", test.want)
+			s.pass(succeed("build"), steps("build: Succeeded", test.want))
 		})
 	}
 }
 
 func TestRunCompletesWithoutStepsThatAreNotWanted(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build").
-		Step("rollback", when(`steps.build.phase == "Failed"`)).Finally("notify", when(`sequence.status == "Failed"`)))
-	s.succeedStep("build")
-	s.wantSteps("first: Skipped, WhenFalse", "build: Succeeded", "rollback: Skipped, WhenFalse", "notify: Skipped, WhenFalse")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	if got := FormatProgress(s.sj, false); got != "1/1" {
-		t.Errorf("progress %s, want 1/1", got)
-	}
-}
-
-func TestExpressionAfterAToleratedFailure(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).
-		Step("rollback", when(`steps.build.phase == "Failed"`)))
-	s.failStep("build")
-	s.wantCreated("build", "rollback")
-}
-
-func TestRerunKeepsSkippedSteps(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build"))
-	s.failStep("build")
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}}
+	runScenarios(t, map[string]scenario{
+		"of several": {testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build").
+			Step("rollback", when(`steps.build.phase == "Failed"`)).Finally("notify", when(`sequence.status == "Failed"`)), story{
+			succeed("build"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
+			steps("first: Skipped, WhenFalse", "build: Succeeded", "rollback: Skipped, WhenFalse", "notify: Skipped, WhenFalse"),
+			func(s *testEnv) {
+				if got := FormatProgress(s.sj, false); got != "1/1" {
+					s.t.Errorf("progress %s, want 1/1", got)
+				}
+			},
+		}},
+		"but not without one that a tolerated failure needs": {testbuilder.SequentialJob("a", "ns").
+			Step("build", testbuilder.ContinueOnFailure()).Step("rollback", when(`steps.build.phase == "Failed"`)), story{
+			fail("build"), created("build", "rollback"),
+		}},
+		"also of an earlier run": {testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build"), story{
+			fail("build"), rerun("Failed"), steps("first: Skipped, WhenFalse", "build: Starting"),
+			func(s *testEnv) {
+				if got := s.stepStatus("first").Run; got != 1 {
+					s.t.Errorf("the skipped step belongs to run %d", got)
+				}
+			},
+		}},
 	})
-	s.reconcile()
-	s.wantSteps("first: Skipped, WhenFalse", "build: Starting")
-	if got := s.stepStatus("first").Run; got != 1 {
-		t.Errorf("the skipped step belongs to run %d", got)
-	}
 }
 
 func TestSkippedStepsAreImmutable(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build").Step("test"))
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "other" })
-	s.reconcile()
+	s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "other" }))
 	if errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status); len(errs) != 0 {
 		t.Errorf("a change of a later step is refused: %v", errs)
 	}
 	changed := s.sj.Spec.DeepCopy()
 	changed.Containers[0].Step.When = "true"
 	want := []string{"spec.containers[0]: Forbidden"}
-	if diff := cmp.Diff(want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status))); diff != "" {
-		t.Errorf("violations (-want, +got):\n%s", diff)
-	}
+	wantEqual(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
 }
 
 func TestExpressionsAreTypeChecked(t *testing.T) {
-	tests := map[string]struct{ expression, want string }{
-		"syntax":              {"steps.build.output ==", "Syntax error"},
-		"an unknown field":    {`steps.build.outputs == ""`, "undefined field 'outputs'"},
-		"an unknown variable": {`step.build.output == ""`, "undeclared reference to 'step'"},
-		"types":               {`steps.build.output == 1`, "no matching overload"},
-		"no bool":             {`steps.build.output`, "has the type string"},
-		"an unknown step":     {`steps.biuld.output == ""`, `steps has no "biuld"`},
-		"a later step":        {`steps["ship"].output == ""`, `steps has no "ship"`},
-		"the step itself":     {`steps.deploy.output == ""`, `steps has no "deploy"`},
-		"a parameter":         {`parameters.DAY == ""`, `parameters has no "DAY"`},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("deploy", when(test.expression)).Step("ship").Obj()
+	const ofStep, ofResult = "spec.containers[1].step.when", "spec.results[0].value"
+	for title, test := range map[string]struct{ field, expression, want string }{
+		"syntax":                {ofStep, "steps.build.output ==", "Syntax error"},
+		"an unknown field":      {ofStep, `steps.build.outputs == ""`, "undefined field 'outputs'"},
+		"an unknown variable":   {ofStep, `step.build.output == ""`, "undeclared reference to 'step'"},
+		"types":                 {ofStep, `steps.build.output == 1`, "no matching overload"},
+		"no bool":               {ofStep, `steps.build.output`, "has the type string"},
+		"an unknown step":       {ofStep, `steps.biuld.output == ""`, `steps has no "biuld"`},
+		"a later step":          {ofStep, `steps["ship"].output == ""`, `steps has no "ship"`},
+		"the step itself":       {ofStep, `steps.deploy.output == ""`, `steps has no "deploy"`},
+		"a parameter":           {ofStep, `parameters.DAY == ""`, `parameters has no "DAY"`},
+		"a result":              {ofResult, `outputs.build.tag`, ""},
+		"syntax of a result":    {ofResult, `1 +`, "Syntax error"},
+		"a field in a result":   {ofResult, `steps.build.outcome`, "undefined field"},
+		"an output in a result": {ofResult, `outputs.nope`, `outputs has no "nope"`},
+		"a result's parameter":  {ofResult, `parameters.OTHER`, `parameters has no "OTHER"`},
+	} {
+		t.Run(title, func(t *testing.T) {
+			sj := testbuilder.SequentialJob("a", "ns").Step("build", jsonOutput).Step("deploy", when("true")).Step("ship").Obj()
 			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE"}}
+			if test.field == ofStep {
+				sj.Spec.Containers[1].Step.When = test.expression
+			} else {
+				sj.Spec.Results = []v1alpha1.Parameter{{Name: "R", Value: test.expression}}
+			}
 			errs := Validate(sj)
-			if len(errs) != 1 || errs[0].Field != "spec.containers[1].step.when" || !strings.Contains(errs[0].Detail, test.want) {
-				t.Errorf("errors %v, want one with %q", errs, test.want)
+			isRefused := len(errs) == 1 && errs[0].Field == test.field && strings.Contains(errs[0].Detail, test.want)
+			if isRefused != (test.want != "") || len(errs) > 1 {
+				t.Errorf("errors %v, want one of %s with %q", errs, test.field, test.want)
 			}
 		})
 	}
 }
 
-func TestExpensiveExpressionFailsItsStep(t *testing.T) {
-	long := strings.Repeat("x", 1000)
-	expression := `[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, ` +
-		`[1,2,3,4,5,6,7,8,9].all(e, parameters.A.contains("y") == false)))))`
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", when(expression)).Obj()
-	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "A", Value: long}}
-	s := newTestEnv(t, sj)
-	s.reconcile()
-	s.wantSteps("build: Failed, WhenInvalid")
-}
-
 func TestPolicyOfJobsIgnoresDisruptions(t *testing.T) {
 	own := &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionFailJob}}}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		options *v1alpha1.StepOptions
 		restart corev1.RestartPolicy
 		want    *batchv1.PodFailurePolicy
@@ -139,21 +134,18 @@ func TestPolicyOfJobsIgnoresDisruptions(t *testing.T) {
 		}}}},
 		"a policy of the step":     {options: &v1alpha1.StepOptions{PodFailurePolicy: own}, restart: corev1.RestartPolicyNever, want: own},
 		"with restarts in the Pod": {restart: corev1.RestartPolicyOnFailure},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build").Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: test.restart}}).Obj()
+			sj := sequence("build").Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: test.restart}}).Obj()
 			sj.Spec.Containers[0].Step = test.options
-			if diff := cmp.Diff(test.want, stepJob(sj, &sj.Spec.Containers[0], 1, 1).Spec.PodFailurePolicy); diff != "" {
-				t.Errorf("policy (-want, +got):\n%s", diff)
-			}
+			wantEqual(t, "policy", test.want, stepJob(sj, &sj.Spec.Containers[0], 1, 1).Spec.PodFailurePolicy)
 		})
 	}
 }
 
 func TestRetryFieldsOfAJobArePassedThrough(t *testing.T) {
 	policy := &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: new("0")}}}
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	sj := sequence("build").Obj()
 	sj.Spec.Containers[0].Step = &v1alpha1.StepOptions{BackoffLimitPerIndex: new(int32(2)), MaxFailedIndexes: new(int32(1)), SuccessPolicy: policy}
 	spec := stepJob(sj, &sj.Spec.Containers[0], 1, 1).Spec
 	if spec.BackoffLimit != nil || *spec.BackoffLimitPerIndex != 2 || *spec.MaxFailedIndexes != 1 || spec.SuccessPolicy.Rules[0].SucceededIndexes == nil {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,142 +14,118 @@ import (
 )
 
 func TestWorkspaceIsCreatedBeforeTheFirstStep(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	s := newTestEnv(t, sequence("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	decision := s.decide(nil)
 	if decision.CreateJob != nil || decision.Workspace == nil {
 		t.Fatalf("want a workspace and no Job, got %v, %v", decision.Workspace, decision.CreateJob)
 	}
-	if got := decision.Workspace.Spec.Resources.Requests[corev1.ResourceStorage]; got.String() != "1Gi" {
-		t.Errorf("want 1Gi, got %s", got.String())
+	if got := decision.Workspace.Spec.Resources.Requests[corev1.ResourceStorage]; got.String() != "1Gi" || len(decision.Workspace.OwnerReferences) != 1 {
+		t.Errorf("want 1Gi and an owner, got %s and %v", got.String(), decision.Workspace.OwnerReferences)
+	}
+	retained := workspaceClaim(sequence("build").Workspace(v1alpha1.WorkspaceRetain).Obj())
+	if len(retained.OwnerReferences) != 0 || retained.Labels[v1alpha1.LabelSequentialJobUID] == "" {
+		t.Errorf("want a label instead of an owner, got %+v", retained.ObjectMeta)
 	}
 }
 
-func TestEveryStepMountsTheWorkspace(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	for i := range sj.Spec.Containers {
+func TestEveryStepMountsTheWorkspaceUnlessItMountsSomethingElseThere(t *testing.T) {
+	elsewhere := testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
+	})
+	sj := sequence("build").Step("test", elsewhere).Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	for i, volume := range []string{"workspace", "scratch", "workspace"} {
 		step := &sj.Spec.Containers[i]
 		pod := podTemplate(sj, step).Spec
-		want := []corev1.VolumeMount{{Name: "workspace", MountPath: "/workspace"}}
-		if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {
-			t.Errorf("mounts of %s (-want, +got):\n%s", step.Name, diff)
-		}
+		wantEqual(t, "mounts of "+step.Name, []corev1.VolumeMount{{Name: volume, MountPath: "/workspace"}}, pod.Containers[0].VolumeMounts)
 		if got := pod.Volumes[0].PersistentVolumeClaim.ClaimName; got != WorkspaceName(sj) {
 			t.Errorf("step %s mounts claim %s", step.Name, got)
 		}
 	}
 }
 
-func TestStepCanReplaceTheWorkspaceMount(t *testing.T) {
-	elsewhere := testbuilder.ChangeContainer(func(c *corev1.Container) {
-		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
-	})
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", elsewhere).Workspace(v1alpha1.WorkspaceDelete).Obj()
-	want := []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
-	if diff := cmp.Diff(want, podTemplate(sj, &sj.Spec.Containers[0]).Spec.Containers[0].VolumeMounts); diff != "" {
-		t.Errorf("mounts (-want, +got):\n%s", diff)
-	}
+// withWorkspace returns a sequence of two steps and a finally step with a workspace.
+func withWorkspace() *testbuilder.SequentialJobBuilder {
+	return sequence("one", "two").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete)
 }
 
-func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
-	tests := map[string]struct {
-		retention  v1alpha1.WorkspaceRetention
-		wantOwners int
-	}{
-		"Delete: the claim has an owner": {retention: v1alpha1.WorkspaceDelete, wantOwners: 1},
-		"Retain: the claim has no owner": {retention: v1alpha1.WorkspaceRetain, wantOwners: 0},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(test.retention).Obj()
-			claim := workspaceClaim(sj)
-			if got := len(claim.OwnerReferences); got != test.wantOwners {
-				t.Errorf("want %d owners, got %d", test.wantOwners, got)
-			}
-			if !decision.WasCreatedFor(sj, claim, v1alpha1.LabelSequentialJobUID) {
-				t.Error("the claim is not recognized")
-			}
-		})
-	}
-}
+func loseClaim(s *testEnv) { s.claim = nil }
 
-func TestClaimOfAnotherOwnerIsRecognized(t *testing.T) {
-	mine := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	other := testbuilder.SequentialJob("b", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	labelled := workspaceClaim(other)
-	labelled.Labels[v1alpha1.LabelSequentialJobUID] = string(mine.UID)
-	tests := map[string]*corev1.PersistentVolumeClaim{
-		"a claim without an owner":                        {},
-		"a claim of another SequentialJob":                workspaceClaim(other),
-		"a claim of another SequentialJob with our label": labelled,
-	}
-	for name, claim := range tests {
-		t.Run(name, func(t *testing.T) {
-			if decision.WasCreatedFor(mine, claim, v1alpha1.LabelSequentialJobUID) {
-				t.Error("the claim is recognized as ours")
-			}
-		})
-	}
-}
-
-// startWithWorkspace starts a sequence of two steps, whose first step has ended, with the run suspended.
-func startWithWorkspace(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
-	s := startRun(t, sj.Step("one").Step("two").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete))
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true })
-	s.succeedStep("one")
-	return s
-}
-
-func (s *testEnv) resumeRun() Decision {
-	s.t.Helper()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })
-	return s.reconcile()
-}
-
-func (s *testEnv) terminateClaim() { s.claim.DeletionTimestamp = new(metav1.NewTime(s.now)) }
-
-// restoreClaim replaces the claim by one from a backup.
-func (s *testEnv) restoreClaim() { s.claim.UID = "restored" }
+func terminateClaim(s *testEnv) { s.claim.DeletionTimestamp = new(metav1.NewTime(s.now)) }
 
 func TestLostWorkspaceFailsTheRun(t *testing.T) {
-	tests := map[string]struct {
-		lose func(*testEnv)
-		want string
-	}{
-		"the claim does not exist":   {func(s *testEnv) { s.claim = nil }, "no longer exists"},
-		"the claim is being deleted": {(*testEnv).terminateClaim, "is being deleted"},
-		"the claim was replaced":     {(*testEnv).restoreClaim, "was replaced by another one"},
+	// Steps of finally would run without the files as well.
+	lost := steps("one: Succeeded", "two: Failed, WorkspaceLost", "cleanup: Failed, WorkspaceLost")
+	fails := func(lose func(*testEnv), message string) story {
+		return story{
+			suspendRun, succeed("one"), lose, resumeRun, lost, created("one"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonWorkspaceLost),
+			func(s *testEnv) {
+				got, want := s.stepStatus("two").Message, WorkspaceName(s.sj)+" with the workspace "+message
+				if !strings.Contains(got, want) || s.createdClaims != 1 {
+					s.t.Errorf("message %q, want %q; %d claims are created", got, want, s.createdClaims)
+				}
+			},
+		}
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := startWithWorkspace(t, testbuilder.SequentialJob("a", "ns"))
-			test.lose(s)
-			if decision := s.resumeRun(); decision.Workspace != nil || decision.CreateJob != nil {
-				t.Errorf("the run creates the claim %v and the Job %v", decision.Workspace, decision.CreateJob)
-			}
-			// Steps of finally would run without the files as well.
-			s.wantSteps("one: Succeeded", "two: Failed, WorkspaceLost", "cleanup: Failed, WorkspaceLost")
-			s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonWorkspaceLost)
-			if got := s.stepStatus("two").Message; !strings.Contains(got, WorkspaceName(s.sj)+" with the workspace "+test.want) {
-				t.Errorf("message %q, want the claim and %q", got, test.want)
-			}
-			s.wantCreated("one")
-		})
-	}
-}
-
-func TestLostWorkspaceIsNotATolerableFailure(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Step("two", testbuilder.ContinueOnFailure()).Step("three").Workspace(v1alpha1.WorkspaceDelete))
-	s.claim = nil
-	s.succeedStep("one")
-	s.wantSteps("one: Succeeded", "two: Failed, WorkspaceLost", "three: Skipped, PreviousStepFailed")
+	ofOlderOperator := func(s *testEnv) { s.sj.Status.Workspace.UID = "" } // which did not record the UID
+	runScenarios(t, map[string]scenario{
+		"the claim does not exist":   {withWorkspace(), fails(loseClaim, "no longer exists")},
+		"the claim is being deleted": {withWorkspace(), fails(terminateClaim, "is being deleted")},
+		"the claim was replaced by one from a backup": {
+			withWorkspace(), fails(func(s *testEnv) { s.claim.UID = "restored" }, "was replaced by another one"),
+		},
+		"whatever failures are tolerated": {
+			sequence("one").Step("two", testbuilder.ContinueOnFailure()).Step("three").Workspace(v1alpha1.WorkspaceDelete), story{
+				loseClaim, succeed("one"), steps("one: Succeeded", "two: Failed, WorkspaceLost", "three: Skipped, PreviousStepFailed"),
+			},
+		},
+		// A failed run must not become a successful one.
+		"also with Recreate before finally, as the other steps have their outcomes": {
+			sequence("one").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).RecreateLostWorkspace(), story{
+				loseClaim, succeed("one"), steps("one: Succeeded", "cleanup: Failed, WorkspaceLost"),
+				phase(v1alpha1.PhaseFailed, v1alpha1.ReasonWorkspaceLost),
+			},
+		},
+		"also a rerun from a later step, but not one from the start": {sequence("one", "two").Workspace(v1alpha1.WorkspaceDelete), story{
+			succeed("one"), fail("two"), loseClaim, rerun("Failed"), steps("one: Succeeded", "two: Failed, WorkspaceLost"),
+			func(s *testEnv) { s.events = nil }, rerun("Start"), steps("one: Starting", "two: Pending"),
+			events(v1alpha1.EventRerunStarted, v1alpha1.EventWorkspaceLost, v1alpha1.EventJobStarted),
+		}},
+		"a Job that was suspended is not resumed": {sequence("one").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately(), story{
+			suspendRun, func(s *testEnv) { testbuilder.Job(s.newestJob("one")).Suspended(s.now) }, wait(0), steps("one: Suspended"),
+			loseClaim, resumeRun,
+			func(s *testEnv) {
+				if !isSuspended(s.newestJob("one")) {
+					s.t.Error("the Job is resumed")
+				}
+			},
+			removeJobs, steps("one: Failed, WorkspaceLost"),
+		}},
+		"not one of an older operator whose claim exists": {withWorkspace(), story{
+			ofOlderOperator, succeed("one"), steps("one: Succeeded", "two: Starting", "cleanup: Pending"),
+		}},
+		"one of an older operator whose claim does not exist": {withWorkspace(), story{ofOlderOperator, loseClaim, succeed("one"), lost}},
+		"one of an older operator whose claim is of another owner": {withWorkspace(), story{
+			ofOlderOperator, func(s *testEnv) { s.claim.OwnerReferences, s.claim.Labels = nil, nil }, succeed("one"), lost,
+		}},
+		"a claim that is being deleted is waited for in a rerun, without deleting the Job and its logs": {
+			sequence("one").Workspace(v1alpha1.WorkspaceDelete), story{
+				succeed("one"), terminateClaim, rerun("Start"), steps("one: Starting, WorkspaceTerminating"),
+				func(s *testEnv) {
+					if job := s.newestJob("one"); !job.DeletionTimestamp.IsZero() {
+						s.t.Error("the Job of the first run is deleted, with its logs")
+					}
+				},
+			},
+		},
+	})
 }
 
 func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
-	s := startWithWorkspace(t, testbuilder.SequentialJob("a", "ns").RecreateLostWorkspace())
+	s := startRun(t, withWorkspace().RecreateLostWorkspace()).pass(suspendRun, succeed("one"))
 	old, started := s.claim.UID, *s.sj.Status.StartTime
-	s.terminateClaim()
+	terminateClaim(s)
 	s.events = nil
-	s.resumeRun()
+	s.pass(resumeRun)
 	s.wantSteps("one: Pending", "two: Pending", "cleanup: Pending")
 	s.wantEvents(v1alpha1.EventSpecChanged, v1alpha1.EventRerunStarted, v1alpha1.EventResumed, v1alpha1.EventWorkspaceLost)
 
@@ -170,101 +145,18 @@ func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 	s.claim = nil
 	s.reconcileAfter(time.Second)
 	s.reconcile()
-	s.wantCreated("one", "one")
-	s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
+	s.pass(created("one", "one"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 	if s.claim.UID == old || s.sj.Status.Workspace.UID != s.claim.UID || s.sj.Status.Run != 2 {
 		t.Errorf("run %d uses claim %s, recorded as %s", s.sj.Status.Run, s.claim.UID, s.sj.Status.Workspace.UID)
 	}
 	if !s.sj.Status.StartTime.Equal(&started) {
 		t.Errorf("the deadline counts from %s, want %s: it limits all restarts together", s.sj.Status.StartTime, started)
 	}
-	s.succeedStep("one")
-	s.succeedStep("two")
-	s.succeedStep("cleanup")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-}
-
-func TestJobsAreNotDeletedForANewWorkspaceUnlessTheSpecSaysSo(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Workspace(v1alpha1.WorkspaceDelete))
-	s.succeedStep("one")
-	s.terminateClaim()
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: v1alpha1.RerunFromStart}
-	})
-	s.reconcile()
-	s.wantSteps("one: Starting, WorkspaceTerminating")
-	if job := s.newestJob("one"); !job.DeletionTimestamp.IsZero() {
-		t.Error("the Job of the first run is deleted, with its logs")
-	}
-}
-
-// The other steps have their outcomes: a failed run must not become a successful one.
-func TestWorkspaceThatIsLostBeforeFinallyFailsTheRun(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).RecreateLostWorkspace())
-	s.claim = nil
-	s.succeedStep("one")
-	s.wantSteps("one: Succeeded", "cleanup: Failed, WorkspaceLost")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonWorkspaceLost)
-}
-
-func TestRerunFromALaterStepNeedsTheWorkspaceOfTheRunBefore(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Step("two").Workspace(v1alpha1.WorkspaceDelete))
-	s.succeedStep("one")
-	s.failStep("two")
-	s.claim = nil
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: v1alpha1.RerunFromFailed}
-	})
-	s.reconcile()
-	s.wantSteps("one: Succeeded", "two: Failed, WorkspaceLost")
-	s.events = nil
-
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
-	})
-	s.reconcile()
-	s.wantSteps("one: Starting", "two: Pending")
-	s.wantEvents(v1alpha1.EventRerunStarted, v1alpha1.EventWorkspaceLost, v1alpha1.EventJobStarted)
-}
-
-func TestSuspendedJobIsNotResumedWithoutItsWorkspace(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately())
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true })
-	s.reconcile()
-	testbuilder.Job(s.newestJob("one")).Suspended(s.now)
-	s.reconcile()
-	s.wantSteps("one: Suspended")
-	s.claim = nil
-	if decision := s.resumeRun(); decision.ResumeJob != nil {
-		t.Error("the Job is resumed")
-	}
-	s.removeDeletedJobs()
-	s.wantSteps("one: Failed, WorkspaceLost")
-}
-
-// An older operator did not record the UID.
-func TestWorkspaceOfAnOlderOperatorIsRecordedOrLost(t *testing.T) {
-	tests := map[string]struct {
-		lose func(*testEnv)
-		want string
-	}{
-		"the claim exists":              {func(*testEnv) {}, "two: Starting"},
-		"the claim does not exist":      {func(s *testEnv) { s.claim = nil }, "two: Failed, WorkspaceLost"},
-		"the claim is of another owner": {func(s *testEnv) { s.claim.OwnerReferences, s.claim.Labels = nil, nil }, "two: Failed, WorkspaceLost"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Step("two").Workspace(v1alpha1.WorkspaceDelete))
-			s.sj.Status.Workspace.UID = ""
-			test.lose(s)
-			s.succeedStep("one")
-			s.wantSteps("one: Succeeded", test.want)
-		})
-	}
+	s.pass(succeed("one", "two", "cleanup"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted))
 }
 
 func TestClaimThatAQuotaRefusesIsWaitedFor(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	s := newTestEnv(t, sequence("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.claimRefusal = &decision.Refusal{Class: decision.QuotaExceeded, Kind: "PersistentVolumeClaim", Message: "exceeded quota"}
 	s.reconcile()
 	s.wantCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota")
@@ -274,16 +166,14 @@ func TestClaimThatAQuotaRefusesIsWaitedFor(t *testing.T) {
 	}
 	s.wantEvents() // the condition has not changed between the attempts
 	s.claimRefusal = nil
-	s.reconcileAfter(time.Second)
-	s.wantCreated("one")
+	s.pass(wait(time.Second), created("one"))
 }
 
 func TestForeignObjectWithTheNameOfTheWorkspaceIsAConflict(t *testing.T) {
-	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	s := newTestEnv(t, sequence("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "foreign"}}
 	s.reconcile()
-	s.wantSteps("one: Starting, NameTaken")
-	s.wantCreated()
+	s.pass(steps("one: Starting, NameTaken"), created())
 	if blockedReason(&s.sj.Status) != v1alpha1.ReasonNameTaken {
 		t.Errorf("conditions %+v, want NameConflict", s.sj.Status.Conditions)
 	}

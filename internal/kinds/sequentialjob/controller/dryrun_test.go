@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newDryRunReconciler returns a reconciler whose requests to create objects are answered by this function.
@@ -158,9 +159,7 @@ func TestRefusedPodIsARefusalOfItsStep(t *testing.T) {
 				test.change(job)
 			}
 			var observation sequentialjob.Observation
-			if err := r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: []*batchv1.Job{job}}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: []*batchv1.Job{job}}))
 			got := ""
 			for _, refusal := range observation.Answers.DryRun.Refusals {
 				if refusal.Kind != "Pod" || refusal.Step != "build" || refusal.Message == "" {

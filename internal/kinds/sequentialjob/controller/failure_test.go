@@ -16,15 +16,14 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestLastingFailureIsReportedOnce(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sj).WithStatusSubresource(sj).Build()
 	clock, recorder := clocktesting.NewFakeClock(time.Unix(1000, 0)), events.NewFakeRecorder(10)
 	r := &Reconciler{
@@ -34,9 +33,7 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	forbidden := errors.New("jobs.batch is forbidden")
 	fail := func(after time.Duration, err error) {
 		clock.Step(after)
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
 		r.ReportFailure(t.Context(), sj, err)
 	}
 	fail(0, forbidden)
@@ -47,9 +44,7 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	}
 	fail(time.Second, forbidden)
 	fail(time.Second, forbidden)
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
 	c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionReady)
 	if len(recorder.Events) != 1 || c == nil || c.Reason != v1alpha1.ReasonRequestFailed || c.Message != forbidden.Error() {
 		t.Errorf("%d events, condition %+v", len(recorder.Events), c)

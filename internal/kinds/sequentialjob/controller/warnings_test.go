@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // eventReader lists two warnings about each of some Pods of a namespace, in pages.
@@ -56,9 +58,7 @@ func TestStepsOfANamespaceShareAListOfItsWarnings(t *testing.T) {
 			for n := range test.asks {
 				pod := test.pods - 1 - n
 				got, err := r.newest(t.Context(), "team", types.UID(fmt.Sprint("pod", pod)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if got != "" {
 					answered++
 				}
