@@ -12,7 +12,7 @@ import (
 // Combines all traits of Jobs. TestSamples compares the order of the reasons with that of the documentation.
 func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 	traitGroups := [][]jobTrait{
-		{completionMode("Sorted"), completionMode(batchv1.IndexedCompletion)},
+		{completionMode("Sorted")},
 		{deletedAt(0, "x")},
 		{
 			completedJob, failedFor("X"), trueConditionSince(batchv1.JobFailed, 99*oneDay, "X", ""),

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	scanInterval = 30 * time.Minute
+	scanInterval = time.Hour
 	oneYear      = 365 * oneDay
 )
 
-// A year of random Jobs is scanned every half hour: failures, evictions, restarts, drains,
+// A year of random Jobs is scanned every hour: failures, evictions, restarts, drains,
 // suspensions, CronJobs and reruns, and among them Jobs that are stuck. REPORT_YEARS sets the
 // number of years.
 func TestInAYearOfJobsNoHealthyJobIsAZombieAndEachStuckJobIsFound(t *testing.T) {

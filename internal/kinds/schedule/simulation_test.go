@@ -116,13 +116,17 @@ func (s *simulation) run(end time.Time) {
 	s.settle()
 }
 
-// settle lets the operator work undisturbed, while runs end.
+// settle lets the operator work undisturbed, while runs end, until it has stored nothing for a while.
 func (s *simulation) settle() {
 	s.quotaUntil = time.Time{}
-	for range 1000 {
+	for idle := 0; idle < 30; idle++ {
+		before := s.version
 		s.endRuns(100)
 		s.reconcileUndisturbed()
 		s.now = s.now.Add(time.Second)
+		if s.version != before {
+			idle = 0
+		}
 	}
 }
 

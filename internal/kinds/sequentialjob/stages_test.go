@@ -32,6 +32,9 @@ func TestNoStageChangesWhatAnEarlierOneDecided(t *testing.T) {
 			for stage, pair := range map[string][2]any{
 				"facts": {newFacts(in), f}, "run": {newRun(fresh), r}, "progress": {freshProgress, p}, "archive": {archiveLogs(fresh, &freshProgress.status), a},
 			} {
+				if reflect.DeepEqual(pair[0], pair[1]) {
+					continue // most stages, in a hundredth of the time
+				}
 				if diff := cmp.Diff(pair[0], pair[1], stages); diff != "" {
 					t.Fatalf("seed %d: a later stage changes %s (-before, +after):\n%s", seed, stage, diff)
 				}
