@@ -112,6 +112,11 @@ func TestHasSameContentIgnoresIrrelevantDifferences(t *testing.T) {
 			}
 		})
 	}
+	foreign := FromJobReport(newJobReport())
+	foreign.Labels = map[string]string{"app.kubernetes.io/managed-by": "another"}
+	if !IsManagedByYardmaster(FromJobReport(newJobReport())) || IsManagedByYardmaster(foreign) {
+		t.Error("a Report of another owner is recognized as one of Yardmaster, or the other way round")
+	}
 }
 
 func TestAFindingWithoutATimeIsAppliedWithoutATimestamp(t *testing.T) {

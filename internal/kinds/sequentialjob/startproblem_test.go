@@ -151,6 +151,9 @@ func TestReportedCauseIsKept(t *testing.T) {
 			hasNoPod, wait(eventsDelay), forget, wait(2 * time.Hour), steps("build: Starting, PodNotCreated"),
 			message("Job JOB cannot create its Pod: exceeded quota"),
 		}},
+		"and none is reported that no event names": {sequence("build"), story{
+			hasNoPod, forget, wait(2 * eventsDelay), steps("build: Starting"),
+		}},
 		"in the outcome of the step": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)), story{
 			hasNoPod, wait(eventsDelay), wait(30 * time.Second), steps("build: Stopping, StartDeadlineExceeded"),
 			message("container build did not start within 30 s: Job JOB cannot create its Pod: exceeded quota"),
