@@ -34,7 +34,8 @@ func TestAUniqueJobKeepsItsKeyUntilItIsDoneOrDead(t *testing.T) {
 		var tried, mayEnd atomic.Int32
 		mux := worker.NewMux()
 		mux.HandleUnknown(func(_ context.Context, job *worker.Job) error {
-			switch tried.Add(1); {
+			tried.Add(1)
+			switch {
 			case mayEnd.Load() == 0:
 				return worker.Retry(time.Second)
 			case string(job.Payload) == "dead":
