@@ -31,7 +31,7 @@ func ErrorContains(t testing.TB, err error, part string) {
 	}
 }
 
-// True ends the test at once unless a condition holds, with a message that tells what holds instead.
+// True ends the test at once unless a condition holds, with a message that says what holds instead.
 func True(t testing.TB, holds bool, format string, arguments ...any) {
 	t.Helper()
 	if !holds {

@@ -33,7 +33,7 @@ func TestOnlyTheContainersOfTheOperatorHaveCredentials(t *testing.T) {
 		change func(*scenario)
 		// container with the credentials in a volume, whose source has this name.
 		container, volume, source string
-		// socket is the volume with which the runner reaches it, and variable tells it so.
+		// socket is the volume with which the runner reaches it, and variable names it.
 		socket   string
 		variable corev1.EnvVar
 		args     string
