@@ -43,8 +43,8 @@ type FailureReporter[T client.Object] interface {
 	ReportFailure(ctx context.Context, object T, failure error)
 }
 
-// Loop reconciles the objects of one kind: it observes, decides, answers questions, records and acts. It acts only on recorded
-// decisions, so that any pass may be the first after a crash.
+// Loop reconciles the objects of one kind: it observes, decides, answers questions, records and acts. It acts only on decisions that are
+// recorded, or that their actions record as well, so that any pass may be the first after a crash.
 type Loop[T client.Object, O, D any] struct {
 	Clients
 

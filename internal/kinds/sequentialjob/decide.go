@@ -303,6 +303,7 @@ func decideDeletion(f *facts) Decision {
 		d.Question = &Question{AllJobs: true}
 		return d
 	}
+	d.Status = *caughtUp(f)
 	for _, job := range f.Jobs {
 		if !IsTerminal(job) {
 			d.NeedsFinalizer = true

@@ -8,7 +8,7 @@
 // an earlier stage decided:
 //
 //	facts     what was observed
-//	run       the steps and parameters that the spec wants, and whether the run is accepted and admitted
+//	run       the steps and parameters that the spec wants, with the progress that only Jobs show, and whether the run is accepted and admitted
 //	progress  for each step until one remains active: its outcome, then what is next
 //	  outcome   whether the Job and the Pods of the attempt prove that its work is done, was interrupted, or is lost
 //	  next      the Job to create, stop, replace, suspend or resume, or the verdict with which the step ends
@@ -33,6 +33,6 @@
 // Stopping too, and is then Succeeded or Failed as its container.
 //
 // Transitions from Running are also possible from Starting and Queued. At most one step is Starting, Queued, Running,
-// Suspending, Suspended or Stopping. The next step starts in the decision that records the outcome of the step before
-// it, and the record is written under an optimistic lock before the Job is created.
+// Suspending, Suspended or Stopping. The next step starts in the decision about the outcome of the step before it. The record of this
+// decision is written under an optimistic lock before the Job is created, unless the Job shows all of it: plain.go says when.
 package sequentialjob

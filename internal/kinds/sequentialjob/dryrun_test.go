@@ -90,7 +90,8 @@ func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
 				t.Errorf("the next try is in %s, want 1 s", d.RequeueAfter)
 			}
 			s.dryRunRefusals = nil
-			s.pass(wait(time.Second), created("build"), wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+			s.pass(wait(time.Second), created("build"))
+			s.pass(wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 			if got := s.stepStatus(test.refusal.Step); got.Message != "" {
 				t.Errorf("message of the step after it was accepted: %q", got.Message)
 			}

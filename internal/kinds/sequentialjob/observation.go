@@ -26,8 +26,8 @@ type Observation struct {
 	// CreatedJobs are the UIDs, by name, of the Jobs that this process created or found by a
 	// live read.
 	CreatedJobs map[string]types.UID
-	// HasStored is true if this process has stored the status of the SequentialJob: then no other process has decided about it since, or
-	// the object has another version.
+	// HasStored is true if this process has written this version of the SequentialJob, knowing all of its Jobs: no other process has decided
+	// about it since.
 	HasStored bool
 	// Policies that select the SequentialJob. They limit the images of steps.
 	Policies policy.Selection

@@ -20,39 +20,50 @@ import (
 // (docs/decisions/0189-the-jobs-are-the-record-of-plain-progress.md).
 const maxStatusLag = 50 * time.Second
 
-// caughtUp returns the stored status with the progress that only the Jobs show.
+// caughtUp returns the stored status with the progress that only the Jobs show. It ends before a step that requires an approval, because
+// others may create Jobs with the name of a step, and with a Job that is not complete.
 func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 	status := f.SequentialJob.Status.DeepCopy()
-	jobs, first, last := make([]*batchv1.Job, len(status.Steps)), -1, -1
-	for i := range status.Steps {
-		step := &status.Steps[i]
-		if first < 0 && (step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepRunning) {
-			first, jobs[i] = i, findJobOf(f, step.JobName)
-		}
-		if first < 0 || !isUnstarted(step) {
-			continue
-		}
-		jobs[i] = findJobOf(f, jobName(f.SequentialJob, status.Run, step.Name, 1))
-		if jobs[i] != nil && jobs[i].Annotations[v1alpha1.AnnotationGeneration] == strconv.FormatInt(status.ObservedGeneration, 10) {
-			last = i // the Job is of a spec with the same steps before it
-		}
+	first := slices.IndexFunc(status.Steps, func(s v1alpha1.StepStatus) bool {
+		return s.Phase == v1alpha1.StepStarting || s.Phase == v1alpha1.StepRunning
+	})
+	if first < 0 {
+		return status
 	}
-	for i := first; i >= 0 && i <= last; i++ {
-		step, job := &status.Steps[i], jobs[i]
-		if i > first {
-			*step = f.startedStep(status.Run, step.Name, 1)
-		}
-		if job != nil {
-			*step = recorded(*step, job)
-		}
-		if i == last {
+	var shown []v1alpha1.StepStatus
+	last := 0
+	for i := range status.Steps[first:] {
+		step := status.Steps[first+i]
+		if spec := findStepSpec(f.spec, step.Name); i > 0 && !isUnstarted(&step) || spec != nil && spec.Options().RequireApproval {
 			break
 		}
-		step.Phase, step.Reason, step.CompletionTime = v1alpha1.StepSucceeded, "", f.now.DeepCopy()
-		if job != nil && IsTerminal(job) {
-			step.CompletionTime = decision.FindEndCondition(job).LastTransitionTime.DeepCopy()
+		if i > 0 {
+			step = f.startedStep(status.Run, step.Name, 1)
 		}
+		job, created := findJobOf(f, step.JobName), f.CreatedJobs[step.JobName]
+		end := &batchv1.JobCondition{Type: batchv1.JobComplete, LastTransitionTime: f.now} // if the Job was deleted
+		switch {
+		case job != nil && (created == "" || job.UID == created):
+			step, end = recorded(step, job), decision.FindEndCondition(job)
+			if isOfGeneration(job, status.ObservedGeneration) { // of a spec with the same steps before it
+				last = i
+			}
+		case created != "" && i > 0: // the Job was deleted, or the cache does not show it yet
+			step.JobUID, last = created, i
+		}
+		if shown = append(shown, step); end == nil || end.Type != batchv1.JobComplete {
+			break
+		}
+		shown[i].CompletionTime = &end.LastTransitionTime
 	}
+	if last == 0 {
+		return status
+	}
+	for i := range shown[:last] {
+		shown[i].Phase, shown[i].Reason = v1alpha1.StepSucceeded, ""
+	}
+	shown[last].CompletionTime = nil
+	copy(status.Steps[first:], shown[:last+1])
 	return status
 }
 
@@ -61,6 +72,11 @@ func findJobOf(f *facts, name string) *batchv1.Job {
 		return f.Jobs[at]
 	}
 	return nil
+}
+
+// isOfGeneration reports whether a Job was created from this generation of the spec.
+func isOfGeneration(job *batchv1.Job, generation int64) bool {
+	return job.Annotations[v1alpha1.AnnotationGeneration] == strconv.FormatInt(generation, 10)
 }
 
 // isUnstarted reports whether a step has had no attempt in its run.
@@ -73,7 +89,7 @@ func recordWithin(f *facts, d *Decision) time.Duration {
 	stored, reverted, within := &f.SequentialJob.Status, d.Status.DeepCopy(), maxStatusLag
 	others := Decision{Actions: d.Actions}
 	others.CreateJob = nil
-	if others.HasActions() || d.Outputs != nil || len(stored.Steps) != len(reverted.Steps) {
+	if others.HasActions() || d.Outputs != nil || activeStep(stored.Steps) == nil || len(stored.Steps) != len(reverted.Steps) || equality.Semantic.DeepEqual(stored.Steps, reverted.Steps) {
 		return 0
 	}
 	for i := range reverted.Steps {
@@ -128,7 +144,7 @@ func (f *facts) isPlain(d *Decision, before, after *v1alpha1.StepStatus) bool {
 	if job == nil && d.CreateJob != nil && d.CreateJob.Name == after.JobName {
 		job = d.CreateJob
 	}
-	if job == nil || isQueueManaged(job) || job.Spec.TTLSecondsAfterFinished != nil {
+	if job == nil || isQueueManaged(job) || job.Spec.TTLSecondsAfterFinished != nil || !isOfGeneration(job, f.SequentialJob.Generation) {
 		return false
 	}
 	options := jobOptions(job)

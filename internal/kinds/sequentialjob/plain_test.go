@@ -39,6 +39,8 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 		"an ended Job is deleted":                      {prepare: spec(func(s *v1alpha1.SequentialJobSpec) { s.JobHistoryLimit = new(int32) })},
 		"the run is suspended":                         {end: func(s *testEnv) { s.sj.Spec.Suspend = true }},
 		"the spec changes":                             {end: func(s *testEnv) { s.sj.Generation++ }},
+		"no step is stored as active":                  {end: func(s *testEnv) { s.sj.Status.Steps[0].Phase = v1alpha1.StepSucceeded }},
+		"the Job does not name the generation":         {end: func(s *testEnv) { delete(s.newestJob("one").Annotations, v1alpha1.AnnotationGeneration) }},
 		"the Job expires":                              {end: func(s *testEnv) { s.newestJob("one").Spec.TTLSecondsAfterFinished = new(int32) }},
 		"a queue manages the Job":                      {end: func(s *testEnv) { s.newestJob("one").Labels[queueLabel] = "q" }},
 		"the Job is of another controller":             {end: func(s *testEnv) { s.newestJob("one").Spec.ManagedBy = new("example.com/other") }},
@@ -109,5 +111,43 @@ func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
 				s.wantSteps("one: Succeeded", "two: Succeeded", "three: Succeeded", "four: Succeeded")
 			})
 		}
+	}
+}
+
+func TestALaterJobProvesNothingIf(t *testing.T) {
+	t.Parallel()
+	generation := map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "0"}
+	forge := func(s *testEnv, step string) {
+		forged := approvedJob(s.sj, findStepSpec(&s.sj.Spec, step))
+		forged.Annotations = generation
+		s.jobs = append(s.jobs, testbuilder.Job(forged).Created("forged", s.now).Complete(s.now).Obj())
+	}
+	for name, row := range map[string]struct {
+		happens story
+		want    []string
+	}{
+		"its step requires an approval": {story{func(s *testEnv) { forge(s, "gate") }, wait(time.Second)}, []string{"one: Starting", "two: Pending", "gate: Pending", "four: Pending"}},
+		"a step before it requires an approval": {
+			story{func(s *testEnv) { forge(s, "four") }, wait(time.Second)}, []string{"one: Starting", "two: Pending", "gate: Pending", "four: Pending"},
+		},
+		"the Job of a step before it has not ended": {
+			story{func(s *testEnv) { forge(s, "two") }, wait(time.Second)}, []string{"one: Starting", "two: Pending", "gate: Pending", "four: Pending"},
+		},
+		"it was deleted together with a change that suspends the run": {story{
+			func(s *testEnv) { s.storesLater = true }, succeed("one"), func(s *testEnv) {
+				s.jobs = s.jobs[:1]
+				s.changeSpec(setSuspendTrue)
+			}, wait(time.Second), resumeRun,
+		}, []string{"one: Succeeded", "two: Failed, JobLost", "gate: Skipped, PreviousStepFailed", "four: Skipped, PreviousStepFailed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sj := sequence("one", "two", "gate", "four").Obj()
+			sj.Spec.Containers[2].Step = &v1alpha1.StepOptions{RequireApproval: true}
+			s := newTestEnv(t, sj)
+			s.reconcile()
+			s.pass(row.happens...)
+			s.wantSteps(row.want...)
+		})
 	}
 }

@@ -104,7 +104,8 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 			)
 
 			s.policies = testbuilder.AllowImages("good:*", "evil:1")
-			s.pass(wait(time.Second), created("build"), wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+			s.pass(wait(time.Second), created("build"))
+			s.pass(wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 		})
 	}
 }

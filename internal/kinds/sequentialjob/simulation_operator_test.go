@@ -33,7 +33,7 @@ func (w *simulator) reconcile() {
 func (w *simulator) carryOutDecision(in Observation, decision Decision) error {
 	read := in.SequentialJob.ResourceVersion
 	stored := in.SequentialJob.DeepCopy()
-	if err := w.record(stored, &decision); err != nil {
+	if err := w.record(&in, stored, &decision); err != nil {
 		return err
 	}
 	refusal, err := w.act(stored, &decision, read)
@@ -42,7 +42,7 @@ func (w *simulator) carryOutDecision(in Observation, decision Decision) error {
 	}
 	in.SequentialJob, in.Refusal = stored.DeepCopy(), refusal
 	decision = w.decide(&in)
-	return w.record(stored, &decision)
+	return w.record(&in, stored, &decision)
 }
 
 // observe reads stale caches and the remembered Jobs.
@@ -54,9 +54,9 @@ func (w *simulator) observe() Observation {
 		Now:           w.now,
 		ArchiveImage:  "yardmaster:test",
 		CreatedJobs:   map[string]types.UID{},
-		HasStored:     w.hasStored,
 		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
 	}
+	in.HasStored = in.SequentialJob.ResourceVersion == w.storedVersion
 	in.Evidence = maps.Clone(w.evidence)
 	seen := w.jobVersions[w.observedJobsVersion]
 	for _, job := range seen {
@@ -252,7 +252,7 @@ func (w *simulator) markUnrecordedJobs() {
 	}
 }
 
-func (w *simulator) record(stored *v1alpha1.SequentialJob, decision *Decision) error {
+func (w *simulator) record(in *Observation, stored *v1alpha1.SequentialJob, decision *Decision) error {
 	if w.maybeCrash() {
 		return errReconciliationEnded
 	}
@@ -264,12 +264,20 @@ func (w *simulator) record(stored *v1alpha1.SequentialJob, decision *Decision) e
 		w.checkLag(&stored.Status, &decision.Status)
 		return nil
 	}
+	knowsJobs := in.HasStored || in.Answers.HasAllJobs || !IsActive(&stored.Status)
 	changed := stored.DeepCopy()
 	changed.Status = decision.Status
 	if err := w.writeLocked(stored, changed); err != nil {
 		return err
 	}
-	w.hasStored = true
+	for _, name := range w.sortedJobNames() {
+		if job := w.jobs[name]; IsFinished(&stored.Status) && !IsTerminal(job) && job.DeletionTimestamp.IsZero() && !isArchiveJob(w.sj, job) {
+			w.reportViolation("the run ends while %s may be running", name)
+		}
+	}
+	if knowsJobs {
+		w.storedVersion = stored.ResourceVersion
+	}
 	maps.DeleteFunc(w.rememberedJobs, func(name string, _ *batchv1.Job) bool {
 		return !slices.ContainsFunc(stored.Status.Steps, func(step v1alpha1.StepStatus) bool {
 			return (step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepRunning) && step.JobName == name && step.JobUID == ""
@@ -357,12 +365,18 @@ func (w *simulator) setFinalizer(stored *v1alpha1.SequentialJob, wanted bool) er
 	if slices.Contains(stored.Finalizers, v1alpha1.SequentialJobFinalizer) == wanted {
 		return nil
 	}
-	changed := stored.DeepCopy()
+	changed, isOwn := stored.DeepCopy(), stored.ResourceVersion == w.storedVersion
 	changed.Finalizers = nil
 	if wanted {
 		changed.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
 	}
-	return w.writeLocked(stored, changed)
+	if err := w.writeLocked(stored, changed); err != nil {
+		return err
+	}
+	if isOwn {
+		w.storedVersion = stored.ResourceVersion
+	}
+	return nil
 }
 
 func (w *simulator) suspendOrResume(decision *Decision) {

@@ -124,7 +124,7 @@ type operator struct {
 	rememberedJobs                       map[string]*batchv1.Job
 	expiredJobs                          map[types.UID]*batchv1.Job // of which it saw the deletion
 	evidence                             map[types.UID]Evidence
-	hasStored                            bool
+	storedVersion                        string // of the object that it has written, knowing all of its Jobs
 }
 
 func newOperator() operator {
@@ -154,7 +154,7 @@ func newSimulator(seed uint64) *simulator {
 	w.sj = w.randomSequentialJob()
 	if w.happensWithChance(30) { // of which most progress is plain
 		w.calm = 4
-		w.sj.Spec = v1alpha1.SequentialJobSpec{OnLostJob: w.sj.Spec.OnLostJob, SuspendPolicy: w.sj.Spec.SuspendPolicy, JobHistoryLimit: w.sj.Spec.JobHistoryLimit, Parameters: w.sj.Spec.Parameters}
+		w.sj.Spec = v1alpha1.SequentialJobSpec{OnLostJob: w.sj.Spec.OnLostJob, SuspendPolicy: w.sj.Spec.SuspendPolicy, JobHistoryLimit: w.sj.Spec.JobHistoryLimit, Parameters: w.sj.Spec.Parameters, ActiveDeadlineSeconds: w.sj.Spec.ActiveDeadlineSeconds}
 		for i := range 3 + w.rng.IntN(5) {
 			w.sj.Spec.Containers = append(w.sj.Spec.Containers, v1alpha1.Step{Name: fmt.Sprintf("s%d", i), Container: corev1.Container{Image: "image"}})
 		}
@@ -305,7 +305,9 @@ func (w *simulator) approveStep() {
 // runSimulation applies random events, then lets the run finish without disturbances.
 func (w *simulator) runSimulation() {
 	for range 20 + w.rng.IntN(40) {
-		w.applyRandomEvent()
+		for range 1 + w.rng.IntN(3) {
+			w.applyRandomEvent()
+		}
 		w.reconcile()
 		if w.paused != nil && w.happensWithChance(20) {
 			w.wakePaused()

@@ -36,6 +36,9 @@ func canStart(phase v1alpha1.StepPhase) bool {
 	}
 }
 
+// IsActive reports whether a step has started and not ended.
+func IsActive(status *v1alpha1.SequentialJobStatus) bool { return activeStep(status.Steps) != nil }
+
 func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
 }

@@ -19,8 +19,12 @@ import (
 // Act implements kube.Kind. A refusal is not an error: the core decides about it.
 func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, d *sequentialjob.Decision) (bool, error) {
 	if d.NeedsFinalizer {
+		before := sj.ResourceVersion
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {
 			return false, err
+		}
+		if stored, _ := r.stored.Get(sj); stored == before && stored != "" {
+			r.stored.Set(sj, sj.ResourceVersion)
 		}
 	}
 	// Jobs are deleted first, because they may exhaust the quota of the Job to create; in the foreground, so that each

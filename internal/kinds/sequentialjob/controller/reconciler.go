@@ -66,8 +66,8 @@ type Reconciler struct {
 	endedJobs *kube.Store[map[types.UID]*batchv1.Job]
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
-	// stored has the unfinished SequentialJobs whose status this process has stored.
-	stored *kube.Store[struct{}]
+	// stored is the version of each unfinished SequentialJob that this process has stored since it knows all of its Jobs.
+	stored *kube.Store[string]
 	// failures of each SequentialJob since its last successful reconciliation.
 	failures *kube.Store[failure]
 	// accepted has the fingerprints that the API server accepted in a dry run.
@@ -90,7 +90,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		watchedJobs:    kube.NewStore[types.UID](),
 		endedJobs:      kube.NewStore[map[types.UID]*batchv1.Job](),
 		stepEnds:       kube.NewStore[time.Time](),
-		stored:         kube.NewStore[struct{}](),
+		stored:         kube.NewStore[string](),
 		failures:       kube.NewStore[failure](),
 		accepted:       utilcache.NewLRUExpireCache(maxAccepted),
 		warnings:       newWarningReader(clients.Live),

@@ -20,7 +20,7 @@ const postponedFor = 10 * time.Second
 // Record implements kube.Kind. When many steps of a namespace start and succeed, their progress is stored later, or not before the outcome of
 // the run.
 func (r *Reconciler) Record(
-	ctx context.Context, sj *v1alpha1.SequentialJob, _ *sequentialjob.Observation, decision *sequentialjob.Decision,
+	ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, decision *sequentialjob.Decision,
 ) (*v1alpha1.SequentialJob, error) {
 	if decision.RecordWithin > 0 && !r.progressWrites.Allow(sj.Namespace) {
 		within := min(decision.RecordWithin, postponedFor)
@@ -30,18 +30,10 @@ func (r *Reconciler) Record(
 		return sj, nil
 	}
 	if decision.StatusChanged {
-		stored, err := r.writeCache.UpdateStatus(ctx, r.Client, sj, func(after *v1alpha1.SequentialJob) { after.Status = decision.Status })
+		knowsJobs := observation.HasStored || observation.Answers.HasAllJobs || !sequentialjob.IsActive(&sj.Status)
+		stored, err := r.store(ctx, sj, &decision.Status, knowsJobs)
 		if err != nil {
-			if apierrors.IsConflict(err) {
-				conflictsTotal.Inc()
-			}
 			return sj, err
-		}
-		r.createdJobs.forgetRecorded(stored)
-		countEnded(&sj.Status, &stored.Status)
-		r.stored.Set(stored, struct{}{})
-		if sequentialjob.IsFinished(&stored.Status) {
-			r.stored.Delete(stored)
 		}
 		sj = stored
 	}
@@ -49,6 +41,27 @@ func (r *Reconciler) Record(
 		r.emit(sj, event)
 	}
 	return sj, nil
+}
+
+func (r *Reconciler) store(
+	ctx context.Context, sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus, knowsJobs bool,
+) (*v1alpha1.SequentialJob, error) {
+	stored, err := r.writeCache.UpdateStatus(ctx, r.Client, sj, func(after *v1alpha1.SequentialJob) { after.Status = *status })
+	if apierrors.IsConflict(err) {
+		conflictsTotal.Inc()
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.createdJobs.forgetRecorded(stored)
+	countEnded(&sj.Status, &stored.Status)
+	switch {
+	case sequentialjob.IsFinished(&stored.Status):
+		r.stored.Delete(stored)
+	case knowsJobs:
+		r.stored.Set(stored, stored.ResourceVersion)
+	}
+	return stored, nil
 }
 
 var stepResults = map[v1alpha1.StepPhase]string{

@@ -29,7 +29,7 @@ func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 		progressWrites: kube.NewNamespaceLimiter(0, 1),
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
-		stored:         kube.NewStore[struct{}](),
+		stored:         kube.NewStore[string](),
 	}
 	for i, row := range []struct {
 		within, requeueAfter time.Duration
@@ -45,7 +45,7 @@ func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}
 		d := &sequentialjob.Decision{StatusChanged: true, RecordWithin: row.within, RequeueAfter: row.requeueAfter}
 		d.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepRunning}}
-		_, err := r.Record(t.Context(), sj, nil, d)
+		_, err := r.Record(t.Context(), sj, &sequentialjob.Observation{}, d)
 		require.NoError(t, err)
 		if writes != row.wantWrites || d.RequeueAfter != row.wantRequeueAfter {
 			t.Errorf("row %d: %d writes, the next decision is in %s; want %d and %s", i, writes, d.RequeueAfter, row.wantWrites, row.wantRequeueAfter)
