@@ -17,6 +17,9 @@ const SlotLeadTime = 200 * time.Millisecond
 // the limit.
 const lateTolerance = 100 * time.Millisecond
 
+// maxClockError is how far two workers may disagree about the time of the server, which each has measured, without taking slots twice.
+const maxClockError = time.Second
+
 // Limit is one slot per interval.
 type Limit struct {
 	// Interval between two slots.
@@ -46,8 +49,8 @@ func (l Limit) TakeSlots(state SharedState, now time.Time, number int) SlotGrant
 	if oldest := now.Add(-max(lateTolerance, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
 		next = oldest
 	}
-	// A slot further ahead than a worker can take was taken under a slower limit, or with a wrong clock. Do not wait for it.
-	if furthest := now.Add(SlotLeadTime + l.Interval); next.After(furthest) {
+	// A slot further ahead than another worker can have taken was taken under a slower limit, or with a wrong clock. Do not wait for it.
+	if furthest := now.Add(SlotLeadTime + l.Interval + maxClockError); next.After(furthest) {
 		next = furthest
 	}
 	g := SlotGrant{}
