@@ -3,19 +3,97 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/operator/ca"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
+
+func testCertificateAuthorityIsRenewed(t *testing.T) {
+	before := leaderPod(t)
+	calls := callWebhook(t)
+	replaced := authoritySecret(t).Data[ca.CertFile]
+	mustRunPlugin(t, "webhook-ca", "--renew")
+	renewed := authoritySecret(t).Data[ca.CertFile]
+	pods, err := operatorPods(t.Context())
+	require.NoError(t, err)
+	for i := range pods {
+		// A kubelet updates the Secrets of a Pod every minute, and whenever the Pod changes.
+		require.NoError(t, cluster.Patch(t.Context(), pods[i].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"renewed"}}}`))))
+	}
+	start := time.Now()
+	for i := range pods {
+		poll.Until(t, "a certificate of the new authority to be served", func() bool { return servesCertificateOf(t, "pod/"+pods[i].Name, "9443", renewed) })
+	}
+	t.Logf("all replicas served a certificate of the new authority after %v", roundedSince(start))
+	mustRunPlugin(t, "webhook-ca")
+	if trusted := readTrustedCA(t); bytes.Equal(renewed, replaced) || !bytes.Equal(trusted, renewed) {
+		t.Error("the API server does not trust only the new authority")
+	}
+	require.NoError(t, webhookServes(t.Context()))
+	for _, err := range calls.stopCalling() {
+		t.Errorf("a request failed: %v", err)
+	}
+	after := leaderPod(t)
+	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
+		t.Error("the operator was restarted")
+	}
+}
+
+// authoritySecret reads the Secret of the webhooks' certificate authority.
+func authoritySecret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "yardmaster-webhook-ca"}, secret))
+	return secret
+}
+
+// readTrustedCA returns the CA that the API server trusts when it calls the webhook.
+func readTrustedCA(t *testing.T) []byte {
+	t.Helper()
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Name: operatorName}, configuration))
+	return configuration.Webhooks[0].ClientConfig.CABundle
+}
+
+// mustRunPlugin runs the kubectl plugin, which must succeed.
+func mustRunPlugin(t *testing.T, args ...string) {
+	t.Helper()
+	output, code := runPluginBinary(t, args...)
+	require.True(t, code == 0, "kubectl yardmaster %v: exit code %d: %s", args, code, output)
+}
+
+// servesCertificateOf reports whether the certificate of the webhooks at a port is signed by this CA.
+func servesCertificateOf(t *testing.T, target, port string, authority []byte) bool {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		t.Fatal("the CA is not a certificate")
+	}
+	address, stop := forwardPort(t, target, port)
+	defer stop()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}
+	connection, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = connection.Close()
+	return true
+}
 
 func testRollingRestart(t *testing.T) {
 	s := createSequence(t, newShortSequence("restarted", 8))

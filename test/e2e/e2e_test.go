@@ -86,6 +86,7 @@ func TestPlugin(t *testing.T) {
 // TestDisturbances tests failures and restarts of the operator while it runs sequences.
 func TestDisturbances(t *testing.T) {
 	runOneByOne(t, []scenario{
+		{"the certificate authority is renewed while all requests succeed, without a restart", testCertificateAuthorityIsRenewed},
 		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
 		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
 	})

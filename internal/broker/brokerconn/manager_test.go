@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -253,6 +254,17 @@ func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+func TestABrokerOfTheAsynqEngine(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := natsBroker("redis")
+	b.Engine = v1alpha1.EngineAsynq
+	m := startManager(t, newSecret("redis", "url", s.URL()))
+	m.waitForReason(b, "")
+	s.Stop()
+	m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
 }
 
 func TestAnUnusedConnectionIsClosed(t *testing.T) {

@@ -41,7 +41,9 @@ func validateModel(runner *v1alpha1.SessionRunner) field.ErrorList {
 		return append(errs, field.NotSupported(at.Child("provider"), model.Provider, []string{"Anthropic", "Google", "OpenAI"}))
 	}
 	errs = append(errs, validateName(model.SecretRef.Name, at.Child("secretRef", "name"))...)
-	if base, err := url.Parse(model.BaseURL); model.BaseURL != "" && (err != nil || base.Host == "" || base.User != nil || base.RawQuery != "") {
+	base, err := url.Parse(model.BaseURL)
+	isValid := err == nil && slices.Contains([]string{"http", "https"}, base.Scheme) && base.Host != "" && base.User == nil && base.RawQuery == ""
+	if model.BaseURL != "" && !isValid {
 		errs = append(errs, field.Invalid(at.Child("baseURL"), model.BaseURL, "it is not an http or https URL without user and query"))
 	}
 	if model.Prices != nil {

@@ -209,6 +209,7 @@ func TestALimitOfTheCostThatWouldNotHoldIsRefused(t *testing.T) {
 		`spec.model.provider: Unsupported value: "Bedrock"`:                   func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.Provider = "Bedrock" },
 		`spec.model.baseURL: Invalid value: "https://a:b@example.com"`:        func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "https://a:b@example.com" },
 		`spec.model.baseURL: Invalid value: "/v1"`:                            func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "/v1" },
+		`spec.model.baseURL: Invalid value: "ftp://model.example"`:            func(spec *v1alpha1.SessionRunnerSpec) { spec.Model.BaseURL = "ftp://model.example" },
 		"spec.network.port: Invalid value: 9471: it is the port of the proxy": func(spec *v1alpha1.SessionRunnerSpec) { spec.Network.Port = 9471 },
 		"overlaps with " + modelPath: func(spec *v1alpha1.SessionRunnerSpec) { // the directory of the token
 			testbuilder.MountVolume(spec, "a", modelPath, testbuilder.SecretVolume("other"))

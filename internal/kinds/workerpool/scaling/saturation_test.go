@@ -225,7 +225,7 @@ func TestRatesAreMeasuredFromEachCounterThatIsKnown(t *testing.T) {
 	} {
 		got := Rates{MeasuredAt: ago(elapsed * time.Second), Arrived: new(int64(1000)), Finished: new(int64(100)), Outstanding: 10, BusySeconds: 60, BusyFinished: 30}
 		got.updateRates(Observation{Now: testTime, Settings: Settings{Concurrency: 2}, Stats: &BacklogStats{Backlog: 6, Running: row.running, Finished: row.finished, Arrived: row.arrived}})
-		require.True(t, got.MeasuredAt == testTime && got.Outstanding == 6+row.running, "%s: %+v is not measured now", title, got)
+		require.True(t, got.MeasuredAt.Equal(testTime) && got.Outstanding == 6+row.running, "%s: %+v is not measured now", title, got)
 		got.MeasuredAt, got.Outstanding, got.Arrived, got.Finished = time.Time{}, 0, nil, nil
 		for name, values := range map[string][2]float64{
 			"FinishRate": {got.FinishRate, row.want.FinishRate}, "ArrivalRate": {got.ArrivalRate, row.want.ArrivalRate}, "TrendRate": {got.TrendRate, row.want.TrendRate},
@@ -308,6 +308,6 @@ func TestARateLimitLeavesMessagesForFewWorkers(t *testing.T) {
 func TestStatsAreMissingSinceTheFirstDecisionWithoutThem(t *testing.T) {
 	for since, want := range map[time.Time]time.Time{{}: testTime, ago(time.Hour): ago(time.Hour), testTime.Add(time.Hour): testTime} {
 		got := Decide(observationOf(3, nil, Memory{MissingSince: since})).Memory.MissingSince
-		require.True(t, got == want, "known since %s: %s, want %s", since, got, want)
+		require.True(t, got.Equal(want), "known since %s: %s, want %s", since, got, want)
 	}
 }
