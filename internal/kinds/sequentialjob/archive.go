@@ -139,8 +139,8 @@ func continueArchive(f *facts, status *v1alpha1.SequentialJobStatus) archive {
 	name, started := archiveJobName(f.SequentialJob, a.record.Run), ptr.Deref(a.record.StartTime, metav1.Time{})
 	isOverdue := a.timer.HasReached(started.Add(archiveDeadline))
 	job, known := f.Answers.JobsByName[name]
-	if at := slices.IndexFunc(f.archiveJobs, func(job *batchv1.Job) bool { return job.Name == name }); !known && at >= 0 {
-		job, known = f.archiveJobs[at], true
+	if observed := findJobNamed(f.archiveJobs, name); !known && observed != nil {
+		job, known = observed, true
 	}
 	refusal := f.archiveRefusal
 	switch {

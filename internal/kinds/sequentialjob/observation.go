@@ -44,6 +44,11 @@ type Observation struct {
 	Refusal *decision.Refusal
 }
 
+// KnowsJobs reports whether the observation has all Jobs that another process may have created without storing their steps.
+func (o *Observation) KnowsJobs() bool {
+	return o.HasStored || o.Answers.HasAllJobs || activeStep(o.SequentialJob.Status.Steps) == nil
+}
+
 // AnswerAllJobs answers Question.AllJobs. Jobs that were deleted after their end are still observed if the next decision depends on them.
 func (o *Observation) AnswerAllJobs(live []*batchv1.Job) {
 	for _, job := range o.Jobs {
@@ -137,7 +142,7 @@ type Actions struct {
 	DeleteExpired bool
 }
 
-// HasActions reports whether the decision changes anything but the status and the finalizer.
-func (d *Decision) HasActions() bool {
-	return d.Workspace != nil || d.CreateJob != nil || d.CreateArchive != nil || d.SuspendJob != nil || d.ResumeJob != nil || len(d.DeleteJobs) > 0 || d.DeleteExpired
+// HasActions reports whether a decision changes anything but the status and the finalizer.
+func (a *Actions) HasActions() bool {
+	return a.Workspace != nil || a.CreateJob != nil || a.CreateArchive != nil || a.SuspendJob != nil || a.ResumeJob != nil || len(a.DeleteJobs) > 0 || a.DeleteExpired
 }

@@ -449,8 +449,7 @@ func NeedsEvidence(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
 // AddEnded adds a Job that was deleted after its end to the Jobs and to the UIDs of created Jobs, if the next decision depends on
 // it. If there is another Job of its name, which the operator created because it did not know of this one, the other Job decides.
 func AddEnded(sj *v1alpha1.SequentialJob, jobs []*batchv1.Job, created map[string]types.UID, ended *batchv1.Job) []*batchv1.Job {
-	isReplaced := created[ended.Name] != "" && created[ended.Name] != ended.UID ||
-		slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return job.Name == ended.Name })
+	isReplaced := created[ended.Name] != "" && created[ended.Name] != ended.UID || findJobNamed(jobs, ended.Name) != nil
 	if isReplaced || !NeedsEvidence(sj, ended) {
 		return jobs
 	}

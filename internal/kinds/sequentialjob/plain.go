@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -8,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -40,7 +42,7 @@ func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 		if i > 0 {
 			step = f.startedStep(status.Run, step.Name, 1)
 		}
-		job, created := findJobOf(f, step.JobName), f.CreatedJobs[step.JobName]
+		job, created := findJobNamed(f.Jobs, step.JobName), f.CreatedJobs[step.JobName]
 		end := &batchv1.JobCondition{Type: batchv1.JobComplete, LastTransitionTime: f.now} // if the Job was deleted
 		switch {
 		case job != nil && (created == "" || job.UID == created):
@@ -54,7 +56,7 @@ func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 		if shown = append(shown, step); end == nil || end.Type != batchv1.JobComplete {
 			break
 		}
-		shown[i].CompletionTime = &end.LastTransitionTime
+		shown[i].CompletionTime = end.LastTransitionTime.DeepCopy()
 	}
 	if last == 0 {
 		return status
@@ -65,13 +67,6 @@ func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 	shown[last].CompletionTime = nil
 	copy(status.Steps[first:], shown[:last+1])
 	return status
-}
-
-func findJobOf(f *facts, name string) *batchv1.Job {
-	if at := slices.IndexFunc(f.Jobs, func(job *batchv1.Job) bool { return job.Name == name }); at >= 0 {
-		return f.Jobs[at]
-	}
-	return nil
 }
 
 // isOfGeneration reports whether a Job was created from this generation of the spec.
@@ -86,12 +81,13 @@ func isUnstarted(step *v1alpha1.StepStatus) bool {
 
 // recordWithin returns how long the status of a decision may be stored later: 0 unless it differs from the stored one by plain progress only.
 func recordWithin(f *facts, d *Decision) time.Duration {
-	stored, reverted, within := &f.SequentialJob.Status, d.Status.DeepCopy(), maxStatusLag
-	others := Decision{Actions: d.Actions}
+	stored, others := &f.SequentialJob.Status, d.Actions
 	others.CreateJob = nil
-	if others.HasActions() || d.Outputs != nil || activeStep(stored.Steps) == nil || len(stored.Steps) != len(reverted.Steps) || equality.Semantic.DeepEqual(stored.Steps, reverted.Steps) {
+	if others.HasActions() || d.Outputs != nil || activeStep(stored.Steps) == nil || len(stored.Steps) != len(d.Status.Steps) {
 		return 0
 	}
+	reverted := d.Status.DeepCopy()
+	var oldest *metav1.Time // plain progress
 	for i := range reverted.Steps {
 		before, after := &stored.Steps[i], &reverted.Steps[i]
 		if equality.Semantic.DeepEqual(before, after) {
@@ -100,14 +96,13 @@ func recordWithin(f *facts, d *Decision) time.Duration {
 		if !f.isPlain(d, before, after) {
 			return 0
 		}
-		since := after.StartTime
-		if after.CompletionTime != nil {
-			since = after.CompletionTime
-		}
-		if since != nil {
-			within = min(within, since.Add(maxStatusLag).Sub(f.Now))
+		if at := cmp.Or(after.CompletionTime, after.StartTime); oldest == nil || at.Before(oldest) {
+			oldest = at
 		}
 		*after = *before
+	}
+	if oldest == nil {
+		return 0
 	}
 	reverted.State, reverted.Progress = stored.State, stored.Progress
 	for i := range reverted.Conditions { // the messages name the step
@@ -122,7 +117,7 @@ func recordWithin(f *facts, d *Decision) time.Duration {
 	if !equality.Semantic.DeepEqual(stored, reverted) {
 		return 0
 	}
-	return max(within, 0)
+	return max(0, min(maxStatusLag, oldest.Add(maxStatusLag).Sub(f.Now)))
 }
 
 // isPlain reports whether the change of a step is plain progress. Without HasStored, another process may have decided since.
@@ -140,7 +135,7 @@ func (f *facts) isPlain(d *Decision, before, after *v1alpha1.StepStatus) bool {
 	case !f.HasStored || f.spec.Workspace != nil || f.spec.Archive != nil:
 		return false
 	}
-	job := findJobOf(f, after.JobName)
+	job := findJobNamed(f.Jobs, after.JobName)
 	if job == nil && d.CreateJob != nil && d.CreateJob.Name == after.JobName {
 		job = d.CreateJob
 	}

@@ -116,10 +116,9 @@ func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
 
 func TestALaterJobProvesNothingIf(t *testing.T) {
 	t.Parallel()
-	generation := map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "0"}
 	forge := func(s *testEnv, step string) {
 		forged := approvedJob(s.sj, findStepSpec(&s.sj.Spec, step))
-		forged.Annotations = generation
+		forged.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "0"}
 		s.jobs = append(s.jobs, testbuilder.Job(forged).Created("forged", s.now).Complete(s.now).Obj())
 	}
 	for name, row := range map[string]struct {

@@ -264,7 +264,7 @@ func (w *simulator) record(in *Observation, stored *v1alpha1.SequentialJob, deci
 		w.checkLag(&stored.Status, &decision.Status)
 		return nil
 	}
-	knowsJobs := in.HasStored || in.Answers.HasAllJobs || !IsActive(&stored.Status)
+	knowsJobs := in.KnowsJobs()
 	changed := stored.DeepCopy()
 	changed.Status = decision.Status
 	if err := w.writeLocked(stored, changed); err != nil {

@@ -36,9 +36,6 @@ func canStart(phase v1alpha1.StepPhase) bool {
 	}
 }
 
-// IsActive reports whether a step has started and not ended.
-func IsActive(status *v1alpha1.SequentialJobStatus) bool { return activeStep(status.Steps) != nil }
-
 func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
 }
@@ -139,6 +136,14 @@ func retryMessage(step *v1alpha1.StepStatus) string {
 
 // queueLabel is the label with which Kueue manages a Job.
 const queueLabel = "kueue.x-k8s.io/queue-name"
+
+// findJobNamed returns the Job with this name, or nil.
+func findJobNamed(jobs []*batchv1.Job, name string) *batchv1.Job {
+	if at := slices.IndexFunc(jobs, func(job *batchv1.Job) bool { return job.Name == name }); at >= 0 {
+		return jobs[at]
+	}
+	return nil
+}
 
 // IsTerminal reports whether the Job ended and all its Pods have stopped.
 func IsTerminal(job *batchv1.Job) bool { return decision.FindEndCondition(job) != nil }

@@ -23,7 +23,7 @@ func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observ
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {
 			return false, err
 		}
-		if stored, _ := r.stored.Get(sj); stored == before && stored != "" {
+		if stored, found := r.stored.Get(sj); found && stored == before {
 			r.stored.Set(sj, sj.ResourceVersion)
 		}
 	}

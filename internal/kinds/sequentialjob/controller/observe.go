@@ -47,14 +47,14 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		return nil, err
 	}
 	failing, _ := r.failures.Get(sj)
-	stored, _ := r.stored.Get(sj)
+	stored, hasStored := r.stored.Get(sj)
 	return &sequentialjob.Observation{
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
 		Pods:          pods,
 		Evidence:      evidence,
 		CreatedJobs:   createdUIDs,
-		HasStored:     stored != "" && stored == sj.ResourceVersion,
+		HasStored:     hasStored && stored == sj.ResourceVersion,
 		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),
 		ArchiveImage:  r.options.ArchiveImage,

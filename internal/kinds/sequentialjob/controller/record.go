@@ -30,8 +30,7 @@ func (r *Reconciler) Record(
 		return sj, nil
 	}
 	if decision.StatusChanged {
-		knowsJobs := observation.HasStored || observation.Answers.HasAllJobs || !sequentialjob.IsActive(&sj.Status)
-		stored, err := r.store(ctx, sj, &decision.Status, knowsJobs)
+		stored, err := r.store(ctx, sj, &decision.Status, observation.KnowsJobs())
 		if err != nil {
 			return sj, err
 		}

@@ -45,7 +45,7 @@ func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}
 		d := &sequentialjob.Decision{StatusChanged: true, RecordWithin: row.within, RequeueAfter: row.requeueAfter}
 		d.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepRunning}}
-		_, err := r.Record(t.Context(), sj, &sequentialjob.Observation{}, d)
+		_, err := r.Record(t.Context(), sj, &sequentialjob.Observation{SequentialJob: sj}, d)
 		require.NoError(t, err)
 		if writes != row.wantWrites || d.RequeueAfter != row.wantRequeueAfter {
 			t.Errorf("row %d: %d writes, the next decision is in %s; want %d and %s", i, writes, d.RequeueAfter, row.wantWrites, row.wantRequeueAfter)
