@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 // failedEntry returns an entry of a failed Job in a series.
@@ -75,7 +76,7 @@ func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, row.rows...)
-			wantEqual(t, "findings", row.want, findingNames(status.Findings))
+			assert.Equal(t, "findings", row.want, findingNames(status.Findings))
 			if int(status.Summary.Suspicious) != len(row.want) || int(status.Summary.Healthy) != len(row.rows)-len(row.want) {
 				t.Errorf("summary %+v", status.Summary)
 			}

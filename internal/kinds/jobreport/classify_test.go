@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 // testTime is the creation time of the Jobs.
@@ -155,7 +157,7 @@ func TestHealthy(t *testing.T) {
 		"no field set, not even the creation time": {&batchv1.Job{}, 1000 * oneDay, ""},
 		"a creation time in the future":            {jobWith(), -time.Hour, ""},
 	} {
-		wantEqual(t, name+": finding", Finding{Category: CategoryHealthy}, Classify(row.job, testTimePlus(row.at), DefaultThresholds()))
+		assert.Equal(t, name+": finding", Finding{Category: CategoryHealthy}, Classify(row.job, testTimePlus(row.at), DefaultThresholds()))
 	}
 }
 
@@ -171,9 +173,9 @@ func TestAFindingOfADeletedJobNamesItsFinalizers(t *testing.T) {
 		Category: CategorySuspicious, Reason: ReasonStuckTerminating, Severity: SeverityMedium, Cause: "a.example/hold", Since: testTimePlus(time.Hour),
 		Message: "deleted at 2026-03-01T13:00:00Z, waiting for finalizer a.example/hold, foregroundDeletion: its controller has not removed it",
 	}
-	wantEqual(t, "finding", want, Classify(job, testTimePlus(90*time.Minute), DefaultThresholds()))
+	assert.Equal(t, "finding", want, Classify(job, testTimePlus(90*time.Minute), DefaultThresholds()))
 	want.Category, want.Severity = CategoryZombie, SeverityHigh
-	wantEqual(t, "finding, later", want, Classify(job, testTimePlus(1000*time.Hour), DefaultThresholds()))
+	assert.Equal(t, "finding, later", want, Classify(job, testTimePlus(1000*time.Hour), DefaultThresholds()))
 }
 
 func TestCauses(t *testing.T) {

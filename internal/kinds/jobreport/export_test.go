@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
@@ -45,11 +46,11 @@ func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 		if d.Write != step.want {
 			t.Errorf("%s: %s, want %s", step.name, d.Write, step.want)
 		}
-		wantEqual(t, step.name+": events", step.events, d.Events)
+		assert.Equal(t, step.name+": events", step.events, d.Events)
 		if !meta.IsStatusConditionPresentAndEqual(d.Status.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready) {
 			t.Errorf("%s: %+v", step.name, d.Status.Conditions)
 		}
-		wantEqual(t, step.name+": the findings changed", status.Findings, d.Status.Findings)
+		assert.Equal(t, step.name+": the findings changed", status.Findings, d.Status.Findings)
 		if d.Export {
 			t.Errorf("%s: the export is repeated", step.name)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -79,7 +80,7 @@ func TestEachFindingBecomesAResult(t *testing.T) {
 			finding := zombieFinding("a")
 			row.finding(&finding)
 			got := FromJobReport(newJobReport(finding)).Results
-			wantEqual(t, "results", []openreportsv1alpha1.ReportResult{result(row.want)}, got)
+			assert.Equal(t, "results", []openreportsv1alpha1.ReportResult{result(row.want)}, got)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 func TestTheOwnerOfAJobIsWhatItStates(t *testing.T) {
@@ -64,9 +65,9 @@ func TestSixtyFailuresOfACronJobAreOneGroup(t *testing.T) {
 		Count:  60,
 		Oldest: new(metav1.NewTime(testTime)), Newest: new(metav1.NewTime(testTime.Add(59 * time.Hour))),
 	}}
-	wantEqual(t, "groups", want, status.Groups)
+	assert.Equal(t, "groups", want, status.Groups)
 	finding := status.Findings[slices.IndexFunc(status.Findings, func(f v1alpha1.JobFinding) bool { return f.Name == "other" })]
-	wantEqual(t, "owner of a finding", &v1alpha1.JobOwner{Kind: "JobSet", Name: "train"}, finding.Owner)
+	assert.Equal(t, "owner of a finding", &v1alpha1.JobOwner{Kind: "JobSet", Name: "train"}, finding.Owner)
 }
 
 func TestTheMostImportantGroupsAreListedInAnyOrderOfTheJobs(t *testing.T) {

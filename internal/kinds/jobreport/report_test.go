@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 var scanTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -54,14 +54,6 @@ func decideOn(before v1alpha1.JobReportStatus, scan Scan, export *ExportResult, 
 	stored := &v1alpha1.JobReport{Status: before}
 	stored.Namespace, stored.Generation = "a", 1
 	return Decide(Observation{Report: stored, Scan: scan, ExportEnabled: true, Export: export, Now: now})
-}
-
-// wantEqual compares values. what names them.
-func wantEqual(t testing.TB, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want, +got):\n%s", what, diff)
-	}
 }
 
 func findingNames(findings []v1alpha1.JobFinding) []string {
@@ -112,7 +104,7 @@ func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 		},
 		LastScanTime: new(metav1.NewTime(scanTime)),
 	}
-	wantEqual(t, "status", want, got)
+	assert.Equal(t, "status", want, got)
 }
 
 func TestTheMostImportantFindingsAreListed(t *testing.T) {
@@ -129,7 +121,7 @@ func TestTheMostImportantFindingsAreListed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := findingNames(scanEntries(v1alpha1.JobReportStatus{}, scanTime, 2, row.rows...).Findings)
-			wantEqual(t, "findings", row.want, got)
+			assert.Equal(t, "findings", row.want, got)
 		})
 	}
 }
@@ -248,7 +240,7 @@ func TestEventsReportConditionsOnly(t *testing.T) {
 		"findings are all included": {truncated, good, event("Normal", "NotTruncated", "findings lists all Jobs that are not healthy")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantEqual(t, "events", row.want, transitionEvents(&row.before, &row.after))
+			assert.Equal(t, "events", row.want, transitionEvents(&row.before, &row.after))
 		})
 	}
 }

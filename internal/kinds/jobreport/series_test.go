@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 func TestSeries(t *testing.T) {
@@ -72,7 +73,7 @@ func TestSeries(t *testing.T) {
 		"a child with an invalid number of attempts is in no series":   {jobWith(controlledBy("JobSet"), attempt("many")), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantEqual(t, "series", row.want, SeriesOf(row.job))
+			assert.Equal(t, "series", row.want, SeriesOf(row.job))
 		})
 	}
 }

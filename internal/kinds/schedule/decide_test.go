@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 // created is a Monday.
@@ -136,7 +136,7 @@ func (s *scenario) finish(since time.Duration, succeeded bool) *scenario {
 
 func (s *scenario) wantStarted(want ...string) *scenario {
 	s.t.Helper()
-	wantEqual(s.t, "times that started", want, s.started)
+	assert.Equal(s.t, "times that started", want, s.started)
 	if got := s.schedule.Status.Runs; got != int64(len(want)) {
 		s.t.Errorf("status.runs is %d, want %d", got, len(want))
 	}
@@ -170,14 +170,6 @@ func (s *scenario) wantEvent(want string) *scenario {
 		s.t.Errorf("no event with %q in:\n%s", want, all)
 	}
 	return s
-}
-
-// wantEqual compares values. what names them.
-func wantEqual(t testing.TB, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want, +got):\n%s", what, diff)
-	}
 }
 
 func concurrency(policy v1alpha1.ScheduleConcurrency) func(*v1alpha1.Schedule) {
@@ -262,7 +254,7 @@ func TestReplaceDeletesTheActiveRunAndWaitsUntilItIsGone(t *testing.T) {
 	s := newScenario(t, concurrency(v1alpha1.ConcurrencyReplace)).at(time.Second).at(time.Hour).at(2 * time.Hour)
 	s.wantStarted("13:00").wantEvent("RunReplaced: Deleting run nightly-29631660")
 	s.at(2*time.Hour + time.Second)
-	wantEqual(t, "deleted", []string{"nightly-29631660"}, s.deleted)
+	assert.Equal(t, "deleted", []string{"nightly-29631660"}, s.deleted)
 	s.remove("nightly-29631660")
 	s.at(2*time.Hour+time.Minute).wantStarted("13:00", "14:00")
 }
@@ -317,7 +309,7 @@ func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 	for _, run := range s.runs {
 		kept = append(kept, run.ScheduledTime.Format("15:04"))
 	}
-	wantEqual(t, "kept runs", []string{"17:00", "19:00", "20:00"}, kept)
+	assert.Equal(t, "kept runs", []string{"17:00", "19:00", "20:00"}, kept)
 	last := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
 	if last.Status != metav1.ConditionFalse || !strings.Contains(last.Message, "StepFailed") {
 		t.Errorf("LastRunSucceeded is %+v", last)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -51,12 +52,12 @@ func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 			require.NoError(t, err)
 			spec, err := json.Marshal(run.Object["spec"])
 			require.NoError(t, err)
-			wantEqual(t, "spec", test.want, string(spec))
+			assert.Equal(t, "spec", test.want, string(spec))
 			if run.GetKind() != test.kind || !metav1.IsControlledBy(run, s) || run.GetLabels()[v1alpha1.LabelSchedule] != s.Name {
 				t.Errorf("metadata: %v", run.Object["metadata"])
 			}
 			want := map[string]string{v1alpha1.AnnotationScheduledTime: "2026-05-04T13:00:00Z", v1alpha1.AnnotationRerunID: "yesterday"}
-			wantEqual(t, "annotations", want, run.GetAnnotations())
+			assert.Equal(t, "annotations", want, run.GetAnnotations())
 		})
 	}
 }

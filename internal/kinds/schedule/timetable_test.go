@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -71,7 +72,7 @@ func TestTimesFollowDaylightSavingAndLeapYears(t *testing.T) {
 				at = timetable.Next(at)
 				times = append(times, at.In(timetable.location).Format(time.RFC3339))
 			}
-			wantEqual(t, "times", test.want, times)
+			assert.Equal(t, "times", test.want, times)
 		})
 	}
 }

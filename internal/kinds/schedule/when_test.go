@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 func when(expression string) func(*v1alpha1.Schedule) {
@@ -33,7 +34,7 @@ func TestWhenSelectsTheTimesThatMayRun(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, when(test.when), catchUp(test.catchUp)).at(time.Second).at(6 * time.Hour)
-			wantEqual(t, "started times", test.started, s.started)
+			assert.Equal(t, "started times", test.started, s.started)
 			missed := int64(0)
 			for _, count := range test.reasons {
 				missed += count

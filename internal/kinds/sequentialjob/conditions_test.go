@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -51,8 +52,8 @@ func TestStepsAreCountedByState(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			sj := testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Finally("cleanup")
 			s := startRun(t, sj).pass(test.story...)
-			wantEqual(t, "state", test.state, s.sj.Status.State)
-			wantEqual(t, "progress", test.want, s.sj.Status.Progress)
+			assert.Equal(t, "state", test.state, s.sj.Status.State)
+			assert.Equal(t, "progress", test.want, s.sj.Status.Progress)
 			if got := FormatProgress(s.sj, false) + " " + FormatProgress(s.sj, true); got != test.text {
 				t.Errorf("%q, want %q", got, test.text)
 			}
@@ -71,7 +72,7 @@ func TestRunAndStepsHaveStartAndEndTimes(t *testing.T) {
 	build, test, status := s.stepStatus("build"), s.stepStatus("test"), s.sj.Status
 	got := []time.Time{status.StartTime.Time, build.StartTime.Time, build.CompletionTime.Time, test.StartTime.Time, test.CompletionTime.Time, status.CompletionTime.Time}
 	want := []time.Time{t0, t0, t0.Add(time.Minute), t0.Add(time.Minute), t0.Add(2 * time.Minute), t0.Add(2 * time.Minute)}
-	wantEqual(t, "run's start, build's, test's, run's end", want, got)
+	assert.Equal(t, "run's start, build's, test's, run's end", want, got)
 }
 
 func TestShortStepIsRecordedAtItsStartAndItsEnd(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -81,7 +82,7 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defaults, step := test.defaults.DeepCopy(), test.step.DeepCopy()
 			got := mergeContainer(defaults, step)
-			wantEqual(t, "merged", test.want, got)
+			assert.Equal(t, "merged", test.want, got)
 			if !cmp.Equal(*defaults, test.defaults) || !cmp.Equal(*step, test.step) {
 				t.Error("merging changed its arguments")
 			}
@@ -108,7 +109,7 @@ func TestEveryTemplateFieldIsKept(t *testing.T) {
 	want := template.DeepCopy()
 	want.Labels = got.Labels
 	want.Spec.Containers[0].Name = "build"
-	wantEqual(t, "Pod template", *want, got)
+	assert.Equal(t, "Pod template", *want, got)
 }
 
 func TestEveryContainerFieldIsKept(t *testing.T) {
@@ -122,7 +123,7 @@ func TestEveryContainerFieldIsKept(t *testing.T) {
 		t.Errorf("restartPolicy %q of a template without one", got.Spec.RestartPolicy)
 	}
 	container.Name = "build"
-	wantEqual(t, "containers", []corev1.Container{container}, got.Spec.Containers)
+	assert.Equal(t, "containers", []corev1.Container{container}, got.Spec.Containers)
 }
 
 // setNonZero sets every exported field under v to a non-zero value.

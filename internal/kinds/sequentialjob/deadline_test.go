@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -106,7 +107,7 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 				t.Errorf("want a reconciliation in the 10 s that are left, got %s", decision.RequeueAfter)
 			}
 			s.pass(wait(10*time.Second), removeJobs, steps("build: Failed, StartDeadlineExceeded", "cleanup: Starting"))
-			wantEqual(t, "message", "container build did not start within 30 s"+test.want, s.stepStatus("build").Message)
+			assert.Equal(t, "message", "container build did not start within 30 s"+test.want, s.stepStatus("build").Message)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -63,7 +64,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			if test.violates >= 0 {
 				want = []string{fmt.Sprintf("spec.containers[%d]: Forbidden", test.violates)}
 			}
-			wantEqual(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
+			assert.Equal(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
 		})
 	}
 	finished := startAtSecondStep(t).pass(fail("test"), succeed("cleanup"))
@@ -129,7 +130,7 @@ func TestAChangeAppliesOnlyToStepsThatHaveNotStarted(t *testing.T) {
 			func(s *testEnv) {
 				changed := s.sj.Spec.DeepCopy()
 				insert(changed)
-				wantEqual(s.t, "violations", []string{"spec.containers[1]: Forbidden"}, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
+				assert.Equal(s.t, "violations", []string{"spec.containers[1]: Forbidden"}, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
 			},
 			edit(insert), succeed("cleanup"), created("build", "cleanup"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
 		}},
@@ -156,7 +157,7 @@ func TestUpgradeOfTheOperatorDoesNotChangeStartedSteps(t *testing.T) {
 			edited := before.DeepCopy()
 			edited.Containers[1].Image = "other"
 			want := []string{"spec.containers[1]: Forbidden"}
-			wantEqual(t, "violations that the webhook finds", want, errorFields(ImmutabilityViolations(before, edited, &s.sj.Status)))
+			assert.Equal(t, "violations that the webhook finds", want, errorFields(ImmutabilityViolations(before, edited, &s.sj.Status)))
 		})
 	}
 }

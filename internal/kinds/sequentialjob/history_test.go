@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -48,7 +49,7 @@ func TestOldestJobsBeyondTheHistoryLimitAreDeleted(t *testing.T) {
 			s := newTestEnv(t, sj)
 			s.reconcile()
 			s.pass(test.story...)
-			wantEqual(t, "Jobs that are kept", test.want, s.keptJobs())
+			assert.Equal(t, "Jobs that are kept", test.want, s.keptJobs())
 		})
 	}
 }

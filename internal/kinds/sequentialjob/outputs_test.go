@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -23,14 +24,14 @@ func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 	if decision.Outputs == nil {
 		t.Fatal("the outputs are missing before the step that reads them")
 	}
-	wantEqual(t, "outputs", map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data)
+	assert.Equal(t, "outputs", map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data)
 	if !metav1.IsControlledBy(decision.Outputs, s.sj) {
 		t.Error("the ConfigMap has no controller")
 	}
 	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: decision.Outputs.Name}, Key: "get-version", Optional: new(true),
 	}}}}
-	wantEqual(t, "environment of ship", want, decision.CreateJob.Spec.Template.Spec.Containers[0].Env[:len(want)])
+	assert.Equal(t, "environment of ship", want, decision.CreateJob.Spec.Template.Spec.Containers[0].Env[:len(want)])
 }
 
 func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
@@ -47,7 +48,7 @@ func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
 		for _, variable := range podTemplate(sj, step).Spec.Containers[0].Env {
 			got = append(got, variable.Name)
 		}
-		wantEqual(t, "environment of "+step.Name, want[step.Name], got)
+		assert.Equal(t, "environment of "+step.Name, want[step.Name], got)
 	}
 }
 

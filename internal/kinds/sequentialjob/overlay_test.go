@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -49,7 +50,7 @@ func TestOverlayPatchesTheTemplateOfOneStep(t *testing.T) {
 		return all
 	}
 	want := []string{"volume models", "volume data", "container fetch", "container train"}
-	wantEqual(t, "Pod of train", want, names(train))
+	assert.Equal(t, "Pod of train", want, names(train))
 	if train.ServiceAccountName != "trainer" || train.NodeSelector["pool"] != "gpu" || len(train.Tolerations) != 1 || train.Tolerations[0].Key != "gpu" {
 		t.Errorf("Pod of train: %+v", train)
 	}
@@ -95,10 +96,10 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)), FSGroup: new(int64(7)),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	wantEqual(t, "Pod", want, build.SecurityContext)
+	assert.Equal(t, "Pod", want, build.SecurityContext)
 	restricted := &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 	for _, container := range append(build.InitContainers, build.Containers...) {
-		wantEqual(t, "container "+container.Name, restricted, container.SecurityContext)
+		assert.Equal(t, "container "+container.Name, restricted, container.SecurityContext)
 	}
 	image := podTemplate(sj, &sj.Spec.Containers[1]).Spec.Containers[0].SecurityContext
 	if *image.RunAsUser != 1000 || len(image.Capabilities.Add) != 1 || len(image.Capabilities.Drop) != 1 {
@@ -109,7 +110,7 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 	}
 	sj.Spec.Template.Spec = corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, InitContainers: []corev1.Container{{Name: "init"}}}
 	windows := podTemplate(sj, &sj.Spec.Containers[0]).Spec
-	wantEqual(t, "Pod for Windows", &corev1.PodSecurityContext{RunAsNonRoot: new(true)}, windows.SecurityContext)
+	assert.Equal(t, "Pod for Windows", &corev1.PodSecurityContext{RunAsNonRoot: new(true)}, windows.SecurityContext)
 	for _, container := range append(windows.InitContainers, windows.Containers...) {
 		if container.SecurityContext != nil {
 			t.Errorf("container %s of a Pod for Windows: %+v", container.Name, container.SecurityContext)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -40,7 +41,7 @@ func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
 				}
 				got = append(got, violations)
 			}
-			wantEqual(t, "warnings", test.want, got)
+			assert.Equal(t, "warnings", test.want, got)
 		})
 	}
 	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -68,7 +69,7 @@ func TestFieldsOfAnOutputInJSON(t *testing.T) {
 					got[field] = variable.Value
 				}
 			}
-			wantEqual(t, "variables", test.wantEnv, got)
+			assert.Equal(t, "variables", test.wantEnv, got)
 		})
 	}
 }
@@ -102,7 +103,7 @@ func TestResultsOfARun(t *testing.T) {
 				}
 				return
 			}
-			wantEqual(t, "results", []v1alpha1.Parameter{{Name: "RESULT", Value: want}}, s.sj.Status.Results)
+			assert.Equal(t, "results", []v1alpha1.Parameter{{Name: "RESULT", Value: want}}, s.sj.Status.Results)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -35,7 +36,7 @@ func TestTheAttemptIsInTheEnvironmentOfEveryStep(t *testing.T) {
 				env[envUID] = pod.Labels["yardmaster.dev/sequentialjob-uid"]
 			}
 		}
-		wantEqual(t, "environment of step "+step, map[string]string{envUID: string(s.sj.UID), envRun: run, envAttempt: attempt}, env)
+		assert.Equal(t, "environment of step "+step, map[string]string{envUID: string(s.sj.UID), envRun: run, envAttempt: attempt}, env)
 	}
 	want("build", "1", "1")
 	s.loseJob("build")
@@ -85,9 +86,9 @@ func TestFinallyStepsGetTheOutcomeOfTheRun(t *testing.T) {
 				t.Errorf("environment %v of a step that does not run finally", env)
 			}
 			s.pass(test.story...)
-			wantEqual(t, "environment", test.want, s.envOf("notify"))
+			assert.Equal(t, "environment", test.want, s.envOf("notify"))
 			s.failStep("notify")
-			wantEqual(t, "environment after another finally step failed", test.want, s.envOf("cleanup"))
+			assert.Equal(t, "environment after another finally step failed", test.want, s.envOf("cleanup"))
 		})
 	}
 }
@@ -100,7 +101,7 @@ func TestParametersAreLiteralVariablesOfEveryStep(t *testing.T) {
 	s := newTestEnv(t, sj)
 	s.reconcile()
 	want := map[string]string{"DATE": "2026-01-01", "PRICE": "$$(DATE) $$5", "TARGET": "$(DATE)"}
-	wantEqual(t, "environment", want, s.envOf("build"))
+	assert.Equal(t, "environment", want, s.envOf("build"))
 	s.succeedStep("build")
 	if env := s.envOf("notify"); env["DATE"] != "2026-01-01" {
 		t.Errorf("environment of a finally step: %v", env)

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -154,14 +155,6 @@ func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 	}
 	s.t.Fatal("Decide does not stop asking questions")
 	return Decision{}
-}
-
-// wantEqual compares values. what names them.
-func wantEqual(t testing.TB, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want, +got):\n%s", what, diff)
-	}
 }
 
 func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
@@ -374,13 +367,13 @@ func (s *testEnv) wantSteps(want ...string) {
 		}
 		got = append(got, text)
 	}
-	wantEqual(s.t, "steps", want, got)
+	assert.Equal(s.t, "steps", want, got)
 }
 
 // wantCreated compares the steps for which Jobs were created.
 func (s *testEnv) wantCreated(want ...string) {
 	s.t.Helper()
-	wantEqual(s.t, "steps for which Jobs were created", want, s.createdSteps)
+	assert.Equal(s.t, "steps for which Jobs were created", want, s.createdSteps)
 }
 
 // wantPhase compares the phase and its reason.
@@ -416,5 +409,5 @@ func (s *testEnv) wantEvents(want ...string) {
 		got = append(got, event.Reason)
 	}
 	s.events = nil
-	wantEqual(s.t, "events", want, got)
+	assert.Equal(s.t, "events", want, got)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -126,7 +127,7 @@ func TestValidate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantEqual(t, "errors", test.want, strings.Join(errorFields(Validate(test.sj.Obj())), "\n"))
+			assert.Equal(t, "errors", test.want, strings.Join(errorFields(Validate(test.sj.Obj())), "\n"))
 		})
 	}
 }
@@ -146,7 +147,7 @@ func TestJobsCanBeExemptFromReports(t *testing.T) {
 	}
 	annotations[v1alpha1.AnnotationSuspended] = "x"
 	want := []string{"spec.jobMetadata.annotations[yardmaster.dev/suspended]: Forbidden"}
-	wantEqual(t, "errors with another annotation of the operator", want, errorFields(Validate(sj)))
+	assert.Equal(t, "errors with another annotation of the operator", want, errorFields(Validate(sj)))
 }
 
 // Template labels must not override the labels by which the Job controller finds its Pods.
@@ -169,7 +170,7 @@ func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 			labelAppPartOf:                 "a",
 			labelAppComponent:              "build",
 		}
-		wantEqual(t, "labels of the "+where, want, labels)
+		assert.Equal(t, "labels of the "+where, want, labels)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -83,7 +84,7 @@ func TestSkippedStepsAreImmutable(t *testing.T) {
 	changed := s.sj.Spec.DeepCopy()
 	changed.Containers[0].Step.When = "true"
 	want := []string{"spec.containers[0]: Forbidden"}
-	wantEqual(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
+	assert.Equal(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
 }
 
 func TestExpressionsAreTypeChecked(t *testing.T) {
@@ -138,7 +139,7 @@ func TestPolicyOfJobsIgnoresDisruptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sj := sequence("build").Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: test.restart}}).Obj()
 			sj.Spec.Containers[0].Step = test.options
-			wantEqual(t, "policy", test.want, stepJob(sj, &sj.Spec.Containers[0], 1, 1).Spec.PodFailurePolicy)
+			assert.Equal(t, "policy", test.want, stepJob(sj, &sj.Spec.Containers[0], 1, 1).Spec.PodFailurePolicy)
 		})
 	}
 }

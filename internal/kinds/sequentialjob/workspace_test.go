@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -36,7 +37,7 @@ func TestEveryStepMountsTheWorkspaceUnlessItMountsSomethingElseThere(t *testing.
 	for i, volume := range []string{"workspace", "scratch", "workspace"} {
 		step := &sj.Spec.Containers[i]
 		pod := podTemplate(sj, step).Spec
-		wantEqual(t, "mounts of "+step.Name, []corev1.VolumeMount{{Name: volume, MountPath: "/workspace"}}, pod.Containers[0].VolumeMounts)
+		assert.Equal(t, "mounts of "+step.Name, []corev1.VolumeMount{{Name: volume, MountPath: "/workspace"}}, pod.Containers[0].VolumeMounts)
 		if got := pod.Volumes[0].PersistentVolumeClaim.ClaimName; got != WorkspaceName(sj) {
 			t.Errorf("step %s mounts claim %s", step.Name, got)
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 // The tests in test/integration cover the answers of a real API server.
@@ -60,7 +61,7 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 				}
 				scanned(2)
 				failed(2)
-				wantEqual(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
+				assert.Equal(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
 			})
 		})
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -33,6 +32,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -171,14 +171,6 @@ func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 	}
 }
 
-// wantEqual compares values. what names them.
-func wantEqual(t testing.TB, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want, +got):\n%s", what, diff)
-	}
-}
-
 // assertScanFailed checks the conditions after a failed scan.
 func (f *fakeCluster) assertScanFailed(namespace, reason string) {
 	f.t.Helper()
@@ -225,8 +217,8 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 	cluster.assertReportReady("a")
 	cluster.assertReportReady("b")
 	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
-	wantEqual(t, "summary", want, cluster.storedStatus("a").Summary)
-	wantEqual(t, "summary of a namespace without Jobs", v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary)
+	assert.Equal(t, "summary", want, cluster.storedStatus("a").Summary)
+	assert.Equal(t, "summary of a namespace without Jobs", v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary)
 	wantMetric(t, 2, "findings", "Zombie", "a", "NeverStarted")
 	wantMetric(t, 1, "findings", "Suspicious", "a", "NeverStarted")
 	wantMetric(t, float64(testTime.Unix()), "last_success_timestamp_seconds", "a")
@@ -242,7 +234,7 @@ func TestAScanWithoutChangesWritesOnlyAHeartbeat(t *testing.T) {
 	}
 	cluster.clock.Step(5 * time.Minute)
 	unchanged := countMetric(t, "writes_total", "unchanged")
-	wantEqual(t, "writes", []string(nil), cluster.reconcileAll())
+	assert.Equal(t, "writes", []string(nil), cluster.reconcileAll())
 	unchanged(2)
 	cluster.clock.Step(66 * time.Minute)
 	if got := len(cluster.reconcileAll()); got != 2 {
@@ -285,13 +277,13 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 				t.Errorf("the message contains the continue token: %s", message)
 			}
 			kept.Conditions = good.Conditions
-			wantEqual(t, "the status without its conditions", good, kept)
+			assert.Equal(t, "the status without its conditions", good, kept)
 			cluster.assertReportReady("b")
 			if got := cluster.storedStatus("b").Summary.Zombie; got != 4 {
 				t.Errorf("the other namespace has %d zombies, want 4", got)
 			}
 
-			wantEqual(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
+			assert.Equal(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
 			cluster.failures["a"] = nil
 			cluster.reconcileAll()
 			cluster.assertReportReady("a")
@@ -339,7 +331,7 @@ func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.refusedWrites["create"] = row.refusal
 			counted := countMetric(t, "scan_errors_total", "a", row.reason)
-			wantEqual(t, "writes", []string{"create a"}, cluster.reconcileAll())
+			assert.Equal(t, "writes", []string{"create a"}, cluster.reconcileAll())
 			counted(row.want)
 		})
 	}
@@ -455,7 +447,7 @@ func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
 			765 * time.Second,                      // never longer than the interval of 5 minutes
 			1065 * time.Second, 1080 * time.Second, // after the success the interval, then 15 s again
 		}
-		wantEqual(t, "scans", want, scans[:min(len(scans), len(want))])
+		assert.Equal(t, "scans", want, scans[:min(len(scans), len(want))])
 	})
 }
 
@@ -468,7 +460,7 @@ func TestTheRoleBindingOfTheScanOwnsTheReport(t *testing.T) {
 		"a": {{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding", Name: roleBindingName, UID: "binding"}},
 		"b": nil,
 	} {
-		wantEqual(t, "owners of the report of "+namespace, want, cluster.storedReport(namespace).OwnerReferences)
+		assert.Equal(t, "owners of the report of "+namespace, want, cluster.storedReport(namespace).OwnerReferences)
 	}
 }
 
@@ -501,7 +493,7 @@ func TestAnEditedReportIsRepairedByTheNextScan(t *testing.T) {
 			edit(&report.Status)
 			require.NoError(t, cluster.reconciler.client.Status().Update(t.Context(), report))
 			cluster.reconcileAll()
-			wantEqual(t, "the report differs", want, cluster.storedStatus("a"))
+			assert.Equal(t, "the report differs", want, cluster.storedStatus("a"))
 		})
 	}
 }
