@@ -1,4 +1,4 @@
-// Package assert reports results that are not as a test needs them. The test goes on.
+// Package assert reports results that are not as a test needs them. The test continues.
 package assert
 
 import (
