@@ -292,6 +292,9 @@ func createJob(f *facts, status *v1alpha1.SequentialJobStatus, o *outcome, isNew
 	}
 	n.Outputs, n.CreateJob = outputsConfigMap(f.SequentialJob, status), job
 	n.step.SpecHash = stepHash(stepSpec)
+	if !isNew && !f.HasStored { // the write fences a process that was paused, and knows an earlier Job of the attempt
+		n.step.StartTime = f.now.DeepCopy()
+	}
 	if refusal != nil {
 		return n.block(refusalProblem(f, refusal))
 	}

@@ -98,6 +98,9 @@ func newOutcome(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.S
 		return o.replaced(f, status)
 	case step.Phase == v1alpha1.StepSuspending:
 		o.verdict = verdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}
+	case hasMissedStart(step) && !f.Evidence[step.JobUID].Watched:
+		o.verdict = lost(f, status, step.Name, v1alpha1.ReasonJobLost,
+			"Job "+step.JobName+" was deleted because it did not start in time, and nobody saw whether it had ended before")
 	case step.Phase == v1alpha1.StepStopping:
 		o.verdict = newFailure(f, status, step.Name, step.Reason, step.Message)
 	case !isNew && !f.Answers.HasAllJobs: // a later Job, which the cache does not show yet, would prove that the step succeeded
@@ -506,10 +509,15 @@ var HasRunMark = map[string]string{annotationHasRun: "true"}
 
 // EvidenceWithoutJob returns the step whose evidence the next decision needs although its Job may not exist any more; nil for none.
 func EvidenceWithoutJob(sj *v1alpha1.SequentialJob) *v1alpha1.StepStatus {
-	if step := activeStep(sj.Status.Steps); step != nil && isBeingReplaced(step) {
+	if step := activeStep(sj.Status.Steps); step != nil && (isBeingReplaced(step) || hasMissedStart(step)) {
 		return step
 	}
 	return nil
+}
+
+// hasMissedStart reports whether the Job of a step is being deleted because it did not start in time.
+func hasMissedStart(step *v1alpha1.StepStatus) bool {
+	return step.Phase == v1alpha1.StepStopping && step.Reason == v1alpha1.ReasonStartDeadlineExceeded
 }
 
 // provesNoRun reports whether no container of a Job has run. Pods that nobody saw prove nothing: this process has watched all Pods of the

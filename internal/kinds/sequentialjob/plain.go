@@ -54,7 +54,10 @@ func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 			step.JobUID, last = created, i
 		}
 		if shown = append(shown, step); end == nil || end.Type != batchv1.JobComplete {
-			break
+			if !f.hasCreated(status.Run, status.Steps[first+i+1:]) {
+				break
+			}
+			end = &batchv1.JobCondition{LastTransitionTime: f.now} // this process saw the end, and sees an older state of the Job now
 		}
 		shown[i].CompletionTime = end.LastTransitionTime.DeepCopy()
 	}
@@ -67,6 +70,13 @@ func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 	shown[last].CompletionTime = nil
 	copy(status.Steps[first:], shown[:last+1])
 	return status
+}
+
+// hasCreated reports whether this process created the first Job of one of these steps.
+func (f *facts) hasCreated(run int32, steps []v1alpha1.StepStatus) bool {
+	return slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
+		return f.CreatedJobs[jobName(f.SequentialJob, run, step.Name, 1)] != ""
+	})
 }
 
 // isOfGeneration reports whether a Job was created from this generation of the spec.

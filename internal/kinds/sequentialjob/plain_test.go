@@ -114,6 +114,18 @@ func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
 	}
 }
 
+func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {
+	t.Parallel()
+	s := startRun(t, sequence("one", "two", "three"))
+	s.storesLater = true
+	s.pass(succeed("one"))
+	newest := s.newestJob("one").Status.Conditions
+	s.newestJob("one").Status.Conditions, s.storesLater = nil, false
+	s.pass(wait(time.Second), steps("one: Succeeded", "two: Starting", "three: Pending"))
+	s.newestJob("one").Status.Conditions = newest
+	s.pass(succeed("two"), created("one", "two", "three"))
+}
+
 func TestALaterJobProvesNothingIf(t *testing.T) {
 	t.Parallel()
 	forge := func(s *testEnv, step string) {

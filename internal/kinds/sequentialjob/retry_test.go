@@ -116,6 +116,14 @@ func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
 			},
 		}},
 	})
+	isTooLate := func() story {
+		return story{func(s *testEnv) { testbuilder.Job(s.newestJob("build")).PodPending(s.now) }, wait(30 * time.Second), steps("build: Stopping, StartDeadlineExceeded")}
+	}
+	late := testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600), testbuilder.StepStartDeadline(30))
+	runScenarios(t, map[string]scenario{
+		"an attempt follows a Job that did not start in time":                {late, append(isTooLate(), removeJobs, steps("build: Retrying, StartDeadlineExceeded"))},
+		"none follows a Job of which nobody saw whether it had ended before": {late, append(isTooLate(), (*testEnv).restartOperator, removeJobs, steps("build: Failed, JobLost"))},
+	})
 	for reason, want := range map[string]v1alpha1.StepPhase{
 		batchv1.JobReasonBackoffLimitExceeded:     v1alpha1.StepRetrying,
 		batchv1.JobReasonDeadlineExceeded:         v1alpha1.StepRetrying,

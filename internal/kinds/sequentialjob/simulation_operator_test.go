@@ -234,6 +234,11 @@ func (w *simulator) wakePaused() {
 			w.strayJobs[created.UID] = true
 		}
 	}
+	for _, step := range w.sj.Status.Steps { // the paused process recorded the Job that it created, which another client had deleted
+		if job := w.jobs[step.JobName]; job != nil && step.JobUID != "" && job.UID != step.JobUID {
+			w.strayJobs[job.UID] = true
+		}
+	}
 	w.operator = current
 }
 
