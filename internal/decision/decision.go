@@ -118,7 +118,7 @@ func DeletionRequestTime(object metav1.Object) time.Time {
 // NameTaken is the refusal of an object whose name belongs to an object of another owner.
 func NameTaken(refused Refusal, ownerKind string) *Refusal {
 	refused.Class = AlreadyExists
-	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this %s; delete or rename it", refused.Kind, refused.Name, ownerKind)
+	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this %s; delete it", refused.Kind, refused.Name, ownerKind)
 	return &refused
 }
 

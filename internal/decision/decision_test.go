@@ -78,7 +78,7 @@ func TestRefusalsAreThoseThatOnlyAChangeOfAnObjectResolves(t *testing.T) {
 			t.Errorf("%s: it differs (-want, +got):\n%s", title, diff)
 		}
 	}
-	want := &Refusal{AlreadyExists, "Pod", "a", "s", "Pod a already exists and does not belong to this Queue; delete or rename it"}
+	want := &Refusal{AlreadyExists, "Pod", "a", "s", "Pod a already exists and does not belong to this Queue; delete it"}
 	require.Equal(t, want, NameTaken(refused, "Queue"))
 }
 

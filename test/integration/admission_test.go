@@ -411,6 +411,7 @@ func changesOnlyTheDeadline(t *testing.T, o *restrictedOperator) {
 		"suspend":      `{"spec": {"suspend": false}}`,
 		"time to live": `{"spec": {"ttlSecondsAfterFinished": 1}}`,
 		"retries":      `{"spec": {"backoffLimit": 3}}`,
+		"replacement":  `{"spec": {"podReplacementPolicy": "Failed"}}`,
 		"a label":      `{"metadata": {"labels": {"a": "b"}}}`,
 	} {
 		if err := change(patch); !isDeniedByPolicy(err) {

@@ -22,7 +22,7 @@ const fieldManager = client.FieldOwner("yardmaster-jobreport")
 // maxExportDuration bounds the write of a Report, and separately the write of its result.
 const maxExportDuration = 10 * time.Second
 
-var errReportNameTaken = errors.New("a Report named " + jobreport.ReportName + " exists that the operator did not create; delete or rename it")
+var errReportNameTaken = errors.New("a Report named " + jobreport.ReportName + " exists that the operator did not create; delete it")
 
 // act writes the findings as an OpenReports Report. A failure is reported in the JobReport and in metrics; it does not fail the
 // scan.

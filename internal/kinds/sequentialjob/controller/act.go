@@ -18,6 +18,9 @@ import (
 
 // Act implements kube.Kind. A refusal is not an error: the core decides about it.
 func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, d *sequentialjob.Decision) (bool, error) {
+	if d.Status.State.Active == 0 { // the run has ended, or waits for a retry, an approval or a user
+		r.stepEnds.Delete(sj)
+	}
 	if d.NeedsFinalizer {
 		before := sj.ResourceVersion
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {

@@ -52,3 +52,23 @@ func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 		}
 	}
 }
+
+func TestWaitsOfARunAreNoTransitions(t *testing.T) {
+	for active, want := range []bool{false, true} {
+		r := &Reconciler{
+			Clients:    kube.Clients{Client: fake.NewClientBuilder().Build()},
+			writeCache: kube.NewWriteCache[*v1alpha1.SequentialJob](),
+			stepEnds:   kube.NewStore[time.Time](),
+			stored:     kube.NewStore[string](),
+		}
+		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}
+		r.stepEnds.Set(sj, time.Now())
+		d := &sequentialjob.Decision{Actions: sequentialjob.Actions{NeedsFinalizer: active > 0}}
+		d.Status.State.Active = int32(active)
+		sj.Finalizers = []string{v1alpha1.SequentialJobFinalizer}[:active]
+		_, err := r.Act(t.Context(), sj, &sequentialjob.Observation{SequentialJob: sj}, d)
+		require.NoError(t, err)
+		_, got := r.stepEnds.Get(sj)
+		require.Equal(t, want, got)
+	}
+}
