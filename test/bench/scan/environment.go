@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,8 +21,7 @@ import (
 // createConcurrency is the number of concurrent requests that create Jobs.
 const createConcurrency = 32
 
-// unusedJobManager is the managedBy of the Jobs. Otherwise the Job controller of Kubernetes
-// would add load while the scanner is measured.
+// unusedJobManager is the managedBy of the Jobs. Otherwise the Job controller of Kubernetes would add load while the scanner is measured.
 const unusedJobManager = "bench.yardmaster.dev/nobody"
 
 // environment is the number of Jobs and of the namespaces that contain them.
@@ -41,10 +39,10 @@ func (env *environment) namespaceNames() []string {
 
 // createJobs creates the Jobs, unless they exist from an earlier run.
 func (env *environment) createJobs(ctx context.Context, c *harness.Cluster) error {
-	if listAllJobs(ctx, c, env.namespaceNames(), env.jobs) == nil {
+	names := env.namespaceNames()
+	if listAllJobs(ctx, c, names, env.jobs) == nil {
 		return nil
 	}
-	names := env.namespaceNames()
 	for _, name := range names {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := client.IgnoreAlreadyExists(c.Create(ctx, ns)); err != nil {
@@ -52,34 +50,18 @@ func (env *environment) createJobs(ctx context.Context, c *harness.Cluster) erro
 		}
 	}
 	var made atomic.Int64
-	stop := printProgress(&made, env.jobs)
-	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(createConcurrency)
 	for i := range env.jobs {
 		group.Go(func() error {
 			err := c.Create(ctx, newJob(names[i%len(names)], i))
-			made.Add(1)
+			if n := made.Add(1); n%1000 == 0 {
+				harness.PrintProgress("%d of %d Jobs created", n, env.jobs)
+			}
 			return client.IgnoreAlreadyExists(err)
 		})
 	}
 	return group.Wait()
-}
-
-// printProgress prints the number of created Jobs every ten seconds until it is stopped.
-func printProgress(made *atomic.Int64, of int) (stop func()) {
-	ticker, done := time.NewTicker(10*time.Second), make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				harness.PrintProgress("%d of %d Jobs created", made.Load(), of)
-			}
-		}
-	}()
-	return func() { ticker.Stop(); close(done) }
 }
 
 // newJob returns a Job of typical size, with a command, an environment, resources and a volume.

@@ -8,36 +8,38 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// operatorScanInterval is the interval between the operator's scans. It is longer than one
-// scan.
+// operatorScanInterval is the interval between the operator's scans. It is longer than one scan.
 const operatorScanInterval = time.Minute
 
-// scanResult is the result of one scan.
 type scanResult struct {
 	duration, cpu time.Duration
 	peakRSS       int64 // bytes
 }
 
 // subjects are the roles of the measured processes.
-var subjects = []string{bareListSubject, laterScanSubject, firstScanSubject}
+var subjects = []string{bareListSubject, scanSubject}
 
-// pauseBetweenScans is the time that the API server has to finish its work for one scan before
-// the next.
+// pauseBetweenScans is the time that the API server has to finish its work for one scan before the next.
 const pauseBetweenScans = 2 * time.Second
 
-// measureRounds measures each subject once per round. The order changes with every round,
-// because the load of a shared machine varies, and because each scan leaves work for the API
-// server.
+// measureRounds measures each subject once per round. The order changes with every round, because the load of a shared machine varies, and
+// because each scan leaves work for the API server.
 func (env *environment) measureRounds(ctx context.Context, c *harness.Cluster, rounds int) (map[string][]scanResult, error) {
 	results := map[string][]scanResult{}
 	order := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the order must be reproducible
@@ -59,11 +61,6 @@ func (env *environment) measureRounds(ctx context.Context, c *harness.Cluster, r
 
 // measureSubject makes one scan in a process of its own and verifies its result.
 func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, subject string) (scanResult, error) {
-	if subject == firstScanSubject {
-		if err := env.deleteReports(ctx, c); err != nil {
-			return scanResult{}, err
-		}
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return scanResult{}, err
@@ -103,8 +100,7 @@ func (env *environment) verifyReports(ctx context.Context, c client.Reader) erro
 	return nil
 }
 
-// measureOperator runs the operator with all its controllers until it has made the given number
-// of scans.
+// measureOperator runs the operator with all its controllers until it has made the given number of scans.
 func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env *environment, scans int) (scanResult, error) {
 	if err := env.deleteReports(ctx, c); err != nil {
 		return scanResult{}, err
@@ -117,7 +113,7 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 	}
 	for scan := range scans {
 		harness.PrintProgress("waiting for scan %d of %d of the operator", scan+1, scans)
-		if err := env.waitForReports(ctx, c); err != nil {
+		if err := harness.PollUntil(ctx, 3*operatorScanInterval, func() (bool, error) { return env.verifyReports(ctx, c) == nil, nil }); err != nil {
 			operator.Kill()
 			return scanResult{}, err
 		}
@@ -131,18 +127,79 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 	return scanResult{cpu: cpu / time.Duration(scans), peakRSS: peakRSS}, nil
 }
 
-func (env *environment) waitForReports(ctx context.Context, c client.Reader) error {
-	return harness.PollUntil(ctx, 3*operatorScanInterval, func() (bool, error) {
-		var reports v1alpha1.JobReportList
-		if err := c.List(ctx, &reports); err != nil {
-			return false, err
+// Roles of the measured processes.
+const (
+	bareListSubject = "bare-list"
+	scanSubject     = "scan"
+)
+
+// The bare loop uses the scanner's page size and concurrency.
+const (
+	listPageSize    = 500
+	listConcurrency = 4
+)
+
+// runSubject makes one scan, and prints its duration in nanoseconds.
+func runSubject(ctx context.Context, args []string) error {
+	if len(args) != 4 {
+		return fmt.Errorf("%s KUBECONFIG NAMESPACES JOBS", args[0])
+	}
+	jobs, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	c, err := harness.ConnectToCluster(args[1])
+	if err != nil {
+		return err
+	}
+	namespaces := strings.Split(args[2], ",")
+	// Connecting and API discovery happen once in a process and are not measured.
+	for _, list := range []client.ObjectList{&batchv1.JobList{}, &v1alpha1.JobReportList{}} {
+		if err := c.List(ctx, list, client.Limit(1)); err != nil {
+			return err
 		}
-		ready := 0
-		for i := range reports.Items {
-			if meta.IsStatusConditionTrue(reports.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
-				ready++
+	}
+	startedAt := time.Now()
+	if args[0] != bareListSubject {
+		jobreportcontroller.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ReconcileAll(ctx)
+	} else if err := listAllJobs(ctx, c, namespaces, jobs); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(os.Stdout, time.Since(startedAt).Nanoseconds())
+	return err
+}
+
+// reportOptions returns options with which every Job is a finding. This is the most expensive case.
+func reportOptions(namespaces []string) jobreportcontroller.Options {
+	thresholds := jobreport.DefaultThresholds()
+	thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	return jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Hour, MaxFindings: 50, Thresholds: thresholds}
+}
+
+// listAllJobs is the least that a client needs to read all Jobs.
+func listAllJobs(ctx context.Context, c client.Reader, namespaces []string, want int) error {
+	var total atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listConcurrency)
+	for _, namespace := range namespaces {
+		group.Go(func() error {
+			for token := ""; ; {
+				var jobs batchv1.JobList
+				if err := c.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(listPageSize), client.Continue(token)); err != nil {
+					return err
+				}
+				total.Add(int64(len(jobs.Items)))
+				if token = jobs.Continue; token == "" {
+					return nil
+				}
 			}
-		}
-		return ready == env.namespaces && env.verifyReports(ctx, c) == nil, nil
-	})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if total.Load() != int64(want) {
+		return fmt.Errorf("the bare loop listed %d Jobs, want %d", total.Load(), want)
+	}
+	return nil
 }

@@ -14,10 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
-
-// createConcurrency is the number of concurrent requests that create the load.
-const createConcurrency = 16
 
 // Labels that identify the sequence and the step of a Job of the bare loop.
 const (
@@ -25,13 +23,11 @@ const (
 	labelStep     = "bench.yardmaster.dev/step"
 )
 
-// sequenceLoad is a number of concurrent sequences, their number of steps, and the duration of
-// the steps.
+// sequenceLoad is a number of concurrent sequences, their number of steps, and the duration of the steps.
 type sequenceLoad struct {
 	sequences, steps int
-	// stepDuration is the average duration of a step. The steps of one sequence have equal
-	// durations, from half to one and a half times the average across sequences, because
-	// sequences that all end together would cause a load peak.
+	// stepDuration is the average duration of a step. The steps of one sequence have equal durations, from half to one and a half times the
+	// average across sequences, because sequences that all end together would cause a load peak.
 	stepDuration time.Duration
 }
 
@@ -54,8 +50,7 @@ func (l sequenceLoad) String() string {
 	return fmt.Sprintf("%d sequences of %d steps of %s", l.sequences, l.steps, l.stepDuration)
 }
 
-// stepDurationOf returns the duration of the steps of a sequence. It is the same in every
-// measurement.
+// stepDurationOf returns the duration of the steps of a sequence. It is the same in every measurement.
 func (l sequenceLoad) stepDurationOf(sequence int) time.Duration {
 	if l.sequences == 1 {
 		return l.stepDuration
@@ -77,7 +72,6 @@ func newContainer(step int) corev1.Container {
 	return corev1.Container{Name: stepName(step), Image: "registry.example/tool:1", Command: []string{"run"}}
 }
 
-// newSequentialJob returns one sequence for the operator.
 func (l sequenceLoad) newSequentialJob(i int, ns string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: sequenceName(i), Namespace: ns}}
 	sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: l.podMetadata(i)}}
@@ -98,19 +92,15 @@ func (l sequenceLoad) newJob(sequence, step int, ns string) *batchv1.Job {
 			BackoffLimit: new(int32(0)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: l.podMetadata(sequence),
-				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever,
-					Containers:    []corev1.Container{newContainer(step)},
-				},
+				Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{newContainer(step)}},
 			},
 		},
 	}
 }
 
-// createObjects creates one object for each sequence.
 func (l sequenceLoad) createObjects(ctx context.Context, c client.Client, object func(i int) client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(createConcurrency)
+	group.SetLimit(harness.CreateConcurrency)
 	for i := range l.sequences {
 		group.Go(func() error { return c.Create(ctx, object(i)) })
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,10 +17,15 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// bareLoopRunner runs the load with the bare loop in a process of its own.
-type bareLoopRunner struct{}
-
-func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*testenv.Process, error) {
+// startProcess starts the operator, or without its binary the bare loop, which creates the Jobs itself.
+func (l sequenceLoad) startProcess(ctx context.Context, c *harness.Cluster, operator, ns string) (*testenv.Process, error) {
+	if operator != "" {
+		started, err := testenv.StartOperator(ctx, operator, c.Cluster, "--namespaces", ns)
+		if err != nil {
+			return nil, err
+		}
+		return started.Process, nil
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -27,11 +33,6 @@ func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l se
 	command := exec.CommandContext(ctx, self, bareLoopRole, c.Kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.stepDuration.String())
 	command.Stderr = os.Stderr
 	return testenv.StartProcess(command)
-}
-
-// createLoad does nothing, because the bare loop creates the first Jobs itself.
-func (bareLoopRunner) createLoad(context.Context, *harness.Cluster, sequenceLoad, string) error {
-	return nil
 }
 
 // runBareLoop is the least that can run sequences: it watches Jobs and creates the next one
@@ -45,12 +46,9 @@ func runBareLoop(ctx context.Context, args []string) error {
 		return err
 	}
 	ns := args[2]
-	steps, err := strconv.Atoi(args[3])
-	if err != nil {
-		return err
-	}
+	steps, stepsErr := strconv.Atoi(args[3])
 	l, err := parseLoad(args[4], steps)
-	if err != nil {
+	if err := errors.Join(stepsErr, err); err != nil {
 		return err
 	}
 	jobs, err := c.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
@@ -58,41 +56,32 @@ func runBareLoop(ctx context.Context, args []string) error {
 		return err
 	}
 	defer jobs.Stop()
-	failed := make(chan error, 1)
-	go func() {
-		failed <- l.createObjects(ctx, c, func(i int) client.Object { return l.newJob(i, 0, ns) })
-	}()
-	for ended := map[string]bool{}; len(ended) < l.jobCount(); {
-		select {
-		case err := <-failed:
-			if err != nil {
-				return err
-			}
-			failed = nil
-		case event, ok := <-jobs.ResultChan():
-			if !ok {
-				return errors.New("the watch of Jobs ended")
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.createObjects(ctx, c, func(i int) client.Object { return l.newJob(i, 0, ns) }) })
+	group.Go(func() error {
+		ended := map[string]bool{}
+		for event := range jobs.ResultChan() {
 			if job, ok := event.Object.(*batchv1.Job); ok && sequentialjob.IsTerminal(job) && !ended[job.Name] {
 				ended[job.Name] = true
-				go l.createNextJob(ctx, c, job)
+				group.Go(func() error { return l.createNextJob(ctx, c, job) })
+			}
+			if len(ended) == l.jobCount() {
+				return nil
 			}
 		}
-	}
-	return nil
+		return errors.New("the watch of Jobs ended")
+	})
+	return group.Wait()
 }
 
-// createNextJob creates the Job of the step after the one that ended.
-func (l sequenceLoad) createNextJob(ctx context.Context, c client.Client, ended *batchv1.Job) {
+func (l sequenceLoad) createNextJob(ctx context.Context, c client.Client, ended *batchv1.Job) error {
 	sequence, err := strconv.Atoi(ended.Labels[labelSequence])
 	if err != nil {
-		return
+		return err
 	}
 	step, err := strconv.Atoi(ended.Labels[labelStep])
 	if err != nil || step+1 >= l.steps {
-		return
+		return err
 	}
-	if err := c.Create(ctx, l.newJob(sequence, step+1, ended.Namespace)); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-	}
+	return c.Create(ctx, l.newJob(sequence, step+1, ended.Namespace))
 }
