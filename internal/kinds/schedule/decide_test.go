@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // created is a Monday.
@@ -55,7 +57,8 @@ func (s *scenario) at(since time.Duration) *scenario {
 	for range 500 {
 		decision := Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now})
 		for decision.Question != "" {
-			decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Answers: map[string]*Run{decision.Question: s.find(decision.Question)}})
+			answers := map[string]*Run{decision.Question: findRun(s.runs, decision.Question)}
+			decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Answers: answers})
 		}
 		s.store(&decision)
 		s.delete(&decision)
@@ -93,7 +96,7 @@ func (s *scenario) create(pending *v1alpha1.ScheduledRun, now time.Time) Decisio
 func (s *scenario) delete(decision *Decision) {
 	for _, run := range decision.DeleteRuns {
 		s.deleted = append(s.deleted, run.Name)
-		found := s.find(run.Name)
+		found := findRun(s.runs, run.Name)
 		if run.IsFinished {
 			s.remove(run.Name)
 		} else {
@@ -102,23 +105,17 @@ func (s *scenario) delete(decision *Decision) {
 	}
 }
 
-func (s *scenario) find(name string) *Run {
-	for i := range s.runs {
-		if s.runs[i].Name == name {
-			return &s.runs[i]
+func findRun(runs []Run, name string) *Run {
+	for i := range runs {
+		if runs[i].Name == name {
+			return &runs[i]
 		}
 	}
 	return nil
 }
 
 func (s *scenario) remove(name string) {
-	kept := s.runs[:0:0]
-	for _, run := range s.runs {
-		if run.Name != name {
-			kept = append(kept, run)
-		}
-	}
-	s.runs = kept
+	s.runs = slices.DeleteFunc(slices.Clone(s.runs), func(run Run) bool { return run.Name == name })
 }
 
 // finish ends all runs.
@@ -137,9 +134,7 @@ func (s *scenario) finish(since time.Duration, succeeded bool) *scenario {
 func (s *scenario) wantStarted(want ...string) *scenario {
 	s.t.Helper()
 	assert.Equal(s.t, "times that started", want, s.started)
-	if got := s.schedule.Status.Runs; got != int64(len(want)) {
-		s.t.Errorf("status.runs is %d, want %d", got, len(want))
-	}
+	assert.Equal(s.t, "status.runs", int64(len(want)), s.schedule.Status.Runs)
 	return s
 }
 
@@ -149,26 +144,22 @@ func (s *scenario) wantMissed(count int64, reason string) *scenario {
 	if last := s.schedule.Status.LastMissed; last != nil {
 		got = last.Reason
 	}
-	if s.schedule.Status.Missed != count || got != reason {
-		s.t.Errorf("%d times are missed, the last because of %q, want %d because of %q", s.schedule.Status.Missed, got, count, reason)
-	}
+	require.True(s.t, s.schedule.Status.Missed == count && got == reason,
+		"%d times are missed, the last because of %q, want %d because of %q", s.schedule.Status.Missed, got, count, reason)
 	return s
 }
 
 func (s *scenario) wantReady(status metav1.ConditionStatus, reason, message string) *scenario {
 	s.t.Helper()
 	ready := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != status || ready.Reason != reason || !strings.Contains(ready.Message, message) {
-		s.t.Errorf("Ready is %+v, want %s because of %s with %q", ready, status, reason, message)
-	}
+	require.True(s.t, ready != nil && ready.Status == status && ready.Reason == reason && strings.Contains(ready.Message, message),
+		"Ready is %+v, want %s because of %s with %q", ready, status, reason, message)
 	return s
 }
 
 func (s *scenario) wantEvent(want string) *scenario {
 	s.t.Helper()
-	if all := strings.Join(s.events, "\n"); !strings.Contains(all, want) {
-		s.t.Errorf("no event with %q in:\n%s", want, all)
-	}
+	require.Contains(s.t, strings.Join(s.events, "\n"), want)
 	return s
 }
 
@@ -179,6 +170,8 @@ func concurrency(policy v1alpha1.ScheduleConcurrency) func(*v1alpha1.Schedule) {
 func catchUp(policy v1alpha1.ScheduleCatchUp) func(*v1alpha1.Schedule) {
 	return func(s *v1alpha1.Schedule) { s.Spec.CatchUp = policy }
 }
+
+func everyMinute(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
 
 func deadline(seconds int64) func(*v1alpha1.Schedule) {
 	return func(s *v1alpha1.Schedule) { s.Spec.StartingDeadlineSeconds = &seconds }
@@ -191,9 +184,8 @@ func TestARunStartsAtItsTimeAndIsNamedAfterIt(t *testing.T) {
 	}
 	s.at(time.Hour - time.Second).wantStarted()
 	s.at(time.Hour).wantStarted("13:00").wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "next at 2026-05-04T14:00:00Z")
-	if want := "nightly-29631660"; s.runs[0].Name != want {
-		t.Errorf("the run is named %s, want %s", s.runs[0].Name, want)
-	}
+	want := "nightly-29631660"
+	require.True(t, s.runs[0].Name == want, "the run is named %s, want %s", s.runs[0].Name, want)
 	if status := s.schedule.Status; status.Active != 1 || status.ActiveRuns[0].Name != s.runs[0].Name || !status.LastScheduleTime.Equal(apiTime(created.Add(time.Hour))) {
 		t.Errorf("status: %+v", status)
 	}
@@ -225,21 +217,16 @@ func TestCatchUpDefinesWhichTimesRunAfterTheOperatorWasAway(t *testing.T) {
 }
 
 func TestAllRunsAtMostTheLastHundred(t *testing.T) {
-	everyMinute := func(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
 	s := newScenario(t, catchUp(v1alpha1.CatchUpAll), everyMinute).at(time.Second).at(500 * time.Minute)
 	s.wantMissed(400, v1alpha1.MissedSuperseded)
-	if len(s.started) != 100 || s.started[0] != "18:41" || s.started[99] != "20:20" {
-		t.Errorf("%d runs: %v", len(s.started), s.started)
-	}
+	require.True(t, len(s.started) == 100 && s.started[0] == "18:41" && s.started[99] == "20:20", "%d runs: %v", len(s.started), s.started)
 }
 
 func TestMonthsAwayAreCountedInSeveralDecisions(t *testing.T) {
-	everyMinute := func(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
 	for _, policy := range []v1alpha1.ScheduleCatchUp{v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest} {
 		s := newScenario(t, catchUp(policy), everyMinute).at(time.Second).at(60 * 24 * time.Hour)
-		if s.schedule.Status.Missed != 60*24*60-1 || len(s.started) != 1 {
-			t.Errorf("%s: %d missed, %d started", policy, s.schedule.Status.Missed, len(s.started))
-		}
+		require.True(t, s.schedule.Status.Missed == 60*24*60-1 && len(s.started) == 1,
+			"%s: %d missed, %d started", policy, s.schedule.Status.Missed, len(s.started))
 	}
 }
 
@@ -263,9 +250,7 @@ func TestTimesOfASuspensionAreMissedAndDoNotRunAfterwards(t *testing.T) {
 	s := newScenario(t).at(time.Second)
 	s.schedule.Spec.Suspend = true
 	s.at(30*time.Minute).at(5*time.Hour).wantStarted().wantReady(metav1.ConditionTrue, v1alpha1.ReasonSuspended, "")
-	if s.schedule.Status.NextScheduleTime != nil {
-		t.Error("a suspended Schedule has a next time")
-	}
+	require.True(t, s.schedule.Status.NextScheduleTime == nil, "a suspended Schedule has a next time")
 	s.schedule.Spec.Suspend = false
 	s.at(5*time.Hour+time.Minute).wantStarted().wantMissed(5, v1alpha1.MissedSuspended)
 	s.at(6 * time.Hour).wantStarted("18:00")
@@ -311,12 +296,9 @@ func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 	}
 	assert.Equal(t, "kept runs", []string{"17:00", "19:00", "20:00"}, kept)
 	last := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
-	if last.Status != metav1.ConditionFalse || !strings.Contains(last.Message, "StepFailed") {
-		t.Errorf("LastRunSucceeded is %+v", last)
-	}
-	if got := s.schedule.Status.LastSuccessfulTime; !got.Equal(apiTime(created.Add(7*time.Hour + time.Minute))) {
-		t.Errorf("the last success was at %s", got)
-	}
+	require.True(t, last.Status == metav1.ConditionFalse && strings.Contains(last.Message, "StepFailed"), "LastRunSucceeded is %+v", last)
+	got := s.schedule.Status.LastSuccessfulTime
+	require.True(t, got.Equal(apiTime(created.Add(7*time.Hour+time.Minute))), "the last success was at %s", got)
 	s.wantEvent("RunSucceeded: ").wantEvent("RunFailed: ")
 }
 
@@ -324,15 +306,9 @@ func TestHistoryKeepsRunsWhoseLogsAreBeingArchived(t *testing.T) {
 	none := int32(0)
 	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.SuccessfulRunsHistoryLimit = &none }).at(time.Hour).finish(time.Hour+time.Minute, true)
 	s.runs[0].IsArchiving = true
-	s.at(time.Hour + 2*time.Minute)
-	if len(s.runs) != 1 {
-		t.Fatal("the run was deleted while its logs were being archived")
-	}
+	require.True(t, len(s.at(time.Hour+2*time.Minute).runs) == 1, "the run was deleted while its logs were being archived")
 	s.runs[0].IsArchiving = false
-	s.at(time.Hour + 3*time.Minute)
-	if len(s.runs) != 0 {
-		t.Error("the run was not deleted after that")
-	}
+	require.True(t, len(s.at(time.Hour+3*time.Minute).runs) == 0, "the run was not deleted after that")
 }
 
 func TestTimesRemainDueWhileTheirKindIsDisabled(t *testing.T) {
@@ -345,7 +321,6 @@ func TestTimesRemainDueWhileTheirKindIsDisabled(t *testing.T) {
 
 func TestADeletedScheduleStartsNothing(t *testing.T) {
 	s := newSchedule(func(s *v1alpha1.Schedule) { s.DeletionTimestamp = apiTime(created) })
-	if decision := Decide(Observation{Schedule: s, Now: created.Add(time.Hour)}); decision.HasActions() || decision.StatusChanged {
-		t.Errorf("decision: %+v", decision)
-	}
+	decision := Decide(Observation{Schedule: s, Now: created.Add(time.Hour)})
+	require.True(t, !decision.HasActions() && !decision.StatusChanged, "decision: %+v", decision)
 }

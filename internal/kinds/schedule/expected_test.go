@@ -7,32 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheRunOfTheNextTimeIsCreatedBeforeItsTimeIsRecorded(t *testing.T) {
 	s := newScenario(t).at(0)
 	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour)})
-	if decision.CreateRun == nil || decision.CreateRun.Name != RunName(s.schedule, created.Add(time.Hour)) || decision.StatusChanged {
-		t.Errorf("decision %+v, want one that creates the run and records nothing", decision)
-	}
+	require.True(t, decision.CreateRun != nil && decision.CreateRun.Name == RunName(s.schedule, created.Add(time.Hour)) && !decision.StatusChanged,
+		"decision %+v, want one that creates the run and records nothing", decision)
 }
 
 // The operator crashed after it created the run of 13:00. Its cache does not have the run yet.
 func TestARunThatIsNotRecordedIsCountedWhateverChanged(t *testing.T) {
 	for title, change := range map[string]func(s *v1alpha1.Schedule) (since time.Duration){
-		"nothing":      func(*v1alpha1.Schedule) time.Duration { return time.Hour },
-		"a suspension": func(s *v1alpha1.Schedule) time.Duration { s.Spec.Suspend = true; return time.Hour },
-		"the deadline": func(s *v1alpha1.Schedule) time.Duration {
-			s.Spec.StartingDeadlineSeconds = new(int64(60))
-			return 90 * time.Minute
-		},
-		"a later time":      func(*v1alpha1.Schedule) time.Duration { return 2 * time.Hour },
-		"the schedule":      func(s *v1alpha1.Schedule) time.Duration { s.Spec.Schedule = "30 * * * *"; return time.Hour },
-		"the clock as well": func(s *v1alpha1.Schedule) time.Duration { s.Spec.Schedule = "30 * * * *"; return 50 * time.Minute },
-		"the policy for others": func(s *v1alpha1.Schedule) time.Duration {
-			s.Spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid
-			return time.Hour
-		},
+		"nothing":               func(*v1alpha1.Schedule) time.Duration { return time.Hour },
+		"a suspension":          func(s *v1alpha1.Schedule) time.Duration { s.Spec.Suspend = true; return time.Hour },
+		"the deadline":          func(s *v1alpha1.Schedule) time.Duration { deadline(60)(s); return 90 * time.Minute },
+		"a later time":          func(*v1alpha1.Schedule) time.Duration { return 2 * time.Hour },
+		"the schedule":          func(s *v1alpha1.Schedule) time.Duration { s.Spec.Schedule = "30 * * * *"; return time.Hour },
+		"the clock as well":     func(s *v1alpha1.Schedule) time.Duration { s.Spec.Schedule = "30 * * * *"; return 50 * time.Minute },
+		"the policy for others": func(s *v1alpha1.Schedule) time.Duration { concurrency(v1alpha1.ConcurrencyForbid)(s); return time.Hour },
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t).at(0)
@@ -49,9 +43,8 @@ func TestARunThatIsNotRecordedIsCountedWhateverChanged(t *testing.T) {
 			} else {
 				decision = Decide(Observation{Schedule: s.schedule, Now: created.Add(since), Answers: map[string]*Run{run.Name: &run}})
 			}
-			if decision.Status.Runs != 1 || decision.Status.Missed != 0 || decision.Started == nil {
-				t.Errorf("%d runs, %d missed", decision.Status.Runs, decision.Status.Missed)
-			}
+			require.True(t, decision.Status.Runs == 1 && decision.Status.Missed == 0 && decision.Started != nil,
+				"%d runs, %d missed", decision.Status.Runs, decision.Status.Missed)
 		})
 	}
 }

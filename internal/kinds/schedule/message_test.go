@@ -11,10 +11,10 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// ofMessages makes a Schedule send messages.
 func ofMessages(s *v1alpha1.Schedule) {
 	s.Spec.SequentialJob = nil
 	s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}, Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
@@ -31,13 +31,12 @@ func (s *scenario) pass(since time.Duration, answered answer) (sent bool) {
 	if decision.CreateRun == nil {
 		return false
 	}
-	observation := Observation{Schedule: s.schedule, Now: created.Add(since)}
-	if answered == nil { // the operator crashes before it gets the answer
-		return true
+	if answered != nil { // else the operator crashes before it gets the answer
+		observation := Observation{Schedule: s.schedule, Now: created.Add(since)}
+		answered(&observation)
+		decision = Decide(observation)
+		s.store(&decision)
 	}
-	answered(&observation)
-	decision = Decide(observation)
-	s.store(&decision)
 	return true
 }
 
@@ -53,9 +52,7 @@ func rejected(o *Observation) {
 
 func (s *scenario) wantRuns(want int64) *scenario {
 	s.t.Helper()
-	if got := s.schedule.Status.Runs; got != want {
-		s.t.Errorf("status.runs is %d, want %d", got, want)
-	}
+	assert.Equal(s.t, "status.runs", want, s.schedule.Status.Runs)
 	return s
 }
 
@@ -73,9 +70,7 @@ func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, ofMessages).at(time.Second)
 			s.pass(time.Hour, nil)
-			if sent := s.pass(time.Hour+test.after, confirmed); sent != test.sent {
-				t.Fatalf("sent again: %t", sent)
-			}
+			require.Equal(t, test.sent, s.pass(time.Hour+test.after, confirmed))
 			if test.sent {
 				s.wantRuns(1).wantMissed(0, "")
 			} else {
@@ -88,9 +83,7 @@ func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 func TestAJobThatIsKnownNotToBeSentIsRetriedUntilItsDeadline(t *testing.T) {
 	s := newScenario(t, ofMessages, deadline(600)).at(time.Second)
 	for minute := range 9 {
-		if !s.pass(time.Hour+time.Duration(minute)*time.Minute, notSent) {
-			t.Fatalf("minute %d: not tried", minute)
-		}
+		require.True(t, s.pass(time.Hour+time.Duration(minute)*time.Minute, notSent), "minute %d: not tried", minute)
 		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotReady, "the queue is full").wantMissed(0, "")
 	}
 	s.pass(time.Hour+9*time.Minute+30*time.Second, notSent)
@@ -108,9 +101,7 @@ func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
 	s := newScenario(t, ofMessages).at(time.Second)
 	away := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour), NotReady: &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue billing does not exist"}})
 	s.store(&away)
-	if away.CreateRun != nil {
-		t.Error("a message was sent")
-	}
+	require.True(t, away.CreateRun == nil, "a message was sent")
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound, "billing").wantMissed(0, "")
 	s.pass(time.Hour+30*time.Minute, confirmed)
 	s.wantRuns(1)
@@ -139,8 +130,6 @@ func TestInvalidJobsAreRefusedByField(t *testing.T) {
 		"spec.message.headers[Nats-Msg-Id]": func(j *v1alpha1.ScheduledMessage) { j.Headers = map[string]string{"Nats-Msg-Id": "1"} },
 	} {
 		errs := Validate(newSchedule(ofMessages, func(s *v1alpha1.Schedule) { change(s.Spec.Message) }))
-		if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want+":") {
-			t.Errorf("errors %v, want one of %s", errs, want)
-		}
+		require.True(t, len(errs) == 1 && strings.HasPrefix(errs[0].Error(), want+":"), "errors %v, want one of %s", errs, want)
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // request sets the request of the spec: from and to are hours after the creation, and the request is a trigger without to.
@@ -29,9 +31,8 @@ func (s *scenario) request(id string, hours ...int) *scenario {
 func (s *scenario) wantRequest(runs, missed, left int32) *scenario {
 	s.t.Helper()
 	got := s.schedule.Status.Rerun
-	if got == nil || got.Runs != runs || got.Missed != missed || got.Left != left {
-		s.t.Errorf("the request is %+v, want %d runs, %d missed, %d left", got, runs, missed, left)
-	}
+	require.True(s.t, got != nil && got.Runs == runs && got.Missed == missed && got.Left == left,
+		"the request is %+v, want %d runs, %d missed, %d left", got, runs, missed, left)
 	return s
 }
 
@@ -43,16 +44,15 @@ func (s *scenario) removeDeleted() *scenario {
 	return s
 }
 
-// Each request in each state of a Schedule, with each policy.
 func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 	type combination struct {
 		policy     v1alpha1.ScheduleConcurrency
 		isBackfill bool
 		state      string
 	}
-	// rule returns how many of the times start at once, and how many start in the end; the others are missed.
-	rule := func(c combination) (atOnce, inTheEnd int) {
-		times := 1
+	// rule returns how many times are requested, how many of them start at once, and how many in the end; the others are missed.
+	rule := func(c combination) (times, atOnce, inTheEnd int) {
+		times = 1
 		if c.isBackfill {
 			times = 4
 		}
@@ -68,7 +68,7 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 		case c.state == "refused":
 			atOnce, inTheEnd = 0, 0
 		}
-		return atOnce, inTheEnd
+		return times, atOnce, inTheEnd
 	}
 	for _, policy := range []v1alpha1.ScheduleConcurrency{v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace} {
 		for _, isBackfill := range []bool{false, true} {
@@ -90,12 +90,11 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 					case "refused":
 						s.refusal = &decision.Refusal{Class: decision.Invalid, Message: "spec.containers: Required value"}
 					}
-					atOnce, inTheEnd := rule(c)
+					times, atOnce, inTheEnd := rule(c)
 					before, now := len(s.started), time.Hour+time.Second
 					s.at(now)
-					if got := len(s.started) - before; got != atOnce {
-						t.Errorf("%d times start at once, want %d: %v", got, atOnce, s.started)
-					}
+					got := len(s.started) - before
+					require.True(t, got == atOnce, "%d times start at once, want %d: %v", got, atOnce, s.started)
 					if state != "refused" {
 						s.refusal, s.schedule.Spec.Suspend = nil, false
 					}
@@ -106,20 +105,8 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 							t.Fatalf("%d runs are active", active)
 						}
 					}
-					requested := 0
-					for _, at := range s.started {
-						if at < "12:00" { // times of the day before the Schedule was created
-							requested++
-						}
-					}
-					if requested != inTheEnd {
-						t.Errorf("%d times started in the end, want %d: %v", requested, inTheEnd, s.started)
-					}
-					times := int32(1)
-					if isBackfill {
-						times = 4
-					}
-					s.wantRequest(int32(inTheEnd), times-int32(inTheEnd), 0)
+					assert.Equal(t, "number of times that started in the end", inTheEnd, len(s.started)-before)
+					s.wantRequest(int32(inTheEnd), int32(times-inTheEnd), 0)
 					if state == "refused" {
 						s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused, "spec.containers")
 					}
@@ -136,13 +123,9 @@ func TestARequestRunsOnceUntilItHasAnotherID(t *testing.T) {
 	names := map[string]bool{}
 	for _, run := range s.runs {
 		names[run.Name] = true
-		if len(run.Name) != len("nightly-")+10 {
-			t.Errorf("the run has the name %s, which may be too long", run.Name)
-		}
+		assert.Equal(t, "length of the name "+run.Name, len("nightly-")+10, len(run.Name))
 	}
-	if len(names) != 3 {
-		t.Errorf("names %v", names)
-	}
+	assert.Equal(t, "number of names", 3, len(names))
 }
 
 func TestARequestedTimeThatHasNotComeWaits(t *testing.T) {
@@ -197,15 +180,11 @@ func TestATriggerStartsBeforeTimesThatWaitAndABackfillAfterThem(t *testing.T) {
 }
 
 func TestABackfillIsBounded(t *testing.T) {
-	everyMinute := func(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
 	s := newScenario(t, everyMinute).at(time.Second).request("all", -24*365, 0).at(30 * time.Second)
-	if len(s.started) != maxActiveBackfill {
-		t.Errorf("%d runs are active at the same time", len(s.started))
-	}
+	assert.Equal(t, "runs that are active at the same time", maxActiveBackfill, len(s.started))
 	s.wantRequest(maxActiveBackfill, 0, MaxBackfill-maxActiveBackfill)
-	if want := apiTime(created.AddDate(-1, 0, 0).Add((MaxBackfill - 1) * time.Minute)); !s.schedule.Status.Rerun.To.Equal(want) {
-		t.Errorf("the backfill ends at %s, want %s", s.schedule.Status.Rerun.To, want)
-	}
+	want := apiTime(created.AddDate(-1, 0, 0).Add((MaxBackfill - 1) * time.Minute))
+	require.True(t, s.schedule.Status.Rerun.To.Equal(want), "the backfill ends at %s, want %s", s.schedule.Status.Rerun.To, want)
 	none := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "0 0 29 2 *" }).at(time.Second).request("none", -24, -20).at(time.Minute)
 	none.wantStarted().wantRequest(0, 0, 0)
 }
@@ -214,9 +193,8 @@ func TestABackfillIsBounded(t *testing.T) {
 func TestARequestDoesNotStartBesideARunThatIsNotRecorded(t *testing.T) {
 	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(0).request("again")
 	name := RunName(s.schedule, created.Add(time.Hour))
-	if decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(50 * time.Minute)}); decision.Question != name {
-		t.Errorf("decision %+v, want a question about %s", decision, name)
-	}
+	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(50 * time.Minute)})
+	require.True(t, decision.Question == name, "decision %+v, want a question about %s", decision, name)
 }
 
 func TestAPendingRunWhoseRequestIsUnknownIsCounted(t *testing.T) {
@@ -228,9 +206,8 @@ func TestAPendingRunWhoseRequestIsUnknownIsCounted(t *testing.T) {
 func TestAFailedRequestedRunIsTheLastRun(t *testing.T) {
 	s := newScenario(t).at(time.Second).at(time.Hour).finish(time.Hour+time.Minute, true).request("again", -10).at(time.Hour + 2*time.Minute)
 	s.finish(time.Hour+3*time.Minute, false).at(time.Hour + 3*time.Minute)
-	if last := decision.FindReason(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded, v1alpha1.ReasonRunFailed); last == nil || !strings.Contains(last.Message, "StepFailed") {
-		t.Errorf("conditions %+v", s.schedule.Status.Conditions)
-	}
+	last := decision.FindReason(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded, v1alpha1.ReasonRunFailed)
+	require.True(t, last != nil && strings.Contains(last.Message, "StepFailed"), "conditions %+v", s.schedule.Status.Conditions)
 }
 
 func TestNoStageOfADecisionChangesWhatAnEarlierOneDecided(t *testing.T) {

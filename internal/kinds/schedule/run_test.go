@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,9 +25,7 @@ func withTemplate(kind, raw string) *v1alpha1.Schedule {
 func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 	due := created.Add(time.Hour)
 	const parameter, variable = `{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}`, `{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"}`
-	for title, test := range map[string]struct {
-		kind, template, want string
-	}{
+	for title, test := range map[string]struct{ kind, template, want string }{
 		"a sequence": {"SequentialJob", `{"containers":[{"name":"a"}]}`, `{"containers":[{"name":"a"}],"parameters":[` + parameter + `]}`},
 		"a sequence with parameters": {
 			"SequentialJob", `{"parameters":[{"name":"REGION","value":"eu"}]}`, `{"parameters":[{"name":"REGION","value":"eu"},` + parameter + `]}`,
@@ -53,9 +50,8 @@ func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 			spec, err := json.Marshal(run.Object["spec"])
 			require.NoError(t, err)
 			assert.Equal(t, "spec", test.want, string(spec))
-			if run.GetKind() != test.kind || !metav1.IsControlledBy(run, s) || run.GetLabels()[v1alpha1.LabelSchedule] != s.Name {
-				t.Errorf("metadata: %v", run.Object["metadata"])
-			}
+			require.True(t, run.GetKind() == test.kind && metav1.IsControlledBy(run, s) && run.GetLabels()[v1alpha1.LabelSchedule] == s.Name,
+				"metadata: %v", run.Object["metadata"])
 			want := map[string]string{v1alpha1.AnnotationScheduledTime: "2026-05-04T13:00:00Z", v1alpha1.AnnotationRerunID: "yesterday"}
 			assert.Equal(t, "annotations", want, run.GetAnnotations())
 		})
@@ -74,15 +70,9 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"the label of the tool":      {newSchedule(setMetadata("app.kubernetes.io/managed-by", "")), "is reserved"},
 		"an invalid cron expression": {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.Schedule = "0 25 * * *" }), "spec.schedule: Invalid value"},
 	} {
-		t.Run(title, func(t *testing.T) {
-			if errs := Validate(test.s); !strings.Contains(errs.ToAggregate().Error(), test.want) {
-				t.Errorf("errors %v, want one with %q", errs, test.want)
-			}
-		})
+		t.Run(title, func(t *testing.T) { require.ErrorContains(t, Validate(test.s).ToAggregate(), test.want) })
 	}
-	if errs := Validate(withTemplate("SequentialJob", `{"ttlSecondsAfterFinished": 60}`)); len(errs) > 0 {
-		t.Errorf("a valid Schedule: %v", errs)
-	}
+	require.NoError(t, Validate(withTemplate("SequentialJob", `{"ttlSecondsAfterFinished": 60}`)).ToAggregate())
 }
 
 func setMetadata(label, annotation string) func(*v1alpha1.Schedule) {
@@ -104,12 +94,10 @@ func TestStoppedSessionHasEndedWithItsLastAttempt(t *testing.T) {
 	session := &v1alpha1.AgenticSession{}
 	session.CreationTimestamp = created
 	session.Status.Phase = v1alpha1.SessionStopped
-	if run := RunOfSession(session); !run.IsFinished || !run.CompletionTime.Equal(created.Time) {
-		t.Errorf("a session that was stopped before its first attempt: %+v", run)
-	}
+	run := RunOfSession(session)
+	require.True(t, run.IsFinished && run.CompletionTime.Equal(created.Time), "a session that was stopped before its first attempt: %+v", run)
 	session.Status.Attempts = make([]v1alpha1.SessionAttempt, 2)
 	session.Status.Attempts[0].CompletionTime, session.Status.Attempts[1].CompletionTime = &created, &ended
-	if run := RunOfSession(session); !run.IsFinished || !run.CompletionTime.Equal(ended.Time) {
-		t.Errorf("want the end %s of the last attempt, got %+v", ended, run)
-	}
+	run = RunOfSession(session)
+	require.True(t, run.IsFinished && run.CompletionTime.Equal(ended.Time), "want the end %s of the last attempt, got %+v", ended, run)
 }

@@ -52,15 +52,11 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := newSchedule(func(s *v1alpha1.Schedule) {
 		s.Spec.Schedule, s.Spec.TimeZone = randomExpressions(random), pick(random, zones)
 		s.Spec.When = pick(random, conditions)
-		if random.IntN(2) == 0 {
-			s.Spec.SuspendAfterFailures = new(int32(1 + random.IntN(4)))
-		}
+		s.Spec.SuspendAfterFailures = pick(random, []*int32{nil, new(1 + random.Int32N(4))})
 		s.Spec.ConcurrencyPolicy = pick(random, []v1alpha1.ScheduleConcurrency{"", v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace})
 		s.Spec.CatchUp = pick(random, []v1alpha1.ScheduleCatchUp{"", v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest, v1alpha1.CatchUpAll})
-		if random.IntN(2) == 0 {
-			s.Spec.StartingDeadlineSeconds = new(int64(1 + random.IntN(7200)))
-		}
-		s.Spec.SuccessfulRunsHistoryLimit, s.Spec.FailedRunsHistoryLimit = new(int32(random.IntN(3))), new(int32(random.IntN(3)))
+		s.Spec.StartingDeadlineSeconds = pick(random, []*int64{nil, new(1 + random.Int64N(7200))})
+		s.Spec.SuccessfulRunsHistoryLimit, s.Spec.FailedRunsHistoryLimit = new(random.Int32N(3)), new(random.Int32N(3))
 		if seed%3 == 0 {
 			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy, s.Spec.SuspendAfterFailures = nil, v1alpha1.ConcurrencyAllow, nil
 			s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}}
@@ -225,7 +221,7 @@ func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time
 	for range 5 {
 		decision := Decide(observation)
 		for decision.Question != "" {
-			observation.Answers[decision.Question] = s.find(decision.Question)
+			observation.Answers[decision.Question] = findRun(s.runs, decision.Question)
 			decision = Decide(observation)
 		}
 		if read.ResourceVersion != s.stored.ResourceVersion {
@@ -278,24 +274,13 @@ func (s *simulation) observedRuns() []Run {
 	return runs
 }
 
-func (s *simulation) find(name string) *Run {
-	for i := range s.runs {
-		if s.runs[i].Name == name {
-			return &s.runs[i]
-		}
-	}
-	return nil
-}
-
 func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	before := s.stored.Status
 	if last := before.LastScheduleTime; last != nil && status.LastScheduleTime.Before(last) {
 		s.t.Fatalf("lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
 	}
 	s.counted += max(status.Failures-before.Failures, 0)
-	if s.counted > s.failed {
-		s.t.Fatalf("%d failures are counted of %d", s.counted, s.failed)
-	}
+	require.True(s.t, s.counted <= s.failed, "%d failures are counted of %d", s.counted, s.failed)
 	if request := status.Rerun; request != nil && (before.Rerun == nil || before.Rerun.ID != request.ID) {
 		s.accepted()
 	}
@@ -329,7 +314,7 @@ func (s *simulation) accepted() {
 
 func (s *simulation) deleteRuns(runs []Run) {
 	for _, run := range runs {
-		if found := s.find(run.Name); found != nil {
+		if found := findRun(s.runs, run.Name); found != nil {
 			found.IsDeleted = true
 		}
 	}
@@ -337,7 +322,7 @@ func (s *simulation) deleteRuns(runs []Run) {
 
 // create creates a run, or finds that it exists, or refuses it.
 func (s *simulation) create(pending *v1alpha1.ScheduledRun) (*Run, *decision.Refusal) {
-	if existing := s.find(pending.Name); existing != nil {
+	if existing := findRun(s.runs, pending.Name); existing != nil {
 		return existing, nil
 	}
 	if s.now.Before(s.quotaUntil) {
@@ -371,8 +356,7 @@ func (s *simulation) mustMeetCondition(pending *v1alpha1.ScheduledRun) bool {
 	return !isTriggered && s.epochs[len(s.epochs)-1].timetable.Cron == s.stored.Spec.Cron && s.stored.Status.Pending == nil
 }
 
-// send sends a message to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored
-// nothing.
+// send sends a message to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored nothing.
 func (s *simulation) send(d *Decision, observation *Observation) {
 	id := d.CreateRun.Name
 	isAway := s.now.Before(s.quotaUntil)
@@ -386,9 +370,7 @@ func (s *simulation) send(d *Decision, observation *Observation) {
 		s.created[id]++
 		s.sent[id] = s.brokerNow()
 	}
-	if s.created[id] > 1 {
-		s.t.Fatalf("the job of %s was stored twice", d.CreateRun.ScheduledTime)
-	}
+	require.True(s.t, s.created[id] <= 1, "the job of %s was stored twice", d.CreateRun.ScheduledTime)
 	observation.Sent = !isAway
 }
 
@@ -397,12 +379,10 @@ func (s *simulation) brokerNow() time.Time { return s.now.Add(-s.clockOffset) }
 
 // checkConcurrency fails the test if a run starts next to another one that the policy forbids.
 func (s *simulation) checkConcurrency(due time.Time) {
-	switch s.stored.Spec.ConcurrencyPolicy {
-	case v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace:
-		for _, run := range s.runs {
-			if !run.IsFinished {
-				s.t.Fatalf("the run of %s starts while that of %s is active", due, run.ScheduledTime)
-			}
+	policy := s.stored.Spec.ConcurrencyPolicy
+	for _, run := range s.runs {
+		if !run.IsFinished && (policy == v1alpha1.ConcurrencyForbid || policy == v1alpha1.ConcurrencyReplace) {
+			s.t.Fatalf("the run of %s starts while that of %s is active", due, run.ScheduledTime)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func when(expression string) func(*v1alpha1.Schedule) {
@@ -34,18 +35,15 @@ func TestWhenSelectsTheTimesThatMayRun(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, when(test.when), catchUp(test.catchUp)).at(time.Second).at(6 * time.Hour)
-			assert.Equal(t, "started times", test.started, s.started)
+			s.wantStarted(test.started...)
 			missed := int64(0)
 			for _, count := range test.reasons {
 				missed += count
 			}
-			if s.schedule.Status.Missed != missed || s.schedule.Status.Runs != int64(len(test.started)) {
-				t.Errorf("%d missed and %d started, want %d and %d: %q", s.schedule.Status.Missed, s.schedule.Status.Runs, missed, len(test.started), s.events)
-			}
+			assert.Equal(t, "number of missed times", missed, s.schedule.Status.Missed)
 			for reason, count := range test.reasons {
-				if found := strings.Contains(strings.Join(s.events, "\n"), missedTexts[reason]); found != (count > 0) {
-					t.Errorf("an event about %s: %t: %q", reason, found, s.events)
-				}
+				found := strings.Contains(strings.Join(s.events, "\n"), missedTexts[reason])
+				require.True(t, found == (count > 0), "an event about %s: %t: %q", reason, found, s.events)
 			}
 			if test.reasons["WhenFailed"] > 0 {
 				s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonWhenFailed, "is unknown: when: ")
@@ -60,16 +58,13 @@ func TestWhenSeesTheRunForWhichATimeWaits(t *testing.T) {
 	s := newScenario(t, when("runs.size() == 0 || runs[0].succeeded"), concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2 * time.Hour)
 	s.wantReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun, "")
 	s.finish(2*time.Hour, false).at(2*time.Hour + time.Minute)
-	if s.schedule.Status.Missed != 1 || s.schedule.Status.LastMissed.Reason != v1alpha1.MissedWhenFalse {
-		t.Errorf("missed %+v, want the time after the run that failed", s.schedule.Status.LastMissed)
-	}
+	require.True(t, s.schedule.Status.Missed == 1 && s.schedule.Status.LastMissed.Reason == v1alpha1.MissedWhenFalse,
+		"missed %+v, want the time after the run that failed", s.schedule.Status.LastMissed)
 }
 
 func TestReplaceKeepsTheActiveRunOfATimeThatWhenRejects(t *testing.T) {
 	s := newScenario(t, when("active == 0"), concurrency(v1alpha1.ConcurrencyReplace)).at(time.Second).at(time.Hour).at(2 * time.Hour)
-	if len(s.deleted) > 0 || s.schedule.Status.Missed != 1 {
-		t.Errorf("deleted %q, missed %d times", s.deleted, s.schedule.Status.Missed)
-	}
+	require.True(t, len(s.deleted) == 0 && s.schedule.Status.Missed == 1, "deleted %q, missed %d times", s.deleted, s.schedule.Status.Missed)
 }
 
 func TestATriggeredRunStartsWhateverWhenSays(t *testing.T) {
@@ -87,8 +82,7 @@ func TestAWrongExpressionIsRejected(t *testing.T) {
 	} {
 		s := newScenario(t, when(expression)).at(time.Second)
 		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, want)
-		if errs := Validate(s.schedule); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
-			t.Errorf("%s: %v, want %q", expression, errs, want)
-		}
+		errs := Validate(s.schedule)
+		require.True(t, len(errs) == 1 && strings.Contains(errs[0].Error(), want), "%s: %v, want %q", expression, errs, want)
 	}
 }

@@ -43,9 +43,7 @@ func clockChanges(t *testing.T) []*clockChange {
 			continue
 		}
 		zone, err := time.LoadLocation(file.Name)
-		if err != nil {
-			t.Fatalf("%s: %v", file.Name, err)
-		}
+		require.True(t, err == nil, "%s: %v", file.Name, err)
 		for at := time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC).In(zone); !at.IsZero() && at.Year() <= 2040; at = endOfPeriod(at) {
 			k := key{at.Unix(), distanceFromUTC(at.Add(-1)), distanceFromUTC(at)}
 			if known[k] == nil {
@@ -201,14 +199,12 @@ func compareTimes(t *testing.T, rng *rand.Rand, zone *time.Location, change, sta
 		}
 		got = append(got, at)
 	}
-	if !slices.Equal(got, want) {
-		t.Fatalf("%+v around %v:\n got %v\nwant %v", of, change, got, want)
-	}
+	require.True(t, slices.Equal(got, want), "%+v around %v:\n got %v\nwant %v", of, change, got, want)
 	for range 20 { // from any moment, not only from times that are due
 		after := start.Add(time.Duration(rng.Int64N(int64(end.Sub(start)))))
 		following, _ := slices.BinarySearchFunc(want, after.Add(1), time.Time.Compare)
-		if next := timetable.Next(after); following < len(want) && !next.Equal(want[following]) {
-			t.Fatalf("%+v: after %v, %v is due, want %v", of, after, next, want[following])
+		if next := timetable.Next(after); following < len(want) {
+			require.True(t, next.Equal(want[following]), "%+v: after %v, %v is due, want %v", of, after, next, want[following])
 		}
 	}
 }
