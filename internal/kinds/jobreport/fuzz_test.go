@@ -11,7 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// Every Job is classified and has a complete finding.
 func FuzzEveryJobHasAFinding(f *testing.F) {
 	for _, sample := range readSamples(f) {
 		raw, err := json.Marshal(sample.job)
@@ -25,12 +24,9 @@ func FuzzEveryJobHasAFinding(f *testing.F) {
 		}
 		now := time.Unix(seconds, 0)
 		finding := Classify(job, now, DefaultThresholds())
-		if problem := findingProblem(finding); problem != "" {
-			t.Errorf("%s: %+v", problem, finding)
-		}
-		if again := Classify(job, now, DefaultThresholds()); again != finding {
-			t.Errorf("got %+v, then %+v", finding, again)
-		}
+		problem := findingProblem(finding)
+		require.True(t, problem == "", "%s: %+v", problem, finding)
+		require.Equal(t, finding, Classify(job, now, DefaultThresholds()))
 	})
 }
 

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestTheOwnerOfAJobIsWhatItStates(t *testing.T) {
@@ -37,11 +37,7 @@ func TestTheOwnerOfAJobIsWhatItStates(t *testing.T) {
 		"an owner that does not control it":   {jobWith(withNonControllerOwner), ""},
 		"nothing":                             {jobWith(), ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := OwnerOf(row.job).String(); got != row.want {
-				t.Errorf("owner %q, want %q", got, row.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { assert.Equal(t, "owner", row.want, OwnerOf(row.job).String()) })
 	}
 }
 
@@ -78,14 +74,11 @@ func TestTheMostImportantGroupsAreListedInAnyOrderOfTheJobs(t *testing.T) {
 		}
 	}
 	want := scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...)
-	if len(want.Groups) != MaxGroups || want.Groups[0].Owner.Name != fmt.Sprintf("cron-%02d", 2*MaxGroups) {
-		t.Errorf("%d groups, the first is %+v, want the newest ones", len(want.Groups), want.Groups[0])
-	}
+	require.True(t, len(want.Groups) == MaxGroups && want.Groups[0].Owner.Name == fmt.Sprintf("cron-%02d", 2*MaxGroups),
+		"%d groups, the first is %+v, want the newest ones", len(want.Groups), want.Groups[0])
 	random := rand.New(rand.NewSource(1))
 	for range 20 {
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		if diff := cmp.Diff(want, scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...)); diff != "" {
-			t.Fatalf("the report differs:\n%s", diff)
-		}
+		require.Equal(t, want, scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...))
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Combines all traits of Jobs. TestSamples compares the order of the reasons with that of the documentation.
@@ -40,16 +42,12 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 				losers[loser] = true
 			}
 		}
-		if got := Classify(job, testTimePlus(100*oneDay), thresholds).Reason; got != want {
-			t.Errorf("got %s, but the rules %v match: %+v", got, matching, job)
-		}
+		got := Classify(job, testTimePlus(100*oneDay), thresholds).Reason
+		require.True(t, got == want, "got %s, but the rules %v match: %+v", got, matching, job)
 	})
-	if len(losers) < 15 {
-		t.Errorf("only %d rules match Jobs for which others win: %v", len(losers), losers)
-	}
+	require.True(t, len(losers) >= 15, "only %d rules match Jobs for which others win: %v", len(losers), losers)
 }
 
-// matchingReasons returns the reasons of all rules that match the Job.
 func matchingReasons(job *batchv1.Job, thresholds Thresholds) []Reason {
 	var found []Reason
 	for i := range rules {
@@ -77,11 +75,8 @@ func TestAFindingDependsOnlyOnTheJobAndItsCategory(t *testing.T) {
 	for _, sample := range readSamples(t) {
 		before := sample.job.DeepCopy()
 		one := Classify(sample.job, testTimePlus(100*oneDay), DefaultThresholds())
-		if diff := cmp.Diff(one, Classify(sample.job, testTimePlus(101*oneDay), DefaultThresholds())); diff != "" {
-			t.Errorf("%s: the finding contains an age:\n%s", sample.reason, diff)
-		}
-		if diff := cmp.Diff(before, sample.job); diff != "" {
-			t.Errorf("%s: the Job is changed:\n%s", sample.reason, diff)
-		}
+		later := Classify(sample.job, testTimePlus(101*oneDay), DefaultThresholds())
+		assert.Equal(t, "finding of "+string(sample.reason)+" a day later", one, later)
+		assert.Equal(t, "unchanged Job of "+string(sample.reason), before, sample.job)
 	}
 }

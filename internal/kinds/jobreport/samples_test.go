@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 	"time"
 
@@ -41,9 +40,7 @@ func readSamples(t testing.TB) []sample {
 			s.categories = append(s.categories, [2]string{string(match[1]), string(match[2])})
 		}
 		title := sampleTitle.FindSubmatch(raw)
-		if title == nil || len(s.categories) == 0 {
-			t.Fatalf("%s does not state its reason and times", path)
-		}
+		require.True(t, title != nil && len(s.categories) != 0, "%s does not state its reason and times", path)
 		s.reason = Reason(title[1])
 		samples = append(samples, s)
 	}
@@ -64,13 +61,10 @@ func TestSamples(t *testing.T) {
 				if want.Category != CategoryHealthy {
 					want.Reason = sample.reason
 				}
-				if got.Category != want.Category || got.Reason != want.Reason {
-					t.Errorf("at %s: got %s %s, want %s %s", at, got.Category, got.Reason, want.Category, want.Reason)
-				}
+				require.True(t, got.Category == want.Category && got.Reason == want.Reason,
+					"at %s: got %s %s, want %s %s", at, got.Category, got.Reason, want.Category, want.Reason)
 			}
 		})
 	}
-	if want := AllReasons(); !slices.Equal(shown, want) {
-		t.Errorf("there are samples for %v, want %v", shown, want)
-	}
+	require.Equal(t, AllReasons(), shown)
 }

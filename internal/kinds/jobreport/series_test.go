@@ -10,70 +10,57 @@ import (
 )
 
 func TestSeries(t *testing.T) {
-	generateName := func(prefix string) jobTrait { return func(job *batchv1.Job) { job.GenerateName = prefix } }
-	createdAt := testTime.Unix()
+	at := testTime.Unix()
+	cron, sequence, session, jobSet := controlledBy("CronJob"), controlledBy("SequentialJob"), controlledBy("AgenticSession"), controlledBy("JobSet")
+	workflow, generated := controlledBy("Workflow"), func(job *batchv1.Job) { job.GenerateName = "migrate-" }
 	run := func(number string) jobTrait { return annotated(v1alpha1.AnnotationRun, number) }
 	attempt := func(number string) jobTrait { return labeled("jobset.sigs.k8s.io/restart-attempt", number) }
 	scheduled, step := labeled(v1alpha1.LabelSchedule, "nightly"), labeled(v1alpha1.LabelStep, "load")
 	named := func(name string) jobTrait { return func(job *batchv1.Job) { job.Name = name } }
-	helmHook := annotated("helm.sh/hook", "pre-upgrade")
-	argoCDHook := annotated("argocd.argoproj.io/hook", "PreSync")
-	release := labeled("app.kubernetes.io/instance", "shop")
+	helm, argoCD := annotated("helm.sh/hook", "pre-upgrade"), annotated("argocd.argoproj.io/hook", "PreSync")
+	tracked := annotated("argocd.argoproj.io/tracking-id", "shop:batch/Job:a/b")
+	release, imports := labeled("app.kubernetes.io/instance", "shop"), labeled(v1alpha1.LabelReportSeries, "import")
 	for name, row := range map[string]struct {
 		job  *batchv1.Job
 		want []Series
 	}{
-		"the successful run of a CronJob supersedes earlier failures": {
-			jobWith(controlledBy("CronJob"), completedJob), []Series{{"9", createdAt, true}},
-		},
-		"the failed run of a CronJob can be superseded": {jobWith(controlledBy("CronJob"), failedFor("X")), []Series{{"9", createdAt, false}}},
-		"an unfinished run of a CronJob proves nothing": {jobWith(controlledBy("CronJob"), startedJob), []Series{{"9", createdAt, false}}},
-		"contradictory conditions prove nothing":        {jobWith(controlledBy("CronJob"), completedJob, failedFor("X")), []Series{{"9", createdAt, false}}},
-		"any Job of a later run of a SequentialJob supersedes": {
-			jobWith(controlledBy("SequentialJob"), run("2"), startedJob), []Series{{"9", 2, true}},
-		},
+		"the successful run of a CronJob supersedes earlier failures": {jobWith(cron, completedJob), []Series{{"9", at, true}}},
+		"the failed run of a CronJob can be superseded":               {jobWith(cron, failedFor("X")), []Series{{"9", at, false}}},
+		"an unfinished run of a CronJob proves nothing":               {jobWith(cron, startedJob), []Series{{"9", at, false}}},
+		"contradictory conditions prove nothing":                      {jobWith(cron, completedJob, failedFor("X")), []Series{{"9", at, false}}},
+		"any Job of a later run of a SequentialJob supersedes":        {jobWith(sequence, run("2"), startedJob), []Series{{"9", 2, true}}},
 		"the next attempt at a step supersedes": {
-			jobWith(controlledBy("SequentialJob"), run("2"), step, failedFor("X")), []Series{{"9", 2, true}, {"9/2/load", 2 * createdAt, true}},
+			jobWith(sequence, run("2"), step, failedFor("X")), []Series{{"9", 2, true}, {"9/2/load", 2 * at, true}},
 		},
 		"a success ends the attempts at a step": {
-			jobWith(controlledBy("SequentialJob"), run("2"), step, completedJob), []Series{{"9", 2, true}, {"9/2/load", 2*createdAt + 1, true}},
+			jobWith(sequence, run("2"), step, completedJob), []Series{{"9", 2, true}, {"9/2/load", 2*at + 1, true}},
 		},
 		"a success of the step in a later run of the Schedule supersedes": {
-			jobWith(controlledBy("SequentialJob"), run("1"), step, scheduled, completedJob),
-			[]Series{{"9", 1, true}, {"9/1/load", 2*createdAt + 1, true}, {"schedule/nightly/load", createdAt, true}},
+			jobWith(sequence, run("1"), step, scheduled, completedJob),
+			[]Series{{"9", 1, true}, {"9/1/load", 2*at + 1, true}, {"schedule/nightly/load", at, true}},
 		},
-		"any Job of a later attempt of a JobSet supersedes": {jobWith(controlledBy("JobSet"), attempt("1"), failedFor("X")), []Series{{"9", 1, true}}},
-		"the next attempt of an AgenticSession supersedes":  {jobWith(controlledBy("AgenticSession"), startedJob), []Series{{"9", createdAt, true}}},
-		"a successful session of the same Schedule supersedes": {
-			jobWith(controlledBy("AgenticSession"), scheduled, completedJob), []Series{{"9", createdAt, true}, {"schedule/nightly", createdAt, true}},
-		},
-		"a success with the same prefix of a Workflow supersedes": {
-			jobWith(controlledBy("Workflow"), generateName("train-"), completedJob), []Series{{"9/train-", createdAt, true}},
-		},
+		"any later attempt of a JobSet supersedes":         {jobWith(jobSet, attempt("1"), failedFor("X")), []Series{{"9", 1, true}}},
+		"the next attempt of an AgenticSession supersedes": {jobWith(session, startedJob), []Series{{"9", at, true}}},
+		"a successful session of the Schedule supersedes":  {jobWith(session, scheduled, completedJob), []Series{{"9", at, true}, {"schedule/nightly", at, true}}},
+		"a success with the same prefix supersedes":        {jobWith(workflow, generated, completedJob), []Series{{"9/migrate-", at, true}}},
 		"the hook of a later revision of a Helm release supersedes": {
-			jobWith(named("shop-migrate-12"), helmHook, release, completedJob), []Series{{"hook/shop/pre-upgrade/shop-migrate-", createdAt, true}},
+			jobWith(named("shop-migrate-12"), helm, release, completedJob), []Series{{"hook/shop/pre-upgrade/shop-migrate-", at, true}},
 		},
 		"the hook of a later sync of Argo CD supersedes": {
-			jobWith(named("migrate-4f2a-presync-177"), generateName("migrate-"), argoCDHook, release, completedJob), []Series{{"hook/shop/PreSync/migrate-", createdAt, true}},
+			jobWith(named("migrate-4f2a-presync-177"), generated, argoCD, release, completedJob), []Series{{"hook/shop/PreSync/migrate-", at, true}},
 		},
 		"the application of a hook can be that which Argo CD tracks": {
-			jobWith(generateName("migrate-"), argoCDHook, annotated("argocd.argoproj.io/tracking-id", "shop:batch/Job:a/b"), failedFor("X")), []Series{{"hook/shop/PreSync/migrate-", createdAt, false}},
+			jobWith(generated, argoCD, tracked, failedFor("X")), []Series{{"hook/shop/PreSync/migrate-", at, false}},
 		},
-		"a later success with the same label supersedes": {
-			jobWith(labeled(v1alpha1.LabelReportSeries, "import"), completedJob), []Series{{"label/import", createdAt, true}},
-		},
-		"a label is in addition to the controller": {
-			jobWith(labeled(v1alpha1.LabelReportSeries, "import"), controlledBy("CronJob"), completedJob), []Series{{"label/import", createdAt, true}, {"9", createdAt, true}},
-		},
-		"a hook of an unknown application is in no series":             {jobWith(helmHook, completedJob), nil},
-		"a hook of Argo CD with a fixed name is in no series":          {jobWith(argoCDHook, release, completedJob), nil},
-		"a Job of another controller without a prefix is in no series": {jobWith(controlledBy("Workflow"), completedJob), nil},
-		"a Job without a controller is in no series":                   {jobWith(generateName("train-"), completedJob), nil},
-		"a step without the number of its run is in no series":         {jobWith(controlledBy("SequentialJob"), failedFor("X")), nil},
-		"a child with an invalid number of attempts is in no series":   {jobWith(controlledBy("JobSet"), attempt("many")), nil},
+		"a later success with the same label supersedes":       {jobWith(imports, completedJob), []Series{{"label/import", at, true}}},
+		"a label is in addition to the controller":             {jobWith(imports, cron, completedJob), []Series{{"label/import", at, true}, {"9", at, true}}},
+		"a hook of an unknown application is in no series":     {jobWith(helm, completedJob), nil},
+		"a hook of Argo CD with a fixed name is in no series":  {jobWith(argoCD, release, completedJob), nil},
+		"another controller without a prefix is in no series":  {jobWith(workflow, completedJob), nil},
+		"a Job without a controller is in no series":           {jobWith(generated, completedJob), nil},
+		"a step without the number of its run is in no series": {jobWith(sequence, failedFor("X")), nil},
+		"an invalid number of attempts is in no series":        {jobWith(jobSet, attempt("many")), nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, "series", row.want, SeriesOf(row.job))
-		})
+		t.Run(name, func(t *testing.T) { assert.Equal(t, "series", row.want, SeriesOf(row.job)) })
 	}
 }

@@ -2,7 +2,7 @@ package jobreport
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,12 +60,16 @@ func (j *simulatedJob) finish(at time.Time, kind batchv1.JobConditionType, reaso
 	j.setCondition(at, kind, reason)
 }
 
+func (j *simulatedJob) setStep(sequence, run, options string) {
+	j.setController(v1alpha1.GroupVersion.String(), "SequentialJob", sequence)
+	j.Annotations = map[string]string{v1alpha1.AnnotationRun: run, v1alpha1.AnnotationStepOptions: options}
+}
+
 func (j *simulatedJob) setController(apiVersion, kind, name string) {
 	j.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
 }
 
-// run schedules a healthy run with random disturbances, from the start until the end of its last
-// Pod, which it returns.
+// run schedules a healthy run with random disturbances, from the start until the end of its last Pod, which it returns.
 func (y *simulatedYear) run(job *simulatedJob, start time.Time, duration time.Duration) time.Time {
 	job.start(start)
 	job.setPods(start, 1, 0, 0, 0)
@@ -86,16 +90,9 @@ func (y *simulatedYear) run(job *simulatedJob, start time.Time, duration time.Du
 			job.setPods(at, 0, 0, 0, 1)
 		}
 		job.setPods(back, 1, 1, 0, 0)
-		end = later(end, back.Add(time.Minute))
+		end = slices.MaxFunc([]time.Time{end, back.Add(time.Minute)}, time.Time.Compare)
 	}
 	return end
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // addStandaloneJob adds a Job that nobody controls and that always makes progress.
@@ -171,23 +168,21 @@ func (y *simulatedYear) addCronJob(name string, period time.Duration) {
 	}
 }
 
-// addRerunSequence adds the Jobs of a SequentialJob whose second step fails, and is rerun. A third
-// step may fail.
+// addRerunSequence adds the Jobs of a SequentialJob whose second step fails, and is rerun. A third step may fail.
 func (y *simulatedYear) addRerunSequence(at time.Time) {
 	name := fmt.Sprintf("sequence-%05d", len(y.jobs))
-	step := func(story string, at time.Time, run int, kind batchv1.JobConditionType, options string) (*simulatedJob, time.Time) {
+	step := func(story string, at time.Time, run string, kind batchv1.JobConditionType, options string) (*simulatedJob, time.Time) {
 		job := y.addJob(story, at)
-		job.setController(v1alpha1.GroupVersion.String(), "SequentialJob", name)
-		job.Annotations = map[string]string{v1alpha1.AnnotationRun: strconv.Itoa(run), v1alpha1.AnnotationStepOptions: options}
+		job.setStep(name, run, options)
 		end := y.run(job, at, time.Hour)
 		job.finish(end, kind, "BackoffLimitExceeded")
 		return job, end
 	}
 	rerun := at.Add(y.between(2*oneDay, 20*oneDay))
-	first, _ := step("step that is rerun", at, 1, batchv1.JobFailed, `{}`)
+	first, _ := step("step that is rerun", at, "1", batchv1.JobFailed, `{}`)
 	first.quietFrom = rerun
-	again, _ := step("rerun step", rerun, 2, batchv1.JobComplete, `{}`)
-	tolerated, finished := step("tolerated step", rerun.Add(oneDay), 2, batchv1.JobFailed, `{"onFailure":"Continue"}`)
+	again, _ := step("rerun step", rerun, "2", batchv1.JobComplete, `{}`)
+	tolerated, finished := step("tolerated step", rerun.Add(oneDay), "2", batchv1.JobFailed, `{"onFailure":"Continue"}`)
 	tolerated.quietFrom = finished
 	end := rerun.Add(y.between(2*oneDay, 30*oneDay))
 	first.end, again.end, tolerated.end = end, end, end
@@ -199,8 +194,7 @@ func (y *simulatedYear) addRetriedStep(at time.Time) {
 	var failed []*simulatedJob
 	for attempt := range 3 {
 		job := y.addJob("attempt at a step", at)
-		job.setController(v1alpha1.GroupVersion.String(), "SequentialJob", name)
-		job.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationStepOptions: "{}"}
+		job.setStep(name, "1", "{}")
 		job.Labels = map[string]string{v1alpha1.LabelStep: "load"}
 		end := y.run(job, at, y.between(time.Minute, 10*time.Hour))
 		job.end = at.Add(30 * oneDay)
@@ -220,13 +214,13 @@ func (y *simulatedYear) addRetriedStep(at time.Time) {
 }
 
 // addSeries adds Jobs that a change of the Job puts into one series, and of which every fourth fails. They are deleted after six days.
-func (y *simulatedYear) addSeries(story string, period time.Duration, change func(job *batchv1.Job, number int)) {
+func (y *simulatedYear) addSeries(story string, period time.Duration, change func(job *simulatedJob, number int)) {
 	var failed []*simulatedJob
 	number := 0
 	for at := testTime; at.Before(testTime.Add(oneYear)); at = at.Add(period) {
 		number++
 		job := y.addJob(story, at)
-		change(job.Job, number)
+		change(job, number)
 		end := at.Add(y.between(time.Minute, period/2))
 		job.start(at)
 		job.setPods(at, 1, 1, 0, 0)
@@ -246,8 +240,8 @@ func (y *simulatedYear) addSeries(story string, period time.Duration, change fun
 
 // addRepeatedWork adds the runs of Schedules, hooks of Helm and Argo CD, and the Jobs of a series that a user names.
 func (y *simulatedYear) addRepeatedWork() {
-	hook := func(annotation string) func(job *batchv1.Job, number int) {
-		return func(job *batchv1.Job, number int) {
+	hook := func(annotation string) func(job *simulatedJob, number int) {
+		return func(job *simulatedJob, number int) {
 			job.Annotations = map[string]string{annotation: "PreSync"}
 			job.Labels = map[string]string{labelInstance: "shop"}
 			if annotation == annotationArgoCDHook {
@@ -259,16 +253,12 @@ func (y *simulatedYear) addRepeatedWork() {
 	}
 	y.addSeries("hook of Helm", 2*oneDay, hook(annotationHelmHook))
 	y.addSeries("hook of Argo CD", 2*oneDay, hook(annotationArgoCDHook))
-	y.addSeries("named series", oneDay, func(job *batchv1.Job, _ int) {
-		job.Labels = map[string]string{v1alpha1.LabelReportSeries: "import"}
-	})
+	y.addSeries("named series", oneDay, func(job *simulatedJob, _ int) { job.Labels = map[string]string{v1alpha1.LabelReportSeries: "import"} })
 	for _, kind := range []string{"SequentialJob", "AgenticSession"} {
-		y.addSeries("run of a Schedule: "+kind, oneDay, func(job *batchv1.Job, number int) {
+		y.addSeries("run of a Schedule: "+kind, oneDay, func(job *simulatedJob, number int) {
 			name := fmt.Sprintf("%s-%d", strings.ToLower(kind), number)
-			job.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name, UID: types.UID(name), Controller: new(true),
-			}}
-			job.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationStepOptions: "{}"}
+			job.setStep(name, "1", "{}")
+			job.setController(v1alpha1.GroupVersion.String(), kind, name)
 			job.Labels = map[string]string{v1alpha1.LabelSchedule: "nightly", v1alpha1.LabelStep: "load"}
 		})
 	}
@@ -349,8 +339,7 @@ var stuckStories = map[Reason]func(*simulatedYear, *simulatedJob, time.Time) tim
 	},
 }
 
-// addStuckJob adds a Job that never makes progress again, until somebody deletes it two hours after
-// it became a zombie.
+// addStuckJob adds a Job that never makes progress again, until somebody deletes it two hours after it became a zombie.
 func (y *simulatedYear) addStuckJob(at time.Time) {
 	var reasons []Reason
 	for _, reason := range AllReasons() {

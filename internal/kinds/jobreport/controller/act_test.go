@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The tests in test/integration cover the answers of a real API server.
@@ -23,14 +23,9 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 		get  func(context.Context) error
 		want string
 	}{
-		"reading the Report times out": {func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}, "Timeout"},
-		"the connection breaks": {func(context.Context) error { return errConnectionRefused }, v1alpha1.ReasonWriteFailed},
-		"its version cannot be converted": {func(context.Context) error {
-			return apierrors.NewInternalError(errConnectionRefused)
-		}, v1alpha1.ReasonWriteFailed},
+		"reading the Report times out":    {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "Timeout"},
+		"the connection breaks":           {func(context.Context) error { return errConnectionRefused }, v1alpha1.ReasonWriteFailed},
+		"its version cannot be converted": {func(context.Context) error { return apierrors.NewInternalError(errConnectionRefused) }, v1alpha1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,15 +44,11 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 				scanned, failed := countMetric(t, "writes_total", "changed"), countMetric(t, "openreports_errors_total", row.want)
 				startTime := time.Now()
 				cluster.reconcileAll()
-				if elapsed := time.Since(startTime); elapsed > maxExportDuration {
-					t.Errorf("the export took %s, want at most %s", elapsed, maxExportDuration)
-				}
+				elapsed := time.Since(startTime)
+				require.True(t, elapsed <= maxExportDuration, "the export took %s, want at most %s", elapsed, maxExportDuration)
 				for _, namespace := range []string{"a", "b"} {
-					cluster.assertReportReady(namespace)
-					ready := meta.FindStatusCondition(cluster.storedStatus(namespace).Conditions, v1alpha1.ConditionOpenReportsReady)
-					if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != row.want {
-						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
-					}
+					cluster.wantScanned(namespace)
+					cluster.wantCondition(namespace, v1alpha1.ConditionOpenReportsReady, metav1.ConditionFalse, row.want)
 				}
 				scanned(2)
 				failed(2)

@@ -39,6 +39,9 @@ import (
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
+// listFailure returns why a page of a list is not answered, or nil.
+type listFailure func(ctx context.Context, page int) error
+
 // fakeCluster is an API server that serves Jobs in pages and fails as configured.
 type fakeCluster struct {
 	t          *testing.T
@@ -48,8 +51,7 @@ type fakeCluster struct {
 
 	mu              sync.Mutex
 	jobsByNamespace map[string][]batchv1.Job
-	failures        map[string]func(page int) error
-	lists           []client.ListOptions
+	failures        map[string]listFailure
 	writes          []string
 	refusedWrites   map[string]error // by verb
 }
@@ -62,7 +64,7 @@ func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	}
 	cluster := &fakeCluster{
 		t: t, clock: testclock.NewFakeClock(testTime), events: events.NewFakeRecorder(100),
-		jobsByNamespace: map[string][]batchv1.Job{}, failures: map[string]func(int) error{}, refusedWrites: map[string]error{},
+		jobsByNamespace: map[string][]batchv1.Job{}, failures: map[string]listFailure{}, refusedWrites: map[string]error{},
 	}
 	c := interceptor.NewClient(
 		fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobReport{}).Build(),
@@ -78,14 +80,11 @@ func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 func (f *fakeCluster) useTheClockOfTheBubble() { f.reconciler.clock = clock.RealClock{} }
 
 func (f *fakeCluster) listJobs(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	requested := client.ListOptions{}
 	requested.ApplyOptions(options)
-	f.lists = append(f.lists, requested)
 	from, _ := strconv.Atoi(requested.Continue)
 	if fail := f.failures[requested.Namespace]; fail != nil {
-		if err := fail(from / int(requested.Limit)); err != nil {
+		if err := fail(ctx, from/int(requested.Limit)); err != nil {
 			return err
 		}
 	}
@@ -125,7 +124,7 @@ func (f *fakeCluster) recordWrite(verb string, object client.Object) error {
 
 // reconcileAll scans all namespaces once and returns the writes.
 func (f *fakeCluster) reconcileAll() []string {
-	f.writes, f.lists = nil, nil
+	f.writes = nil
 	f.reconciler.ReconcileAll(f.t.Context())
 	return f.writes
 }
@@ -137,17 +136,10 @@ func (f *fakeCluster) storedReport(namespace string) *v1alpha1.JobReport {
 	return report
 }
 
-func (f *fakeCluster) storedStatus(namespace string) *v1alpha1.JobReportStatus {
-	f.t.Helper()
-	return &f.storedReport(namespace).Status
-}
-
 // wantMetric compares the value of a metric.
 func wantMetric(t *testing.T, want float64, name string, labels ...string) {
 	t.Helper()
-	if got := testenv.MetricValue(t, "yardmaster_jobreport_"+name, labels...); got != want {
-		t.Errorf("%s of %v is %v, want %v", name, labels, got, want)
-	}
+	assert.Equal(t, fmt.Sprintf("%s of %v", name, labels), want, testenv.MetricValue(t, "yardmaster_jobreport_"+name, labels...))
 }
 
 // countMetric returns a function that checks by how much a metric has increased since then.
@@ -171,35 +163,33 @@ func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 	}
 }
 
-// assertScanFailed checks the conditions after a failed scan.
-func (f *fakeCluster) assertScanFailed(namespace, reason string) {
+func (f *fakeCluster) wantCondition(namespace, kind string, status metav1.ConditionStatus, reason string) {
 	f.t.Helper()
-	status := f.storedStatus(namespace)
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != reason {
-		f.t.Errorf("%s: condition %+v, want %s", namespace, ready, reason)
-	}
+	got := meta.FindStatusCondition(f.storedReport(namespace).Status.Conditions, kind)
+	require.True(f.t, got != nil && got.Status == status && got.Reason == reason,
+		"%s: condition %s is %+v, want %s for %s", namespace, kind, got, status, reason)
 }
 
-func (f *fakeCluster) assertReportReady(namespace string) {
+func (f *fakeCluster) wantScanned(namespace string) {
 	f.t.Helper()
-	status := f.storedStatus(namespace)
-	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
-		f.t.Errorf("%s: conditions %+v", namespace, status.Conditions)
-	}
+	f.wantCondition(namespace, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonScanned)
+}
+
+func (f *fakeCluster) wantScanFailed(namespace, reason string) {
+	f.t.Helper()
+	f.wantCondition(namespace, v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
 }
 
 var (
-	jobsResource = schema.GroupResource{Group: "batch", Resource: "jobs"}
-
-	errForbidden         = apierrors.NewForbidden(jobsResource, "", errors.New("no RBAC policy matched"))
+	errForbidden         = apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "", errors.New("no RBAC policy matched"))
+	errNamespaceNotFound = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a")
 	errExpired           = apierrors.NewResourceExpired("the continue token is too old")
 	errConnectionRefused = &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs?continue=secret", Err: errors.New("connection refused")}
 )
 
 // failFromPage fails this page and all later ones.
-func failFromPage(from int, err error) func(int) error {
-	return func(page int) error {
+func failFromPage(from int, err error) listFailure {
+	return func(_ context.Context, page int) error {
 		if page >= from {
 			return err
 		}
@@ -214,11 +204,11 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 	cluster.addJobs("a", 1, time.Second)
 	cluster.reconcileAll()
 
-	cluster.assertReportReady("a")
-	cluster.assertReportReady("b")
+	cluster.wantScanned("a")
+	cluster.wantScanned("b")
 	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
-	assert.Equal(t, "summary", want, cluster.storedStatus("a").Summary)
-	assert.Equal(t, "summary of a namespace without Jobs", v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary)
+	assert.Equal(t, "summary", want, cluster.storedReport("a").Status.Summary)
+	assert.Equal(t, "summary of a namespace without Jobs", v1alpha1.JobSummary{}, cluster.storedReport("b").Status.Summary)
 	wantMetric(t, 2, "findings", "Zombie", "a", "NeverStarted")
 	wantMetric(t, 1, "findings", "Suspicious", "a", "NeverStarted")
 	wantMetric(t, float64(testTime.Unix()), "last_success_timestamp_seconds", "a")
@@ -229,25 +219,20 @@ func TestAScanWithoutChangesWritesOnlyAHeartbeat(t *testing.T) {
 	cluster := newFakeCluster(t, "a", "b")
 	cluster.addJobs("a", 700, 48*time.Hour)
 	cluster.clock.Step(time.Millisecond) // which a stored time does not have
-	if got := len(cluster.reconcileAll()); got != 4 {
-		t.Errorf("%d writes by the first scan, want 4", got)
-	}
+	assert.Equal(t, "number of writes by the first scan", 4, len(cluster.reconcileAll()))
 	cluster.clock.Step(5 * time.Minute)
 	unchanged := countMetric(t, "writes_total", "unchanged")
 	assert.Equal(t, "writes", []string(nil), cluster.reconcileAll())
 	unchanged(2)
 	cluster.clock.Step(66 * time.Minute)
-	if got := len(cluster.reconcileAll()); got != 2 {
-		t.Errorf("%d writes after an hour, want 2", got)
-	}
-	if got := cluster.storedStatus("a").LastScanTime.UTC(); !got.Equal(testTime.Add(71 * time.Minute)) {
-		t.Errorf("last scan at %s", got)
-	}
+	assert.Equal(t, "number of writes after an hour", 2, len(cluster.reconcileAll()))
+	got := cluster.storedReport("a").Status.LastScanTime.UTC()
+	require.True(t, got.Equal(testTime.Add(71*time.Minute)), "last scan at %s", got)
 }
 
 func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 	for name, row := range map[string]struct {
-		fail func(page int) error
+		fail listFailure
 		want string
 	}{
 		"permission is missing":                {failFromPage(0, errForbidden), "Forbidden"},
@@ -264,35 +249,28 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 			cluster.addJobs("a", 1300, 48*time.Hour)
 			cluster.addJobs("b", 3, 48*time.Hour)
 			cluster.reconcileAll()
-			good := cluster.storedStatus("a").DeepCopy()
+			good := cluster.storedReport("a").Status
 
 			cluster.jobsByNamespace["a"] = cluster.jobsByNamespace["a"][:1250]
 			cluster.addJobs("b", 1, 48*time.Hour)
 			cluster.failures["a"] = row.fail
 			cluster.clock.Step(5 * time.Minute)
 			cluster.reconcileAll()
-			cluster.assertScanFailed("a", row.want)
-			kept := cluster.storedStatus("a").DeepCopy()
-			if message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionReady).Message; strings.Contains(message, "secret") {
-				t.Errorf("the message contains the continue token: %s", message)
-			}
+			cluster.wantScanFailed("a", row.want)
+			kept := cluster.storedReport("a").Status
+			message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionReady).Message
+			require.True(t, !strings.Contains(message, "secret"), "the message contains the continue token: %s", message)
 			kept.Conditions = good.Conditions
 			assert.Equal(t, "the status without its conditions", good, kept)
-			cluster.assertReportReady("b")
-			if got := cluster.storedStatus("b").Summary.Zombie; got != 4 {
-				t.Errorf("the other namespace has %d zombies, want 4", got)
-			}
+			cluster.wantScanned("b")
+			assert.Equal(t, "zombies of the other namespace", int32(4), cluster.storedReport("b").Status.Summary.Zombie)
 
 			assert.Equal(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
 			cluster.failures["a"] = nil
 			cluster.reconcileAll()
-			cluster.assertReportReady("a")
-			if got := cluster.storedStatus("a").Summary.Zombie; got != 1250 {
-				t.Errorf("after recovery, %d zombies, want 1250", got)
-			}
-			if got := len(cluster.events.Events); got != 3 {
-				t.Errorf("%d events, want one each for Truncated, ScanFailed and ScanRecovered", got)
-			}
+			cluster.wantScanned("a")
+			assert.Equal(t, "zombies after the recovery", int32(1250), cluster.storedReport("a").Status.Summary.Zombie)
+			assert.Equal(t, "events for Truncated, ScanFailed and ScanRecovered", 3, len(cluster.events.Events))
 		})
 	}
 }
@@ -301,7 +279,7 @@ func TestAnExpiredListIsRestarted(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.addJobs("a", 1200, 48*time.Hour)
 	failures := 1
-	cluster.failures["a"] = func(page int) error {
+	cluster.failures["a"] = func(_ context.Context, page int) error {
 		if page == 1 && failures > 0 {
 			failures--
 			return errExpired
@@ -309,27 +287,28 @@ func TestAnExpiredListIsRestarted(t *testing.T) {
 		return nil
 	}
 	cluster.reconcileAll()
-	cluster.assertReportReady("a")
-	if got := cluster.storedStatus("a").Summary.Total; got != 1200 {
-		t.Errorf("%d Jobs, want each Job once", got)
-	}
+	cluster.wantScanned("a")
+	assert.Equal(t, "Jobs, each once", int32(1200), cluster.storedReport("a").Status.Summary.Total)
 }
 
-func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
+func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
 	reports := schema.GroupResource{Resource: "jobreports"}
 	missingKind := apierrors.NewGenericServerResponse(404, "POST", reports, "jobs", "404 page not found", 0, true)
+	internalError := apierrors.NewInternalError(errors.New("etcd"))
 	for name, row := range map[string]struct {
-		refusal error
-		reason  string
-		want    float64
+		list, create error
+		reason       string
+		want         float64
 	}{
-		"the namespace does not exist": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"), "NamespaceNotFound", 1},
-		"the namespace is terminating": {errNamespaceTerminating(), "NamespaceTerminating", 1},
-		"the kind does not exist":      {missingKind, "NamespaceNotFound", 0},
+		"the namespace does not exist":               {nil, errNamespaceNotFound, "NamespaceNotFound", 1},
+		"the namespace is terminating":               {nil, errNamespaceTerminating(), "NamespaceTerminating", 1},
+		"the kind does not exist":                    {nil, missingKind, "NamespaceNotFound", 0},
+		"a failure that cannot be recorded":          {internalError, errForbidden, "ListFailed", 1},
+		"and not the reason why it was not recorded": {internalError, errForbidden, "Forbidden", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
-			cluster.refusedWrites["create"] = row.refusal
+			cluster.failures["a"], cluster.refusedWrites["create"] = failFromPage(0, row.list), row.create
 			counted := countMetric(t, "scan_errors_total", "a", row.reason)
 			assert.Equal(t, "writes", []string{"create a"}, cluster.reconcileAll())
 			counted(row.want)
@@ -340,7 +319,7 @@ func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
 // Deleting a namespace also deletes the Role in it, so that the operator sees only a missing permission.
 func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 	for name, refusal := range map[string]error{
-		"the namespace was deleted":    apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
+		"the namespace was deleted":    errNamespaceNotFound,
 		"the namespace is terminating": errNamespaceTerminating(),
 		"no permission for JobReports": errForbidden,
 	} {
@@ -367,15 +346,6 @@ func errNamespaceTerminating() error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "jobreports"}, "jobs", errors.New("the namespace is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
-}
-
-func TestADeletedReportIsRecreated(t *testing.T) {
-	cluster := newFakeCluster(t, "a")
-	cluster.addJobs("a", 1, 48*time.Hour)
-	cluster.reconcileAll()
-	require.NoError(t, cluster.reconciler.client.Delete(t.Context(), cluster.storedReport("a")))
-	cluster.reconcileAll()
-	cluster.assertReportReady("a")
 }
 
 // A starting API server answers requests before it has read all Roles.
@@ -407,21 +377,11 @@ func TestAReportIsRecordedOnceTheAPIServerIsAvailable(t *testing.T) {
 				})
 				counted := countMetric(t, "scan_errors_total", "a", row.want)
 				cluster.reconcileAll()
-				cluster.assertScanFailed("a", row.want)
+				cluster.wantScanFailed("a", row.want)
 				counted(1)
 			})
 		})
 	}
-}
-
-func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
-	cluster := newFakeCluster(t, "a")
-	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
-	cluster.refusedWrites["create"] = errForbidden
-	failed, forbidden := countMetric(t, "scan_errors_total", "a", "ListFailed"), countMetric(t, "scan_errors_total", "a", "Forbidden")
-	cluster.reconcileAll()
-	failed(1)
-	forbidden(0) // the reason why it could not be recorded
 }
 
 func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
@@ -430,7 +390,7 @@ func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
 		cluster.useTheClockOfTheBubble()
 		start := time.Now()
 		var scans []time.Duration
-		cluster.failures["a"] = func(int) error {
+		cluster.failures["a"] = func(context.Context, int) error {
 			scans = append(scans, time.Since(start))
 			if len(scans) == 7 {
 				return nil
@@ -439,9 +399,7 @@ func TestAFailedScanIsTriedAgainWithinAMinuteAndThenLessOften(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer stop()
-		if err := cluster.reconciler.Start(ctx); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, cluster.reconciler.Start(ctx))
 		want := []time.Duration{
 			0, 15 * time.Second, 45 * time.Second, 105 * time.Second, 225 * time.Second, 465 * time.Second, // 15 s, then twice as long
 			765 * time.Second,                      // never longer than the interval of 5 minutes
@@ -466,34 +424,27 @@ func TestTheRoleBindingOfTheScanOwnsTheReport(t *testing.T) {
 
 func TestAnEditedReportIsRepairedByTheNextScan(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.JobReportStatus){
-		"a count":        func(s *v1alpha1.JobReportStatus) { s.Summary.Zombie = 0 },
-		"the findings":   func(s *v1alpha1.JobReportStatus) { s.Findings = nil },
 		"a message":      func(s *v1alpha1.JobReportStatus) { s.Findings[0].Message = "fine" },
-		"the groups":     func(s *v1alpha1.JobReportStatus) { s.Groups = []v1alpha1.JobFindingGroup{{Count: 2}} },
 		"the next steps": func(s *v1alpha1.JobReportStatus) { s.NextSteps = map[string]string{"NeverStarted": "rm -rf /"} },
 		"the thresholds": func(s *v1alpha1.JobReportStatus) { s.Thresholds = map[string]string{"x": "1h"} },
-		"the time of the scan": func(s *v1alpha1.JobReportStatus) {
+		"a future time of the scan": func(s *v1alpha1.JobReportStatus) {
 			s.LastScanTime = new(metav1.NewTime(testTime.Add(1000 * time.Hour)))
 		},
-		"no time of the scan":   func(s *v1alpha1.JobReportStatus) { s.LastScanTime = nil },
-		"a condition's status":  func(s *v1alpha1.JobReportStatus) { s.Conditions[0].Status = metav1.ConditionUnknown },
-		"a condition's message": func(s *v1alpha1.JobReportStatus) { s.Conditions[1].Message = "edited" },
-		"a condition of another type": func(s *v1alpha1.JobReportStatus) {
-			s.Conditions = append(s.Conditions, metav1.Condition{Type: "Fine", Status: "True"})
-		},
-		"no conditions": func(s *v1alpha1.JobReportStatus) { s.Conditions = nil },
-		"everything":    func(s *v1alpha1.JobReportStatus) { *s = v1alpha1.JobReportStatus{} },
+		"no time of the scan":         func(s *v1alpha1.JobReportStatus) { s.LastScanTime = nil },
+		"a condition's message":       func(s *v1alpha1.JobReportStatus) { s.Conditions[1].Message = "edited" },
+		"a condition of another type": func(s *v1alpha1.JobReportStatus) { s.Conditions = append(s.Conditions, metav1.Condition{Type: "Fine"}) },
+		"everything":                  func(s *v1alpha1.JobReportStatus) { *s = v1alpha1.JobReportStatus{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.addJobs("a", 2, 48*time.Hour)
 			cluster.reconcileAll()
-			want := cluster.storedStatus("a").DeepCopy()
+			want := cluster.storedReport("a").Status
 			report := cluster.storedReport("a")
 			edit(&report.Status)
 			require.NoError(t, cluster.reconciler.client.Status().Update(t.Context(), report))
 			cluster.reconcileAll()
-			assert.Equal(t, "the report differs", want, cluster.storedStatus("a"))
+			assert.Equal(t, "the report differs", want, cluster.storedReport("a").Status)
 		})
 	}
 }
@@ -506,35 +457,27 @@ func TestScansAreBoundedAndThoseOfANamespaceNeverOverlap(t *testing.T) {
 		cluster.reconciler.options.Interval = time.Minute
 		var mu sync.Mutex
 		scans, running, total, peak, totalPeak := 0, map[string]int{}, 0, 0, 0
-		cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
-			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
-				requested := client.ListOptions{}
-				requested.ApplyOptions(options)
-				mu.Lock()
-				scans++
-				running[requested.Namespace]++
-				total++
-				peak, totalPeak = max(peak, running[requested.Namespace]), max(totalPeak, total)
-				mu.Unlock()
+		count := func(namespace string, started int) {
+			mu.Lock()
+			defer mu.Unlock()
+			scans += max(started, 0)
+			running[namespace] += started
+			total += started
+			peak, totalPeak = max(peak, running[namespace]), max(totalPeak, total)
+		}
+		for _, namespace := range cluster.reconciler.options.Namespaces {
+			cluster.failures[namespace] = func(ctx context.Context, _ int) error {
+				count(namespace, 1)
 				<-ctx.Done()
-				mu.Lock()
-				running[requested.Namespace]--
-				total--
-				mu.Unlock()
+				count(namespace, -1)
 				return ctx.Err()
-			},
-		})
+			}
+		}
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
 		defer stop()
-		if err := cluster.reconciler.Start(ctx); err != nil {
-			t.Error(err)
-		}
-		if peak != 1 || totalPeak != concurrentNamespaces {
-			t.Errorf("%d concurrent scans of a namespace, %d of all", peak, totalPeak)
-		}
-		if scans < 25 || scans > 30 {
-			t.Errorf("%d scans in ten minutes, want five every two minutes", scans)
-		}
+		require.NoError(t, cluster.reconciler.Start(ctx))
+		require.True(t, peak == 1 && totalPeak == concurrentNamespaces, "%d concurrent scans of a namespace, %d of all", peak, totalPeak)
+		require.True(t, scans >= 25 && scans <= 30, "%d scans in ten minutes, want five every two minutes", scans)
 	})
 }
 
@@ -546,22 +489,17 @@ func TestAFailureIsLoggedOnceUntilItChanges(t *testing.T) {
 		cluster.refusedWrites["create"] = err
 		cluster.reconcileAll()
 	}
-	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a")
 	for range 3 {
-		scan(missing)
+		scan(errNamespaceNotFound)
 	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "NamespaceNotFound") {
-		t.Fatalf("three failures for the same reason log %q, want one line", lines)
-	}
+	require.True(t, len(lines) == 1 && strings.Contains(lines[0], "NamespaceNotFound"),
+		"three failures for the same reason log %q, want one line", lines)
 	scan(errNamespaceTerminating())
 	scan(nil)
 	scan(nil)
-	if len(lines) != 3 || !strings.Contains(lines[1], "NamespaceTerminating") || !strings.Contains(lines[2], "Scan succeeded again") {
-		t.Errorf("another failure, and two successes, log %q", lines[1:])
-	}
+	require.True(t, len(lines) == 3 && strings.Contains(lines[1], "NamespaceTerminating") && strings.Contains(lines[2], "Scan succeeded again"),
+		"another failure, and two successes, log %q", lines[1:])
 	for _, line := range lines {
-		if strings.Contains(line, "stacktrace") || strings.Contains(line, ".go:") {
-			t.Errorf("the log has a stack trace: %s", line)
-		}
+		require.True(t, !strings.Contains(line, "stacktrace") && !strings.Contains(line, ".go:"), "the log has a stack trace: %s", line)
 	}
 }
