@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -18,52 +19,38 @@ func needsApprovalBefore() testbuilder.StepOption {
 	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })
 }
 
-// approve approves what the status says, with these values of parameters.
 func (s *testEnv) approve(user string, values ...v1alpha1.Parameter) Decision {
-	s.t.Helper()
 	s.writeApproval(Approval{SequenceApproval: *s.sj.Status.Approval, By: user, Parameters: values})
 	return s.reconcile()
 }
 
+func approveAs(user string) func(*testEnv) { return func(s *testEnv) { s.approve(user) } }
+
 func (s *testEnv) writeApproval(approval Approval) {
-	s.t.Helper()
 	require.NoError(s.t, approval.Write(s.sj))
 }
 
 func TestStepWaitsForItsApproval(t *testing.T) {
-	s := startRun(t, sequence("build").Step("deploy", needsApprovalBefore()).Step("verify"))
-	s.pass(succeed("build"), wait(time.Hour), steps("build: Succeeded", "deploy: Pending, ApprovalRequired", "verify: Pending"))
 	message := "step \"deploy\" waits for an approval; run `kubectl yardmaster seq approve a`"
-	s.wantCondition(v1alpha1.ConditionSuspended, "True ApprovalRequired: "+message)
-	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonApprovalRequired)
-	s.wantCondition(v1alpha1.ConditionReconciling, "False ApprovalRequired: "+message)
-	if s.sj.Status.Reason != v1alpha1.ReasonApprovalRequired || len(s.sj.Finalizers) != 0 {
-		t.Errorf("reason %q, finalizers %v", s.sj.Status.Reason, s.sj.Finalizers)
-	}
-	s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventSuspended)
-
-	s.approve("ada")
-	s.pass(
+	s := startRun(t, sequence("build").Step("deploy", needsApprovalBefore()).Step("verify")).pass(
+		succeed("build"), wait(time.Hour), steps("build: Succeeded", "deploy: Pending, ApprovalRequired", "verify: Pending"), hasFinalizer(false),
+		hasCondition(v1alpha1.ConditionSuspended, "True ApprovalRequired: "+message), phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonApprovalRequired),
+		hasCondition(v1alpha1.ConditionReconciling, "False ApprovalRequired: "+message),
+		events(v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventSuspended), approveAs("ada"),
 		created("build", "deploy"), phase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning),
-		events(v1alpha1.EventResumed, v1alpha1.EventJobStarted), succeed("deploy"), succeed("verify"),
+		events(v1alpha1.EventResumed, v1alpha1.EventJobStarted), succeed("deploy", "verify"),
 	)
-	if by := s.stepStatus("deploy").ApprovedBy; by != "ada" {
-		t.Errorf("after the run: approved by %q", by)
-	}
+	assert.Equal(t, "after the run: approved by", "ada", s.stepStatus("deploy").ApprovedBy)
 }
 
 func TestDeadlineRestartsWithTheApproval(t *testing.T) {
 	s := startRun(t, sequence("build").Step("deploy", needsApprovalBefore()).ActiveDeadline(60))
-	s.pass(succeed("build"), wait(time.Hour), steps("build: Succeeded", "deploy: Pending, ApprovalRequired"))
-	s.approve("ada")
-	if start := s.sj.Status.StartTime; !start.Time.Equal(s.now) {
-		t.Errorf("the deadline counts from %s, want %s", start, s.now)
-	}
+	s.pass(succeed("build"), wait(time.Hour), steps("build: Succeeded", "deploy: Pending, ApprovalRequired"), approveAs("ada"))
+	start := s.sj.Status.StartTime
+	require.True(t, start.Time.Equal(s.now), "the deadline counts from %s, want %s", start, s.now)
 	s.pass(wait(2*time.Minute), steps("build: Succeeded", "deploy: Stopping, DeadlineExceeded"))
 }
 
-// TestOnlyApprovedContentRuns crosses approvals with the times of a change between approval and start: the step runs only what a valid
-// approval is for.
 func TestOnlyApprovedContentRuns(t *testing.T) {
 	approvals := map[string]func(*Approval){
 		"valid":              nil,
@@ -124,9 +111,8 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 					s.writeApproval(approval)
 					apply("with the approval")
 					s.reconcile()
-					if phase := s.stepStatus("deploy").Phase; s.sj.Spec.Suspend && phase != v1alpha1.StepPending {
-						t.Errorf("the step of a suspended run is %s", phase)
-					}
+					phase := s.stepStatus("deploy").Phase
+					require.True(t, !s.sj.Spec.Suspend || phase == v1alpha1.StepPending, "the step of a suspended run is %s", phase)
 					apply("while the run is suspended")
 					s.sj.Spec.Suspend = false
 					s.reconcile()
@@ -146,9 +132,8 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 					if runs == 1 && isUnchanged && isLate {
 						runs++
 					}
-					if got := len(s.createdSteps) - 1; got != runs {
-						t.Errorf("the step ran %d times, want %d: %+v", got, runs, s.stepStatus("deploy"))
-					}
+					got := len(s.createdSteps) - 1
+					require.True(t, got == runs, "the step ran %d times, want %d: %+v", got, runs, s.stepStatus("deploy"))
 					if waits := AwaitingApproval(s.sj) == "deploy"; waits != (runs == 0 || isLate && !isUnchanged) {
 						t.Errorf("the step waits: %v: %+v", waits, s.stepStatus("deploy"))
 					} else if by := s.stepStatus("deploy").ApprovedBy; waits && by != "" {
@@ -163,39 +148,30 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 func TestValuesOfTheApproverAreOfTheStepAndOfLaterOnes(t *testing.T) {
 	sj := sequence("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()).Step("verify").Obj()
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "1.3"}}
-	s := newTestEnv(t, sj)
-	s.reconcile()
-	s.succeedStep("build")
+	s := newTestEnv(t, sj).pass(wait(0), succeed("build"))
 	s.approve("ada", v1alpha1.Parameter{Name: "VERSION", Value: "1.4"})
 	s.pass(fail("deploy"), wait(time.Minute), succeed("deploy"), created("build", "deploy", "deploy", "verify"))
 	for i, want := range []string{"1.3", "1.4", "1.4", "1.4"} {
-		if got := s.jobs[i].Spec.Template.Spec.Containers[0].Env[0].Value; got != want {
-			t.Errorf("Job %s has the value %s, want %s", s.jobs[i].Name, got, want)
-		}
+		assert.Equal(t, "value of "+s.jobs[i].Name, want, s.jobs[i].Spec.Template.Spec.Containers[0].Env[0].Value)
 	}
 }
 
 // A user who may change the spec can remove the requirement. The status then names no approver.
 func TestStepWithoutTheRequirementHasNoApprover(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
+	s := startRun(t, sequence().Step("deploy", needsApprovalBefore()))
 	s.createRefusals = map[string]*decision.Refusal{"deploy": {Class: decision.QuotaExceeded, Kind: "Job", Step: "deploy"}}
 	s.approve("ada")
 	s.createRefusals = nil
 	s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step.RequireApproval = false }), created("deploy"))
-	if by := s.stepStatus("deploy").ApprovedBy; by != "" {
-		t.Errorf("approved by %q", by)
-	}
+	assert.Equal(t, "approved by", "", s.stepStatus("deploy").ApprovedBy)
 }
 
 func TestApprovalDoesNotCountWithoutTheAdmissionPolicy(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("deploy", needsApprovalBefore()))
+	s := startRun(t, sequence().Step("deploy", needsApprovalBefore()))
 	s.unprotected = "ValidatingAdmissionPolicy yardmaster-approvals does not exist"
 	decision := s.approve("ada")
 	s.pass(created(), steps("deploy: Pending, Unprotected"), phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonUnprotected))
-	if decision.RequeueAfter == 0 || decision.RequeueAfter > protectionRecheck {
-		t.Errorf("the next decision is after %s", decision.RequeueAfter)
-	}
+	require.True(t, decision.RequeueAfter != 0 && decision.RequeueAfter <= protectionRecheck, "the next decision is after %s", decision.RequeueAfter)
 	s.unprotected = ""
-	s.reconcile()
-	s.wantCreated("deploy")
+	s.pass(wait(0), created("deploy"))
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/test/assert"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
@@ -83,16 +83,13 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 			defaults, step := test.defaults.DeepCopy(), test.step.DeepCopy()
 			got := mergeContainer(defaults, step)
 			assert.Equal(t, "merged", test.want, got)
-			if !cmp.Equal(*defaults, test.defaults) || !cmp.Equal(*step, test.step) {
-				t.Error("merging changed its arguments")
-			}
+			require.True(t, cmp.Equal(*defaults, test.defaults) && cmp.Equal(*step, test.step), "merging changed its arguments")
 		})
 	}
 }
 
-// An operator that copies the template field by field omits annotations, the securityContext,
-// pull secrets or init containers.
-func TestEveryTemplateFieldIsKept(t *testing.T) {
+// An operator that copies the template field by field omits annotations, the securityContext, pull secrets or init containers.
+func TestEveryFieldOfTheTemplateAndOfAStepIsKept(t *testing.T) {
 	var template corev1.PodTemplateSpec
 	setNonZero(reflect.ValueOf(&template).Elem())
 	template.Spec.Containers[0].Name = "step"
@@ -102,31 +99,20 @@ func TestEveryTemplateFieldIsKept(t *testing.T) {
 	got := podTemplate(sj, &sj.Spec.Containers[0])
 
 	for key, value := range template.Labels {
-		if got.Labels[key] != value {
-			t.Errorf("label %s: want %q, got %q", key, value, got.Labels[key])
-		}
+		assert.Equal(t, "label "+key, value, got.Labels[key])
 	}
 	want := template.DeepCopy()
 	want.Labels = got.Labels
 	want.Spec.Containers[0].Name = "build"
 	assert.Equal(t, "Pod template", *want, got)
+
+	plain := sequence("build").Obj()
+	plain.Spec.Containers[0].Container = template.Spec.Containers[0]
+	got = podTemplate(plain, &plain.Spec.Containers[0])
+	assert.Equal(t, "containers, if all fields are those of the step", want.Spec.Containers, got.Spec.Containers)
+	assert.Equal(t, "restartPolicy of a template without one", corev1.RestartPolicyNever, got.Spec.RestartPolicy)
 }
 
-func TestEveryContainerFieldIsKept(t *testing.T) {
-	var container corev1.Container
-	setNonZero(reflect.ValueOf(&container).Elem())
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ChangeContainer(func(c *corev1.Container) { *c = container })).Obj()
-
-	got := podTemplate(sj, &sj.Spec.Containers[0])
-
-	if got.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		t.Errorf("restartPolicy %q of a template without one", got.Spec.RestartPolicy)
-	}
-	container.Name = "build"
-	assert.Equal(t, "containers", []corev1.Container{container}, got.Spec.Containers)
-}
-
-// setNonZero sets every exported field under v to a non-zero value.
 func setNonZero(v reflect.Value) {
 	switch v.Interface().(type) {
 	case resource.Quantity:

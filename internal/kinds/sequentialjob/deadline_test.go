@@ -11,24 +11,16 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
 	s := startRun(t, sequence("build", "test").Finally("cleanup").ActiveDeadline(60))
-	if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 40*time.Second {
-		t.Errorf("want a reconciliation in the 40 s that are left, got %s", decision.RequeueAfter)
-	}
-
-	decision := s.reconcileAfter(40 * time.Second)
-	if len(decision.DeleteJobs) != 1 {
-		t.Errorf("want the Job of build deleted, got %+v", decision)
-	}
-	s.wantSteps("build: Stopping, DeadlineExceeded", "test: Pending", "cleanup: Pending")
-	if got := s.sj.Status.DeadlineExceededTime; got == nil || !got.Time.Equal(s.now) {
-		t.Errorf("want the deadline recorded as exceeded at %s, got %s", s.now, got)
-	}
-
+	assert.Equal(t, "the next decision", 40*time.Second, s.reconcileAfter(20*time.Second).RequeueAfter)
+	s.pass(wait(40*time.Second), steps("build: Stopping, DeadlineExceeded", "test: Pending", "cleanup: Pending"))
+	got := s.sj.Status.DeadlineExceededTime
+	require.True(t, got != nil && got.Time.Equal(s.now), "want the deadline recorded as exceeded at %s, got %s", s.now, got)
 	s.pass(
 		removeJobs, steps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting"), wait(time.Hour),
 		succeed("cleanup"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded), created("build", "cleanup"),
@@ -41,7 +33,7 @@ func TestOnlyTheDeadlineOfTheRunFailsTheRun(t *testing.T) {
 			wait(time.Hour), succeed("build"), steps("build: Succeeded"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
 		}},
 		"whatever failures are tolerated": {
-			testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").ActiveDeadline(60), story{
+			sequence().Step("build", testbuilder.ContinueOnFailure()).Step("test").ActiveDeadline(60), story{
 				wait(time.Hour), removeJobs, created("build"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded),
 			},
 		},
@@ -67,22 +59,18 @@ func withInitContainer(pod corev1.Pod, initContainer string, state corev1.Contai
 	return pod
 }
 
-// withSidecar makes the init container a native sidecar.
-func withSidecar(pod corev1.Pod) corev1.Pod {
-	pod.Spec.InitContainers = []corev1.Container{{Name: pod.Status.InitContainerStatuses[0].Name, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
-	return pod
-}
-
 func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 	pod := func() *testbuilder.PodBuilder { return testbuilder.Pod("build") }
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	initializing := pod().Waiting("PodInitializing", "").Obj()
+	initializing := withInitContainer(pod().Waiting("PodInitializing", "").Obj(), "prepare", running)
+	sidecar := *initializing.DeepCopy()
+	sidecar.Spec.InitContainers = []corev1.Container{{Name: "prepare", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
 		want string // after that it did not start
 	}{
 		"an image that cannot be pulled": {pod().Waiting("ImagePullBackOff", "Back-off").Obj(), ": ImagePullBackOff: Back-off"},
-		"a Pod that fits no node":        {pod().Unschedulable("0/3 nodes are available").Obj(), ": Unschedulable: 0/3 nodes are available"},
+		"a Pod that fits no node":        {pod().Unschedulable("no node").Obj(), ": Unschedulable: no node"},
 		"a native sidecar that runs, and an image that cannot be pulled": {
 			withInitContainer(pod().Waiting("ErrImagePull", "not found").Obj(), "proxy", running), ": ErrImagePull: not found",
 		},
@@ -91,21 +79,19 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 				corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}),
 			": CreateContainerConfigError: no Secret",
 		},
-		"an init container that does not end":            {withInitContainer(initializing, "prepare", running), ": init container prepare has not ended"},
-		"a native sidecar that does not start":           {withSidecar(withInitContainer(initializing, "proxy", running)), ": sidecar proxy has not started"},
+		"an init container that does not end":            {initializing, ": init container prepare has not ended"},
+		"a native sidecar that does not start":           {sidecar, ": sidecar prepare has not started"},
 		"a Pod that failed before its container started": {withInitContainer(pod().Evicted("low on memory").Obj(), "prepare", running), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).Finally("cleanup"))
+			s := startRun(t, sequence().Step("build", testbuilder.StepStartDeadline(30)).Finally("cleanup"))
 			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{test.pod}
 			if decision.HasPodEnded(&test.pod) {
 				s.newestJob("build").Status.Failed = 1
 			}
 
-			if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 10*time.Second {
-				t.Errorf("want a reconciliation in the 10 s that are left, got %s", decision.RequeueAfter)
-			}
+			assert.Equal(t, "wait for the next decision", 10*time.Second, s.reconcileAfter(20*time.Second).RequeueAfter)
 			s.pass(wait(10*time.Second), removeJobs, steps("build: Failed, StartDeadlineExceeded", "cleanup: Starting"))
 			assert.Equal(t, "message", "container build did not start within 30 s"+test.want, s.stepStatus("build").Message)
 		})
@@ -117,31 +103,21 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 		job := testbuilder.Job(s.newestJob("build")).PodPending(s.now).Obj()
 		job.Status.Failed, s.pods[job.UID] = failed, pods
 	}
-	for title, test := range map[string]struct {
-		happens func(*testEnv)
-		want    string
-	}{
-		"the Job counts a ready Pod": {func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) }, "build: Starting"},
-		"a Pod runs but is not ready": {func(s *testEnv) {
-			withPods(s, 0, testbuilder.Pod("build").Running().Obj())
-		}, "build: Starting"},
-		"the container failed, and its next Pod cannot start": {func(s *testEnv) {
+	for title, happens := range map[string]func(*testEnv){
+		"the Job counts a ready Pod":  func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) },
+		"a Pod runs but is not ready": func(s *testEnv) { withPods(s, 0, testbuilder.Pod("build").Running().Obj()) },
+		"the container failed, and its next Pod cannot start": func(s *testEnv) {
 			withPods(s, 1, testbuilder.Pod("build").Exited(1, "").Obj(), testbuilder.Pod("build").Unschedulable("").Obj())
-		}, "build: Starting"},
-		"the container waits after a failure to be restarted": {func(s *testEnv) {
+		},
+		"the container waits after a failure to be restarted": func(s *testEnv) {
 			pod := testbuilder.Pod("build").Waiting("CrashLoopBackOff", "").Obj()
 			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
 			withPods(s, 0, pod)
-		}, "build: Starting"},
-		"a queue has not admitted the Job yet": {func(s *testEnv) {
-			s.newestJob("build").Labels[queueLabel] = "q"
-			testbuilder.Job(s.newestJob("build")).Suspended(s.now)
-		}, "build: Queued, Queued"},
+		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
-			test.happens(s)
-			s.pass(wait(time.Hour), steps(test.want))
+			s := startRun(t, sequence().Step("build", testbuilder.StepStartDeadline(30)))
+			s.pass(happens, wait(time.Hour), steps("build: Starting"))
 		})
 	}
 }
@@ -149,32 +125,19 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 // The API server refuses longer ones.
 func TestTheLongestDeadlinesDoNotPass(t *testing.T) {
 	const longest = math.MaxInt32
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(longest)).ActiveDeadline(longest).TTLAfterFinished(longest))
+	s := startRun(t, sequence().Step("build", testbuilder.StepStartDeadline(longest)).ActiveDeadline(longest).TTLAfterFinished(longest))
 	testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Waiting("ErrImagePull", "").Obj()}
-	if got := s.reconcileAfter(365 * 24 * time.Hour); got.RequeueAfter < 0 {
-		t.Errorf("the next decision is due in %s", got.RequeueAfter)
-	}
-	s.wantSteps("build: Starting")
-	if s.succeedStep("build").DeleteExpired {
-		t.Error("the SequentialJob is deleted at once")
-	}
+	got := s.reconcileAfter(365 * 24 * time.Hour)
+	require.True(t, got.RequeueAfter >= 0, "the next decision is due in %s", got.RequeueAfter)
+	s.pass(steps("build: Starting"), succeed("build"), isExpired(false))
 }
 
 func TestFinishedSequentialJobExpires(t *testing.T) {
-	for name, end := range map[string]func(*testEnv){"after success": succeed("build"), "after failure": fail("build")} {
-		t.Run(name, func(t *testing.T) {
-			s := startRun(t, sequence("build").TTLAfterFinished(100))
-			if decision := s.reconcileAfter(time.Hour); decision.DeleteExpired {
-				t.Error("it is deleted while it runs")
-			}
-			end(s)
-			if decision := s.reconcileAfter(40 * time.Second); decision.DeleteExpired || decision.RequeueAfter != time.Minute {
-				t.Errorf("want a reconciliation in a minute, got %+v", decision)
-			}
-			if decision := s.reconcileAfter(time.Minute); !decision.DeleteExpired {
-				t.Error("want it deleted")
-			}
-		})
+	for _, end := range []func(*testEnv){succeed("build"), fail("build")} {
+		s := startRun(t, sequence("build").TTLAfterFinished(100)).pass(wait(time.Hour), isExpired(false), end)
+		decision := s.reconcileAfter(40 * time.Second)
+		require.True(t, !decision.DeleteExpired && decision.RequeueAfter == time.Minute, "want a reconciliation in a minute, got %+v", decision)
+		s.pass(wait(time.Minute), isExpired(true))
 	}
 }

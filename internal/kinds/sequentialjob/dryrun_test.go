@@ -11,6 +11,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -26,9 +28,7 @@ func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 	job.UID, job.CreationTimestamp = "job", metav1.Unix(100, 0)
 	in := Observation{SequentialJob: sj, Jobs: []*batchv1.Job{job}, Now: time.Unix(101, 0), Answers: Answers{JobsByName: map[string]*batchv1.Job{job.Name: job}}}
 
-	if decision := Decide(in); decision.Question != nil {
-		t.Errorf("a second reconciliation asks %+v", decision.Question)
-	}
+	require.True(t, Decide(in).Question == nil, "a second reconciliation asks a question")
 	sj.Generation++
 	sj.Spec.Containers[1].Image, in.Answers.HasAllJobs = "other", true
 	if decision := Decide(in); decision.Question == nil || len(decision.Question.DryRun) != 1 {
@@ -39,16 +39,12 @@ func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 func TestSuspendedSequenceIsTriedOnceForEachGeneration(t *testing.T) {
 	s := newTestEnv(t, sequence("build", "test").Suspend().Obj())
 	s.dryRunRefusals = []decision.Refusal{{Class: decision.Invalid, Kind: "Job", Step: "test", Message: "bad quantity"}}
-	s.reconcile()
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
-	s.pass(phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended), steps("build: Pending", "test: Pending"))
-
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "corrected" })
+	s.pass(
+		wait(0), hasCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`),
+		phase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended), steps("build: Pending", "test: Pending"),
+	)
 	s.dryRunRefusals = nil
-	s.reconcile()
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: ")
-
-	s.pass(resumeRun, created("build"))
+	s.pass(edit(setImage("corrected")), hasCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "), resumeRun, created("build"))
 }
 
 func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
@@ -72,29 +68,21 @@ func TestRefusedPodKeepsTheRunFromStarting(t *testing.T) {
 			s.dryRunRefusals = []decision.Refusal{test.refusal}
 			d := s.reconcile()
 			message := fmt.Sprintf("step %q: its Pod was refused in a dry run: no", test.refusal.Step)
-			s.wantCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "+message)
+			s.pass(hasCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "+message))
 			if steps := s.sj.Status.Steps; test.wantStep != strings.TrimSuffix(fmt.Sprintf("build: %s, %s", steps[0].Phase, steps[0].Reason), ", ") {
 				t.Errorf("the first step is %s, %q; want %s", steps[0].Phase, steps[0].Reason, test.wantStep)
 			}
 			if !test.wantBlocked {
-				s.wantCreated("build")
+				s.pass(created("build"))
 				return
 			}
-			s.wantCreated()
-			s.wantCondition(v1alpha1.ConditionBlocked, "True PodNotCreated: "+message+"; remove the cause, or correct the step")
-			s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
-			if got := s.stepStatus(test.refusal.Step).Message; got != "its Pod was refused in a dry run: no" {
-				t.Errorf("message of the step: %q", got)
-			}
-			if d.RequeueAfter != time.Second {
-				t.Errorf("the next try is in %s, want 1 s", d.RequeueAfter)
-			}
+			s.pass(created(), phase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting),
+				hasCondition(v1alpha1.ConditionBlocked, "True PodNotCreated: "+message+"; remove the cause, or correct the step"))
+			assert.Equal(t, "message of the step", "its Pod was refused in a dry run: no", s.stepStatus(test.refusal.Step).Message)
+			assert.Equal(t, "wait until the next try", time.Second, d.RequeueAfter)
 			s.dryRunRefusals = nil
-			s.pass(wait(time.Second), created("build"))
-			s.pass(wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
-			if got := s.stepStatus(test.refusal.Step); got.Message != "" {
-				t.Errorf("message of the step after it was accepted: %q", got.Message)
-			}
+			s.pass(wait(time.Second), created("build"), wait(2*time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+			assert.Equal(t, "message of the step after it was accepted", "", s.stepStatus(test.refusal.Step).Message)
 		})
 	}
 }
@@ -113,39 +101,31 @@ func TestPodOfADryRunIsThatOfTheJobController(t *testing.T) {
 		t.Errorf("Pod %+v", pod)
 	}
 	// The policy yardmaster-own-objects requires them.
-	if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != sj.UID || owner.Kind != "SequentialJob" {
-		t.Errorf("owner %+v", owner)
-	}
-	if got := pod.Labels[v1alpha1.LabelManagedBy]; got != v1alpha1.ManagedByValue || pod.Labels[v1alpha1.LabelSequentialJobUID] != string(sj.UID) {
-		t.Errorf("labels %v", pod.Labels)
-	}
+	owner := metav1.GetControllerOf(pod)
+	require.True(t, owner != nil && owner.UID == sj.UID && owner.Kind == "SequentialJob", "owner %+v", owner)
+	require.True(t, pod.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByValue && pod.Labels[v1alpha1.LabelSequentialJobUID] == string(sj.UID),
+		"labels %v", pod.Labels)
 }
 
 func TestFingerprintDiffersOnlyByWhatAdmissionSees(t *testing.T) {
 	base := testbuilder.SequentialJob("one", "ns").Step("build").Step("test").Obj()
 	want := FingerprintOf(stepJob(base, &base.Spec.Containers[0], 1, 1))
+	ofSchedule := decision.ControllerReferences("Schedule", &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}})
+	labels, labeled := map[string]string{queueLabel: "q"}, &v1alpha1.PodTemplate{}
+	labeled.Labels = labels
 	for title, test := range map[string]struct {
 		step                      int
 		change                    func(sj *v1alpha1.SequentialJob)
 		sameContent, sameMetadata bool
 	}{
-		"another SequentialJob": {0, func(sj *v1alpha1.SequentialJob) { sj.Name, sj.UID, sj.Generation = "two", "other", 7 }, true, true},
-		"the run of a Schedule": {0, func(sj *v1alpha1.SequentialJob) {
-			sj.OwnerReferences = decision.ControllerReferences("Schedule", &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}})
-		}, true, true},
-		"another step":      {1, func(*v1alpha1.SequentialJob) {}, false, true},
-		"another namespace": {0, func(sj *v1alpha1.SequentialJob) { sj.Namespace = "elsewhere" }, false, false},
-		"another image":     {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" }, false, true},
-		"other options": {0, func(sj *v1alpha1.SequentialJob) {
-			sj.Spec.Containers[0].Step = &v1alpha1.StepOptions{Outputs: true}
-		}, false, true},
-		"a label of Jobs": {0, func(sj *v1alpha1.SequentialJob) {
-			sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "q"}}
-		}, true, false},
-		"a label of Pods": {0, func(sj *v1alpha1.SequentialJob) {
-			sj.Spec.Template = &v1alpha1.PodTemplate{}
-			sj.Spec.Template.Labels = map[string]string{"team": "a"}
-		}, true, false},
+		"another SequentialJob":      {0, func(sj *v1alpha1.SequentialJob) { sj.Name, sj.UID, sj.Generation = "two", "other", 7 }, true, true},
+		"the run of a Schedule":      {0, func(sj *v1alpha1.SequentialJob) { sj.OwnerReferences = ofSchedule }, true, true},
+		"another step":               {1, func(*v1alpha1.SequentialJob) {}, false, true},
+		"another namespace":          {0, func(sj *v1alpha1.SequentialJob) { sj.Namespace = "elsewhere" }, false, false},
+		"another image":              {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" }, false, true},
+		"other options":              {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Step = &v1alpha1.StepOptions{Outputs: true} }, false, true},
+		"a label of Jobs":            {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: labels} }, true, false},
+		"a label of Pods":            {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Template = labeled }, true, false},
 		"a label of the application": {0, func(sj *v1alpha1.SequentialJob) { sj.Labels = map[string]string{labelAppName: "shop"} }, true, false},
 		"a workspace":                {0, func(sj *v1alpha1.SequentialJob) { sj.Spec.Workspace = &v1alpha1.Workspace{} }, false, true},
 	} {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -109,6 +111,17 @@ func TestACompleteJobProvesOnlyWhatItsPodsShow(t *testing.T) {
 	}
 }
 
+// observe lets the operator see some versions of a Pod, and nothing else of the Job.
+func observe(s *testEnv, job types.UID, v view, versions []corev1.Pod) {
+	var evidence Evidence
+	for i := range versions {
+		if v == seesAll || v == seesLast && i == len(versions)-1 || v == seesRunning && i == 0 {
+			evidence.Observe(&versions[i])
+		}
+	}
+	s.evidence[job] = evidence
+}
+
 func checkProof(t *testing.T, versions []corev1.Pod, v view, onLost v1alpha1.LostJobPolicy, want string) {
 	builder := sequence("build", "drop")
 	if onLost == v1alpha1.LostJobRerun {
@@ -117,39 +130,28 @@ func checkProof(t *testing.T, versions []corev1.Pod, v view, onLost v1alpha1.Los
 	s := startRun(t, builder)
 	job := s.newestJob("build")
 	s.pods[job.UID] = nil // deleted
-	var evidence Evidence
-	switch v {
-	case seesAll:
-		for i := range versions {
-			evidence.Observe(&versions[i])
-		}
-	case seesLast:
-		evidence.Observe(&versions[len(versions)-1])
-	case seesRunning:
-		evidence.Observe(&versions[0])
-	}
-	s.evidence[job.UID] = evidence
+	observe(s, job.UID, v, versions)
 	s.succeedStep("build")
 	switch want {
 	case "succeeded":
-		s.wantSteps("build: Succeeded", "drop: Starting")
+		s.pass(steps("build: Succeeded", "drop: Starting"))
 		return
 	case "interrupted":
-		s.wantSteps("build: Starting, Interrupted", "drop: Pending")
-		s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventStepInterrupted, v1alpha1.EventJobStarted)
+		s.pass(steps("build: Starting, Interrupted", "drop: Pending"))
+		s.pass(events(v1alpha1.EventJobStarted, v1alpha1.EventStepInterrupted, v1alpha1.EventJobStarted))
 	case "unknown":
-		s.wantSteps("build: Starting", "drop: Pending") // the cache may be late
+		s.pass(steps("build: Starting", "drop: Pending")) // the cache may be late
 		s.reconcileAfter(maxPodLag)
 		if onLost == v1alpha1.LostJobFail {
-			s.wantSteps("build: Failed, OutcomeUnknown", "drop: Skipped, PreviousStepFailed")
+			s.pass(steps("build: Failed, OutcomeUnknown", "drop: Skipped, PreviousStepFailed"))
 			return
 		}
-		s.wantSteps("build: Starting, OutcomeUnknown", "drop: Pending")
-		s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventJobLost, v1alpha1.EventJobStarted)
+		s.pass(steps("build: Starting, OutcomeUnknown", "drop: Pending"))
+		s.pass(events(v1alpha1.EventJobStarted, v1alpha1.EventJobLost, v1alpha1.EventJobStarted))
 	}
-	s.wantCreated("build", "build")
+	s.pass(created("build", "build"))
 	s.succeedStep("build") // the second attempt
-	s.wantSteps("build: Succeeded", "drop: Starting")
+	s.pass(steps("build: Succeeded", "drop: Starting"))
 }
 
 // A failure is how the only Pod of a Job fails that then fails: requests to stop it, and ends of its program before that.
@@ -197,37 +199,27 @@ func TestAFailedJobProvesOnlyWhatItsPodsShow(t *testing.T) {
 }
 
 func checkFailure(t *testing.T, f failure, policy corev1.RestartPolicy, limit int32, v view, want string, exitCode int32) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").
+	s := startRun(t, sequence().
 		Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}).
 		Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.BackoffLimit = &limit })).Step("drop"))
 	job := s.newestJob("build")
 	s.pods[job.UID] = nil // deleted
-	evidence := Evidence{}
-	versions := f.versions(s.now)
-	for i := range versions {
-		if v == seesAll || v == seesLast && i == len(versions)-1 {
-			evidence.Observe(&versions[i])
-		}
-	}
-	s.evidence[job.UID] = evidence
+	observe(s, job.UID, v, f.versions(s.now))
 	s.failStep("build")
 	if v == seesNothing && policy == corev1.RestartPolicyOnFailure {
-		s.wantSteps("build: Starting", "drop: Pending") // the cache may be late
+		s.pass(steps("build: Starting", "drop: Pending")) // the cache may be late
 		s.reconcileAfter(maxPodLag)
 	}
 	if want == "interrupted" {
-		s.wantSteps("build: Starting, Interrupted", "drop: Pending")
-		s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventStepInterrupted, v1alpha1.EventJobStarted)
+		s.pass(steps("build: Starting, Interrupted", "drop: Pending"))
+		s.pass(events(v1alpha1.EventJobStarted, v1alpha1.EventStepInterrupted, v1alpha1.EventJobStarted))
 		return
 	}
-	s.wantSteps("build: Failed, BackoffLimitExceeded", "drop: Skipped, PreviousStepFailed")
+	s.pass(steps("build: Failed, BackoffLimitExceeded", "drop: Skipped, PreviousStepFailed"))
 	step := s.stepStatus("build")
-	if got := ptr.Deref(step.ExitCode, 0); got != exitCode {
-		t.Errorf("exit code %d, want %d", got, exitCode)
-	}
-	if exitCode != 0 && step.Message != "container build exited with code 3: no table" {
-		t.Errorf("message %q, want the exit code and the termination message", step.Message)
-	}
+	assert.Equal(t, "exit code", exitCode, ptr.Deref(step.ExitCode, 0))
+	require.True(t, exitCode == 0 || step.Message == "container build exited with code 3: no table",
+		"message %q, want the exit code and the termination message", step.Message)
 }
 
 // versions returns the versions of the Pod, whose stop is requested at noon.
@@ -271,7 +263,7 @@ func seen(versions ...corev1.Pod) func(*testEnv) {
 	return func(s *testEnv) {
 		job := s.newestJob("build").UID
 		s.pods[job] = nil
-		s.observePods(job, func(e *Evidence) {
+		s.evidence.change(job, func(e *Evidence) {
 			for i := range versions {
 				e.Observe(&versions[i])
 			}
@@ -306,13 +298,9 @@ func TestEvidenceDecidesTheOutcomeOfAStep(t *testing.T) {
 			steps("build: Interrupted, Interrupted", "test: Pending"),
 			resumeRun, steps("build: Starting, Interrupted", "test: Pending"), created("build", "build"),
 		}},
-		"an output is that of the Pod that ended by itself": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()), story{
+		"an output is that of the Pod that ended by itself": {sequence().Step("build", testbuilder.RecordOutput()), story{
 			seen(testbuilder.Pod("build").Exited(0, "v1").Obj()), succeed("build"), steps("build: Succeeded"),
-			func(s *testEnv) {
-				if got := s.stepStatus("build").Output; got != "v1" {
-					s.t.Errorf("output %q, want v1", got)
-				}
-			},
+			func(s *testEnv) { assert.Equal(s.t, "output", "v1", s.stepStatus("build").Output) },
 		}},
 	})
 }
@@ -320,16 +308,10 @@ func TestEvidenceDecidesTheOutcomeOfAStep(t *testing.T) {
 func TestOnlyTheJobOfTheActiveStepNeedsEvidence(t *testing.T) {
 	s := startRun(t, sequence("build", "test"))
 	build := s.newestJob("build")
-	if NeedsEvidence(s.sj, build) {
-		t.Error("a Job that runs needs evidence")
-	}
+	needs := []bool{NeedsEvidence(s.sj, build)} // it runs
 	testbuilder.Job(build).Complete(s.now)
-	if !NeedsEvidence(s.sj, build) {
-		t.Error("the Job of the active step needs no evidence")
-	}
+	needs = append(needs, NeedsEvidence(s.sj, build))
 	s.reconcile()
 	test := testbuilder.Job(s.newestJob("test")).Condition(batchv1.JobComplete, "", "", s.now).Obj()
-	if NeedsEvidence(s.sj, build) || !NeedsEvidence(s.sj, test) {
-		t.Error("want evidence of the second Job only")
-	}
+	assert.Equal(t, "needs", []bool{false, true, false, true}, append(needs, NeedsEvidence(s.sj, build), NeedsEvidence(s.sj, test)))
 }

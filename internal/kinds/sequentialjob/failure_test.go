@@ -8,6 +8,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -15,12 +17,10 @@ const backoffLimitMessage = "BackoffLimitExceeded: Job has reached the specified
 
 func TestAFailureEndsTheRunUnlessItIsTolerated(t *testing.T) {
 	tolerated := func(options ...testbuilder.StepOption) *testbuilder.SequentialJobBuilder {
-		return testbuilder.SequentialJob("a", "ns").Step("lint", append(options, testbuilder.ContinueOnFailure())...).Step("build")
+		return sequence().Step("lint", append(options, testbuilder.ContinueOnFailure())...).Step("build")
 	}
 	isTolerated := func(s *testEnv) {
-		if !s.stepStatus("lint").Tolerated {
-			s.t.Error("the failure of lint is not tolerated")
-		}
+		require.True(s.t, s.stepStatus("lint").Tolerated, "the failure of lint is not tolerated")
 	}
 	const text = `StepFailed: step "test" failed: ` + backoffLimitMessage
 	runScenarios(t, map[string]scenario{
@@ -47,16 +47,10 @@ func TestAFailureEndsTheRunUnlessItIsTolerated(t *testing.T) {
 		"of a step whose Job is refused": {sequence("build", "test").Finally("cleanup"), story{
 			refuse("test", decision.Invalid), succeed("build"), wait(0), created("build", "cleanup"),
 			steps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Starting"),
-			func(s *testEnv) {
-				if got := s.stepStatus("test").Message; got != "no" {
-					s.t.Errorf("message %q, want that of the API server", got)
-				}
-			},
+			func(s *testEnv) { assert.Equal(s.t, "message", "no", s.stepStatus("test").Message) },
 		}},
 		"of a step whose overlay became invalid": {sequence("build", "train"), story{
-			func(s *testEnv) {
-				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { overlay(`{"spec": 1}`)(&spec.Containers[1]) })
-			},
+			edit(func(spec *v1alpha1.SequentialJobSpec) { overlay(`{"spec": 1}`)(&spec.Containers[1]) }),
 			succeed("build"), steps("build: Succeeded", "train: Failed, JobRejected"), created("build"),
 		}},
 		"a tolerated one": {tolerated(), story{
@@ -104,9 +98,7 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 			s := startRun(t, sequence("build"))
 			s.pods[s.newestJob("build").UID] = test.pods
 			s.failStep("build")
-			if got := s.stepStatus("build").Message; got != test.want {
-				t.Errorf("want %q, got %q", test.want, got)
-			}
+			assert.Equal(t, "message", test.want, s.stepStatus("build").Message)
 		})
 	}
 }
@@ -128,9 +120,7 @@ func TestALostJobFailsItsStepUnlessTheSpecSaysOtherwise(t *testing.T) {
 			func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Created("another", s.now).Complete(s.now) },
 			wait(0), steps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed"),
 		}},
-		"it is not retried": {testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600)), story{
-			lose("build"), steps("build: Failed, JobLost"),
-		}},
+		"it is not retried": {sequence().Step("build", retry(1, 10, 600)), story{lose("build"), steps("build: Failed, JobLost")}},
 		"no attempt follows at a step that was removed": {sequence("build", "test").RerunLostJobs(), story{
 			wait(time.Minute), edit(removeFirstStep), lose("build"), created("build"),
 			steps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed"),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -67,17 +68,21 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			assert.Equal(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
 		})
 	}
+	skipped := startRun(t, sequence().Step("first", when("false")).Step("build"))
+	for expression, want := range map[string][]string{"false": nil, "true": {"spec.containers[0]: Forbidden"}} {
+		skipped.sj.Spec.Containers[0].Step.When = expression
+		assert.Equal(t, "violations by a skipped step", want, errorFields(ImmutabilityViolations(nil, &skipped.sj.Spec, &skipped.sj.Status)))
+	}
 	finished := startAtSecondStep(t).pass(fail("test"), succeed("cleanup"))
 	shorter := sequence("other").Obj().Spec
 	for when, status := range map[string]*v1alpha1.SequentialJobStatus{"before the run": {}, "after the run": &finished.sj.Status} {
-		if errs := ImmutabilityViolations(nil, &shorter, status); len(errs) > 0 {
-			t.Errorf("%s: %v", when, errs)
-		}
+		errs := ImmutabilityViolations(nil, &shorter, status)
+		require.True(t, len(errs) == 0, "%s: %v", when, errs)
 	}
 }
 
 func finallyStep(name string) v1alpha1.Step {
-	return testbuilder.SequentialJob("a", "ns").Finally(name).Obj().Spec.Containers[0]
+	return sequence().Finally(name).Obj().Spec.Containers[0]
 }
 
 // Without a webhook, also forbidden changes are stored.
@@ -97,33 +102,25 @@ func TestAChangeAppliesOnlyToStepsThatHaveNotStarted(t *testing.T) {
 	}
 	runScenarios(t, map[string]scenario{
 		"a change of a started step is reported": secondStep(
-			func(s *testEnv) { s.events = nil }, image(1), continues, events(v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected),
+			forgetEvents, image(1), continues, events(v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected),
 			func(s *testEnv) {
 				c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
-				if c.Status != "False" || c.Reason != v1alpha1.ReasonStartedStepChanged {
-					s.t.Errorf("want SpecAccepted False, StartedStepChanged, got %+v", c)
-				}
+				assert.Equal(s.t, "SpecAccepted", "False, StartedStepChanged", string(c.Status)+", "+c.Reason)
 			}, endsOnce,
 		),
 		"a later step has its new image": secondStep(image(2), continues, succeed("test"), wait(time.Minute), func(s *testEnv) {
-			if got := s.newestJob("ship").Spec.Template.Spec.Containers[0].Image; got != "new" {
-				s.t.Errorf("ship runs the old image %s", got)
-			}
 			generation := func(step string) string { return s.newestJob(step).Annotations[v1alpha1.AnnotationGeneration] }
-			if generation("build") != "1" || generation("ship") != "2" || s.sj.Status.ObservedGeneration != 2 {
-				s.t.Errorf("want generations 1, 2 and 2, got %s, %s and %d", generation("build"), generation("ship"), s.sj.Status.ObservedGeneration)
-			}
+			got := []string{s.newestJob("ship").Spec.Template.Spec.Containers[0].Image, generation("build"), generation("ship")}
+			assert.Equal(s.t, "image, and generations of the Jobs", []string{"new", "1", "2"}, got)
+			assert.Equal(s.t, "observed generation", int64(2), s.sj.Status.ObservedGeneration)
 		}),
 		"a removed step that has started counts once": secondStep(edit(removeFirstStep), endsOnce, func(s *testEnv) {
 			if got := s.sj.Status; got.State.Succeeded != 4 || FormatProgress(s.sj, false) != "3/3" {
 				s.t.Errorf("want 4 of 4, got %+v, %s", got.State, FormatProgress(s.sj, false))
 			}
 		}),
-		"a started step keeps its options": {testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"), story{
-			func(s *testEnv) {
-				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil })
-			},
-			fail("lint"), created("lint", "build"),
+		"a started step keeps its options": {sequence().Step("lint", testbuilder.ContinueOnFailure()).Step("build"), story{
+			edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }), fail("lint"), created("lint", "build"),
 		}},
 		"no step is added before finally steps that have started": {sequence("build").Finally("cleanup"), story{
 			succeed("build"),
@@ -150,9 +147,8 @@ func TestUpgradeOfTheOperatorDoesNotChangeStartedSteps(t *testing.T) {
 			}
 			before := s.sj.Spec.DeepCopy()
 			s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "other" }))
-			if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
-				t.Errorf("the change of a later step is refused: %+v", s.sj.Status.Conditions)
-			}
+			require.True(t, meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted),
+				"the change of a later step is refused: %+v", s.sj.Status.Conditions)
 
 			edited := before.DeepCopy()
 			edited.Containers[1].Image = "other"
@@ -170,9 +166,7 @@ func TestHashOfAStepIsStable(t *testing.T) {
 	}
 	step := v1alpha1.Step{Name: "build", Container: container, Step: &v1alpha1.StepOptions{BackoffLimit: new(int32(2)), Outputs: true}}
 	const want = "v2:a8d9bf3bc344388f"
-	if got := stepHash(&step); got != want {
-		t.Errorf("hash %s, want %s; if the change is intended, also change specHashVersion", got, want)
-	}
+	assert.Equal(t, "hash; if the change is intended, also change specHashVersion", want, stepHash(&step))
 }
 
 func TestDefaultsOfAStepAreNotAChange(t *testing.T) {
@@ -188,8 +182,6 @@ func TestDefaultsOfAStepAreNotAChange(t *testing.T) {
 	} {
 		step := testbuilder.Step("build")
 		step.Step = &test.options
-		if got := stepHash(&step) == stepHash(&plain); got != test.isSame {
-			t.Errorf("a step with %s is the same: %t", title, got)
-		}
+		assert.Equal(t, "a step with "+title+" is the same", test.isSame, stepHash(&step) == stepHash(&plain))
 	}
 }

@@ -2,15 +2,16 @@ package sequentialjob
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -44,11 +45,9 @@ func TestOldestJobsBeyondTheHistoryLimitAreDeleted(t *testing.T) {
 		"Jobs of failed attempts count": {scenario{sequence().Step("a", retry(2, 10, 600)), story{fail("a")}}, new(int32(0)), nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			sj := test.sj.Obj()
-			sj.Spec.JobHistoryLimit = test.limit
-			s := newTestEnv(t, sj)
-			s.reconcile()
-			s.pass(test.story...)
+			s := newTestEnv(t, test.sj.Obj())
+			s.sj.Spec.JobHistoryLimit = test.limit
+			s.pass(wait(0)).pass(test.story...)
 			assert.Equal(t, "Jobs that are kept", test.want, s.keptJobs())
 		})
 	}
@@ -59,9 +58,7 @@ func TestExhaustedQuotaOfJobsNamesTheFinishedOnes(t *testing.T) {
 	s.createRefusals["b"] = &decision.Refusal{Class: decision.QuotaExceeded, Step: "b", Message: "exceeded quota: jobs, requested: count/jobs.batch=1"}
 	s.succeedStep("a")
 	want := "1 finished Jobs of this SequentialJob count too: set spec.jobHistoryLimit; exceeded quota"
-	if got := conditionMessage(&s.sj.Status, v1alpha1.ConditionResourcesUnavailable); !strings.HasPrefix(got, want) {
-		t.Errorf("message %q", got)
-	}
+	require.Contains(t, meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable).Message, want)
 }
 
 func TestRetriesAreVisible(t *testing.T) {
@@ -69,13 +66,11 @@ func TestRetriesAreVisible(t *testing.T) {
 	job := s.newestJob("a")
 	job.Status.Failed = 2
 	s.pods[job.UID] = []corev1.Pod{testbuilder.Pod("a").Exited(3, "no connection").Obj()}
-	s.reconcileAfter(5 * time.Second)
-	if step := s.stepStatus("a"); step.FailedPods != 2 || step.ExitCode == nil || *step.ExitCode != 3 {
-		t.Errorf("%d failed Pods, exit code %v", step.FailedPods, step.ExitCode)
-	}
-	s.succeedStep("a")
-	if step := s.stepStatus("a"); step.FailedPods != 2 || step.ExitCode == nil {
-		t.Errorf("after the step: %d failed Pods, exit code %v", step.FailedPods, step.ExitCode)
+	for _, happens := range []func(*testEnv){wait(5 * time.Second), succeed("a")} {
+		s.pass(happens)
+		if step := s.stepStatus("a"); step.FailedPods != 2 || step.ExitCode == nil || *step.ExitCode != 3 {
+			t.Errorf("%d failed Pods, exit code %v", step.FailedPods, step.ExitCode)
+		}
 	}
 }
 
@@ -86,10 +81,9 @@ func TestFailureOfReconciliationsIsTheReasonOfReady(t *testing.T) {
 	}
 	decision := decide("jobs.batch is forbidden")
 	s.record(decision)
-	s.wantCondition(v1alpha1.ConditionReady, "False RequestFailed: jobs.batch is forbidden")
-	if again := decide("jobs.batch is forbidden"); again.StatusChanged {
-		t.Error("the same failure changes the status again")
-	}
+	s.pass(hasCondition(v1alpha1.ConditionReady, "False RequestFailed: jobs.batch is forbidden"))
+	again := decide("jobs.batch is forbidden")
+	require.True(t, !again.StatusChanged, "the same failure changes the status again")
 	s.record(decide(""))
-	s.wantCondition(v1alpha1.ConditionReady, `False Waiting: waiting for step "a" to start`)
+	s.pass(hasCondition(v1alpha1.ConditionReady, `False Waiting: waiting for step "a" to start`))
 }

@@ -2,85 +2,79 @@ package sequentialjob
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/kstatustest"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The rows are those of docs/reference/states.md.
-func TestConditionsOfEachState(t *testing.T) {
-	reached := func(sj *testbuilder.SequentialJobBuilder, story ...func(*testEnv)) func(*testing.T) *testEnv {
-		return func(t *testing.T) *testEnv { return startRun(t, sj).pass(story...) }
+func TestConditionsOfEachStateOfARun(t *testing.T) {
+	refused := func(class decision.Class) story {
+		return story{func(s *testEnv) {
+			s.createRefusals["build"] = &decision.Refusal{Class: class, Step: "build", Message: "no"}
+		}, wait(0)}
 	}
-	runPodOf := func(step string) func(*testEnv) { return func(s *testEnv) { s.runPod(step) } }
-	refused := func(class decision.Class) func(*testing.T) *testEnv {
-		return func(t *testing.T) *testEnv {
-			s := newTestEnv(t, sequence("build").Obj())
-			s.createRefusals["build"] = &decision.Refusal{Class: class, Step: "build", Message: "refused"}
-			s.reconcile()
-			return s
-		}
-	}
+	runPod := func(s *testEnv) { s.runPod("build") }
+	deny := func(s *testEnv) { s.policies = testbuilder.AllowImages("other:*") }
+	reverse := edit(func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
+	one := func() *testbuilder.SequentialJobBuilder { return sequence("build") }
+	withFinally := func() *testbuilder.SequentialJobBuilder { return sequence("build").Finally("cleanup") }
+	const waits, fails, succeeds = status.InProgressStatus, status.FailedStatus, status.CurrentStatus
 	for title, test := range map[string]struct {
-		state                       func(t *testing.T) *testEnv
-		ready, reconciling, stalled bool
-		reason                      string
-		want                        status.Status
+		sj         *testbuilder.SequentialJobBuilder
+		story      story
+		conditions string // that are True
+		reason     string
+		want       status.Status
 	}{
-		"the first step starts": {reached(sequence("build")), false, true, false, v1alpha1.ReasonWaiting, status.InProgressStatus},
-		"a step runs": {
-			reached(sequence("build"), runPodOf("build")), false, true, false, v1alpha1.ReasonRunning, status.InProgressStatus,
+		"the first step starts":       {one(), story{wait(0)}, "Reconciling", v1alpha1.ReasonWaiting, waits},
+		"a step runs":                 {one(), story{wait(0), runPod}, "Reconciling Progressing", v1alpha1.ReasonRunning, waits},
+		"a finally step runs":         {withFinally(), story{wait(0), succeed("build")}, "Reconciling Progressing", v1alpha1.ReasonRunningFinally, waits},
+		"it runs after a failure":     {withFinally(), story{wait(0), fail("build")}, "Reconciling Progressing", v1alpha1.ReasonRunningFinally, waits},
+		"a quota is exceeded":         {one(), refused(decision.QuotaExceeded), "Reconciling", v1alpha1.ReasonQuotaExceeded, waits},
+		"another object has its name": {one(), refused(decision.AlreadyExists), "Stalled", v1alpha1.ReasonNameTaken, fails},
+		"its only Job is refused":     {one(), refused(decision.Invalid), "Stalled Failed", v1alpha1.ReasonStepFailed, fails},
+		"an image is not allowed":     {one(), story{deny, wait(0)}, "Stalled", v1alpha1.ReasonImageNotAllowed, fails},
+		"suspending":                  {one(), story{wait(0), suspendRun}, "Reconciling", v1alpha1.ReasonSuspending, waits},
+		"suspended":                   {one().Suspend(), story{wait(0)}, "", v1alpha1.ReasonSuspended, waits},
+		"completed":                   {one(), story{wait(0), succeed("build")}, "Ready Available", v1alpha1.ReasonCompleted, succeeds},
+		"failed":                      {one(), story{wait(0), fail("build")}, "Stalled Failed", v1alpha1.ReasonStepFailed, fails},
+		"failed, then a rerun starts": {one(), story{wait(0), fail("build"), rerun("Start")}, "Reconciling", v1alpha1.ReasonWaiting, waits},
+		"completed, invalid rerun":    {one(), story{wait(0), succeed("build"), rerun("nope")}, "Stalled Available", v1alpha1.ReasonRerunInvalid, fails},
+		"completed, invalid change": {
+			one(), story{wait(0), succeed("build"), edit(setImage(" a"))}, "Stalled Available", v1alpha1.ReasonInvalid, fails,
 		},
-		"a finally step runs": {
-			reached(sequence("build").Finally("cleanup"), succeed("build")), false, true, false, v1alpha1.ReasonRunningFinally, status.InProgressStatus,
-		},
-		"a quota is exceeded":                 {refused(decision.QuotaExceeded), false, true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
-		"another object has the Job's name":   {refused(decision.AlreadyExists), false, false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
-		"the API server refuses the only Job": {refused(decision.Invalid), false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
-		"a Policy does not allow an image": {func(t *testing.T) *testEnv {
-			s := newTestEnv(t, sequence("build").Obj())
-			s.policies = testbuilder.AllowImages("other:*")
-			s.reconcile()
-			return s
-		}, false, false, true, v1alpha1.ReasonImageNotAllowed, status.FailedStatus},
-		"suspending": {reached(sequence("build"), suspendRun), false, true, false, v1alpha1.ReasonSuspending, status.InProgressStatus},
-		"suspended":  {reached(sequence("build").Suspend()), false, false, false, v1alpha1.ReasonSuspended, status.InProgressStatus},
-		"completed":  {reached(sequence("build"), succeed("build")), true, false, false, v1alpha1.ReasonCompleted, status.CurrentStatus},
-		"failed":     {reached(sequence("build"), fail("build")), false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
-		"completed, then an invalid rerun was requested": {
-			reached(sequence("build"), succeed("build"), rerun("nope")), false, false, true, v1alpha1.ReasonRerunInvalid, status.FailedStatus,
-		},
-		"completed, then an invalid change that no webhook refused": {
-			reached(sequence("build"), succeed("build"), edit(setImage(" a"))), false, false, true, v1alpha1.ReasonInvalid, status.FailedStatus,
-		},
-		"running, and an invalid change was reported": {
-			reached(sequence("build", "test"), runPodOf("build"), edit(func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })),
-			false, true, false, v1alpha1.ReasonRunning, status.InProgressStatus,
+		"running, invalid change": {
+			sequence("build", "test"), story{wait(0), runPod, reverse}, "Reconciling Progressing", v1alpha1.ReasonRunning, waits,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := test.state(t)
-			for conditionType, want := range map[string]bool{
-				v1alpha1.ConditionReady:       test.ready,
-				v1alpha1.ConditionReconciling: test.reconciling,
-				v1alpha1.ConditionStalled:     test.stalled,
+			s := newTestEnv(t, test.sj.Obj()).pass(test.story...)
+			var got []string
+			for _, kind := range []string{
+				v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
+				v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionFailed,
 			} {
-				got := meta.FindStatusCondition(s.sj.Status.Conditions, conditionType)
-				if (got.Status == metav1.ConditionTrue) != want || got.Reason != test.reason {
-					t.Errorf("%s is %s, %s; want %t, %s", conditionType, got.Status, got.Reason, want, test.reason)
+				if meta.IsStatusConditionTrue(s.sj.Status.Conditions, kind) {
+					got = append(got, kind)
 				}
 			}
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+				assert.Equal(t, "reason of "+kind, test.reason, meta.FindStatusCondition(s.sj.Status.Conditions, kind).Reason)
+			}
+			assert.Equal(t, "conditions that are True", test.conditions, strings.Join(got, " "))
+			hasEnded := strings.Contains(test.conditions, "Available") || strings.Contains(test.conditions, "Failed")
+			assert.Equal(t, "has a completionTime", hasEnded, s.sj.Status.CompletionTime != nil)
 			for _, c := range s.sj.Status.Conditions {
-				if c.ObservedGeneration != s.sj.Generation {
-					t.Errorf("%s is of generation %d, want %d", c.Type, c.ObservedGeneration, s.sj.Generation)
-				}
+				assert.Equal(t, "generation of "+c.Type, s.sj.Generation, c.ObservedGeneration)
 			}
 			s.sj.APIVersion, s.sj.Kind = v1alpha1.GroupVersion.String(), "SequentialJob"
 			kstatustest.AssertKstatus(t, s.sj, test.want)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -62,16 +63,15 @@ func TestTheOutcomeOfAStepIsThatOfItsOwnContainer(t *testing.T) {
 }
 
 func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.RestartPolicy) {
-	builder := testbuilder.SequentialJob("a", "ns").Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}).ActiveDeadline(60).
+	builder := sequence().Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}).ActiveDeadline(60).
 		Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Outputs, o.Completions = pods == 1, &pods })).Step("test")
 	s := startRun(t, builder)
 	job := s.newestJob("build")
 	s.now = s.now.Add(30 * time.Second)
 	pod := leftoverPod(job, exitCode, s.now)
 	s.unfinishedPods = []*corev1.Pod{&pod}
-	s.pods[job.UID] = nil // deleted with the Job
-	s.reconcile()
-	s.wantSteps("build: Running", "test: Pending") // most containers of others end soon
+	s.pods[job.UID] = nil                                     // deleted with the Job
+	s.pass(wait(0), steps("build: Running", "test: Pending")) // most containers of others end soon
 	if by == option {
 		s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Template.EndWithStep = true })
 	}
@@ -79,15 +79,14 @@ func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.R
 	want := outcomeWithLeftover(by, exitCode, pods, policy)
 	if by == nobody && want[0] == "build: Running, ContainerStillRuns" {
 		message := fmt.Sprintf("container build exited with %d; container mesh-proxy still runs", exitCode)
-		s.wantCondition(v1alpha1.ConditionBlocked, `True ContainerStillRuns: step "build": `+message+"; end it, make it a native sidecar, or set spec.template.endWithStep")
+		s.pass(hasCondition(v1alpha1.ConditionBlocked,
+			`True ContainerStillRuns: step "build": `+message+"; end it, make it a native sidecar, or set spec.template.endWithStep"))
 		if got := s.sj.Status; got.Phase != v1alpha1.PhaseRunning || got.Reason != v1alpha1.ReasonContainerStillRuns || got.Steps[0].Message != message {
 			t.Errorf("phase %s, reason %s, message %q", got.Phase, got.Reason, got.Steps[0].Message)
 		}
 	}
 	s.restartOperator()
-	var evidence Evidence
-	evidence.Observe(&pod)
-	s.evidence[job.UID] = evidence
+	s.evidence.change(job.UID, func(e *Evidence) { e.Observe(&pod) })
 	switch by {
 	case deadlineOfStep:
 		testbuilder.Job(job).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
@@ -95,25 +94,16 @@ func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.R
 		s.reconcileAfter(time.Minute)
 	}
 	if job.DeletionTimestamp != nil {
-		s.wantStopping()
+		s.reconcile()
+		require.True(t, s.stepStatus("build").Phase == v1alpha1.StepStopping && s.stepStatus("test").Phase == v1alpha1.StepPending,
+			"steps %+v; nothing else starts before the Pod has stopped", s.sj.Status.Steps)
 		s.unfinishedPods = nil
 	}
 	s.pass(removeJobs, steps(want...))
 	step := s.stepStatus("build")
-	if step.Phase == v1alpha1.StepSucceeded && step.Output != "v1" {
-		t.Errorf("output %q, want v1", step.Output)
-	}
+	require.True(t, step.Phase != v1alpha1.StepSucceeded || step.Output == "v1", "output %q, want v1", step.Output)
 	if step.Reason == batchv1.JobReasonBackoffLimitExceeded && (*step.ExitCode != exitCode || step.Message != "container build exited with code 3: v1") {
 		t.Errorf("exit code %d, message %q", *step.ExitCode, step.Message)
-	}
-}
-
-// wantStopping checks that nothing else starts before the Pod has stopped.
-func (s *testEnv) wantStopping() {
-	s.t.Helper()
-	s.reconcile()
-	if s.stepStatus("build").Phase != v1alpha1.StepStopping || s.stepStatus("test").Phase != v1alpha1.StepPending {
-		s.t.Errorf("steps %+v, want build Stopping and test Pending", s.sj.Status.Steps)
 	}
 }
 

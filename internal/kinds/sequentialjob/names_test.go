@@ -8,41 +8,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // Pods cannot be created for names that are too long.
-func TestLongNamesAreTruncatedToValidNames(t *testing.T) {
-	owners := map[string]string{
+func TestLongNamesAreTruncatedToValidNamesAndLabels(t *testing.T) {
+	for title, owner := range map[string]string{
 		"short":                             "a",
 		"maximum length":                    strings.Repeat("a", 253),
 		"with dots":                         "my.app.example",
 		"a dash at the truncation":          "abcdefghi-klm",
 		"only dashes before the truncation": "a---------------------------------------------------b",
-	}
-	steps := []string{"a", strings.Repeat("s", 30), "a-b"}
-	for title, owner := range owners {
-		t.Run(title, func(t *testing.T) {
-			if name := archiveJobName(testbuilder.SequentialJob(owner, "ns").Obj(), 1<<30); len(validation.IsDNS1123Label(name+"-99999")) > 0 {
-				t.Errorf("name %q", name)
-			}
-			for _, step := range steps {
-				name := jobName(testbuilder.SequentialJob(owner, "ns").Obj(), 1, step, 1)
-				hostname := name + "-99999" // of an Indexed Job's Pod
-				if errs := validation.IsDNS1123Label(hostname); len(errs) > 0 {
-					t.Errorf("%q is not a host name: %v", hostname, errs)
-				}
-				if !strings.Contains(name, "-"+step+"-") {
-					t.Errorf("%q does not name step %q", name, step)
-				}
-			}
-		})
+		"a dot at the end of the label":     strings.Repeat("a", 62) + ".b",
+		"several at the end of the label":   strings.Repeat("a", 60) + "-.-b",
+	} {
+		sj := testbuilder.SequentialJob(owner, "ns").Obj()
+		names := map[string]string{"archive": archiveJobName(sj, 1<<30)}
+		for _, step := range []string{"a", strings.Repeat("s", 30), "a-b"} {
+			names[step] = jobName(sj, 1, step, 1)
+		}
+		errs := validation.IsValidLabelValue(childLabels(sj, "outputs")[v1alpha1.LabelSequentialJob])
+		for part, name := range names {
+			errs = append(errs, validation.IsDNS1123Label(name+"-99999")...) // of an Indexed Job's Pod
+			require.True(t, len(errs) == 0 && strings.Contains(name, "-"+part+"-"),
+				"%s: %q is no host name, or does not name %q: %v", title, name, part, errs)
+		}
 	}
 }
 
 func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Obj()
-	recreated := testbuilder.SequentialJob("a", "ns").Obj()
+	sj, recreated := sequence().Obj(), sequence().Obj()
 	recreated.UID = types.UID("another")
 	names := map[string]string{
 		"the first attempt":                        jobName(sj, 1, "build", 1),
@@ -62,22 +58,10 @@ func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for title, name := range names {
-		if other, found := seen[name]; found {
-			t.Errorf("%s and %s have the name %s", title, other, name)
-		}
+		other, found := seen[name]
+		require.True(t, !found, "%s and %s have the name %s", title, other, name)
 		seen[name] = title
 	}
-	if again := jobName(sj, 1, "build", 1); again != names["the first attempt"] {
-		t.Errorf("the same attempt is named %s, then %s", names["the first attempt"], again)
-	}
-}
-
-func TestLabelValuesAreValid(t *testing.T) {
-	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 62) + ".b", strings.Repeat("a", 60) + "-.-b"} {
-		sj := testbuilder.SequentialJob(name, "ns").Obj()
-		value := childLabels(sj, "outputs")[v1alpha1.LabelSequentialJob]
-		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
-			t.Errorf("%q: %v", value, errs)
-		}
-	}
+	again := jobName(sj, 1, "build", 1)
+	require.True(t, again == names["the first attempt"], "the same attempt is named %s, then %s", names["the first attempt"], again)
 }

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -21,38 +22,16 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 			phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
 		}},
 		"unless another controller manages them": {sequence("build").ManagedBy("acme.io/controller"), story{
-			created(), hasFinalizer(false), func(s *testEnv) {
-				if s.sj.Status.Run != 0 {
-					s.t.Errorf("status %+v", s.sj.Status)
-				}
+			created(), hasFinalizer(false), func(s *testEnv) { assert.Equal(s.t, "run", int32(0), s.sj.Status.Run) },
+		}},
+		"after a Job that is not known was deleted": {sequence("build", "test"), story{
+			func(s *testEnv) {
+				stray := testbuilder.Job(s.newestJob("build").DeepCopy()).Created("stray", s.now).Obj()
+				stray.Name = "a-forgotten"
+				s.jobs = append([]*batchv1.Job{stray}, s.jobs...)
 			},
+			succeed("build"), created("build"), removeJobs, created("build", "test"),
 		}},
 		"this operator may be named": {sequence("build").ManagedBy(v1alpha1.SequentialJobManager), story{created("build")}},
 	})
-}
-
-func TestOutcomeAndNextStartAreOneWrite(t *testing.T) {
-	s := startRun(t, sequence("build", "test"))
-	testbuilder.Job(s.newestJob("build")).Complete(s.now)
-
-	decision := s.decide(nil)
-
-	if decision.CreateJob == nil || !decision.StatusChanged {
-		t.Fatalf("want the next Job and a status to record, got %v", decision.CreateJob)
-	}
-	if got := findStep(decision.Status.Steps, "build").Phase; got != v1alpha1.StepSucceeded {
-		t.Errorf("the status to record before has build %s", got)
-	}
-}
-
-func TestOrphanJobIsDeletedBeforeTheNextStepStarts(t *testing.T) {
-	s := startRun(t, sequence("build", "test"))
-	stray := testbuilder.Job(s.newestJob("build").DeepCopy()).Created("stray", s.now).Obj()
-	stray.Name = "a-forgotten"
-	s.jobs = append([]*batchv1.Job{stray}, s.jobs...)
-
-	if decision := s.succeedStep("build"); decision.CreateJob != nil || len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].Name != "a-forgotten" {
-		t.Errorf("want only the stray deleted, got %v, %v", decision.CreateJob, decision.DeleteJobs)
-	}
-	s.pass(removeJobs, created("build", "test"))
 }

@@ -9,25 +9,16 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.RecordOutput()).Step("ship").Finally("notify"))
+	s := startRun(t, sequence().Step("get-version", testbuilder.RecordOutput()).Step("ship").Finally("notify"))
 	s.pods[s.newestJob("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
-
 	decision := s.succeedStep("get-version")
-
-	if got := s.stepStatus("get-version").Output; got != "1.2.3" {
-		t.Errorf("want output 1.2.3, got %q", got)
-	}
-	if decision.Outputs == nil {
-		t.Fatal("the outputs are missing before the step that reads them")
-	}
-	assert.Equal(t, "outputs", map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data)
-	if !metav1.IsControlledBy(decision.Outputs, s.sj) {
-		t.Error("the ConfigMap has no controller")
-	}
+	assert.Equal(t, "outputs before the step that reads them", map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data)
+	require.True(t, metav1.IsControlledBy(decision.Outputs, s.sj), "the ConfigMap has no controller")
 	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: decision.Outputs.Name}, Key: "get-version", Optional: new(true),
 	}}}}
@@ -36,7 +27,8 @@ func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 
 func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
 	own := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
-	sj := testbuilder.SequentialJob("a", "ns").Step("one", testbuilder.RecordOutput()).Step("two", testbuilder.RecordOutput(), own).Finally("three", testbuilder.RecordOutput()).Obj()
+	records := testbuilder.RecordOutput()
+	sj := sequence().Step("one", records).Step("two", records, own).Finally("three", records).Obj()
 	want := map[string][]string{
 		"one":   nil,
 		"two":   {"STEP_ONE_OUTPUT", "TAG"},
@@ -72,12 +64,10 @@ func TestRecordedOutput(t *testing.T) {
 		"none of a failed step":                 {append(recorded, testbuilder.ContinueOnFailure()), []corev1.Pod{exited(1, "secret")}, fail("build"), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", test.options...).Step("test"))
+			s := startRun(t, sequence().Step("build", test.options...).Step("test"))
 			s.pods[s.newestJob("build").UID] = test.pods
 			test.end(s)
-			if got := s.stepStatus("build").Output; got != test.want {
-				t.Errorf("want %q, got %q", test.want, got)
-			}
+			assert.Equal(t, "output", test.want, s.stepStatus("build").Output)
 		})
 	}
 }
@@ -113,29 +103,26 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("ship").Finally("cleanup"))
+			s := startRun(t, sequence().Step("build", testbuilder.RecordOutput()).Step("ship").Finally("cleanup"))
 			s.pods[s.newestJob("build").UID] = test.pods
 			decision := s.succeedStep("build")
-			s.wantSteps("build: Failed, "+test.wantReason, "ship: Skipped, PreviousStepFailed", "cleanup: Starting")
+			s.pass(steps("build: Failed, "+test.wantReason, "ship: Skipped, PreviousStepFailed", "cleanup: Starting"))
 			if step := s.stepStatus("build"); step.Output != "" || !strings.Contains(step.Message, test.wantText) {
 				t.Errorf("output %q and message %q, want none, and a message with %q", step.Output, step.Message, test.wantText)
 			}
-			if decision.Outputs != nil {
-				t.Errorf("finally gets the outputs %+v, want none", decision.Outputs.Data)
-			}
+			require.True(t, decision.Outputs == nil, "finally gets the outputs %+v, want none", decision.Outputs)
 		})
 	}
 }
 
 // Without this, a finally step reads the output of the run before.
 func TestRerunRemovesEarlierOutputs(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("test").Obj()
-	status := &v1alpha1.SequentialJobStatus{RunStatus: v1alpha1.RunStatus{Run: 2}, Steps: []v1alpha1.StepStatus{{Name: "build", JobAttempt: v1alpha1.JobAttempt{AttemptNumber: v1alpha1.AttemptNumber{Run: 2}}, Phase: v1alpha1.StepStarting}}}
+	sj := sequence().Step("build", testbuilder.RecordOutput()).Step("test").Obj()
+	status := &v1alpha1.SequentialJobStatus{Steps: []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepStarting}}}
+	status.Run, status.Steps[0].Run = 2, 2
 	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {
 		t.Errorf("outputs %+v, want an empty ConfigMap", outputs)
 	}
 	status.Run = 1
-	if outputs := outputsConfigMap(sj, status); outputs != nil {
-		t.Errorf("outputs %+v before there are any, want none", outputs)
-	}
+	require.True(t, outputsConfigMap(sj, status) == nil, "there are outputs before any was recorded")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -32,28 +33,18 @@ func TestOverlayPatchesTheTemplateOfOneStep(t *testing.T) {
 		"volumes": [{"name": "models", "emptyDir": {}}],
 		"initContainers": [{"name": "proxy", "$patch": "delete"}, {"name": "fetch", "image": "fetch:1"}]}}`
 	sj := sequence("prep").Step("train", overlay(patch)).Template(template).Obj()
-	if errs := Validate(sj); len(errs) != 0 {
-		t.Fatal(errs)
-	}
+	require.NoError(t, Validate(sj).ToAggregate())
 	prep, train := podTemplate(sj, &sj.Spec.Containers[0]).Spec, podTemplate(sj, &sj.Spec.Containers[1]).Spec
-	if prep.ServiceAccountName != "default" || prep.NodeSelector["pool"] != "cpu" || len(prep.Volumes) != 1 {
-		t.Errorf("the overlay changes another step: %+v", prep)
+	require.True(t, prep.ServiceAccountName == "default" && prep.NodeSelector["pool"] == "cpu" && len(prep.Volumes) == 1,
+		"the overlay changes another step: %+v", prep)
+	want := corev1.PodSpec{
+		ServiceAccountName: "trainer", NodeSelector: map[string]string{"pool": "gpu"}, Tolerations: []corev1.Toleration{{Key: "gpu"}},
+		Volumes:        []corev1.Volume{{Name: "models", VolumeSource: template.Spec.Volumes[0].VolumeSource}, template.Spec.Volumes[0]},
+		InitContainers: []corev1.Container{{Name: "fetch", Image: "fetch:1"}},
+		Containers:     []corev1.Container{sj.Spec.Containers[1].Container}, RestartPolicy: corev1.RestartPolicyNever,
 	}
-	names := func(pod corev1.PodSpec) []string {
-		var all []string
-		for _, v := range pod.Volumes {
-			all = append(all, "volume "+v.Name)
-		}
-		for _, c := range append(pod.InitContainers, pod.Containers...) {
-			all = append(all, "container "+c.Name)
-		}
-		return all
-	}
-	want := []string{"volume models", "volume data", "container fetch", "container train"}
-	assert.Equal(t, "Pod of train", want, names(train))
-	if train.ServiceAccountName != "trainer" || train.NodeSelector["pool"] != "gpu" || len(train.Tolerations) != 1 || train.Tolerations[0].Key != "gpu" {
-		t.Errorf("Pod of train: %+v", train)
-	}
+	want.Containers[0].Name = "train"
+	assert.Equal(t, "Pod of train", want, train)
 	if labels := podTemplate(sj, &sj.Spec.Containers[1]).Labels; labels["team"] != "ml" || labels["gpu"] != "true" {
 		t.Errorf("labels %v", labels)
 	}
@@ -72,7 +63,7 @@ func TestOverlayIsValidatedStrictly(t *testing.T) {
 		"the workspace":       {`{"spec": {"volumes": [{"name": "workspace"}]}}`, ".spec.volumes", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build", overlay(test.patch)).Workspace(v1alpha1.WorkspaceDelete).Obj()
+			sj := sequence().Step("build", overlay(test.patch)).Workspace(v1alpha1.WorkspaceDelete).Obj()
 			errs := Validate(sj)
 			if len(errs) == 0 || errs[0].Field != "spec.containers[0].step.podTemplate"+test.field || !strings.Contains(errs[0].Detail, test.detail) {
 				t.Errorf("errors %v, want one about %q with %q", errs, test.field, test.detail)
@@ -102,9 +93,8 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 		assert.Equal(t, "container "+container.Name, restricted, container.SecurityContext)
 	}
 	image := podTemplate(sj, &sj.Spec.Containers[1]).Spec.Containers[0].SecurityContext
-	if *image.RunAsUser != 1000 || len(image.Capabilities.Add) != 1 || len(image.Capabilities.Drop) != 1 {
-		t.Errorf("what the step sets is not kept: %+v", image)
-	}
+	require.True(t, *image.RunAsUser == 1000 && len(image.Capabilities.Add) == 1 && len(image.Capabilities.Drop) == 1,
+		"what the step sets is not kept: %+v", image)
 	if mount := podTemplate(sj, &sj.Spec.Containers[2]).Spec.Containers[0].SecurityContext; mount.AllowPrivilegeEscalation != nil {
 		t.Errorf("a privileged container: %+v", mount)
 	}
@@ -112,11 +102,8 @@ func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
 	windows := podTemplate(sj, &sj.Spec.Containers[0]).Spec
 	assert.Equal(t, "Pod for Windows", &corev1.PodSecurityContext{RunAsNonRoot: new(true)}, windows.SecurityContext)
 	for _, container := range append(windows.InitContainers, windows.Containers...) {
-		if container.SecurityContext != nil {
-			t.Errorf("container %s of a Pod for Windows: %+v", container.Name, container.SecurityContext)
-		}
+		require.True(t, container.SecurityContext == nil, "container %s of a Pod for Windows: %+v", container.Name, container.SecurityContext)
 	}
-	if plain := sequence("build").Obj(); podTemplate(plain, &plain.Spec.Containers[0]).Spec.SecurityContext != nil {
-		t.Error("without the profile, the Pod has a security context")
-	}
+	plain := sequence("build").Obj()
+	require.True(t, podTemplate(plain, &plain.Spec.Containers[0]).Spec.SecurityContext == nil, "without the profile, the Pod has a security context")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -13,10 +14,7 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 	t.Parallel()
 	type change func(s *testEnv)
 	option := func(step int, set func(*v1alpha1.StepOptions)) change {
-		return func(s *testEnv) {
-			s.sj.Spec.Containers[step].Step = &v1alpha1.StepOptions{}
-			set(s.sj.Spec.Containers[step].Step)
-		}
+		return func(s *testEnv) { testbuilder.WithStepOptions(set)(&s.sj.Spec.Containers[step]) }
 	}
 	spec := func(set func(*v1alpha1.SequentialJobSpec)) change { return func(s *testEnv) { set(&s.sj.Spec) } }
 	for name, row := range map[string]struct {
@@ -48,7 +46,7 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("one").Step("two").Step("three").Obj())
+			s := newTestEnv(t, sequence("one", "two", "three").Obj())
 			if row.prepare != nil {
 				row.prepare(s)
 			}
@@ -68,47 +66,41 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 // cache of the newest Job.
 func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
 	t.Parallel()
-	steps := []string{"one", "two", "three", "four"}
-	for lossAfter := 1; lossAfter < len(steps); lossAfter++ {
+	all := []string{"one", "two", "three", "four"}
+	for lossAfter := 1; lossAfter < len(all); lossAfter++ {
 		for faults := range 1 << 4 {
 			isRestarted, areJobsDeleted, arePodsGone, isStale := faults&1 > 0, faults&2 > 0, faults&4 > 0, faults&8 > 0
 			name := fmt.Sprintf("after %d steps, restarted: %t, ended Jobs deleted: %t, Pods gone: %t, stale cache: %t", lossAfter, isRestarted, areJobsDeleted, arePodsGone, isStale)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				sj := testbuilder.SequentialJob("a", "ns")
-				for _, step := range steps {
-					sj.Step(step)
-				}
-				s := startRun(t, sj)
+				s := startRun(t, sequence(all...))
 				s.storesLater = true
-				for i, step := range steps[:lossAfter] {
+				for i, step := range all[:lossAfter] {
 					s.now = s.now.Add(time.Second)
 					s.succeedStep(step)
-					if stored := s.stepStatus(step).Phase; stored == v1alpha1.StepSucceeded || s.newestJob(steps[i+1]) == nil {
-						t.Fatalf("step %s is stored as %s", step, stored)
-					}
+					stored := s.stepStatus(step).Phase
+					require.True(t, stored != v1alpha1.StepSucceeded && s.newestJob(all[i+1]) != nil, "step %s is stored as %s", step, stored)
 				}
-				for _, step := range steps[:lossAfter] {
+				for _, step := range all[:lossAfter] {
 					job := s.newestJob(step)
 					if arePodsGone {
 						s.pods[job.UID] = nil
 					}
 					if areJobsDeleted {
-						s.loseJob(step)
+						s.pass(lose(step))
 					}
 				}
-				s.uncached[s.newestJob(steps[lossAfter]).Name] = isStale
+				s.uncached[s.newestJob(all[lossAfter]).Name] = isStale
 				if isRestarted {
 					s.restartOperator()
 				}
-				for _, step := range steps[lossAfter:] {
+				for _, step := range all[lossAfter:] {
 					s.reconcile()
 					s.now = s.now.Add(time.Second)
 					s.succeedStep(step)
 				}
-				s.wantCreated(steps...)
-				s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-				s.wantSteps("one: Succeeded", "two: Succeeded", "three: Succeeded", "four: Succeeded")
+				s.pass(created(all...), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted))
+				s.pass(steps("one: Succeeded", "two: Succeeded", "three: Succeeded", "four: Succeeded"))
 			})
 		}
 	}
@@ -133,32 +125,21 @@ func TestALaterJobProvesNothingIf(t *testing.T) {
 		forged.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "0"}
 		s.jobs = append(s.jobs, testbuilder.Job(forged).Created("forged", s.now).Complete(s.now).Obj())
 	}
-	for name, row := range map[string]struct {
-		happens story
-		want    []string
-	}{
-		"its step requires an approval": {story{func(s *testEnv) { forge(s, "gate") }, wait(time.Second)}, []string{"one: Starting", "two: Pending", "gate: Pending", "four: Pending"}},
-		"a step before it requires an approval": {
-			story{func(s *testEnv) { forge(s, "four") }, wait(time.Second)}, []string{"one: Starting", "two: Pending", "gate: Pending", "four: Pending"},
+	waits := steps("one: Starting", "two: Pending", "gate: Pending", "four: Pending")
+	for name, story := range map[string]story{
+		"its step requires an approval":             {func(s *testEnv) { forge(s, "gate") }, wait(time.Second), waits},
+		"a step before it requires an approval":     {func(s *testEnv) { forge(s, "four") }, wait(time.Second), waits},
+		"the Job of a step before it has not ended": {func(s *testEnv) { forge(s, "two") }, wait(time.Second), waits},
+		"it was deleted together with a change that suspends the run": {
+			func(s *testEnv) { s.storesLater = true }, succeed("one"), func(s *testEnv) { s.jobs = s.jobs[:1] }, suspendRun, resumeRun,
+			steps("one: Succeeded", "two: Failed, JobLost", "gate: Skipped, PreviousStepFailed", "four: Skipped, PreviousStepFailed"),
 		},
-		"the Job of a step before it has not ended": {
-			story{func(s *testEnv) { forge(s, "two") }, wait(time.Second)}, []string{"one: Starting", "two: Pending", "gate: Pending", "four: Pending"},
-		},
-		"it was deleted together with a change that suspends the run": {story{
-			func(s *testEnv) { s.storesLater = true }, succeed("one"), func(s *testEnv) {
-				s.jobs = s.jobs[:1]
-				s.changeSpec(setSuspendTrue)
-			}, wait(time.Second), resumeRun,
-		}, []string{"one: Succeeded", "two: Failed, JobLost", "gate: Skipped, PreviousStepFailed", "four: Skipped, PreviousStepFailed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sj := sequence("one", "two", "gate", "four").Obj()
 			sj.Spec.Containers[2].Step = &v1alpha1.StepOptions{RequireApproval: true}
-			s := newTestEnv(t, sj)
-			s.reconcile()
-			s.pass(row.happens...)
-			s.wantSteps(row.want...)
+			newTestEnv(t, sj).pass(wait(0)).pass(story...)
 		})
 	}
 }

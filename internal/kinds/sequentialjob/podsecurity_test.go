@@ -12,9 +12,7 @@ import (
 )
 
 func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
-	privileged := testbuilder.ChangeContainer(func(c *corev1.Container) {
-		c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
-	})
+	privileged := testbuilder.ChangeContainer(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)} })
 	sj := sequence("build").Step("migrate", privileged).Finally("clean").Obj()
 	enforce := func(level string) map[string]string {
 		return map[string]string{"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/enforce-version": "v1.36"}
@@ -36,9 +34,7 @@ func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
 			var got []string
 			for _, warning := range PodSecurityWarnings(sj, test.labels) {
 				violations, advice, _ := strings.Cut(warning, "; ")
-				if advice != "spec.template.securityProfile: Restricted sets what is missing" {
-					t.Errorf("advice %q", advice)
-				}
+				assert.Equal(t, "advice", "spec.template.securityProfile: Restricted sets what is missing", advice)
 				got = append(got, violations)
 			}
 			assert.Equal(t, "warnings", test.want, got)
@@ -46,7 +42,5 @@ func TestPodSecurityWarningsNameTheStepsAndWhatTheyLack(t *testing.T) {
 	}
 	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}
 	sj.Spec.Containers = sj.Spec.Containers[:1]
-	if warnings := PodSecurityWarnings(sj, enforce("restricted")); len(warnings) > 0 {
-		t.Errorf("with the profile Restricted: %q", warnings)
-	}
+	assert.Equal(t, "warnings with the profile Restricted", []string(nil), PodSecurityWarnings(sj, enforce("restricted")))
 }

@@ -10,32 +10,37 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 	s := newTestEnv(t, sequence("build", "test").Finally("cleanup").Obj())
 	s.dryRunRefusals = []decision.Refusal{{Class: decision.Invalid, Step: "test", Message: "bad quantity"}}
-	s.reconcile()
-	s.wantCreated()
-	s.wantSteps("build: Skipped, Invalid", "test: Skipped, Invalid", "cleanup: Skipped, Invalid")
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepInvalid)
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
-	s.wantCondition(v1alpha1.ConditionFailed, `True StepInvalid: step "test": bad quantity`)
-	s.wantEvents(v1alpha1.EventSpecRejected, v1alpha1.EventFailed)
+	s.pass(
+		wait(0), created(), steps("build: Skipped, Invalid", "test: Skipped, Invalid", "cleanup: Skipped, Invalid"),
+		phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepInvalid), events(v1alpha1.EventSpecRejected, v1alpha1.EventFailed),
+		hasCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`),
+		hasCondition(v1alpha1.ConditionFailed, `True StepInvalid: step "test": bad quantity`),
+	)
 }
 
 func TestInvalidSpecFailsTheRunWithoutAWebhook(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")))
-	s.wantCreated()
-	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid)
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False Invalid: spec.containers[0].image: Required value: set an image in the step or in the template's container named step")
+	startRun(t, sequence().Step("build", testbuilder.StepImage(""))).pass(
+		created(), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid), hasCondition(v1alpha1.ConditionSpecAccepted,
+			"False Invalid: spec.containers[0].image: Required value: set an image in the step or in the template's container named step"),
+	)
 }
 
 func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	quota := decision.Refusal{Class: decision.QuotaExceeded, Step: "build", Message: "exceeded quota: pods"}
 	for name, refuse := range map[string]func(*testEnv){
-		"refused by the dry run":                             func(s *testEnv) { s.dryRunRefusals = []decision.Refusal{quota} },
+		"refused by the dry run": func(s *testEnv) { s.dryRunRefusals = []decision.Refusal{quota} },
+		"refused when the claim of its workspace is created": func(s *testEnv) {
+			s.sj = sequence("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
+			s.claimRefusal = &decision.Refusal{Class: quota.Class, Kind: "PersistentVolumeClaim", Message: quota.Message}
+		},
 		"refused when the Job is created":                    func(s *testEnv) { s.createRefusals["build"] = &quota },
 		"refused by the dry run and when the Job is created": func(s *testEnv) { s.dryRunRefusals, s.createRefusals["build"] = []decision.Refusal{quota}, &quota },
 	} {
@@ -43,28 +48,19 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 			s := newTestEnv(t, sequence("build").Obj())
 			refuse(s)
 			d := s.reconcile()
-			s.wantCreated()
-			s.wantCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota: pods")
+			s.pass(created(), hasCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota: pods"))
 			s.pass(hasCondition(v1alpha1.ConditionFailed, "False NotFailed: "), events(v1alpha1.EventResourcesUnavailable))
-			if d.RequeueAfter != time.Second {
-				t.Errorf("want another try in 1 s, got %s", d.RequeueAfter)
-			}
+			assert.Equal(t, "wait for the next decision", time.Second, d.RequeueAfter)
 
-			if d := s.reconcileAfter(10 * time.Second); d.RequeueAfter != 10*time.Second {
-				t.Errorf("want to back off for 10 s, got %s", d.RequeueAfter)
-			}
-			if d := s.reconcileAfter(time.Hour); d.RequeueAfter != time.Minute {
-				t.Errorf("want another try within a minute, got %s", d.RequeueAfter)
-			}
-			s.wantEvents()
+			assert.Equal(t, "wait for the next decision", 10*time.Second, s.reconcileAfter(10*time.Second).RequeueAfter)
+			assert.Equal(t, "wait for the next decision", time.Minute, s.reconcileAfter(time.Hour).RequeueAfter)
+			s.pass(events())
 
-			s.dryRunRefusals = nil
+			s.dryRunRefusals, s.claimRefusal = nil, nil
 			delete(s.createRefusals, "build")
-			s.pass(wait(time.Minute), created("build"))
-			if d := s.reconcileAfter(time.Second); meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable) {
-				t.Errorf("the condition is still True: %+v", d)
-			}
-			s.wantSteps("build: Starting")
+			s.pass(wait(time.Minute), created("build"), wait(time.Second), steps("build: Starting"))
+			require.True(t, !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable),
+				"the condition is still True")
 		})
 	}
 }
@@ -72,8 +68,7 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 func TestQuotaOfALaterStepDoesNotDelayTheFirst(t *testing.T) {
 	s := newTestEnv(t, sequence("build", "test").Obj())
 	s.dryRunRefusals = []decision.Refusal{{Class: decision.QuotaExceeded, Step: "test", Message: "exceeded quota"}}
-	s.reconcile()
-	s.wantCreated("build")
+	s.pass(wait(0), created("build"))
 }
 
 func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
@@ -93,33 +88,28 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("good:1")).Finally("cleanup", testbuilder.StepImage("good:2")).Obj()
+			sj := sequence().Step("build", testbuilder.StepImage("good:1")).Finally("cleanup", testbuilder.StepImage("good:2")).Obj()
 			test.change(&sj.Spec)
 			s := newTestEnv(t, sj)
 			s.policies = testbuilder.AllowImages("good:*")
-			s.reconcile()
 			s.pass(
-				created(), phase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting), hasCondition(v1alpha1.ConditionBlocked, test.want),
+				wait(0), created(), phase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting), hasCondition(v1alpha1.ConditionBlocked, test.want),
 				hasCondition(v1alpha1.ConditionStalled, test.want), events(v1alpha1.EventPolicyViolated),
 			)
 
 			s.policies = testbuilder.AllowImages("good:*", "evil:1")
-			s.pass(wait(time.Second), created("build"))
-			s.pass(wait(time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+			s.pass(wait(time.Second), created("build"), wait(2*time.Second), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 		})
 	}
 }
 
 func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("one:1")).Step("test", testbuilder.StepImage("two:1")))
+	s := startRun(t, sequence().Step("build", testbuilder.StepImage("one:1")).Step("test", testbuilder.StepImage("two:1")))
 	s.policies = testbuilder.AllowImages("three:*")
-	if decision := s.reconcile(); decision.HasActions() {
-		t.Errorf("the running step is affected: %+v", decision)
-	}
-	s.succeedStep("build")
-	s.wantCreated("build")
-	s.wantSteps("build: Succeeded", "test: Starting, ImageNotAllowed")
-	s.wantCondition(v1alpha1.ConditionBlocked, `True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`)
+	decision := s.reconcile()
+	require.True(t, !decision.HasActions(), "the running step is affected: %+v", decision)
+	s.pass(succeed("build"), created("build"), steps("build: Succeeded", "test: Starting, ImageNotAllowed"), hasCondition(v1alpha1.ConditionBlocked,
+		`True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`))
 	s.policies = policy.Selection{}
 	s.pass(wait(time.Second), created("build", "test"))
 }

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -35,9 +36,7 @@ func TestRelevantUpdatesOfAJob(t *testing.T) {
 		"a Pod starts within the start deadline": {before: createdJob(1).PodPending(now).Obj(), after: createdJob(1).Active(now).Obj()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := IsRelevantUpdate(test.before, test.after); got != test.want {
-				t.Errorf("want %t, got %t", test.want, got)
-			}
+			assert.Equal(t, "is relevant", test.want, IsRelevantUpdate(test.before, test.after))
 		})
 	}
 }

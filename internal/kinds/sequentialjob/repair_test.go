@@ -2,6 +2,7 @@ package sequentialjob
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -60,9 +62,7 @@ var obstacles = []obstacle{
 	{title: "no node fits", pod: isUnscheduled("Unschedulable")},
 	{title: "its Pod has a scheduling gate", pod: isUnscheduled("SchedulingGated")},
 	{title: "a quota refuses its Pod"},
-	{title: "a queue holds its Job", job: func(job *batchv1.Job) {
-		job.Labels[queueLabel], job.Spec.Suspend = "q", new(true)
-	}},
+	{title: "a queue holds its Job", job: func(job *batchv1.Job) { job.Labels[queueLabel], job.Spec.Suspend = "q", new(true) }},
 	{title: "a quota refuses its Job", refusal: &decision.Refusal{Kind: "Job", Class: decision.QuotaExceeded, Message: "no"}},
 
 	{
@@ -83,20 +83,15 @@ var obstacles = []obstacle{
 			isUnscheduled("Unschedulable")(pod)
 			pod.CreationTimestamp = metav1.NewTime(pod.CreationTimestamp.Add(5 * time.Second))
 		},
-		forgotten: func(e *Evidence, now metav1.Time) {
-			evicted := testbuilder.Pod("build").Running().Obj()
-			evicted.UID, evicted.DeletionTimestamp = "evicted", &now
-			e.ObserveDeletion(&evicted, true)
-		},
+		forgotten: evictedPod,
 	},
-	{
-		title: "a quota refuses another Pod after an eviction", hasRun: true,
-		forgotten: func(e *Evidence, now metav1.Time) {
-			evicted := testbuilder.Pod("build").Running().Obj()
-			evicted.UID, evicted.DeletionTimestamp = "evicted", &now
-			e.ObserveDeletion(&evicted, true)
-		},
-	},
+	{title: "a quota refuses another Pod after an eviction", hasRun: true, forgotten: evictedPod},
+}
+
+func evictedPod(e *Evidence, now metav1.Time) {
+	evicted := testbuilder.Pod("build").Running().Obj()
+	evicted.UID, evicted.DeletionTimestamp = "evicted", &now
+	e.ObserveDeletion(&evicted, true)
 }
 
 // meanwhile is what happens after the operator has decided to replace the Job.
@@ -169,17 +164,14 @@ func checkRepair(t *testing.T, o *obstacle, isRestarted bool, m meanwhile, want 
 		s.restartOperator()
 	}
 	s.reconcileAfter(5 * time.Second)
-	if before := s.stepStatus("build"); !isCorrectable(before) && !o.hasRun {
-		t.Fatalf("the step cannot be corrected: %+v", before)
-	}
+	before := s.stepStatus("build")
+	require.True(t, isCorrectable(before) || o.hasRun, "the step cannot be corrected: %+v", before)
 	s.changeSpec(setImage("right"))
-	if errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status); !o.hasRun && len(errs) > 0 {
-		t.Fatalf("the webhook refuses the correction: %v", errs)
-	}
+	errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status)
+	require.True(t, o.hasRun || len(errs) == 0, "the webhook refuses the correction: %v", errs)
 	delete(s.createRefusals, "build")
 	if m == restartedBefore {
-		d := s.decide(nil)
-		s.record(d)
+		s.decideAndRecord(nil)
 		s.restartOperator()
 	}
 	s.events = nil
@@ -194,8 +186,7 @@ func checkRepair(t *testing.T, o *obstacle, isRestarted bool, m meanwhile, want 
 	if job := s.newestJob("build"); want != "created" && job.DeletionTimestamp != nil {
 		endDeletion(s, job, o, m)
 	}
-	s.pass(wait(replacementDelay), wait(maxPodLag))
-	s.reconcile()
+	s.pass(wait(replacementDelay), wait(maxPodLag), wait(0))
 
 	got, record := "kept", s.stepStatus("build")
 	replaced, interrupted := s.hasEvent(v1alpha1.EventJobReplaced), s.hasEvent(v1alpha1.EventStepInterrupted)
@@ -209,16 +200,13 @@ func checkRepair(t *testing.T, o *obstacle, isRestarted bool, m meanwhile, want 
 	case record.Phase == v1alpha1.StepFailed && record.Reason == v1alpha1.ReasonJobLost:
 		got = "lost"
 	}
-	if got != want {
-		t.Fatalf("the Job is %s, want %s: %+v, events %+v", got, want, record, s.events)
-	}
+	require.True(t, got == want, "the Job is %s, want %s: %+v, events %+v", got, want, record, s.events)
 	if (replaced || interrupted) && s.newestJob("build").Spec.Template.Spec.Containers[0].Image != image {
 		t.Errorf("the next Job has another image than %s", image)
 	}
 	accepted := meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
-	if isKept := got == "kept" && (image != wrong || o.refusal != nil); accepted == isKept {
-		t.Errorf("SpecAccepted is %t, although the Job is %s", accepted, got)
-	}
+	isKept := got == "kept" && (image != wrong || o.refusal != nil)
+	require.True(t, accepted != isKept, "SpecAccepted is %t, although the Job is %s", accepted, got)
 	if replaced && (record.FailedAttempts != 0 || record.Attempt != 2) {
 		t.Errorf("the attempt counts as failed: %+v", record)
 	}
@@ -234,7 +222,7 @@ func meetObstacle(s *testEnv, o *obstacle) {
 		o.job(job)
 	}
 	if o.forgotten != nil {
-		s.observePods(job.UID, func(e *Evidence) { o.forgotten(e, metav1.NewTime(s.now)) })
+		s.evidence.change(job.UID, func(e *Evidence) { o.forgotten(e, metav1.NewTime(s.now)) })
 	}
 	if o.pod == nil {
 		job.Status.Active = 0
@@ -260,25 +248,19 @@ func endDeletion(s *testEnv, job *batchv1.Job, o *obstacle, m meanwhile) {
 			last.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "c", FinishedAt: metav1.NewTime(s.now)}}
 		}
 		if m != restartedAfter {
-			s.observePods(job.UID, func(e *Evidence) { e.ObserveDeletion(&last, m != unseenEnd) })
+			s.evidence.change(job.UID, func(e *Evidence) { e.ObserveDeletion(&last, m != unseenEnd) })
 		}
 	}
 	if m == restartedAfter {
 		s.restartOperator()
 	}
-	s.removeDeletedJobs()
+	removeJobs(s)
 }
 
 func (s *testEnv) hasEvent(reason string) bool {
-	for _, event := range s.events {
-		if event.Reason == reason {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.events, func(event decision.Event) bool { return event.Reason == reason })
 }
 
-// A step that starts normally, or that has run, is not corrected, whatever its status said a moment ago.
 func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 	for title, change := range map[string]func(*v1alpha1.SequentialJobSpec){
 		"the step": setImage("right"),
@@ -297,9 +279,8 @@ func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 					s.pods[s.newestJob("build").UID], s.unfinishedPods = []corev1.Pod{pod}, []*corev1.Pod{&pod}
 				}
 				s.changeSpec(change)
-				if d := s.reconcile(); len(d.DeleteJobs) > 0 == runs {
-					t.Errorf("%d Jobs are deleted", len(d.DeleteJobs))
-				}
+				d := s.reconcile()
+				require.True(t, (len(d.DeleteJobs) > 0) != runs, "%d Jobs are deleted", len(d.DeleteJobs))
 			})
 		}
 	}
@@ -311,8 +292,7 @@ func TestARefusedCorrectionReplacesNothing(t *testing.T) {
 	s.reconcileAfter(5 * time.Second)
 	s.dryRunRefusals = []decision.Refusal{{Kind: "Job", Step: "build", Class: decision.Invalid, Message: "no"}}
 	s.changeSpec(setImage("worse"))
-	if d := s.reconcile(); d.HasActions() {
-		t.Errorf("the operator acts: %+v", d)
-	}
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "build": no`)
+	d := s.reconcile()
+	require.True(t, !d.HasActions(), "the operator acts: %+v", d)
+	s.pass(hasCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "build": no`))
 }

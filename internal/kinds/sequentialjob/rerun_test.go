@@ -11,6 +11,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -27,12 +29,11 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 		return scenario{sequence("build", "test", "ship").Finally("cleanup"), append(story{succeed("build"), fail("test"), succeed("cleanup")}, more...)}
 	}
 	lint := func() *testbuilder.SequentialJobBuilder {
-		return testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build")
+		return sequence().Step("lint", testbuilder.ContinueOnFailure()).Step("build")
 	}
 	isSecondRun := func(s *testEnv) {
-		if s.sj.Status.Run != 2 || s.sj.Status.RerunID != "2" || s.sj.Status.CompletionTime != nil {
-			s.t.Errorf("want run 2 to be running, got %+v", s.sj.Status)
-		}
+		require.True(s.t, s.sj.Status.Run == 2 && s.sj.Status.RerunID == "2" && s.sj.Status.CompletionTime == nil,
+			"want run 2 to be running, got %+v", s.sj.Status)
 	}
 	fromTest := steps("build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending")
 	setID := func(id string) func(*testEnv) {
@@ -54,8 +55,8 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 		"from the first finally step, if only a finally step failed": {sequence("build").Finally("notify").Finally("cleanup"), story{
 			succeed("build", "notify"), fail("cleanup"), rerun("Failed"), created("build", "notify", "cleanup", "notify"),
 		}},
-		"from the first step, if the spec was refused": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")), story{
-			created(), func(s *testEnv) { s.changeSpec(setImage("fixed")) }, rerun("Failed"), created("build"),
+		"from the first step, if the spec was refused": {sequence().Step("build", testbuilder.StepImage("")), story{
+			created(), edit(setImage("fixed")), rerun("Failed"), created("build"),
 		}},
 		"from the step that was skipped because of the deadline": {sequence("build", "test").ActiveDeadline(60), story{
 			func(s *testEnv) { s.now = s.now.Add(time.Hour) }, succeed("build"), rerun("Failed"), created("build", "test"),
@@ -74,14 +75,9 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 			}),
 			created("build"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
 		}},
-		"with the changed spec": failed(func(s *testEnv) {
-			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "fixed" })
-		},
-			rerun("Failed"), func(s *testEnv) {
-				if got := s.newestJob("test").Spec.Template.Spec.Containers[0].Image; got != "fixed" {
-					s.t.Errorf("test runs %s", got)
-				}
-			}),
+		"with the changed spec": failed(
+			edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "fixed" }), rerun("Failed"), runsImage("test", "fixed"),
+		),
 	})
 }
 
@@ -92,13 +88,9 @@ func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
 		t.Errorf("the run is interrupted: %+v", decision)
 	}
 	testbuilder.Job(s.newestJob("build")).Complete(s.now)
-	decision := s.decide(nil)
-	s.record(decision)
-	if decision.DeleteExpired || decision.RequeueAfter == 0 {
-		t.Errorf("want another reconciliation at once, got %+v", decision)
-	}
-	s.reconcile()
-	s.wantCreated("build", "build")
+	decision := s.decideAndRecord(nil)
+	require.True(t, !decision.DeleteExpired && decision.RequeueAfter != 0, "want another reconciliation at once, got %+v", decision)
+	s.pass(wait(0), created("build", "build"))
 }
 
 func TestInvalidReruns(t *testing.T) {
@@ -117,20 +109,19 @@ func TestInvalidReruns(t *testing.T) {
 				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Name = "compile" })
 			}
 			s.changeSpec(requestRerun(test.from))
-			if err := CheckRerun(&s.sj.Spec, &s.sj.Status); err == nil || err.Error() != test.want {
-				t.Errorf("want error %q, got %v", test.want, err)
-			}
-			s.reconcile()
-			s.wantCreated("build", "test", "cleanup")
-			s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: "+test.want)
-			s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+			err := CheckRerun(&s.sj.Spec, &s.sj.Status)
+			require.True(t, err != nil && err.Error() == test.want, "want error %q, got %v", test.want, err)
+			s.pass(
+				wait(0), created("build", "test", "cleanup"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed),
+				hasCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: "+test.want),
+			)
 		})
 	}
-	s := startRun(t, sequence("build"))
-	s.pass(succeed("build"), rerun("Failed"), created("build"))
-	s.wantCondition(v1alpha1.ConditionSpecAccepted,
-		"False RerunInvalid: cannot rerun from Failed: no step failed; set from to Start or to a step's name")
-	s.pass(rerun("Start"), created("build", "build"), hasCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "))
+	const nothingFailed = "False RerunInvalid: cannot rerun from Failed: no step failed; set from to Start or to a step's name"
+	startRun(t, sequence("build")).pass(
+		succeed("build"), rerun("Failed"), created("build"), hasCondition(v1alpha1.ConditionSpecAccepted, nothingFailed),
+		rerun("Start"), created("build", "build"), hasCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "),
+	)
 }
 
 func TestRerunWithOtherParametersWarnsAboutKeptOutcomes(t *testing.T) {
@@ -145,60 +136,46 @@ func TestRerunWithOtherParametersWarnsAboutKeptOutcomes(t *testing.T) {
 		"from the start with another value":       {v1alpha1.RerunFromStart, "2", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("extract", testbuilder.RecordOutput()).Step("load").Obj()
+			sj := sequence().Step("extract", testbuilder.RecordOutput()).Step("load").Obj()
 			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "1"}, {Name: "MODE", Value: "all"}}
-			s := newTestEnv(t, sj)
-			s.reconcile()
-			s.pass(succeed("extract"), fail("load"))
+			s := newTestEnv(t, sj).pass(wait(0), succeed("extract"), fail("load"))
 			s.events = nil
-			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-				spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, From: test.from, Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: test.value}}}
-			})
-			s.reconcile()
+			s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) {
+				requestRerun(test.from)(spec)
+				spec.Rerun.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: test.value}}
+			}))
 			warned := slices.ContainsFunc(s.events, func(e decision.Event) bool {
 				return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, `up to "extract"`) && strings.Contains(e.Message, "parameters DATE;")
 			})
-			if warned != test.warns {
-				t.Errorf("events %+v", s.events)
-			}
+			assert.Equal(t, "warned", test.warns, warned)
 		})
 	}
 }
 
 // The columns of kubectl get show the step and the reason also after the end.
 func TestEndedRunNamesTheFailedStep(t *testing.T) {
+	failsIndexes := func(step string) func(*testEnv) {
+		return func(s *testEnv) {
+			job := testbuilder.Job(s.newestJob(step)).Failed(batchv1.JobReasonFailedIndexes, "Job has failed indexes", s.now).Obj()
+			job.Status.FailedIndexes = new("1,3-5")
+			s.reconcile()
+			assert.Equal(s.t, "message", "failed indexes 1,3-5: Job has failed indexes", s.stepStatus(step).Message)
+		}
+	}
 	for name, test := range map[string]struct {
-		fails, step, reason string
+		story        story
+		step, reason string
 	}{
-		"nothing":         {"", "", ""},
-		"a step":          {"load", "load", batchv1.JobReasonFailedIndexes},
-		"a finally step":  {"clean", "clean", v1alpha1.ReasonFinallyFailed},
-		"both":            {"load clean", "load", batchv1.JobReasonFailedIndexes},
-		"a tolerated one": {"extract", "", ""},
+		"nothing":         {story{succeed("extract", "load", "check", "clean")}, "", ""},
+		"a step":          {story{succeed("extract"), failsIndexes("load"), succeed("clean")}, "load", batchv1.JobReasonFailedIndexes},
+		"a finally step":  {story{succeed("extract", "load", "check"), failsIndexes("clean")}, "clean", v1alpha1.ReasonFinallyFailed},
+		"both":            {story{succeed("extract"), failsIndexes("load"), failsIndexes("clean")}, "load", batchv1.JobReasonFailedIndexes},
+		"a tolerated one": {story{failsIndexes("extract"), succeed("load", "check", "clean")}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tolerated := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue })
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("extract", tolerated).Step("load").Step("check").Finally("clean"))
-			for range 4 {
-				step := activeStep(s.sj.Status.Steps)
-				switch {
-				case step == nil:
-				case slices.Contains(strings.Fields(test.fails), step.Name):
-					job := s.newestJob(step.Name)
-					testbuilder.Job(job).Failed(batchv1.JobReasonFailedIndexes, "Job has failed indexes", s.now)
-					job.Status.FailedIndexes = new("1,3-5")
-					s.reconcile()
-				default:
-					s.succeedStep(step.Name)
-				}
-			}
+			s := startRun(t, sequence().Step("extract", testbuilder.ContinueOnFailure()).Step("load").Step("check").Finally("clean")).pass(test.story...)
 			if got := &s.sj.Status; !IsFinished(got) || got.Progress.CurrentStep != test.step || got.Reason != test.reason {
 				t.Errorf("step %q, reason %q, want %q, %q", got.Progress.CurrentStep, got.Reason, test.step, test.reason)
-			}
-			for failed := range strings.FieldsSeq(test.fails) {
-				if message := s.stepStatus(failed).Message; message != "failed indexes 1,3-5: Job has failed indexes" {
-					t.Errorf("message %q", message)
-				}
 			}
 		})
 	}

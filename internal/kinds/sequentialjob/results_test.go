@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -16,10 +17,9 @@ var jsonOutput = testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.O
 
 // runWithOutput returns a run whose first step, build, ended with an output in JSON. The second step has an expression.
 func runWithOutput(t *testing.T, output, expression string, results ...v1alpha1.Parameter) (*testEnv, Decision) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", jsonOutput).Step("ship", when(expression)).Obj()
+	sj := sequence().Step("build", jsonOutput).Step("ship", when(expression)).Obj()
 	sj.Spec.Results, sj.Spec.Parameters = results, []v1alpha1.Parameter{{Name: "ENV", Value: "test"}}
-	s := newTestEnv(t, sj)
-	s.reconcile()
+	s := newTestEnv(t, sj).pass(wait(0))
 	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, output).Obj()}
 	return s, s.succeedStep("build")
 }
@@ -53,13 +53,11 @@ func TestFieldsOfAnOutputInJSON(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, d := runWithOutput(t, test.output, test.expression)
 			if test.wantMessage != "" {
-				s.wantSteps(test.want, "ship: Skipped, PreviousStepFailed")
-				if message := s.stepStatus("build").Message; !strings.Contains(message, test.wantMessage) {
-					t.Errorf("message %q", message)
-				}
+				s.pass(steps(test.want, "ship: Skipped, PreviousStepFailed"))
+				require.Contains(t, s.stepStatus("build").Message, test.wantMessage)
 				return
 			}
-			s.wantSteps("build: Succeeded", test.want)
+			s.pass(steps("build: Succeeded", test.want))
 			if d.CreateJob == nil {
 				return
 			}
@@ -91,9 +89,7 @@ func TestResultsOfARun(t *testing.T) {
 		t.Run(expression, func(t *testing.T) {
 			output := fmt.Sprintf(`{"tag": "v1", "count": 2, "ratio": 0.5, "isNew": true, "hosts": ["a"], "nothing": null, "long": %q}`, strings.Repeat("x", maxParameterLength+1))
 			s, _ := runWithOutput(t, output, "", v1alpha1.Parameter{Name: "RESULT", Value: expression})
-			if len(s.sj.Status.Results) > 0 {
-				t.Error("a run has results before it is completed")
-			}
+			require.True(t, len(s.sj.Status.Results) == 0, "a run has results before it is completed")
 			s.events = nil
 			s.pass(succeed("ship"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted))
 			problem, isMissing := strings.CutPrefix(want, "none: ")
@@ -109,17 +105,13 @@ func TestResultsOfARun(t *testing.T) {
 }
 
 func TestResultsAreThoseOfTheRun(t *testing.T) {
+	results := func(want ...v1alpha1.Parameter) func(*testEnv) {
+		return func(s *testEnv) { assert.Equal(s.t, "results", want, s.sj.Status.Results) }
+	}
+	tag := v1alpha1.Parameter{Name: "TAG", Value: "v1"}
 	s, _ := runWithOutput(t, `{"tag": "v1"}`, "", v1alpha1.Parameter{Name: "TAG", Value: "outputs.build.tag"})
-	s.pass(succeed("ship"), edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Results[0].Value = `"other"` }))
-	if got := s.sj.Status.Results[0].Value; got != "v1" {
-		t.Errorf("the results of an ended run changed to %s", got)
-	}
-	s.pass(rerun("ship"))
-	if got := s.sj.Status.Results; len(got) > 0 {
-		t.Errorf("a new run has the results %v", got)
-	}
-	s.failStep("ship")
-	if got := s.sj.Status.Results; len(got) > 0 {
-		t.Errorf("a failed run has the results %v", got)
-	}
+	s.pass(story{
+		succeed("ship"), edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Results[0].Value = `"other"` }), results(tag),
+		rerun("ship"), results(), fail("ship"), results(),
+	}...)
 }

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -24,22 +26,16 @@ func duration(d time.Duration) *v1alpha1.Duration {
 }
 
 func TestRetriesEndAfterTheirMaxDuration(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(9, 10, 10), testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+	s := startRun(t, sequence().Step("build", retry(9, 10, 10), testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
 		o.Retry.MaxDuration = duration(30 * time.Second)
 	})))
-	for attempt := range 3 { // they start after 0, 15 and 30 seconds
-		s.wantSteps([]string{"build: Starting", "build: Starting, BackoffLimitExceeded", "build: Starting, BackoffLimitExceeded"}[attempt])
-		s.now = s.now.Add(5 * time.Second)
-		if attempt == 2 {
-			break
-		}
-		s.failStep("build")
-		if attempt == 1 { // an attempt that is lost in between changes nothing
-			s.restartOperator()
-		}
-		s.reconcileAfter(10 * time.Second)
-	}
-	s.pass(fail("build"), steps("build: Failed, BackoffLimitExceeded"), created("build", "build", "build"))
+	later := func(s *testEnv) { s.now = s.now.Add(5 * time.Second) }
+	restart := func(s *testEnv) { s.restartOperator() }
+	s.pass(story{ // they start after 0, 15 and 30 seconds; a restart changes nothing
+		later, fail("build"), wait(10 * time.Second), steps("build: Starting, BackoffLimitExceeded"),
+		later, fail("build"), restart, wait(10 * time.Second), steps("build: Starting, BackoffLimitExceeded"),
+		later, fail("build"), steps("build: Failed, BackoffLimitExceeded"), created("build", "build", "build"),
+	}...)
 
 	s.pass(rerun(v1alpha1.RerunFromFailed), fail("build"))
 	if step := s.stepStatus("build"); step.Phase != v1alpha1.StepRetrying || !step.FirstStartTime.Time.Equal(s.now) {
@@ -48,34 +44,32 @@ func TestRetriesEndAfterTheirMaxDuration(t *testing.T) {
 }
 
 func TestFailedStepIsTriedAgainAfterItsBackoff(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(2, 10, 600)).Step("test"))
-	s.events = nil
-	decision := s.failStep("build")
-	s.wantCreated("build")
-	s.pass(steps("build: Retrying, BackoffLimitExceeded", "test: Pending"), phase(v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying))
-	const message = `attempt 1 of step "build" failed: BackoffLimitExceeded: Job has reached the specified backoff limit; attempt 2 starts at 2026-01-01T12:00:10Z`
-	s.pass(hasCondition(v1alpha1.ConditionProgressing, "True Retrying: "+message), events(v1alpha1.EventJobFailed))
-	if s.sj.Status.Reason != v1alpha1.ReasonRetrying || decision.RequeueAfter != 10*time.Second {
-		t.Errorf("reason %q, the next decision is in %s", s.sj.Status.Reason, decision.RequeueAfter)
+	const message = `attempt 1 of step "build" failed: ` + backoffLimitMessage + `; attempt 2 starts at 2026-01-01T12:00:10Z`
+	failsAndWaits := func(want time.Duration) func(*testEnv) {
+		return func(s *testEnv) {
+			assert.Equal(s.t, "wait for the next decision", want, s.failStep("build").RequeueAfter)
+		}
 	}
-
-	s.pass(wait(9*time.Second), created("build"), wait(time.Second), created("build", "build"))
-	if step := s.stepStatus("build"); step.Attempt != 2 || step.FailedAttempts != 1 || step.NextAttemptTime != nil || s.sj.Status.Reason != "" {
-		t.Errorf("the step is %+v, the reason %q", step, s.sj.Status.Reason)
+	attempts := func(attempt, failed int32, reason string) func(*testEnv) {
+		return func(s *testEnv) {
+			step := s.stepStatus("build")
+			if step.Attempt != attempt || step.FailedAttempts != failed || (step.NextAttemptTime == nil) == (reason != "") || s.sj.Status.Reason != reason {
+				s.t.Errorf("the step is %+v, the reason %q", step, s.sj.Status.Reason)
+			}
+		}
 	}
-
-	if decision := s.failStep("build"); decision.RequeueAfter != 20*time.Second {
-		t.Errorf("the third attempt is in %s, want 20 s", decision.RequeueAfter)
-	}
-	s.pass(wait(20*time.Second), succeed("build"), created("build", "build", "build", "test"))
-	if step := s.stepStatus("build"); step.Phase != v1alpha1.StepSucceeded || step.Attempt != 3 || step.FailedAttempts != 2 {
-		t.Errorf("the step is %+v", step)
-	}
+	startRun(t, sequence().Step("build", retry(2, 10, 600)).Step("test")).pass(story{
+		failsAndWaits(10 * time.Second), created("build"), steps("build: Retrying, BackoffLimitExceeded", "test: Pending"),
+		phase(v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying), hasCondition(v1alpha1.ConditionProgressing, "True Retrying: "+message),
+		events(v1alpha1.EventJobStarted, v1alpha1.EventJobFailed), attempts(1, 1, v1alpha1.ReasonRetrying),
+		wait(9 * time.Second), created("build"), wait(time.Second), created("build", "build"), attempts(2, 1, ""),
+		failsAndWaits(20 * time.Second), wait(20 * time.Second), attempts(3, 2, ""), succeed("build"), created("build", "build", "build", "test"),
+	}...)
 }
 
 func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
 	build := func() *testbuilder.SequentialJobBuilder {
-		return testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600))
+		return sequence().Step("build", retry(1, 10, 600))
 	}
 	runScenarios(t, map[string]scenario{
 		"the step fails after its last attempt": {build().Step("test").Finally("clean"), story{
@@ -94,9 +88,7 @@ func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
 		}},
 		"a deadline that becomes shorter ends the retry": {build().ActiveDeadline(60), story{
 			fail("build"),
-			func(s *testEnv) {
-				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.ActiveDeadlineSeconds = new(int64(5)) })
-			},
+			edit(func(spec *v1alpha1.SequentialJobSpec) { spec.ActiveDeadlineSeconds = new(int64(5)) }),
 			wait(20 * time.Second), steps("build: Failed, BackoffLimitExceeded"),
 			hasCondition(v1alpha1.ConditionFailed, `True DeadlineExceeded: step "build" failed: `+backoffLimitMessage),
 		}},
@@ -104,16 +96,10 @@ func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
 			fail("build"),
 			func(s *testEnv) {
 				s.changeSpec(setImage("corrected"))
-				if errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status); len(errs) > 0 {
-					s.t.Errorf("the change is refused: %v", errs)
-				}
+				errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status)
+				require.True(s.t, len(errs) == 0, "the change is refused: %v", errs)
 			},
-			wait(10 * time.Second), created("build", "build"),
-			func(s *testEnv) {
-				if got := s.newestJob("build").Spec.Template.Spec.Containers[0].Image; got != "corrected" {
-					s.t.Errorf("the second attempt uses image %s", got)
-				}
-			},
+			wait(10 * time.Second), created("build", "build"), runsImage("build", "corrected"),
 		}},
 	})
 	isTooLate := func() story {
@@ -135,8 +121,6 @@ func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
 		s := startRun(t, build())
 		testbuilder.Job(s.newestJob("build")).Failed(reason, "", s.now)
 		s.reconcile()
-		if got := s.stepStatus("build").Phase; got != want {
-			t.Errorf("after %s the step is %s, want %s", reason, got, want)
-		}
+		assert.Equal(t, "phase after "+reason, want, s.stepStatus("build").Phase)
 	}
 }

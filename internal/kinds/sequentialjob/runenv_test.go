@@ -4,17 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // envOf returns the environment of a step's newest Job, without the attempt and variables that refer to other objects.
 func (s *testEnv) envOf(step string) map[string]string {
-	s.t.Helper()
 	env := map[string]string{}
 	for _, variable := range s.newestJob(step).Spec.Template.Spec.Containers[0].Env {
 		if variable.ValueFrom == nil && variable.Name != envRun && variable.Name != envAttempt {
@@ -25,7 +24,7 @@ func (s *testEnv) envOf(step string) map[string]string {
 }
 
 func TestTheAttemptIsInTheEnvironmentOfEveryStep(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").RerunLostJobs().Step("build").Step("test"))
+	s := startRun(t, sequence().RerunLostJobs().Step("build").Step("test"))
 	want := func(step, run, attempt string) {
 		t.Helper()
 		env := map[string]string{}
@@ -39,7 +38,7 @@ func TestTheAttemptIsInTheEnvironmentOfEveryStep(t *testing.T) {
 		assert.Equal(t, "environment of step "+step, map[string]string{envUID: string(s.sj.UID), envRun: run, envAttempt: attempt}, env)
 	}
 	want("build", "1", "1")
-	s.loseJob("build")
+	s.pass(lose("build"))
 	want("build", "1", "2")
 	s.succeedStep("build")
 	want("test", "1", "1")
@@ -70,9 +69,7 @@ func TestFinallyStepsGetTheOutcomeOfTheRun(t *testing.T) {
 			}},
 			failedFor("build", "BackoffLimitExceeded", "container build exited with code 3: $$(HOME)"),
 		},
-		"a tolerated failure": {
-			scenario{testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()), story{fail("lint")}}, completed,
-		},
+		"a tolerated failure": {scenario{sequence().Step("lint", testbuilder.ContinueOnFailure()), story{fail("lint")}}, completed},
 		"the deadline, between two steps": {
 			scenario{sequence("build", "test").ActiveDeadline(10), story{
 				func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Complete(s.now) }, wait(time.Minute),
@@ -82,9 +79,8 @@ func TestFinallyStepsGetTheOutcomeOfTheRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, test.sj.Finally("notify").Finally("cleanup"))
-			if env := s.envOf(s.createdSteps[0]); len(env) != 0 {
-				t.Errorf("environment %v of a step that does not run finally", env)
-			}
+			env := s.envOf(s.createdSteps[0])
+			require.True(t, len(env) == 0, "environment %v of a step that does not run finally", env)
 			s.pass(test.story...)
 			assert.Equal(t, "environment", test.want, s.envOf("notify"))
 			s.failStep("notify")
@@ -94,53 +90,36 @@ func TestFinallyStepsGetTheOutcomeOfTheRun(t *testing.T) {
 }
 
 func TestParametersAreLiteralVariablesOfEveryStep(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ChangeContainer(func(c *corev1.Container) {
-		c.Env = []corev1.EnvVar{{Name: "TARGET", Value: "$(DATE)"}}
+	sj := sequence().Step("build", testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.Env = []corev1.EnvVar{{Name: "TARGET", Value: "$(DATE)"}, {Name: envRun, Value: "nightly"}} // which replaces the number of the run
 	})).Finally("notify").Obj()
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "2026-01-01"}, {Name: "PRICE", Value: "$(DATE) $5"}}
-	s := newTestEnv(t, sj)
-	s.reconcile()
-	want := map[string]string{"DATE": "2026-01-01", "PRICE": "$$(DATE) $$5", "TARGET": "$(DATE)"}
-	assert.Equal(t, "environment", want, s.envOf("build"))
-	s.succeedStep("build")
-	if env := s.envOf("notify"); env["DATE"] != "2026-01-01" {
-		t.Errorf("environment of a finally step: %v", env)
+	s := newTestEnv(t, sj).pass(wait(0))
+	assert.Equal(t, "environment", map[string]string{"DATE": "2026-01-01", "PRICE": "$$(DATE) $$5", "TARGET": "$(DATE)"}, s.envOf("build"))
+	var runs []string
+	for _, variable := range s.newestJob("build").Spec.Template.Spec.Containers[0].Env {
+		if variable.Name == envRun {
+			runs = append(runs, variable.Value)
+		}
 	}
+	assert.Equal(t, "values of SEQUENCE_RUN", []string{"nightly"}, runs)
+	s.succeedStep("build")
+	assert.Equal(t, "DATE of a finally step", "2026-01-01", s.envOf("notify")["DATE"])
 }
 
 func TestParametersAreFixedWhenARunStarts(t *testing.T) {
-	builder := sequence("build", "test").Suspend()
-	sj := builder.Obj()
+	sj := sequence("build", "test").Suspend().Obj()
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "1"}, {Name: "MODE", Value: "full"}}
-	s := newTestEnv(t, sj)
-	s.reconcile()
-	s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value, spec.Suspend = "2", false }))
-	if env := s.envOf("build"); env["DATE"] != "2" {
-		t.Errorf("before the first step, a change has no effect: %v", env)
+	parameters := func(step, date string) func(*testEnv) {
+		return func(s *testEnv) {
+			assert.Equal(s.t, "parameters of "+step, map[string]string{"DATE": date, "MODE": "full"}, s.envOf(step))
+		}
 	}
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = "3" })
-	s.succeedStep("build")
-	if env := s.envOf("test"); env["DATE"] != "2" {
-		t.Errorf("the parameters of a run change: %v", env)
-	}
-	s.failStep("test")
-
-	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "4"}}}
-	})
-	s.reconcile()
-	if env := s.envOf("test"); env["DATE"] != "4" || env["MODE"] != "full" {
-		t.Errorf("environment of the rerun: %v", env)
-	}
-}
-
-func TestAStepCanSetAVariableOfTheAttemptItself(t *testing.T) {
-	own := []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: envRun, Value: "nightly"}}
-	var got []string
-	for _, variable := range withAttempt(own, 7, 2) {
-		got = append(got, variable.Name+"="+variable.Value)
-	}
-	if diff := cmp.Diff([]string{"A=1", "SEQUENCE_RUN=nightly", "SEQUENCE_UID=", "STEP_ATTEMPT=2"}, got); diff != "" || len(own) != 2 {
-		t.Errorf("environment (-want, +got):\n%s", diff)
-	}
+	newTestEnv(t, sj).pass(
+		wait(0), edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value, spec.Suspend = "2", false }), parameters("build", "2"),
+		edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = "3" }), succeed("build"), parameters("test", "2"), fail("test"),
+		edit(func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "again"}, Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "4"}}}
+		}), parameters("test", "4"),
+	)
 }

@@ -3,7 +3,6 @@ package sequentialjob
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,8 +21,7 @@ import (
 // errReconciliationEnded ends a reconciliation of the simulated operator: a crash, a conflict, a stale observation.
 var errReconciliationEnded = errors.New("reconciliation ended")
 
-// reconcile simulates one reconciliation: observe, decide, record, act, with a random crash between
-// any two requests.
+// reconcile simulates one reconciliation: observe, decide, record, act, with a random crash between any two requests.
 func (w *simulator) reconcile() {
 	in := w.observe()
 	decision := w.decide(&in)
@@ -50,18 +48,13 @@ func (w *simulator) observe() Observation {
 	w.observedVersion = w.advanceCache(w.observedVersion, len(w.objectVersions)-1)
 	w.observedJobsVersion = w.advanceCache(w.observedJobsVersion, len(w.jobVersions)-1)
 	in := Observation{
-		SequentialJob: w.objectVersions[w.observedVersion].DeepCopy(),
-		Now:           w.now,
-		ArchiveImage:  "yardmaster:test",
-		CreatedJobs:   map[string]types.UID{},
-		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
+		SequentialJob: w.objectVersions[w.observedVersion].DeepCopy(), Now: w.now, ArchiveImage: "yardmaster:test", CreatedJobs: map[string]types.UID{},
+		Answers: Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}, Warnings: map[types.UID]string{}},
 	}
 	in.HasStored = in.SequentialJob.ResourceVersion == w.storedVersion
 	in.Evidence = maps.Clone(w.evidence)
 	seen := w.jobVersions[w.observedJobsVersion]
-	for _, job := range seen {
-		in.Jobs = append(in.Jobs, job)
-	}
+	in.Jobs = slices.Collect(maps.Values(seen))
 	for _, name := range slices.Sorted(maps.Keys(w.rememberedJobs)) {
 		job := w.rememberedJobs[name]
 		in.CreatedJobs[name] = job.UID
@@ -119,7 +112,6 @@ func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
 	return []*corev1.Pod{&pod}
 }
 
-// endedPod returns the Pod of a Job that has ended.
 func (w *simulator) endedPod(job *batchv1.Job) corev1.Pod {
 	code := int32(0)
 	if outcome := decision.FindEndCondition(job); outcome != nil && outcome.Type == batchv1.JobFailed {
@@ -171,19 +163,13 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	case question.PodsOf != nil && w.stuckJobs[question.PodsOf.UID]:
 		pod := stuckPod(question.PodsOf)
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{*pod}
-		evidence := w.evidence[question.PodsOf.UID]
-		evidence = evidence.Clone()
-		evidence.Observe(pod)
-		w.evidence[question.PodsOf.UID] = evidence
+		w.evidence.change(question.PodsOf.UID, func(e *Evidence) { e.Observe(pod) })
 	case question.PodsOf != nil:
 		in.Answers.PodsByJob[question.PodsOf.UID] = nil // deleted, if the Job has expired
 		if w.expiredJobs[question.PodsOf.UID] == nil {
 			in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{w.endedPod(question.PodsOf)}
 		}
 	case question.WarningsOf != "":
-		if in.Answers.Warnings == nil {
-			in.Answers.Warnings = map[types.UID]string{}
-		}
 		in.Answers.Warnings[question.WarningsOf] = "no Pod"
 	case question.ApprovalPolicies:
 		in.Answers.UnprotectedApprovals = new("")
@@ -204,9 +190,9 @@ func (w *simulator) answer(in *Observation, question *Question) {
 }
 
 // maybeCrash randomly ends the process, which then forgets its memory and fills its caches again.
-func (w *simulator) maybeCrash() bool {
+func (w *simulator) maybeCrash() error {
 	if w.noDisturbances || w.rng.IntN(w.calm*100) >= 5 {
-		return false
+		return nil
 	}
 	w.logEvent("operator crashes")
 	w.crashes++
@@ -218,7 +204,7 @@ func (w *simulator) maybeCrash() bool {
 	w.operator = newOperator()
 	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
 	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
-	return true
+	return errReconciliationEnded
 }
 
 // wakePaused lets a process that was paused make one more reconciliation.
@@ -258,8 +244,8 @@ func (w *simulator) markUnrecordedJobs() {
 }
 
 func (w *simulator) record(in *Observation, stored *v1alpha1.SequentialJob, decision *Decision) error {
-	if w.maybeCrash() {
-		return errReconciliationEnded
+	if err := w.maybeCrash(); err != nil {
+		return err
 	}
 	if !decision.StatusChanged {
 		return nil
@@ -310,10 +296,7 @@ func (w *simulator) writeLocked(stored, changed *v1alpha1.SequentialJob) error {
 	if stored.Status.State.Active > 1 {
 		w.reportViolation("%d steps recorded as active", stored.Status.State.Active)
 	}
-	if w.maybeCrash() {
-		return errReconciliationEnded
-	}
-	return nil
+	return w.maybeCrash()
 }
 
 func (w *simulator) act(stored *v1alpha1.SequentialJob, d *Decision, read string) (*decision.Refusal, error) {
@@ -338,7 +321,7 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, d *Decision, read string
 		w.logEvent("operator deletes %s", job.Name)
 		w.checkDeletion(current)
 		if step := EvidenceWithoutJob(stored); step != nil && step.JobUID == job.UID {
-			w.watch(job.UID)
+			w.evidence.watch(job.UID)
 			w.replaced++
 		}
 		w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
@@ -385,21 +368,26 @@ func (w *simulator) setFinalizer(stored *v1alpha1.SequentialJob, wanted bool) er
 }
 
 func (w *simulator) suspendOrResume(decision *Decision) {
-	if decision.SuspendJob != nil && w.jobs[decision.SuspendJob.Name] != nil && w.jobs[decision.SuspendJob.Name].UID == decision.SuspendJob.UID {
-		w.changeJob(w.jobs[decision.SuspendJob.Name], func(j *batchv1.Job) {
+	current := func(job *batchv1.Job) *batchv1.Job {
+		if job == nil || w.jobs[job.Name] == nil || w.jobs[job.Name].UID != job.UID {
+			return nil
+		}
+		return w.jobs[job.Name]
+	}
+	if job := current(decision.SuspendJob); job != nil {
+		w.changeJob(job, func(j *batchv1.Job) {
 			j.Spec.Suspend = new(true)
 			metav1.SetMetaDataAnnotation(&j.ObjectMeta, v1alpha1.AnnotationSuspended, "true")
 		})
 	}
-	if decision.ResumeJob != nil && w.jobs[decision.ResumeJob.Name] != nil && w.jobs[decision.ResumeJob.Name].UID == decision.ResumeJob.UID {
-		w.changeJob(w.jobs[decision.ResumeJob.Name], func(j *batchv1.Job) {
+	if job := current(decision.ResumeJob); job != nil {
+		w.changeJob(job, func(j *batchv1.Job) {
 			j.Spec.Suspend = new(false)
 			delete(j.Annotations, v1alpha1.AnnotationSuspended)
 		})
 	}
 }
 
-// createArchive creates the Job that archives logs.
 func (w *simulator) createArchive(job *batchv1.Job) (*decision.Refusal, error) {
 	if w.jobs[job.Name] != nil {
 		return nil, nil
@@ -407,16 +395,16 @@ func (w *simulator) createArchive(job *batchv1.Job) (*decision.Refusal, error) {
 	if !w.noDisturbances && w.happensWithChance(20) {
 		return &decision.Refusal{Kind: "Job", Name: job.Name, Class: decision.QuotaExceeded, Message: "no"}, nil
 	}
+	w.storeNewJob(job.DeepCopy())
+	return nil, w.maybeCrash()
+}
+
+// storeNewJob stores a Job with what the API server sets.
+func (w *simulator) storeNewJob(job *batchv1.Job) {
 	w.uid++
-	created := job.DeepCopy()
-	created.UID, created.CreationTimestamp = types.UID("job-"+strconv.Itoa(w.uid)), metav1.NewTime(w.now)
-	w.logEvent("operator creates %s as %s", created.Name, created.UID)
-	w.jobs[created.Name] = created
+	w.jobs[job.Name] = testbuilder.Job(job).Created(types.UID("job-"+strconv.Itoa(w.uid)), w.now).Obj()
+	w.logEvent("operator creates %s as %s", job.Name, job.UID)
 	w.storeJobs()
-	if w.maybeCrash() {
-		return nil, errReconciliationEnded
-	}
-	return nil, nil
 }
 
 // createJob creates a Job on the simulated API server and checks the invariants.
@@ -434,36 +422,23 @@ func (w *simulator) createJob(job *batchv1.Job) (*decision.Refusal, error) {
 		return &decision.Refusal{Class: class, Message: "no"}, nil
 	}
 	w.checkJobCreation(job)
-	w.uid++
 	w.created++
 	created := job.DeepCopy()
-	created.UID = types.UID("job-" + strconv.Itoa(w.uid))
-	created.CreationTimestamp = metav1.NewTime(w.now)
 	if isQueueManaged(created) {
 		created.Spec.Suspend = new(true)
 	}
-	w.logEvent("operator creates %s as %s", created.Name, created.UID)
-	w.jobs[created.Name] = created
+	w.storeNewJob(created)
 	if w.claim != nil {
 		w.claimOfJob[created.UID] = w.claim.UID
 	}
 	w.stuckJobs[created.UID] = w.happensWithChance(20)
 	w.jobHistory[stepKey(created)] = append(w.jobHistory[stepKey(created)], created)
-	w.storeJobs()
-	if w.maybeCrash() {
-		return nil, errReconciliationEnded
+	if err := w.maybeCrash(); err != nil {
+		return nil, err
 	}
 	w.rememberedJobs[created.Name] = created
-	w.watch(created.UID)
+	w.evidence.watch(created.UID)
 	return nil, nil
-}
-
-// watch lets the operator's process remember that it observes all Pods of a Job.
-func (w *simulator) watch(job types.UID) {
-	evidence := w.evidence[job]
-	evidence = evidence.Clone()
-	evidence.Watched = true
-	w.evidence[job] = evidence
 }
 
 func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
@@ -478,10 +453,7 @@ func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
 			}
 		}
 	}
-	if w.maybeCrash() {
-		return errReconciliationEnded
-	}
-	return nil
+	return w.maybeCrash()
 }
 
 // checkClaim checks that a Job is created only for an existing claim, and for the one that the
@@ -549,13 +521,7 @@ func (w *simulator) checkOptions(job *batchv1.Job) {
 	if options.When == "false" {
 		w.reportViolation("%s is created although its expression is false", job.Name)
 	}
-	value := ""
-	for _, variable := range job.Spec.Template.Spec.Containers[0].Env {
-		if variable.Name == simulatedParameter {
-			value = variable.Value
-		}
-	}
-	run := job.Annotations[v1alpha1.AnnotationRun]
+	run, value := job.Annotations[v1alpha1.AnnotationRun], parameterOf(job)
 	if first, found := w.parameterOfRun[run]; found && first != value && !w.approved[valueOfRun(run, value)] && !options.RequireApproval && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
 		w.reportViolation("%s is created with the parameter %s, the run has %s", job.Name, value, first)
 	}
@@ -625,24 +591,12 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 		case outcome != nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun && w.jobs[earlier.Name] == nil && !w.isOutcomeRecorded(earlier):
 			// it ended and was deleted before it was observed: lost as well
 		default:
-			w.reportViolation("%s is created; %s was created for the step before (%s)", job.Name, earlier.UID, describeOutcome(outcome))
+			w.reportViolation("%s is created; %s was created for the step before: %+v", job.Name, earlier.UID, outcome)
 		}
 	}
 }
 
 func (w *simulator) isOutcomeRecorded(job *batchv1.Job) bool {
-	for _, step := range w.sj.Status.Steps {
-		isSkipped := step.Phase == v1alpha1.StepSkipped // after it was interrupted
-		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed || isSkipped) {
-			return true
-		}
-	}
-	return false
-}
-
-func describeOutcome(outcome *batchv1.JobCondition) string {
-	if outcome == nil {
-		return "no outcome"
-	}
-	return fmt.Sprint(outcome.Type)
+	ends := []v1alpha1.StepPhase{v1alpha1.StepSucceeded, v1alpha1.StepFailed, v1alpha1.StepSkipped} // after it was interrupted
+	return slices.ContainsFunc(w.sj.Status.Steps, func(s v1alpha1.StepStatus) bool { return s.JobUID == job.UID && slices.Contains(ends, s.Phase) })
 }

@@ -1,7 +1,6 @@
 package sequentialjob
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -47,7 +46,8 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 500), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
-	var ambiguous, created, crashes, replaced, postponed atomic.Int64
+	var total counts
+	var mu sync.Mutex
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
@@ -57,17 +57,16 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 				for _, violation := range w.violations {
 					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
 				}
-				ambiguous.Add(int64(w.ambiguous))
-				created.Add(int64(w.created))
-				crashes.Add(int64(w.crashes))
-				replaced.Add(int64(w.replaced))
-				postponed.Add(int64(w.postponed))
+				mu.Lock()
+				total.ambiguous, total.created, total.crashes = total.ambiguous+w.ambiguous, total.created+w.created, total.crashes+w.crashes
+				total.replaced, total.postponed = total.replaced+w.replaced, total.postponed+w.postponed
+				mu.Unlock()
 			}
 		})
 	}
 	group.Wait()
 	t.Logf("%d runs, %d Jobs, of which %d before the outcome of the step before was stored, %d crashes, %d Jobs replaced because their step was corrected; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
-		runs, created.Load(), postponed.Load(), crashes.Load(), replaced.Load(), ambiguous.Load())
+		runs, total.created, total.postponed, total.crashes, total.replaced, total.ambiguous)
 }
 
 // simulator simulates a cluster with one SequentialJob.
@@ -101,55 +100,47 @@ type simulator struct {
 	calm            int // by which crashes, deletions and changes of the spec are less likely
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
-	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
-	strayJobs       map[types.UID]bool        // created by a paused operator in place of one that another client had deleted
-	forgottenJobs   map[types.UID]bool        // of unrecordedJobs, deleted before the operator created another claim
-	interruptedJobs map[types.UID]bool        // ended by suspension, or by a disruption after which the program exited with 0
-	disruptedJobs   map[types.UID]bool        // ended by a disruption
-	stuckJobs       map[types.UID]bool        // of which no container has run, because its image cannot be pulled
-	leftoverJobs    map[types.UID]bool        // whose step has exited with 0 while another container still runs
+	unrecordedJobs  jobSet                    // created, not recorded, and the operator crashed since
+	strayJobs       jobSet                    // created by a paused operator in place of one that another client had deleted
+	forgottenJobs   jobSet                    // of unrecordedJobs, deleted before the operator created another claim
+	interruptedJobs jobSet                    // ended by suspension, or by a disruption after which the program exited with 0
+	disruptedJobs   jobSet                    // ended by a disruption
+	stuckJobs       jobSet                    // of which no container has run, because its image cannot be pulled
+	leftoverJobs    jobSet                    // whose step has exited with 0 while another container still runs
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
 	log             []string
 	violations      []string
-	ambiguous       int
-	created         int
-	crashes         int
-	replaced        int
-	postponed       int
+	counts
 }
+
+type jobSet map[types.UID]bool
+
+// counts are numbers of what happened in simulations.
+type counts struct{ ambiguous, created, crashes, replaced, postponed int }
 
 // operator is what a process of the operator has in its caches, and remembers.
 type operator struct {
 	observedVersion, observedJobsVersion int
 	rememberedJobs                       map[string]*batchv1.Job
 	expiredJobs                          map[types.UID]*batchv1.Job // of which it saw the deletion
-	evidence                             map[types.UID]Evidence
+	evidence                             evidenceByJob
 	storedVersion                        string // of the object that it has written, knowing all of its Jobs
 }
 
 func newOperator() operator {
-	return operator{rememberedJobs: map[string]*batchv1.Job{}, expiredJobs: map[types.UID]*batchv1.Job{}, evidence: map[types.UID]Evidence{}}
+	return operator{rememberedJobs: map[string]*batchv1.Job{}, expiredJobs: map[types.UID]*batchv1.Job{}, evidence: evidenceByJob{}}
 }
 
 func newSimulator(seed uint64) *simulator {
 	w := &simulator{
-		rng:             rand.New(rand.NewPCG(seed, 0)),
-		now:             time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		jobs:            map[string]*batchv1.Job{},
-		operator:        newOperator(),
-		calm:            1,
-		jobHistory:      map[string][]*batchv1.Job{},
-		unrecordedJobs:  map[types.UID]bool{},
-		strayJobs:       map[types.UID]bool{},
-		forgottenJobs:   map[types.UID]bool{},
-		interruptedJobs: map[types.UID]bool{},
-		disruptedJobs:   map[types.UID]bool{},
-		stuckJobs:       map[types.UID]bool{},
-		leftoverJobs:    map[types.UID]bool{},
-		retryTimes:      map[types.UID]time.Time{},
-		claimOfJob:      map[types.UID]types.UID{},
-		approved:        map[string]bool{},
-		parameterOfRun:  map[string]string{},
+		rng: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), calm: 1, operator: newOperator(),
+		jobs: map[string]*batchv1.Job{}, jobHistory: map[string][]*batchv1.Job{}, retryTimes: map[types.UID]time.Time{},
+		claimOfJob: map[types.UID]types.UID{}, approved: map[string]bool{}, parameterOfRun: map[string]string{},
+	}
+	for _, jobs := range []*jobSet{
+		&w.unrecordedJobs, &w.strayJobs, &w.forgottenJobs, &w.interruptedJobs, &w.disruptedJobs, &w.stuckJobs, &w.leftoverJobs,
+	} {
+		*jobs = jobSet{}
 	}
 	w.sj = w.randomSequentialJob()
 	if w.happensWithChance(30) { // of which most progress is plain
@@ -167,6 +158,14 @@ func newSimulator(seed uint64) *simulator {
 
 func (w *simulator) happensWithChance(percent int) bool { return w.rng.IntN(100) < percent }
 
+// either returns the first value with this chance, else the second.
+func either[T any](w *simulator, percent int, first, second T) T {
+	if w.happensWithChance(percent) {
+		return first
+	}
+	return second
+}
+
 func (w *simulator) logEvent(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
@@ -182,59 +181,36 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	}
 	if w.happensWithChance(30) {
 		step := w.randomStep("f0")
-		if step.Step == nil {
-			step.Step = &v1alpha1.StepOptions{}
-		}
 		step.Step.Finally = true
 		sj.Spec.Containers = append(sj.Spec.Containers, step)
 	}
-	sj.Spec.OnLostJob = v1alpha1.LostJobFail
-	if w.happensWithChance(30) {
-		sj.Spec.OnLostJob = v1alpha1.LostJobRerun
-	}
-	sj.Spec.SuspendPolicy = v1alpha1.SuspendAfterCurrent
-	if w.happensWithChance(50) {
-		sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
-	}
+	sj.Spec.OnLostJob = either(w, 30, v1alpha1.LostJobRerun, v1alpha1.LostJobFail)
+	sj.Spec.SuspendPolicy = either(w, 50, v1alpha1.SuspendImmediate, v1alpha1.SuspendAfterCurrent)
 	if w.happensWithChance(20) {
 		sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 	}
-	if w.happensWithChance(30) {
-		sj.Spec.Template = &v1alpha1.PodTemplate{}
-		sj.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-	}
-	if w.happensWithChance(30) {
-		sj.Spec.Template = cmp.Or(sj.Spec.Template, &v1alpha1.PodTemplate{})
-		sj.Spec.Template.EndWithStep = true
+	if w.happensWithChance(50) {
+		sj.Spec.Template = &v1alpha1.PodTemplate{EndWithStep: w.happensWithChance(60)}
+		sj.Spec.Template.Spec.RestartPolicy = either(w, 60, corev1.RestartPolicyOnFailure, "")
 	}
 	if w.happensWithChance(40) {
 		sj.Spec.Workspace = &v1alpha1.Workspace{}
-		if w.happensWithChance(50) {
-			sj.Spec.Workspace.OnLost = v1alpha1.LostWorkspaceRecreate
-		}
+		sj.Spec.Workspace.OnLost = either(w, 50, v1alpha1.LostWorkspaceRecreate, "")
 	}
-	if w.happensWithChance(20) {
-		sj.Spec.JobHistoryLimit = new(int32(w.rng.IntN(3)))
-	}
+	sj.Spec.JobHistoryLimit = either(w, 20, new(w.rng.Int32N(3)), nil)
 	if w.happensWithChance(30) {
 		sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: "logs"}}}
 	}
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: "0"}}
 	sj.Spec.Suspend = w.happensWithChance(10)
-	if w.happensWithChance(15) {
-		sj.Spec.ActiveDeadlineSeconds = new(int64(20))
-	}
+	sj.Spec.ActiveDeadlineSeconds = either(w, 15, new(int64(20)), nil)
 	return sj
 }
 
 func (w *simulator) randomStep(name string) v1alpha1.Step {
 	step := v1alpha1.Step{Name: name, Container: corev1.Container{Image: "image"}, Step: &v1alpha1.StepOptions{}}
-	if w.happensWithChance(20) {
-		step.Step.OnFailure = v1alpha1.OnFailureContinue
-	}
-	if w.happensWithChance(20) {
-		step.Step.StartDeadlineSeconds = new(int64(5))
-	}
+	step.Step.OnFailure = either(w, 20, v1alpha1.OnFailureContinue, "")
+	step.Step.StartDeadlineSeconds = either(w, 20, new(int64(5)), nil)
 	if w.happensWithChance(20) {
 		step.Step.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(1 + w.rng.Int32N(3)), Backoff: duration(time.Duration(1+w.rng.Int32N(5)) * time.Second)}}
 	}
@@ -249,19 +225,21 @@ func (w *simulator) randomStep(name string) v1alpha1.Step {
 	return step
 }
 
-// simulatedParameter is the parameter of the simulated SequentialJob.
 const simulatedParameter = "DATE"
 
 // approvedContent returns all of a Job of a simulated step that decides what runs, and for which run.
 func approvedContent(job *batchv1.Job) string {
 	container, run := &job.Spec.Template.Spec.Containers[0], job.Annotations[v1alpha1.AnnotationRun]
-	value := ""
-	for _, variable := range container.Env {
+	return fmt.Sprintf("run %s: %s %s %q %s", run, container.Name, container.Image, parameterOf(job), job.Spec.Template.Spec.NodeSelector)
+}
+
+func parameterOf(job *batchv1.Job) (value string) {
+	for _, variable := range job.Spec.Template.Spec.Containers[0].Env {
 		if variable.Name == simulatedParameter {
 			value = variable.Value
 		}
 	}
-	return fmt.Sprintf("run %s: %s %s %q %s", run, container.Name, container.Image, value, job.Spec.Template.Spec.NodeSelector)
+	return value
 }
 
 func valueOfRun(run, value string) string { return "run " + run + " has the value " + value }
@@ -338,7 +316,6 @@ func (w *simulator) runSimulation() {
 	w.checkFinalState()
 }
 
-// applyRandomEvent applies a random event.
 func (w *simulator) applyRandomEvent() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
 	if w.happensWithChance(60) {
@@ -437,7 +414,6 @@ func (w *simulator) storeJobs() {
 	w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs))
 }
 
-// changeJob stores a changed copy of a Job.
 func (w *simulator) changeJob(job *batchv1.Job, change func(*batchv1.Job)) {
 	changed := job.DeepCopy()
 	change(changed)
@@ -446,12 +422,7 @@ func (w *simulator) changeJob(job *batchv1.Job, change func(*batchv1.Job)) {
 }
 
 func (w *simulator) sortedJobNames() []string {
-	names := make([]string, 0, len(w.jobs))
-	for name := range w.jobs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(w.jobs))
 }
 
 // advanceJobs simulates the Job controller, the kubelet, the garbage collector and a queue.
@@ -526,10 +497,8 @@ func (w *simulator) expireJob(job *batchv1.Job) {
 	delete(w.jobs, job.Name)
 	w.storeJobs()
 	if w.noDisturbances || w.happensWithChance(80) {
-		pod, evidence := w.endedPod(job), w.evidence[job.UID]
-		evidence = evidence.Clone()
-		evidence.ObserveDeletion(&pod, true)
-		w.evidence[job.UID] = evidence
+		pod := w.endedPod(job)
+		w.evidence.change(job.UID, func(e *Evidence) { e.ObserveDeletion(&pod, true) })
 	}
 	if w.noDisturbances || w.happensWithChance(80) {
 		w.expiredJobs[job.UID] = job
@@ -580,11 +549,12 @@ func (w *simulator) endStuckPod(job *batchv1.Job) {
 		delete(w.stuckJobs, job.UID)
 		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	}
-	if evidence := w.evidence[job.UID]; w.noDisturbances || w.happensWithChance(80) {
-		evidence = evidence.Clone()
-		evidence.ObserveDeletion(pod, w.noDisturbances || w.happensWithChance(90))
-		w.evidence[job.UID] = evidence
-		w.interruptedJobs[job.UID] = w.interruptedJobs[job.UID] || evidence.hasRunPod()
+	if w.noDisturbances || w.happensWithChance(80) {
+		isComplete := w.noDisturbances || w.happensWithChance(90)
+		w.evidence.change(job.UID, func(e *Evidence) {
+			e.ObserveDeletion(pod, isComplete)
+			w.interruptedJobs[job.UID] = w.interruptedJobs[job.UID] || e.hasRunPod()
+		})
 	}
 }
 

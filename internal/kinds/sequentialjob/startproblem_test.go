@@ -9,12 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // addPod adds a Pod of the step's newest Job to the cache, in place of the earlier ones.
 func (s *testEnv) addPod(step string, builder *testbuilder.PodBuilder) *corev1.Pod {
-	s.t.Helper()
 	pod := builder.Created(s.now).Obj()
 	pod.Name, pod.UID = "pod", "pod"
 	pod.OwnerReferences = []metav1.OwnerReference{{UID: s.newestJob(step).UID, Controller: new(true)}}
@@ -24,53 +25,43 @@ func (s *testEnv) addPod(step string, builder *testbuilder.PodBuilder) *corev1.P
 
 // runPod starts the containers of a Pod, and reconciles when the step is reported as running.
 func (s *testEnv) runPod(step string) {
-	s.t.Helper()
 	s.startPod(step)
 	s.reconcileAfter(2 * startReportDelay)
 }
 
-// startPod starts the containers of a Pod.
 func (s *testEnv) startPod(step string) {
-	s.t.Helper()
 	pod := s.addPod(step, testbuilder.Pod(step).Running())
 	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(s.now)
 }
 
+// waiting lets the Pod of build wait.
+func waiting(reason, message string) func(*testEnv) {
+	return func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Waiting(reason, message)) }
+}
+
 func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
-	waiting := func(reason, message string) func(*testEnv) {
-		return func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Waiting(reason, message)) }
-	}
+	noNode := func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Unschedulable("no node")) }
 	for name, test := range map[string]struct {
 		happens               func(s *testEnv)
 		wantStep, wantMessage string
 	}{
-		"an image that cannot be pulled": {
-			waiting("ErrImagePull", "not found"), "build: Starting, ImagePull", "Pod pod, container build: ErrImagePull: not found",
-		},
-		"a Secret that does not exist": {
-			waiting("CreateContainerConfigError", `secret "key" not found`),
-			"build: Starting, ConfigError", `Pod pod, container build: CreateContainerConfigError: secret "key" not found`,
-		},
+		"an image that cannot be pulled": {waiting("ErrImagePull", "no"), "build: Starting, ImagePull", "Pod pod, container build: ErrImagePull: no"},
+		"a missing Secret":               {waiting("CreateContainerConfigError", "no"), "build: Starting, ConfigError", "Pod pod, container build: CreateContainerConfigError: no"},
 		"an init container that fails again and again": {
 			func(s *testEnv) {
-				pod := s.addPod("build", testbuilder.Pod("build"))
 				waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}
-				*pod = withInitContainer(*pod, "init", waits)
+				s.addPod("build", testbuilder.Pod("build")).Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: waits}}
 			},
 			"build: Starting, CrashLoop", "Pod pod, container init: CrashLoopBackOff: back-off 10s",
 		},
-		"no node that fits": {
-			func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Unschedulable("0/3 nodes are available")) },
-			"build: Starting, Unschedulable", "Pod pod: Unschedulable: 0/3 nodes are available",
-		},
+		"no node that fits": {noNode, "build: Starting, Unschedulable", "Pod pod: Unschedulable: no node"},
 		"a volume that only an event names": {
 			func(s *testEnv) {
-				s.addPod("build", testbuilder.Pod("build").Waiting("ContainerCreating", "")).Status.Conditions = []corev1.PodCondition{
-					{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse},
-				}
-				s.warnings["pod"] = `MountVolume.SetUp failed: secret "key" not found`
+				notReady := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}
+				s.addPod("build", testbuilder.Pod("build").Waiting("ContainerCreating", "")).Status.Conditions = []corev1.PodCondition{notReady}
+				s.warnings["pod"] = "MountVolume.SetUp failed"
 			},
-			"build: Starting, ConfigError", `Pod pod cannot be prepared by its node: MountVolume.SetUp failed: secret "key" not found`,
+			"build: Starting, ConfigError", "Pod pod cannot be prepared by its node: MountVolume.SetUp failed",
 		},
 		"a Pod that cannot be created": {
 			func(s *testEnv) {
@@ -99,14 +90,13 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 			_, reason, _ := strings.Cut(test.wantStep, ", ")
 			message := strings.ReplaceAll(test.wantMessage, "JOB", s.newestJob("build").Name)
 			step := s.stepStatus("build")
-			if step.Message != message || s.sj.Status.Reason != reason {
-				t.Errorf("message %q and reason %q, want %q and %q", step.Message, s.sj.Status.Reason, message, reason)
-			}
-			s.wantEvents(v1alpha1.EventBlocked)
+			require.True(t, step.Message == message && s.sj.Status.Reason == reason,
+				"message %q and reason %q, want %q and %q", step.Message, s.sj.Status.Reason, message, reason)
+			s.pass(events(v1alpha1.EventBlocked))
 			if wait := s.reconcileAfter(time.Minute).RequeueAfter; wait == 0 || wait > maxBlockedRetry {
 				t.Errorf("the next decision is after %s, want at most %s", wait, maxBlockedRetry)
 			}
-			s.wantEvents()
+			s.pass(events())
 
 			if job := s.newestJob("build"); isSuspended(job) {
 				job.Spec.Suspend = new(false)
@@ -121,9 +111,6 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 }
 
 func TestReportedCauseIsKept(t *testing.T) {
-	waiting := func(reason, message string) func(*testEnv) {
-		return func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Waiting(reason, message)) }
-	}
 	hasNoPod := func(s *testEnv) {
 		job := testbuilder.Job(s.newestJob("build")).PodPending(s.now).Obj()
 		job.Status.Active, s.warnings[job.UID] = 0, "exceeded quota"
@@ -131,9 +118,7 @@ func TestReportedCauseIsKept(t *testing.T) {
 	forget := func(s *testEnv) { clear(s.warnings) }
 	message := func(want string) func(*testEnv) {
 		return func(s *testEnv) {
-			if got := s.stepStatus("build").Message; got != strings.ReplaceAll(want, "JOB", s.newestJob("build").Name) {
-				s.t.Errorf("message %q, want %q", got, want)
-			}
+			assert.Equal(s.t, "message", strings.ReplaceAll(want, "JOB", s.newestJob("build").Name), s.stepStatus("build").Message)
 		}
 	}
 	runScenarios(t, map[string]scenario{
@@ -151,10 +136,8 @@ func TestReportedCauseIsKept(t *testing.T) {
 			hasNoPod, wait(eventsDelay), forget, wait(2 * time.Hour), steps("build: Starting, PodNotCreated"),
 			message("Job JOB cannot create its Pod: exceeded quota"),
 		}},
-		"and none is reported that no event names": {sequence("build"), story{
-			hasNoPod, forget, wait(2 * eventsDelay), steps("build: Starting"),
-		}},
-		"in the outcome of the step": {testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)), story{
+		"and none is reported that no event names": {sequence("build"), story{hasNoPod, forget, wait(2 * eventsDelay), steps("build: Starting")}},
+		"in the outcome of the step": {sequence().Step("build", testbuilder.StepStartDeadline(30)), story{
 			hasNoPod, wait(eventsDelay), wait(30 * time.Second), steps("build: Stopping, StartDeadlineExceeded"),
 			message("container build did not start within 30 s: Job JOB cannot create its Pod: exceeded quota"),
 		}},
@@ -168,29 +151,22 @@ func TestStepThatEndsWithinASecondIsNotRecordedAsRunning(t *testing.T) {
 	if decision := s.reconcileAfter(900 * time.Millisecond); decision.StatusChanged || decision.RequeueAfter > 100*time.Millisecond {
 		t.Errorf("the status changes: %t; the next decision is after %s, want at most 100ms", decision.StatusChanged, decision.RequeueAfter)
 	}
-	if decision := s.reconcileAfter(100 * time.Millisecond); !decision.StatusChanged {
-		t.Error("the step that runs for a second is not recorded")
-	}
-	s.wantSteps("build: Running")
+	s.pass(wait(100*time.Millisecond), steps("build: Running"))
 	s.unfinishedPods = nil // it ended
-	if decision := s.reconcileAfter(time.Second); decision.StatusChanged {
-		t.Error("the status changes again before the Job has ended")
-	}
+	require.True(t, !s.reconcileAfter(time.Second).StatusChanged, "the status changes again before the Job has ended")
 }
 
 func TestOnlyAContainerOfTheStepMakesItRunning(t *testing.T) {
+	sidecar := corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	runScenarios(t, map[string]scenario{
 		"not the container of an earlier Pod": {sequence("build"), story{
 			func(s *testEnv) { s.startPod("build") }, wait(time.Second), steps("build: Running"),
-			func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Unschedulable("no node")) },
-			wait(time.Second), steps("build: Starting, Unschedulable"),
+			waiting("ImagePullBackOff", "no"), wait(time.Second), steps("build: Starting, ImagePull"),
 		}},
 		"not a sidecar": {sequence("build"), story{
+			waiting("ImagePullBackOff", "no"),
 			func(s *testEnv) {
-				pod := s.addPod("build", testbuilder.Pod("build").Waiting("ImagePullBackOff", "no"))
-				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-					Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}},
-				})
+				s.unfinishedPods[0].Status.ContainerStatuses = append(s.unfinishedPods[0].Status.ContainerStatuses, sidecar)
 			},
 			wait(time.Hour), steps("build: Starting, ImagePull"),
 		}},

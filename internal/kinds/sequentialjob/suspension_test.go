@@ -8,24 +8,24 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func setSuspendTrue(spec *v1alpha1.SequentialJobSpec)  { spec.Suspend = true }
-func setSuspendFalse(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false }
-
 // hasFinalizer checks whether the SequentialJob has the finalizer, which it has while something runs.
 func hasFinalizer(want bool) func(*testEnv) {
-	return func(s *testEnv) {
-		if got := len(s.sj.Finalizers) > 0; got != want {
-			s.t.Errorf("it has the finalizer: %t, want %t", got, want)
-		}
-	}
+	return func(s *testEnv) { assert.Equal(s.t, "it has the finalizer", want, len(s.sj.Finalizers) > 0) }
 }
 
 func jobIsSuspended(s *testEnv) {
 	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
 	s.reconcile()
+}
+
+func jobIsResumed(s *testEnv) {
+	s.newestJob("build").Spec.Suspend, s.newestJob("build").Status.Conditions = new(false), nil
+	testbuilder.Job(s.newestJob("build")).Active(s.now)
 }
 
 func TestASuspendedRunStartsNothing(t *testing.T) {
@@ -47,11 +47,7 @@ func TestASuspendedRunStartsNothing(t *testing.T) {
 		"before the Job of its step exists, which is then the first attempt": {sequence("lint", "build"), story{
 			refuse("build", decision.QuotaExceeded), succeed("lint"), suspendRun, steps("lint: Succeeded", "build: Pending"), isSuspended,
 			accept("build"), created("lint"), resumeRun, created("lint", "build"),
-			func(s *testEnv) {
-				if got := s.stepStatus("build").Attempt; got != 1 {
-					s.t.Errorf("attempt %d, want 1", got)
-				}
-			},
+			func(s *testEnv) { assert.Equal(s.t, "attempt", int32(1), s.stepStatus("build").Attempt) },
 		}},
 		"and its deadline starts again when it is resumed": {sequence("build", "test").ActiveDeadline(60), story{
 			suspendRun, succeed("build"), wait(time.Hour), steps("build: Succeeded", "test: Pending"),
@@ -64,12 +60,7 @@ func TestASuspendedRunStartsNothing(t *testing.T) {
 			resumeRun, jobHasSuspend(false), steps("build: Starting", "test: Pending"),
 		}},
 		"with Immediate, a Job that another client resumes is suspended again": {sequence("build").SuspendImmediately(), story{
-			suspendRun, jobIsSuspended,
-			func(s *testEnv) {
-				s.newestJob("build").Spec.Suspend, s.newestJob("build").Status.Conditions = new(false), nil
-				testbuilder.Job(s.newestJob("build")).Active(s.now)
-			},
-			wait(0), jobHasSuspend(true), steps("build: Starting"),
+			suspendRun, jobIsSuspended, jobIsResumed, wait(0), jobHasSuspend(true), steps("build: Starting"),
 		}},
 		"with Immediate, the Job in a queue is replaced": {
 			sequence("build").SuspendImmediately().JobLabel(queueLabel, "batch"), story{
@@ -83,9 +74,7 @@ func TestASuspendedRunStartsNothing(t *testing.T) {
 // jobHasSuspend checks spec.suspend of the Job of build.
 func jobHasSuspend(want bool) func(*testEnv) {
 	return func(s *testEnv) {
-		if got := isSuspended(s.newestJob("build")); got != want {
-			s.t.Errorf("the Job is suspended: %t, want %t", got, want)
-		}
+		assert.Equal(s.t, "the Job is suspended", want, isSuspended(s.newestJob("build")))
 	}
 }
 
@@ -104,69 +93,48 @@ func TestAJobThatOthersSuspendIsNotResumed(t *testing.T) {
 	})
 }
 
-// admitJob resumes the step's Job and starts a Pod, as a queue and the Job controller do.
-func (s *testEnv) admitJob(step string) {
-	s.t.Helper()
-	job := s.newestJob(step)
-	job.Spec.Suspend, job.Status.Conditions = new(false), nil
-	testbuilder.Job(job).Active(s.now)
-	s.startPod(step)
-	s.reconcile()
-	s.reconcileAfter(startReportDelay)
+// jobIsAdmitted resumes the Job of build and starts a Pod, as a queue and the Job controller do.
+func jobIsAdmitted(s *testEnv) {
+	jobIsResumed(s)
+	s.startPod("build")
+	s.pass(wait(0), wait(startReportDelay))
 }
 
-// preemptJob suspends the step's Job as a queue does, which deletes its Pod.
-func (s *testEnv) preemptJob(step string) {
-	s.t.Helper()
-	testbuilder.Job(s.newestJob(step)).Suspended(s.now)
-	s.newestJob(step).Status.StartTime, s.unfinishedPods = nil, nil
+// jobIsPreempted suspends the Job of build as a queue does, which deletes its Pod.
+func jobIsPreempted(s *testEnv) {
+	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
+	s.unfinishedPods = nil
 	s.reconcileAfter(startReportDelay)
 }
 
 func TestPreemptedStepContinuesItsAttempt(t *testing.T) {
-	s := startRun(t, sequence("build", "test").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.preemptJob("build") // before it was admitted
-	s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
-	for i := range 3 {
-		s.wantSteps("build: Queued, Queued", "test: Pending")
-		if i > 0 {
-			s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
-		}
-		s.now = s.now.Add(time.Hour)
-		s.admitJob("build")
-		s.wantSteps("build: Running", "test: Pending")
-		s.preemptJob("build")
+	s := startRun(t, sequence("build", "test").JobLabel(queueLabel, "batch"))
+	s.pass(jobIsPreempted, phase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)) // before it was admitted
+	for range 3 {
+		s.pass(steps("build: Queued, Queued", "test: Pending"), wait(time.Hour), jobIsAdmitted, steps("build: Running", "test: Pending"), jobIsPreempted)
+		s.pass(phase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning))
 	}
-	s.admitJob("build")
-	s.pass(succeed("build"), steps("build: Succeeded", "test: Starting"), created("build", "test"))
+	s.pass(jobIsAdmitted, succeed("build"), steps("build: Succeeded", "test: Starting"), created("build", "test"))
 	if step := s.stepStatus("build"); step.Attempt != 1 || step.FailedPods != 0 || step.FailedAttempts != 0 {
 		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", step.Attempt, step.FailedPods, step.FailedAttempts)
 	}
 }
 
 func TestResumedStepIsNotRunningBecauseThePodBeforeStillStops(t *testing.T) {
-	s := startRun(t, sequence("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.admitJob("build")
-	s.wantSteps("build: Running")
+	s := startRun(t, sequence("build").JobLabel(queueLabel, "batch")).pass(jobIsAdmitted, steps("build: Running"))
 	stopping := s.unfinishedPods
 	stopping[0].DeletionTimestamp = new(metav1.NewTime(s.now.Add(time.Minute)))
-	s.preemptJob("build")
+	jobIsPreempted(s)
 	s.unfinishedPods = stopping
 	s.newestJob("build").Spec.Suspend, s.newestJob("build").Status.Conditions = new(false), nil
-	s.pass(wait(startReportDelay), steps("build: Starting"))
-	s.admitJob("build")
-	s.wantSteps("build: Running")
+	s.pass(wait(startReportDelay), steps("build: Starting"), jobIsAdmitted, steps("build: Running"))
 }
 
 func TestTimeLimitsOfAStepDoNotCountInAQueue(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s := startRun(t, sequence().Step("build", testbuilder.StepStartDeadline(30)).JobLabel(queueLabel, "batch"))
 	for range 2 { // also after a preemption
-		s.preemptJob("build")
-		s.pass(wait(time.Hour), steps("build: Queued, Queued"))
-		s.admitJob("build")
-		s.wantSteps("build: Running")
-		if got := s.stepStatus("build").StartTime; !got.Time.Equal(s.now.Add(-startReportDelay)) {
-			t.Errorf("the step started at %s, want the time at which it was admitted", got)
-		}
+		s.pass(jobIsPreempted, wait(time.Hour), steps("build: Queued, Queued"), jobIsAdmitted, steps("build: Running"))
+		got := s.stepStatus("build").StartTime
+		require.True(t, got.Time.Equal(s.now.Add(-startReportDelay)), "the step started at %s, want the time at which it was admitted", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
-	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -30,7 +30,7 @@ type testEnv struct {
 	// expired are Jobs that were deleted after their end, as the operator saw.
 	expired     []*batchv1.Job
 	pods        map[types.UID][]corev1.Pod
-	evidence    map[types.UID]Evidence
+	evidence    evidenceByJob
 	createdUIDs map[string]types.UID
 	now         time.Time
 	events      []decision.Event
@@ -60,11 +60,24 @@ type testEnv struct {
 	hasStored, storesLater bool
 }
 
+// evidenceByJob is what a process of the operator remembers of the Pods of Jobs.
+type evidenceByJob map[types.UID]Evidence
+
+func (e evidenceByJob) change(job types.UID, observe func(*Evidence)) {
+	evidence := e[job]
+	evidence = evidence.Clone()
+	observe(&evidence)
+	e[job] = evidence
+}
+
+// watch remembers that all Pods of a Job are observed.
+func (e evidenceByJob) watch(job types.UID) { e.change(job, func(e *Evidence) { e.Watched = true }) }
+
 func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 	return &testEnv{
 		t: t, sj: sj, archiveImage: "yardmaster:test",
 		pods:           map[types.UID][]corev1.Pod{},
-		evidence:       map[types.UID]Evidence{},
+		evidence:       evidenceByJob{},
 		createdUIDs:    map[string]types.UID{},
 		now:            time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
 		uncached:       map[string]bool{},
@@ -75,31 +88,22 @@ func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 
 // startRun returns a testEnv after the first reconciliation.
 func startRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
-	s := newTestEnv(t, sj.Obj())
-	s.reconcile()
-	return s
+	return newTestEnv(t, sj.Obj()).pass(wait(0))
 }
 
 // reconcile makes a decision and carries it out.
 func (s *testEnv) reconcile() Decision {
-	s.t.Helper()
-	decision := s.decide(nil)
-	s.record(decision)
+	decision := s.decideAndRecord(nil)
 	if decision.Workspace != nil {
 		if s.claimRefusal != nil {
-			decision = s.decide(s.claimRefusal)
-			s.record(decision)
-			return decision
+			return s.decideAndRecord(s.claimRefusal)
 		}
 		s.createClaim(decision.Workspace)
-		decision = s.decide(nil) // records the claim's UID
-		s.record(decision)
+		decision = s.decideAndRecord(nil) // records the claim's UID
 	}
 	if decision.CreateJob != nil {
 		if refusal := s.createRefusals[decision.CreateJob.Labels[v1alpha1.LabelStep]]; refusal != nil {
-			decision = s.decide(refusal)
-			s.record(decision)
-			return decision
+			return s.decideAndRecord(refusal)
 		}
 	}
 	if decision.CreateArchive != nil && s.archiveRefusal != nil {
@@ -107,26 +111,27 @@ func (s *testEnv) reconcile() Decision {
 		refusal.Kind, refusal.Name = "Job", decision.CreateArchive.Name
 		decision.CreateArchive = nil
 		s.act(decision)
-		decision = s.decide(&refusal)
-		s.record(decision)
-		return decision
+		return s.decideAndRecord(&refusal)
 	}
 	s.act(decision)
 	s.checkSecondDecision(decision)
 	return decision
 }
 
+func (s *testEnv) decideAndRecord(refusal *decision.Refusal) Decision {
+	decision := s.decide(refusal)
+	s.record(decision)
+	return decision
+}
+
 // checkSecondDecision repeats the decision, which must contain no action. A condition that
 // blocked the Job is cleared only after the Job exists.
 func (s *testEnv) checkSecondDecision(decision Decision) {
-	s.t.Helper()
 	if decision.RequeueAfter == time.Millisecond {
 		return // the decision is incomplete: the next one is due at once
 	}
 	again := s.decide(nil)
-	if again.HasActions() && !decision.DeleteExpired {
-		s.t.Errorf("a second decision acts: %+v", again)
-	}
+	require.True(s.t, !again.HasActions() || decision.DeleteExpired, "a second decision acts: %+v", again)
 	unblocked := decision.CreateJob != nil && isBlocked(&decision.Status)
 	isStored := !s.storesLater || decision.RecordWithin == 0 // else the second decision reads the UID of the Job
 	if isStored && !unblocked && !equality.Semantic.DeepEqual(again.Status, decision.Status) {
@@ -136,8 +141,11 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 
 // decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *decision.Refusal) Decision {
-	s.t.Helper()
-	in := Observation{SequentialJob: s.sj.DeepCopy(), HasStored: s.hasStored, CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Evidence: s.evidence, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage}
+	in := Observation{
+		SequentialJob: s.sj.DeepCopy(), HasStored: s.hasStored, CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods,
+		Evidence: s.evidence, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage,
+		Answers: Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}, Warnings: map[types.UID]string{}},
+	}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
@@ -166,35 +174,25 @@ func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
 func (s *testEnv) answer(in *Observation, question *Question) {
 	switch {
 	case question.JobNamed != "":
-		if in.Answers.JobsByName == nil {
-			in.Answers.JobsByName = map[string]*batchv1.Job{}
-		}
 		in.Answers.JobsByName[question.JobNamed] = s.jobNamed(question.JobNamed).DeepCopy()
 	case question.PodsOf != nil:
-		if in.Answers.PodsByJob == nil {
-			in.Answers.PodsByJob = map[types.UID][]corev1.Pod{}
-		}
 		pods, changed := s.pods[question.PodsOf.UID]
 		if condition := decision.FindEndCondition(question.PodsOf); !changed && condition != nil && condition.Type == batchv1.JobComplete {
 			pods = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "").Obj()}
 		}
 		in.Answers.PodsByJob[question.PodsOf.UID] = pods
-		s.observePods(question.PodsOf.UID, func(e *Evidence) {
+		s.evidence.change(question.PodsOf.UID, func(e *Evidence) {
 			for i := range pods {
 				if !decision.HasPodEnded(&pods[i]) {
 					e.Observe(&pods[i])
 				}
 			}
 		})
-		in.Evidence = s.evidence
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
 	case question.ApprovalPolicies:
 		in.Answers.UnprotectedApprovals = &s.unprotected
 	case question.WarningsOf != "":
-		if in.Answers.Warnings == nil {
-			in.Answers.Warnings = map[types.UID]string{}
-		}
 		in.Answers.Warnings[question.WarningsOf] = s.warnings[question.WarningsOf]
 	case question.AllJobs:
 		in.AnswerAllJobs(slices.Clone(s.jobs))
@@ -204,9 +202,7 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 }
 
 func (s *testEnv) createClaim(claim *corev1.PersistentVolumeClaim) {
-	if s.claim != nil {
-		s.t.Fatalf("claim %s is created twice", claim.Name)
-	}
+	require.True(s.t, s.claim == nil, "claim %s is created twice", claim.Name)
 	s.createdClaims++
 	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
 	s.claim.UID = types.UID(fmt.Sprintf("claim-%d", s.createdClaims))
@@ -227,15 +223,13 @@ func (s *testEnv) record(decision Decision) {
 
 func (s *testEnv) act(decision Decision) {
 	if job := decision.CreateJob; job != nil {
-		if s.jobNamed(job.Name) != nil {
-			s.t.Fatalf("Job %s is created twice", job.Name)
-		}
+		require.True(s.t, s.jobNamed(job.Name) == nil, "Job %s is created twice", job.Name)
 		step := job.Labels[v1alpha1.LabelStep]
 		s.createdSteps = append(s.createdSteps, step)
 		uid := types.UID(fmt.Sprintf("job-%d", len(s.createdSteps)))
 		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 		s.createdUIDs[job.Name] = uid
-		s.observePods(uid, func(e *Evidence) { e.Watched = true })
+		s.evidence.watch(uid)
 		s.events = append(s.events, JobCreatedEvent(job))
 	}
 	if job := decision.CreateArchive; job != nil {
@@ -255,7 +249,7 @@ func (s *testEnv) act(decision Decision) {
 	}
 	for _, deleted := range decision.DeleteJobs {
 		if step := EvidenceWithoutJob(s.sj); step != nil && step.JobUID == deleted.UID {
-			s.observePods(deleted.UID, func(e *Evidence) { e.Watched = true })
+			s.evidence.watch(deleted.UID)
 		}
 		if job := s.jobNamed(deleted.Name); job != nil { // it may have expired
 			testbuilder.Job(job).Deleted(s.now)
@@ -272,7 +266,6 @@ func (s *testEnv) jobNamed(name string) *batchv1.Job {
 	return nil
 }
 
-// newestJob returns the newest Job of a step.
 func (s *testEnv) newestJob(step string) *batchv1.Job {
 	s.t.Helper()
 	for _, job := range slices.Backward(s.jobs) {
@@ -284,53 +277,25 @@ func (s *testEnv) newestJob(step string) *batchv1.Job {
 	return nil
 }
 
-// reconcileAfter advances the time and reconciles.
 func (s *testEnv) reconcileAfter(wait time.Duration) Decision {
-	s.t.Helper()
 	s.now = s.now.Add(wait)
 	return s.reconcile()
 }
 
 // succeedStep completes a step's Job and reconciles.
 func (s *testEnv) succeedStep(step string) Decision {
-	s.t.Helper()
 	testbuilder.Job(s.newestJob(step)).Complete(s.now)
 	return s.reconcile()
 }
 
 func (s *testEnv) failStep(step string) Decision {
-	s.t.Helper()
 	testbuilder.Job(s.newestJob(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
 	return s.reconcile()
 }
 
-// loseJob removes a step's Job and reconciles.
-func (s *testEnv) loseJob(step string) {
-	s.t.Helper()
-	job := s.newestJob(step)
-	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == job })
-	s.reconcile()
-}
-
-// removeDeletedJobs removes the terminating Jobs and reconciles.
-func (s *testEnv) removeDeletedJobs() Decision {
-	s.t.Helper()
-	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j.DeletionTimestamp != nil })
-	return s.reconcile()
-}
-
-// changeSpec changes the spec without reconciling.
 func (s *testEnv) changeSpec(edit func(*v1alpha1.SequentialJobSpec)) {
 	edit(&s.sj.Spec)
 	s.sj.Generation++
-}
-
-// observePods changes what the operator remembers of the Pods of a Job.
-func (s *testEnv) observePods(job types.UID, observe func(*Evidence)) {
-	evidence := s.evidence[job]
-	evidence = evidence.Clone()
-	observe(&evidence)
-	s.evidence[job] = evidence
 }
 
 // restartOperator makes the operator forget which Jobs it created, and what it has seen of their Pods.
@@ -340,9 +305,7 @@ func (s *testEnv) restartOperator() {
 	s.hasStored = false
 }
 
-// deleteSequentialJob deletes the SequentialJob and reconciles.
 func (s *testEnv) deleteSequentialJob() Decision {
-	s.t.Helper()
 	s.sj.DeletionTimestamp = new(metav1.NewTime(s.now))
 	return s.reconcile()
 }
@@ -350,64 +313,6 @@ func (s *testEnv) deleteSequentialJob() Decision {
 func (s *testEnv) stepStatus(name string) *v1alpha1.StepStatus {
 	s.t.Helper()
 	step := findStep(s.sj.Status.Steps, name)
-	if step == nil {
-		s.t.Fatalf("the status has no step %s", name)
-	}
+	require.True(s.t, step != nil, "the status has no step %s", name)
 	return step
-}
-
-// wantSteps compares the steps' phases, each "name: phase" or "name: phase, reason".
-func (s *testEnv) wantSteps(want ...string) {
-	s.t.Helper()
-	var got []string
-	for _, step := range s.sj.Status.Steps {
-		text := step.Name + ": " + string(step.Phase)
-		if step.Reason != "" {
-			text += ", " + step.Reason
-		}
-		got = append(got, text)
-	}
-	assert.Equal(s.t, "steps", want, got)
-}
-
-// wantCreated compares the steps for which Jobs were created.
-func (s *testEnv) wantCreated(want ...string) {
-	s.t.Helper()
-	assert.Equal(s.t, "steps for which Jobs were created", want, s.createdSteps)
-}
-
-// wantPhase compares the phase and its reason.
-func (s *testEnv) wantPhase(phase v1alpha1.SequentialJobPhase, reason string) {
-	s.t.Helper()
-	progressing := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionProgressing)
-	if s.sj.Status.Phase != phase || progressing == nil || progressing.Reason != reason {
-		s.t.Errorf("want phase %s for %s, got %s, %+v", phase, reason, s.sj.Status.Phase, progressing)
-	}
-}
-
-// wantCondition compares a condition, "" for one that is absent.
-func (s *testEnv) wantCondition(kind, want string) {
-	s.t.Helper()
-	got := ""
-	if c := meta.FindStatusCondition(s.sj.Status.Conditions, kind); c != nil {
-		got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
-	}
-	if got != want {
-		s.t.Errorf("condition %s: want %q, got %q", kind, want, got)
-	}
-}
-
-func conditionMessage(status *v1alpha1.SequentialJobStatus, kind string) string {
-	return meta.FindStatusCondition(status.Conditions, kind).Message
-}
-
-// wantEvents compares the reasons of the events since the last call.
-func (s *testEnv) wantEvents(want ...string) {
-	s.t.Helper()
-	var got []string
-	for _, event := range s.events {
-		got = append(got, event.Reason)
-	}
-	s.events = nil
-	assert.Equal(s.t, "events", want, got)
 }

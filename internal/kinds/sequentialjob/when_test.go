@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -17,11 +18,7 @@ func when(expression string) testbuilder.StepOption {
 }
 
 func TestStepRunsOnlyIfItsExpressionIsTrue(t *testing.T) {
-	for name, test := range map[string]struct {
-		expression string
-		output     string
-		want       string
-	}{
+	for name, test := range map[string]struct{ expression, output, want string }{
 		"an output that matches":  {expression: `steps.build.output == "changed"`, output: "changed", want: "deploy: Starting"},
 		"an output that does not": {expression: `steps.build.output == "changed"`, output: "same", want: "deploy: Skipped, WhenFalse"},
 		"a phase":                 {expression: `steps.build.phase == "Succeeded"`, want: "deploy: Starting"},
@@ -38,10 +35,9 @@ func TestStepRunsOnlyIfItsExpressionIsTrue(t *testing.T) {
 		"an error in the evaluation": {expression: `int(steps.build.output) > 3`, output: "many", want: "deploy: Failed, WhenInvalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("deploy", when(test.expression)).Obj()
+			sj := sequence().Step("build", testbuilder.RecordOutput()).Step("deploy", when(test.expression)).Obj()
 			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "ENV", Value: "test"}}
-			s := newTestEnv(t, sj)
-			s.reconcile()
+			s := newTestEnv(t, sj).pass(wait(0))
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, test.output).Obj()}
 			s.pass(succeed("build"), steps("build: Succeeded", test.want))
 		})
@@ -50,41 +46,21 @@ func TestStepRunsOnlyIfItsExpressionIsTrue(t *testing.T) {
 
 func TestRunCompletesWithoutStepsThatAreNotWanted(t *testing.T) {
 	runScenarios(t, map[string]scenario{
-		"of several": {testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build").
+		"of several": {sequence().Step("first", when("false")).Step("build").
 			Step("rollback", when(`steps.build.phase == "Failed"`)).Finally("notify", when(`sequence.status == "Failed"`)), story{
 			succeed("build"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted),
 			steps("first: Skipped, WhenFalse", "build: Succeeded", "rollback: Skipped, WhenFalse", "notify: Skipped, WhenFalse"),
-			func(s *testEnv) {
-				if got := FormatProgress(s.sj, false); got != "1/1" {
-					s.t.Errorf("progress %s, want 1/1", got)
-				}
-			},
+			func(s *testEnv) { assert.Equal(s.t, "progress", "1/1", FormatProgress(s.sj, false)) },
 		}},
-		"but not without one that a tolerated failure needs": {testbuilder.SequentialJob("a", "ns").
+		"but not without one that a tolerated failure needs": {sequence().
 			Step("build", testbuilder.ContinueOnFailure()).Step("rollback", when(`steps.build.phase == "Failed"`)), story{
 			fail("build"), created("build", "rollback"),
 		}},
-		"also of an earlier run": {testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build"), story{
+		"also of an earlier run": {sequence().Step("first", when("false")).Step("build"), story{
 			fail("build"), rerun("Failed"), steps("first: Skipped, WhenFalse", "build: Starting"),
-			func(s *testEnv) {
-				if got := s.stepStatus("first").Run; got != 1 {
-					s.t.Errorf("the skipped step belongs to run %d", got)
-				}
-			},
+			func(s *testEnv) { assert.Equal(s.t, "run of the skipped step", int32(1), s.stepStatus("first").Run) },
 		}},
 	})
-}
-
-func TestSkippedStepsAreImmutable(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("first", when("false")).Step("build").Step("test"))
-	s.pass(edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "other" }))
-	if errs := ImmutabilityViolations(nil, &s.sj.Spec, &s.sj.Status); len(errs) != 0 {
-		t.Errorf("a change of a later step is refused: %v", errs)
-	}
-	changed := s.sj.Spec.DeepCopy()
-	changed.Containers[0].Step.When = "true"
-	want := []string{"spec.containers[0]: Forbidden"}
-	assert.Equal(t, "violations", want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status)))
 }
 
 func TestExpressionsAreTypeChecked(t *testing.T) {
@@ -106,7 +82,7 @@ func TestExpressionsAreTypeChecked(t *testing.T) {
 		"a result's parameter":  {ofResult, `parameters.OTHER`, `parameters has no "OTHER"`},
 	} {
 		t.Run(title, func(t *testing.T) {
-			sj := testbuilder.SequentialJob("a", "ns").Step("build", jsonOutput).Step("deploy", when("true")).Step("ship").Obj()
+			sj := sequence().Step("build", jsonOutput).Step("deploy", when("true")).Step("ship").Obj()
 			sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE"}}
 			if test.field == ofStep {
 				sj.Spec.Containers[1].Step.When = test.expression
@@ -115,9 +91,7 @@ func TestExpressionsAreTypeChecked(t *testing.T) {
 			}
 			errs := Validate(sj)
 			isRefused := len(errs) == 1 && errs[0].Field == test.field && strings.Contains(errs[0].Detail, test.want)
-			if isRefused != (test.want != "") || len(errs) > 1 {
-				t.Errorf("errors %v, want one of %s with %q", errs, test.field, test.want)
-			}
+			require.True(t, isRefused == (test.want != "") && len(errs) <= 1, "errors %v, want one of %s with %q", errs, test.field, test.want)
 		})
 	}
 }

@@ -9,24 +9,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestWorkspaceIsCreatedBeforeTheFirstStep(t *testing.T) {
 	s := newTestEnv(t, sequence("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	decision := s.decide(nil)
-	if decision.CreateJob != nil || decision.Workspace == nil {
-		t.Fatalf("want a workspace and no Job, got %v, %v", decision.Workspace, decision.CreateJob)
-	}
+	require.True(t, decision.CreateJob == nil && decision.Workspace != nil, "want a workspace and no Job: %+v", decision)
 	if got := decision.Workspace.Spec.Resources.Requests[corev1.ResourceStorage]; got.String() != "1Gi" || len(decision.Workspace.OwnerReferences) != 1 {
 		t.Errorf("want 1Gi and an owner, got %s and %v", got.String(), decision.Workspace.OwnerReferences)
 	}
 	retained := workspaceClaim(sequence("build").Workspace(v1alpha1.WorkspaceRetain).Obj())
-	if len(retained.OwnerReferences) != 0 || retained.Labels[v1alpha1.LabelSequentialJobUID] == "" {
-		t.Errorf("want a label instead of an owner, got %+v", retained.ObjectMeta)
-	}
+	require.True(t, len(retained.OwnerReferences) == 0 && retained.Labels[v1alpha1.LabelSequentialJobUID] != "",
+		"want a label instead of an owner, got %+v", retained.ObjectMeta)
 }
 
 func TestEveryStepMountsTheWorkspaceUnlessItMountsSomethingElseThere(t *testing.T) {
@@ -38,9 +35,7 @@ func TestEveryStepMountsTheWorkspaceUnlessItMountsSomethingElseThere(t *testing.
 		step := &sj.Spec.Containers[i]
 		pod := podTemplate(sj, step).Spec
 		assert.Equal(t, "mounts of "+step.Name, []corev1.VolumeMount{{Name: volume, MountPath: "/workspace"}}, pod.Containers[0].VolumeMounts)
-		if got := pod.Volumes[0].PersistentVolumeClaim.ClaimName; got != WorkspaceName(sj) {
-			t.Errorf("step %s mounts claim %s", step.Name, got)
-		}
+		assert.Equal(t, "claim of "+step.Name, WorkspaceName(sj), pod.Volumes[0].PersistentVolumeClaim.ClaimName)
 	}
 }
 
@@ -61,9 +56,8 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 			suspendRun, succeed("one"), lose, resumeRun, lost, created("one"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonWorkspaceLost),
 			func(s *testEnv) {
 				got, want := s.stepStatus("two").Message, WorkspaceName(s.sj)+" with the workspace "+message
-				if !strings.Contains(got, want) || s.createdClaims != 1 {
-					s.t.Errorf("message %q, want %q; %d claims are created", got, want, s.createdClaims)
-				}
+				require.True(s.t, strings.Contains(got, want) && s.createdClaims == 1,
+					"message %q, want %q; %d claims are created", got, want, s.createdClaims)
 			},
 		}
 	}
@@ -88,17 +82,13 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 		},
 		"also a rerun from a later step, but not one from the start": {sequence("one", "two").Workspace(v1alpha1.WorkspaceDelete), story{
 			succeed("one"), fail("two"), loseClaim, rerun("Failed"), steps("one: Succeeded", "two: Failed, WorkspaceLost"),
-			func(s *testEnv) { s.events = nil }, rerun("Start"), steps("one: Starting", "two: Pending"),
+			forgetEvents, rerun("Start"), steps("one: Starting", "two: Pending"),
 			events(v1alpha1.EventRerunStarted, v1alpha1.EventWorkspaceLost, v1alpha1.EventJobStarted),
 		}},
 		"a Job that was suspended is not resumed": {sequence("one").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately(), story{
 			suspendRun, func(s *testEnv) { testbuilder.Job(s.newestJob("one")).Suspended(s.now) }, wait(0), steps("one: Suspended"),
 			loseClaim, resumeRun,
-			func(s *testEnv) {
-				if !isSuspended(s.newestJob("one")) {
-					s.t.Error("the Job is resumed")
-				}
-			},
+			func(s *testEnv) { assert.Equal(s.t, "the Job is suspended", true, isSuspended(s.newestJob("one"))) },
 			removeJobs, steps("one: Failed, WorkspaceLost"),
 		}},
 		"not one of an older operator whose claim exists": {withWorkspace(), story{
@@ -112,9 +102,7 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 			sequence("one").Workspace(v1alpha1.WorkspaceDelete), story{
 				succeed("one"), terminateClaim, rerun("Start"), steps("one: Starting, WorkspaceTerminating"),
 				func(s *testEnv) {
-					if job := s.newestJob("one"); !job.DeletionTimestamp.IsZero() {
-						s.t.Error("the Job of the first run is deleted, with its logs")
-					}
+					require.True(s.t, s.newestJob("one").DeletionTimestamp.IsZero(), "the Job of the first run is deleted, with its logs")
 				},
 			},
 		},
@@ -124,58 +112,29 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 	s := startRun(t, withWorkspace().RecreateLostWorkspace()).pass(suspendRun, succeed("one"))
 	old, started := s.claim.UID, *s.sj.Status.StartTime
-	terminateClaim(s)
 	s.events = nil
-	s.pass(resumeRun)
-	s.wantSteps("one: Pending", "two: Pending", "cleanup: Pending")
-	s.wantEvents(v1alpha1.EventSpecChanged, v1alpha1.EventRerunStarted, v1alpha1.EventResumed, v1alpha1.EventWorkspaceLost)
-
-	s.reconcile()
-	s.wantSteps("one: Starting, WorkspaceTerminating", "two: Pending", "cleanup: Pending")
-	s.wantCreated("one") // no Job uses a claim that is being deleted
-	s.wantCondition(v1alpha1.ConditionBlocked, "True WorkspaceTerminating: step \"one\": PersistentVolumeClaim "+WorkspaceName(s.sj)+
-		" is being deleted, and exists as long as a Pod that uses it; delete these Pods, including finished ones")
-	if job := s.newestJob("one"); job.DeletionTimestamp.IsZero() {
-		t.Error("the Job of the first run remains, and with its Pod the claim")
-	}
+	s.pass(
+		terminateClaim, resumeRun, steps("one: Pending", "two: Pending", "cleanup: Pending"),
+		events(v1alpha1.EventSpecChanged, v1alpha1.EventRerunStarted, v1alpha1.EventResumed, v1alpha1.EventWorkspaceLost),
+		wait(0), steps("one: Starting, WorkspaceTerminating", "two: Pending", "cleanup: Pending"), created("one"), // no Job uses this claim
+		hasCondition(v1alpha1.ConditionBlocked, "True WorkspaceTerminating: step \"one\": PersistentVolumeClaim "+WorkspaceName(s.sj)+
+			" is being deleted, and exists as long as a Pod that uses it; delete these Pods, including finished ones"),
+	)
+	require.True(t, !s.newestJob("one").DeletionTimestamp.IsZero(), "the Job of the first run remains, and with its Pod the claim")
 	if wait := s.reconcile().RequeueAfter; wait == 0 || wait > minBlockedRetry {
 		t.Errorf("the next decision is after %s, want %s", wait, minBlockedRetry)
 	}
 
-	s.removeDeletedJobs()
-	s.claim = nil
-	s.reconcileAfter(time.Second)
-	s.reconcile()
-	s.pass(created("one", "one"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
-	if s.claim.UID == old || s.sj.Status.Workspace.UID != s.claim.UID || s.sj.Status.Run != 2 {
-		t.Errorf("run %d uses claim %s, recorded as %s", s.sj.Status.Run, s.claim.UID, s.sj.Status.Workspace.UID)
-	}
-	if !s.sj.Status.StartTime.Equal(&started) {
-		t.Errorf("the deadline counts from %s, want %s: it limits all restarts together", s.sj.Status.StartTime, started)
-	}
+	s.pass(removeJobs, loseClaim, wait(time.Second), wait(0), created("one", "one"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+	require.True(t, s.claim.UID != old && s.sj.Status.Workspace.UID == s.claim.UID && s.sj.Status.Run == 2,
+		"run %d uses claim %s, recorded as %s", s.sj.Status.Run, s.claim.UID, s.sj.Status.Workspace.UID)
+	require.True(t, s.sj.Status.StartTime.Equal(&started),
+		"the deadline counts from %s, want %s: it limits all restarts together", s.sj.Status.StartTime, started)
 	s.pass(succeed("one", "two", "cleanup"), phase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted))
-}
-
-func TestClaimThatAQuotaRefusesIsWaitedFor(t *testing.T) {
-	s := newTestEnv(t, sequence("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	s.claimRefusal = &decision.Refusal{Class: decision.QuotaExceeded, Kind: "PersistentVolumeClaim", Message: "exceeded quota"}
-	s.reconcile()
-	s.wantCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota")
-	s.events = nil
-	if d := s.reconcileAfter(time.Second); d.RequeueAfter != minBlockedRetry {
-		t.Errorf("the next attempt is after %s, want %s", d.RequeueAfter, minBlockedRetry)
-	}
-	s.wantEvents() // the condition has not changed between the attempts
-	s.claimRefusal = nil
-	s.pass(wait(time.Second), created("one"))
 }
 
 func TestForeignObjectWithTheNameOfTheWorkspaceIsAConflict(t *testing.T) {
 	s := newTestEnv(t, sequence("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "foreign"}}
-	s.reconcile()
-	s.pass(steps("one: Starting, NameTaken"), created())
-	if blockedReason(&s.sj.Status) != v1alpha1.ReasonNameTaken {
-		t.Errorf("conditions %+v, want NameConflict", s.sj.Status.Conditions)
-	}
+	s.pass(wait(0), steps("one: Starting, NameTaken"), created())
 }

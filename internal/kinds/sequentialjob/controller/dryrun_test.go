@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -38,7 +38,6 @@ func newDryRunReconciler(create func(ctx context.Context, object client.Object) 
 	return &Reconciler{Clients: kube.Clients{Client: api}, accepted: cache.NewLRUExpireCache(100)}
 }
 
-// newStepJob returns a Job with a content and a label of its own.
 func newStepJob(step string, content int64, label string) *batchv1.Job {
 	job := &batchv1.Job{Spec: batchv1.JobSpec{ActiveDeadlineSeconds: &content}}
 	job.Name, job.Namespace = "a-"+step, "ns"
@@ -72,12 +71,10 @@ func TestAFailedDryRunStartsNoFurtherOnesAndCancelsNone(t *testing.T) {
 		for i := range int64(10) {
 			jobs = append(jobs, newStepJob(fmt.Sprint("s", i), i, ""))
 		}
-		if err := r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: jobs}); !errors.Is(err, unavailable) || observation.Answers.DryRun != nil {
-			t.Errorf("error %v, result %v", err, observation.Answers.DryRun)
-		}
-		if started.Load() != 1+maxConcurrentDryRuns || canceled.Load() != 0 {
-			t.Errorf("%d dry runs were started and %d of them canceled, want %d and none", started.Load(), canceled.Load(), 1+maxConcurrentDryRuns)
-		}
+		err := r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: jobs})
+		require.True(t, errors.Is(err, unavailable) && observation.Answers.DryRun == nil, "error %v, result %v", err, observation.Answers.DryRun)
+		require.True(t, started.Load() == 1+maxConcurrentDryRuns && canceled.Load() == 0,
+			"%d dry runs were started and %d of them canceled, want %d and none", started.Load(), canceled.Load(), 1+maxConcurrentDryRuns)
 	})
 }
 
@@ -88,43 +85,25 @@ func TestOnlyWhatDiffersIsTried(t *testing.T) {
 		return nil
 	})
 	for _, test := range []struct {
-		name string
-		jobs []*batchv1.Job
-		want []string
+		tries, label string
+		content      int64 // of the second step
 		// firstFollows is true if the first Job is created next.
 		firstFollows bool
+		want         []string
 	}{
-		{
-			"the Job and the Pod of each step",
-			[]*batchv1.Job{newStepJob("build", 1, "a"), newStepJob("test", 2, "a")},
-			[]string{"*v1.Job a-build", "*v1.Pod a-build-", "*v1.Job a-test", "*v1.Pod a-test-"},
-			true,
-		},
-		{"nothing again", []*batchv1.Job{newStepJob("build", 1, "a"), newStepJob("test", 2, "a")}, nil, false},
-		{
-			"the first Job with another label",
-			[]*batchv1.Job{newStepJob("build", 1, "b"), newStepJob("test", 2, "b")},
-			[]string{"*v1.Job a-build"},
-			false,
-		},
-		{"nothing, if creating the first Job tries its label", []*batchv1.Job{newStepJob("build", 1, "c"), newStepJob("test", 2, "c")}, nil, true},
-		{
-			"a step with another content",
-			[]*batchv1.Job{newStepJob("build", 1, "b"), newStepJob("test", 3, "b")},
-			[]string{"*v1.Job a-test", "*v1.Pod a-test-"},
-			true,
-		},
+		{"the Job and the Pod of each step", "a", 2, true, []string{"*v1.Job a-build", "*v1.Job a-test", "*v1.Pod a-build-", "*v1.Pod a-test-"}},
+		{"nothing again", "a", 2, false, nil},
+		{"the first Job with another label", "b", 2, false, []string{"*v1.Job a-build"}},
+		{"nothing, if creating the first Job tries its label", "c", 2, true, nil},
+		{"a step with another content", "b", 3, true, []string{"*v1.Job a-test", "*v1.Pod a-test-"}},
 	} {
 		tried = nil
 		var observation sequentialjob.Observation
-		if err := r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: test.jobs, FirstFollows: test.firstFollows}); err != nil || len(observation.Answers.DryRun.Refusals) > 0 {
-			t.Errorf("%s: error %v, result %v", test.name, err, observation.Answers.DryRun)
-		}
+		jobs := []*batchv1.Job{newStepJob("build", 1, test.label), newStepJob("test", test.content, test.label)}
+		require.NoError(t, r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: jobs, FirstFollows: test.firstFollows}))
+		require.True(t, len(observation.Answers.DryRun.Refusals) == 0, "%s: result %v", test.tries, observation.Answers.DryRun)
 		slices.Sort(tried)
-		slices.Sort(test.want)
-		if diff := cmp.Diff(test.want, tried); diff != "" {
-			t.Errorf("%s (-want, +got):\n%s", test.name, diff)
-		}
+		assert.Equal(t, test.tries, test.want, tried)
 	}
 }
 
@@ -162,14 +141,10 @@ func TestRefusedPodIsARefusalOfItsStep(t *testing.T) {
 			require.NoError(t, r.dryRun(t.Context(), &observation, &sequentialjob.Question{DryRun: []*batchv1.Job{job}}))
 			got := ""
 			for _, refusal := range observation.Answers.DryRun.Refusals {
-				if refusal.Kind != "Pod" || refusal.Step != "build" || refusal.Message == "" {
-					t.Errorf("refusal %+v", refusal)
-				}
+				require.True(t, refusal.Kind == "Pod" && refusal.Step == "build" && refusal.Message != "", "refusal %+v", refusal)
 				got += string(refusal.Class)
 			}
-			if got != test.want {
-				t.Errorf("refusals %q, want %q", got, test.want)
-			}
+			assert.Equal(t, "refusals", test.want, got)
 		})
 	}
 }

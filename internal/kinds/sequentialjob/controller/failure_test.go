@@ -46,9 +46,8 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	fail(time.Second, forbidden)
 	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
 	c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionReady)
-	if len(recorder.Events) != 1 || c == nil || c.Reason != v1alpha1.ReasonRequestFailed || c.Message != forbidden.Error() {
-		t.Errorf("%d events, condition %+v", len(recorder.Events), c)
-	}
+	require.True(t, len(recorder.Events) == 1 && c != nil && c.Reason == v1alpha1.ReasonRequestFailed && c.Message == forbidden.Error(),
+		"%d events, condition %+v", len(recorder.Events), c)
 	succeed := func() time.Duration {
 		return r.Finish(sj, &sequentialjob.Observation{}, &sequentialjob.Decision{RequeueAfter: time.Hour})
 	}

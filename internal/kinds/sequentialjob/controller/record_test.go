@@ -47,9 +47,8 @@ func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 		d.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepRunning}}
 		_, err := r.Record(t.Context(), sj, &sequentialjob.Observation{SequentialJob: sj}, d)
 		require.NoError(t, err)
-		if writes != row.wantWrites || d.RequeueAfter != row.wantRequeueAfter {
-			t.Errorf("row %d: %d writes, the next decision is in %s; want %d and %s", i, writes, d.RequeueAfter, row.wantWrites, row.wantRequeueAfter)
-		}
+		require.True(t, writes == row.wantWrites && d.RequeueAfter == row.wantRequeueAfter,
+			"row %d: %d writes, the next decision is in %s; want %d and %s", i, writes, d.RequeueAfter, row.wantWrites, row.wantRequeueAfter)
 	}
 }
 

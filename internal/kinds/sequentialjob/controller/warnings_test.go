@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -44,7 +45,8 @@ func (r *eventReader) List(_ context.Context, list client.ObjectList, options ..
 }
 
 func TestStepsOfANamespaceShareAListOfItsWarnings(t *testing.T) {
-	for title, test := range map[string]struct{ pods, asks, requests, answers int }{
+	for title, test := range map[string]struct{ pods, asks, requests, answers, namespaces int }{
+		"an object each of two namespaces":           {pods: 2, asks: 2, requests: 2, answers: 2, namespaces: 2},
 		"a hundred objects that wait":                {pods: 100, asks: 100, requests: 1, answers: 100},
 		"an object of the second page":               {pods: 400, asks: 1, requests: 2, answers: 1},
 		"an object beyond the list":                  {pods: 600, asks: 1, requests: 3, answers: 1},
@@ -57,34 +59,16 @@ func TestStepsOfANamespaceShareAListOfItsWarnings(t *testing.T) {
 			answered := 0
 			for n := range test.asks {
 				pod := test.pods - 1 - n
-				got, err := r.newest(t.Context(), "team", types.UID(fmt.Sprint("pod", pod)))
+				got, err := r.newest(t.Context(), fmt.Sprint("team", n%max(test.namespaces, 1)), types.UID(fmt.Sprint("pod", pod)))
 				require.NoError(t, err)
 				if got != "" {
 					answered++
 				}
-				if want := fmt.Sprint("message ", 2*pod); got != "" && got != want {
-					t.Errorf("message %q, want the newest: %q", got, want)
-				}
+				want := fmt.Sprint("message ", 2*pod)
+				require.True(t, got == "" || got == want, "message %q, want the newest: %q", got, want)
 			}
-			if answered != test.answers {
-				t.Errorf("%d answers, want %d", answered, test.answers)
-			}
-			if events.requests != test.requests {
-				t.Errorf("%d requests, want %d", events.requests, test.requests)
-			}
+			assert.Equal(t, "number of answers", test.answers, answered)
+			assert.Equal(t, "number of requests", test.requests, events.requests)
 		})
-	}
-}
-
-func TestWarningsOfAnotherNamespaceAreListedToo(t *testing.T) {
-	events := &eventReader{pods: 1}
-	r := newWarningReader(events)
-	for _, namespace := range []string{"a", "b", "a"} {
-		if got, err := r.newest(t.Context(), namespace, "pod0"); err != nil || got != "message 0" {
-			t.Errorf("message %q, error %v", got, err)
-		}
-	}
-	if events.requests != 2 {
-		t.Errorf("%d requests, want one for each namespace", events.requests)
 	}
 }
