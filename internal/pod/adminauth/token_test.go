@@ -3,10 +3,11 @@ package adminauth
 import (
 	"crypto/ed25519"
 	"encoding/base64"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var signedAt = time.Unix(1_800_000_000, 0)
@@ -14,13 +15,9 @@ var signedAt = time.Unix(1_800_000_000, 0)
 func newKeys(t *testing.T) (*Keys, []ed25519.PublicKey) {
 	t.Helper()
 	text, err := NewPrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	keys, err := ParsePrivateKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return keys, ParsePublicKeys([]byte(keys.PublicKey()))
 }
 
@@ -29,9 +26,7 @@ func TestATokenPermitsOneActionOnOneWorkerForAMinute(t *testing.T) {
 	_, others := newKeys(t)
 	request := Request{Worker: "team/mail-0", Action: ActionDrain}
 	token, err := keys.Sign(request, signedAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	header, payload, _ := strings.Cut(token, ".")
 	payload, signature, _ := strings.Cut(payload, ".")
 	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`))
@@ -61,9 +56,7 @@ func TestATokenPermitsOneActionOnOneWorkerForAMinute(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			err := Verify(row.token, row.keys, row.want, signedAt.Add(row.after))
-			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
-				t.Errorf("error %v, want %q", err, row.err)
-			}
+			require.True(t, (err == nil) == (row.err == "") && (err == nil || strings.Contains(err.Error(), row.err)), "error %v, want %q", err, row.err)
 		})
 	}
 }
@@ -72,15 +65,11 @@ func TestATokenPermitsOneActionOnOneWorkerForAMinute(t *testing.T) {
 func TestATokenIsAJSONWebToken(t *testing.T) {
 	keys, _ := newKeys(t)
 	token, err := keys.Sign(Request{Worker: "team/mail-0", Action: ActionDrain}, signedAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	parts := strings.Split(token, ".")
 	for i, want := range []string{`{"alg":"EdDSA","typ":"JWT"}`, `{"aud":"team/mail-0","sub":"drain","exp":1800000060}`} {
 		got, err := base64.RawURLEncoding.DecodeString(parts[i])
-		if err != nil || string(got) != want || !json.Valid(got) {
-			t.Errorf("part %d is %s, %v; want %s", i, got, err, want)
-		}
+		require.True(t, err == nil && string(got) == want, "part %d is %s, %v; want %s", i, got, err, want)
 	}
 }
 
@@ -92,14 +81,10 @@ func TestAPreStopSecretIsThatOfOneRevision(t *testing.T) {
 		PreStopSecret(keys.PreStopKey("a"), "1"), PreStopSecret(keys.PreStopKey("a"), "1"), PreStopSecret(keys.PreStopKey("a"), "2"),
 		PreStopSecret(keys.PreStopKey("b"), "1"), PreStopSecret(others.PreStopKey("a"), "1"),
 	} {
-		if len(secret) != 32 {
-			t.Errorf("secret %q has %d characters, want 32", secret, len(secret))
-		}
+		require.Equal(t, 32, len(secret))
 		secrets[secret] = true
 	}
-	if len(secrets) != 4 {
-		t.Errorf("%d different secrets, want 4", len(secrets))
-	}
+	require.Equal(t, 4, len(secrets))
 }
 
 func TestAnInvalidPrivateKeyIsReported(t *testing.T) {
@@ -108,11 +93,8 @@ func TestAnInvalidPrivateKeyIsReported(t *testing.T) {
 		"no key":     "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
 		"public key": "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n",
 	} {
-		t.Run(title, func(t *testing.T) {
-			if _, err := ParsePrivateKey([]byte(text)); err == nil {
-				t.Error("no error")
-			}
-		})
+		_, err := ParsePrivateKey([]byte(text))
+		require.True(t, err != nil, "%s is accepted", title)
 	}
 }
 
@@ -123,16 +105,12 @@ func TestTokenOfASessionProvesOnlyThatSessionUntilItExpires(t *testing.T) {
 	s := Session{Namespace: "team", Name: "fix", UID: "uid", Runner: "default"}
 	sign := func(k *Keys, s Session, expires time.Time) string {
 		token, err := k.SignSession(s, expires)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return token
 	}
 	valid := sign(keys, s, now.Add(time.Hour))
 	request, err := keys.Sign(Request{Worker: "team", Action: "fix"}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	header, rest, _ := strings.Cut(valid, ".")
 	foreign := s
 	foreign.Namespace = "other"
@@ -150,18 +128,14 @@ func TestTokenOfASessionProvesOnlyThatSessionUntilItExpires(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got, _, err := VerifySession(test.token, public, "team", now)
-			switch {
-			case test.want == "" && (err != nil || got != s):
-				t.Errorf("%+v, %v", got, err)
-			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || got != Session{}):
-				t.Errorf("%+v, %v; want an error with %q", got, err, test.want)
+			if test.want == "" {
+				require.True(t, err == nil && got == s, "%+v, %v", got, err)
+				return
 			}
+			require.ErrorContains(t, err, test.want)
+			require.Equal(t, Session{}, got)
 		})
 	}
-	if again := sign(keys, s, now.Add(time.Hour)); again != valid {
-		t.Error("signing again gives another token")
-	}
-	if err := Verify(valid, public, Request{Worker: "team", Action: "fix"}, now); err == nil {
-		t.Error("a worker accepts the token of a session")
-	}
+	require.Equal(t, valid, sign(keys, s, now.Add(time.Hour)))
+	require.True(t, Verify(valid, public, Request{Worker: "team", Action: "fix"}, now) != nil, "a worker accepts the token of a session")
 }

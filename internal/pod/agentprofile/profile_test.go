@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var testInputs = Inputs{
@@ -16,6 +16,27 @@ var testInputs = Inputs{
 		"local":  {Command: "mcp-files", Args: []string{"--root", "/workspace"}, Env: map[string]string{"LEVEL": "1"}},
 	},
 	Disabled: []string{"web"},
+}
+
+func load(t *testing.T, profile string) *Profile {
+	t.Helper()
+	p, err := Load(profile)
+	require.NoError(t, err)
+	return p
+}
+
+func parse(t *testing.T, profile string) *Profile {
+	t.Helper()
+	p, err := Parse([]byte(profile))
+	require.NoError(t, err)
+	return p
+}
+
+func newTestCommand(t *testing.T, p *Profile, in *Inputs) *Command {
+	t.Helper()
+	command, err := p.NewCommand(in)
+	require.NoError(t, err)
+	return command
 }
 
 func TestCommandsOfTheBuiltInProfiles(t *testing.T) {
@@ -38,45 +59,19 @@ func TestCommandsOfTheBuiltInProfiles(t *testing.T) {
 		"events": {"--extra"},
 	} {
 		t.Run(profile, func(t *testing.T) {
-			p, err := Load(profile)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := p.NewCommand(&testInputs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got.Arguments); diff != "" {
-				t.Errorf("arguments (-want +got):\n%s", diff)
-			}
-			if !strings.HasSuffix(got.Stdin, "Fix it.") {
-				t.Errorf("standard input %q", got.Stdin)
-			}
-			for _, argument := range got.Arguments {
-				if strings.Contains(argument, "Fix it.") {
-					t.Errorf("the prompt is an argument, which all processes see")
-				}
-			}
+			got := newTestCommand(t, load(t, profile), &testInputs)
+			require.Equal(t, want, got.Arguments) // without the prompt, which all processes would see
+			require.True(t, strings.HasSuffix(got.Stdin, "Fix it."), "standard input %q", got.Stdin)
 		})
 	}
 }
 
 func TestASettingThatIsNotSetHasNoArgument(t *testing.T) {
-	p, err := Load("claude-code")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := p.NewCommand(&Inputs{Prompt: "p", State: "/s", Config: "/c", PermissionMode: "read"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := newTestCommand(t, load(t, "claude-code"), &Inputs{Prompt: "p", State: "/s", Config: "/c", PermissionMode: "read"})
 	want := []string{"claude", "--print", "--verbose", "--output-format", "stream-json", "--permission-mode", "plan", "--mcp-config", "/c/mcp.json"}
-	if diff := cmp.Diff(want, got.Arguments); diff != "" {
-		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
-	if _, found := got.Env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]; found || got.Env["CLAUDE_CONFIG_DIR"] != "/s" {
-		t.Errorf("variables %v", got.Env)
-	}
+	require.Equal(t, want, got.Arguments)
+	_, found := got.Env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]
+	require.True(t, !found && got.Env["CLAUDE_CONFIG_DIR"] == "/s", "variables %v", got.Env)
 }
 
 func TestMCPServersAreWrittenInTheFormatOfTheAgent(t *testing.T) {
@@ -88,74 +83,34 @@ func TestMCPServersAreWrittenInTheFormatOfTheAgent(t *testing.T) {
 		"opencode": `{"autoupdate": false, "share": "disabled", "mcp": {"local":{"type":"local","command":["mcp-files","--root","/workspace"],"environment":{"LEVEL":"1"}},` +
 			`"search":{"type":"remote","url":"https://search.example","headers":{"X-Team":"a"}}}}`,
 	} {
-		p, err := Load(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := p.NewCommand(&testInputs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got.Files[0].Content); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", profile, diff)
-		}
+		require.Equal(t, want, newTestCommand(t, load(t, profile), &testInputs).Files[0].Content)
 	}
 }
 
 func TestSessionsDisableServersOfTheProfile(t *testing.T) {
-	p, err := Parse([]byte(`{"base": "gemini", "mcpServers": {"web": {"url": "https://web.example"}, "docs": {"url": "https://docs.example", "type": "sse"}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := p.NewCommand(&testInputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := newTestCommand(t, parse(t, `{"base": "gemini", "mcpServers": {"web": {"url": "https://web.example"}, "docs": {"url": "https://docs.example", "type": "sse"}}}`), &testInputs)
 	var settings struct {
 		MCPServers map[string]struct{ URL, HTTPURL string } `json:"mcpServers"`
 	}
-	if err := json.Unmarshal([]byte(got.Files[0].Content), &settings); err != nil {
-		t.Fatalf("%s: %v", got.Files[0].Content, err)
-	}
-	if _, found := settings.MCPServers["web"]; found || len(settings.MCPServers) != 3 ||
-		settings.MCPServers["docs"].URL != "https://docs.example" || settings.MCPServers["search"].HTTPURL != "https://search.example" {
-		t.Errorf("servers %+v", settings.MCPServers)
-	}
+	require.NoError(t, json.Unmarshal([]byte(got.Files[0].Content), &settings))
+	_, found := settings.MCPServers["web"]
+	require.True(t, !found && len(settings.MCPServers) == 3 && settings.MCPServers["docs"].URL == "https://docs.example" &&
+		settings.MCPServers["search"].HTTPURL == "https://search.example", "servers %+v", settings.MCPServers)
 }
 
 func TestSettingsWithoutEffectAreReported(t *testing.T) {
-	p, err := Load("exec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := testInputs
-	got, err := p.NewCommand(&in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"agent.model", "agent.maxTokens", "the system prompt", "agent.mcpServers"}
-	if diff := cmp.Diff(want, got.Unused); diff != "" {
-		t.Errorf("unused (-want +got):\n%s", diff)
-	}
+	got := newTestCommand(t, load(t, "exec"), &testInputs)
+	require.Equal(t, []string{"agent.model", "agent.maxTokens", "the system prompt", "agent.mcpServers"}, got.Unused)
 }
 
 func TestAProfileOfAUserChangesABuiltInOne(t *testing.T) {
-	p, err := Parse([]byte("base: codex\nname: codex-azure\nenv: {TEAM: a}\nprices: {small: {input: 1, output: 10, cacheRead: 0.1}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := p.NewCommand(&testInputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Name != "codex-azure" || p.Parser != ParserCodex || got.Env["TEAM"] != "a" || got.Env["CODEX_HOME"] != testInputs.State {
-		t.Errorf("profile %+v, command %+v", p, got)
-	}
+	p := parse(t, "base: codex\nname: codex-azure\nenv: {TEAM: a}\nprices: {small: {input: 1, output: 10, cacheRead: 0.1}}\n")
+	got := newTestCommand(t, p, &testInputs)
+	require.True(t, p.Name == "codex-azure" && p.Parser == ParserCodex && got.Env["TEAM"] == "a" && got.Env["CODEX_HOME"] == testInputs.State,
+		"profile %+v, command %+v", p, got)
 	tally := p.NewTally("small", false, nil)
 	tally.Add(&Event{Type: EventUsage, Total: true, Usage: &Usage{InputTokens: 1000, CacheReadTokens: 500, OutputTokens: 20}})
-	if got, want := *tally.Report().CostUSD, (1000+50+200)/1e6; got != want {
-		t.Errorf("cost %v, want %v", got, want)
-	}
+	require.Equal(t, (1000+50+200)/1e6, *tally.Report().CostUSD)
 }
 
 func TestInvalidProfilesAreRejectedWithTheField(t *testing.T) {
@@ -172,9 +127,8 @@ func TestInvalidProfilesAreRejectedWithTheField(t *testing.T) {
 		"base: codex\nenv: {A: '{home}'}":            "{home} is not a placeholder",
 		"base: codex\npermissionModes: {a: ['{b}']}": "{b} is not a placeholder",
 	} {
-		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %q", text, err, want)
-		}
+		_, err := Parse([]byte(text))
+		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -188,44 +142,28 @@ func TestInvalidInputsAreRejected(t *testing.T) {
 	} {
 		in := testInputs
 		change(&in)
-		p, err := Load("codex")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.NewCommand(&in); err == nil {
-			t.Errorf("%s is accepted", title)
-		}
+		_, err := load(t, "codex").NewCommand(&in)
+		require.True(t, err != nil, "%s is accepted", title)
 	}
 }
 
 func TestInvalidUsageMakesTheCostUnknown(t *testing.T) {
-	p, err := Load("events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, event := range []Event{
-		{Type: EventUsage, Usage: &Usage{InputTokens: -1}},
-		{Type: EventUsage, CostUSD: new(-0.1)},
+	for title, row := range map[string]struct {
+		profile string
+		event   Event
+	}{
+		"a negative number of tokens":            {"events", Event{Type: EventUsage, Usage: &Usage{InputTokens: -1}}},
+		"a negative cost":                        {"events", Event{Type: EventUsage, CostUSD: new(-0.1)}},
+		"a cost of zero of an agent that has it if it knows no price": {"opencode", Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)}},
 	} {
-		tally := p.NewTally("m", false, nil)
-		tally.Add(&Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.1)})
-		tally.Add(&event)
-		tally.Add(&Event{Type: EventResult, Text: "done"})
-		if got := tally.Report(); got.CostUSD != nil || got.UsageComplete {
-			t.Errorf("%+v: %+v", event, got)
+		tally := load(t, row.profile).NewTally("m", false, nil)
+		if row.profile == "events" {
+			tally.Add(&Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.1)})
 		}
-	}
-}
-
-func TestACostOfZeroIsUnknownIfTheAgentMeansThat(t *testing.T) {
-	p, err := Load("opencode")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tally := p.NewTally("m", false, nil)
-	tally.Add(&Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)})
-	if got := tally.Report(); got.CostUSD != nil {
-		t.Errorf("cost %v", *got.CostUSD)
+		tally.Add(&row.event)
+		tally.Add(&Event{Type: EventResult, Text: "done"})
+		got := tally.Report()
+		require.True(t, got.CostUSD == nil && (!got.UsageComplete || row.profile == "opencode"), "%s: %+v", title, got)
 	}
 }
 

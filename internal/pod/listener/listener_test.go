@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const limit, unprovenLimit = 6, 4
@@ -21,9 +23,7 @@ type testListener struct {
 func newTestListener(t *testing.T, limits Limits) *testListener {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = inner.Close() })
 	l := &testListener{t: t}
 	l.listener = New(inner, limits, func() { l.refused++ })
@@ -35,14 +35,10 @@ func (l *testListener) connect(host string) (client, server net.Conn) {
 	l.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
 	client, err := dialer.DialContext(l.t.Context(), "tcp", l.listener.Addr().String())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	l.t.Cleanup(func() { _ = client.Close() })
 	server, err = l.listener.Accept()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	l.t.Cleanup(func() { _ = server.Close() })
 	return client, server
 }
@@ -53,13 +49,9 @@ func (l *testListener) isOpen(client, server net.Conn) bool {
 	if _, err := server.Write([]byte{1}); err != nil {
 		return false
 	}
-	if err := client.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, client.SetReadDeadline(time.Now().Add(5 * time.Minute)))
 	_, err := io.ReadFull(client, make([]byte, 1))
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		l.t.Fatal(err)
-	}
+	require.True(l.t, !errors.Is(err, os.ErrDeadlineExceeded), "no byte arrives: %v", err)
 	return err == nil
 }
 
@@ -72,15 +64,9 @@ func TestAtTheLimitTheOldestConnectionOfTheBusiestHostIsReplaced(t *testing.T) {
 		l.connect("127.0.0.3")
 	}
 	l.connect("127.0.0.4")
-	if l.isOpen(first, firstServer) {
-		t.Error("the oldest connection of the busiest host is open")
-	}
-	if !l.isOpen(second, secondServer) || !l.isOpen(kubelet, probe) {
-		t.Error("another connection was closed")
-	}
-	if l.refused != 1 {
-		t.Errorf("%d connections were refused", l.refused)
-	}
+	require.True(t, !l.isOpen(first, firstServer), "the oldest connection of the busiest host is open")
+	require.True(t, l.isOpen(second, secondServer) && l.isOpen(kubelet, probe), "another connection was closed")
+	require.Equal(t, 1, l.refused)
 }
 
 func TestProvenConnectionsAreNeverReplaced(t *testing.T) {
@@ -91,38 +77,27 @@ func TestProvenConnectionsAreNeverReplaced(t *testing.T) {
 		Prove(WithConnection(context.Background(), servers[i]))
 	}
 	refused, err := net.Dial("tcp", l.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer refused.Close()
 	accepted := make(chan net.Conn)
 	go func() {
 		c, _ := l.listener.Accept()
 		accepted <- c
 	}()
-	if err := refused.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := refused.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a connection beyond the limit: %v", err)
-	}
+	require.NoError(t, refused.SetReadDeadline(time.Now().Add(5 * time.Minute)))
+	_, err = refused.Read(make([]byte, 1))
+	require.True(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "a connection beyond the limit: %v", err)
 	for i := range limit {
-		if !l.isOpen(clients[i], servers[i]) {
-			t.Errorf("connection %d was closed", i)
-		}
+		require.True(t, l.isOpen(clients[i], servers[i]), "connection %d was closed", i)
 	}
 	// A closed one makes room.
 	_ = servers[0].Close()
 	dialed, err := net.Dial("tcp", l.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dialed.Close()
-	if c := <-accepted; c == nil {
-		t.Error("no connection was accepted")
-	} else {
-		_ = c.Close()
-	}
+	c := <-accepted
+	require.True(t, c != nil, "no connection was accepted")
+	_ = c.Close()
 }
 
 func TestConnectionsThatAreNotProvenHaveALowerLimit(t *testing.T) {
@@ -133,14 +108,8 @@ func TestConnectionsThatAreNotProvenHaveALowerLimit(t *testing.T) {
 	for range unprovenLimit - 1 {
 		l.connect("127.0.0.2")
 	}
-	if !l.isOpen(second, secondServer) {
-		t.Error("a connection below the limit was closed")
-	}
+	require.True(t, l.isOpen(second, secondServer), "a connection below the limit was closed")
 	l.connect("127.0.0.2")
-	if l.isOpen(second, secondServer) {
-		t.Error("the oldest connection that is not proven is open")
-	}
-	if !l.isOpen(first, firstServer) {
-		t.Error("the proven connection was closed")
-	}
+	require.True(t, !l.isOpen(second, secondServer), "the oldest connection that is not proven is open")
+	require.True(t, l.isOpen(first, firstServer), "the proven connection was closed")
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newTestClient returns a client of a server with this handler, and the directory with its token.
@@ -22,23 +24,17 @@ func newTestClient(t *testing.T, handler http.HandlerFunc) (client *Client, dire
 	writeFile(t, filepath.Join(directory, "token"), "one\n")
 	writeFile(t, filepath.Join(directory, "ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	client, err = New(func(name string) string {
 		return map[string]string{"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}[name]
 	}, directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return client, directory
 }
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestRequestsHaveTheTokenThatIsMountedNow(t *testing.T) {
@@ -47,14 +43,10 @@ func TestRequestsHaveTheTokenThatIsMountedNow(t *testing.T) {
 	for _, token := range []string{"one", "two"} {
 		writeFile(t, filepath.Join(directory, "token"), token+"\n")
 		response, err := client.Do(t.Context(), http.MethodGet, "/api", nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		response.Body.Close()
 	}
-	if got := strings.Join(tokens, ", "); got != "Bearer one, Bearer two" {
-		t.Error(got)
-	}
+	require.Equal(t, []string{"Bearer one", "Bearer two"}, tokens)
 }
 
 func TestErrorsHaveTheMessageOfTheStatus(t *testing.T) {
@@ -69,19 +61,18 @@ func TestErrorsHaveTheMessageOfTheStatus(t *testing.T) {
 		})
 		_, err := client.Do(t.Context(), http.MethodGet, "/api", nil, nil) //nolint:bodyclose // there is no body
 		status := (*StatusError)(nil)
-		if !errors.As(err, &status) || status.Code != http.StatusForbidden || status.Body != want || err.Error() != "the API server returned 403 Forbidden: "+want {
-			t.Errorf("%v", err)
-		}
+		require.True(t, errors.As(err, &status) && status.Code == http.StatusForbidden && status.Body == want &&
+			err.Error() == "the API server returned 403 Forbidden: "+want, "%v", err)
 	}
 }
 
 func TestClientOutsideAPodIsAnError(t *testing.T) {
 	directory := t.TempDir()
-	if _, err := New(func(string) string { return "" }, directory); err == nil || !strings.Contains(err.Error(), "KUBERNETES_SERVICE_HOST") {
-		t.Error(err)
-	}
+	_, err := New(func(string) string { return "" }, directory)
+	require.ErrorContains(t, err, "KUBERNETES_SERVICE_HOST")
+	_, err = New(func(string) string { return "1" }, directory)
+	require.ErrorIs(t, err, os.ErrNotExist) // there is no certificate
 	writeFile(t, filepath.Join(directory, "ca.crt"), "none")
-	if _, err := New(func(string) string { return "1" }, directory); err == nil || !strings.Contains(err.Error(), "no certificate") {
-		t.Error(err)
-	}
+	_, err = New(func(string) string { return "1" }, directory)
+	require.ErrorContains(t, err, "no certificate")
 }

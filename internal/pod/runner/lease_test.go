@@ -3,7 +3,6 @@ package runner
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,18 +88,4 @@ func TestLeaseIsRenewedForActivityAndNotWhileTheAgentIsIdle(t *testing.T) {
 		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 10*time.Minute + 20*time.Second}
 		require.Equal(t, want, clock.Times)
 	})
-}
-
-func TestMissingLeaseConfigurationIsReportedAtStart(t *testing.T) {
-	directory := t.TempDir()
-	writeTestFile(t, filepath.Join(directory, "ca.crt"), "nonsense")
-	for title, row := range map[string]struct{ host, directory string }{
-		"the API server's address is missing": {"", directory},
-		"the certificate is missing":          {"10.0.0.1", t.TempDir()},
-		"the certificate is invalid":          {"10.0.0.1", directory},
-	} {
-		environment := map[string]string{"AGENTIC_LEASE": "demo", "KUBERNETES_SERVICE_HOST": row.host, "KUBERNETES_SERVICE_PORT": "443"}
-		_, err := newLease(func(name string) string { return environment[name] }, "j", row.directory, t.Logf)
-		require.True(t, err != nil, "%s: the Lease is accepted", title)
-	}
 }

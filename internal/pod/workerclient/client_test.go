@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // startWorker starts an HTTP server in place of a worker.
@@ -33,7 +33,7 @@ func respondWith(text string) http.HandlerFunc {
 }
 
 func TestStatsAreParsed(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		response          string
 		want              *Stats
 		draining, drained bool
@@ -53,25 +53,22 @@ func TestStatsAreParsed(t *testing.T) {
 		"drained":               {`{"state":"Drained"}`, &Stats{State: "Drained"}, true, true},
 		"drained but in flight": {`{"state":"Drained","inFlight":1}`, &Stats{State: "Drained", InFlight: 1}, true, false},
 		"unknown fields":        {`{"state":"Running","color":"green"}`, &Stats{State: "Running"}, false, false},
-	}
-	for title, test := range tests {
+		"what is said of other pools": {
+			`{"state":"Running","pool":"other","namespace":"kube-system","pod":"etcd-0","revision":"x","queues":[{"name":"theirs","prefetched":1000}]}`,
+			&Stats{State: "Running", Queues: make([]struct{}, 1)}, false, false,
+		},
+	} {
 		t.Run(title, func(t *testing.T) {
 			got, err := newPatientClient().FetchStats(t.Context(), startWorker(t, respondWith(test.response)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("stats (-want +got):\n%s", diff)
-			}
-			if got.IsDraining() != test.draining || got.IsDrained() != test.drained {
-				t.Errorf("draining %t, drained %t", got.IsDraining(), got.IsDrained())
-			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+			require.True(t, got.IsDraining() == test.draining && got.IsDrained() == test.drained, "draining %t, drained %t", got.IsDraining(), got.IsDrained())
 		})
 	}
 }
 
 func TestInvalidResponsesAreErrors(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		handle http.HandlerFunc
 		want   string
 	}{
@@ -82,21 +79,15 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		"too many returns": {respondWith(`{"state":"Running","recent":{"count":1,"returned":2}}`), "impossible recent attempts"},
 		"endless response": {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 16384 bytes"},
 		"error status":     {http.NotFound, "404 Not Found"},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
-		}, "302 Found"},
 		"response after the timeout": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			c := newPatientClient()
 			if test.want == "deadline exceeded" {
 				c = New()
 			}
 			_, err := c.FetchStats(t.Context(), startWorker(t, test.handle))
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the error is %v, want one with %q", err, test.want)
-			}
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -108,15 +99,9 @@ func TestDrainAndResumeSendPostRequestsWithAToken(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	})
 	c := newPatientClient()
-	if err := c.Drain(t.Context(), address, "token"); err != nil {
-		t.Error(err)
-	}
-	if err := c.Resume(t.Context(), address, "token"); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"POST /drain Bearer token", "POST /resume Bearer token"}, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	require.NoError(t, c.Drain(t.Context(), address, "token"))
+	require.NoError(t, c.Resume(t.Context(), address, "token"))
+	require.Equal(t, []string{"POST /drain Bearer token", "POST /resume Bearer token"}, got)
 }
 
 func TestWaitingForASlotEndsWithTheContext(t *testing.T) {
@@ -126,7 +111,6 @@ func TestWaitingForASlotEndsWithTheContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := c.FetchStats(ctx, "127.0.0.1:1"); err != context.DeadlineExceeded { //nolint:errorlint // the error must not be wrapped
-		t.Errorf("the error is %v", err)
-	}
+	_, err := c.FetchStats(ctx, "127.0.0.1:1")
+	require.True(t, err == context.DeadlineExceeded, "the error is %v", err) //nolint:errorlint // the error must not be wrapped
 }

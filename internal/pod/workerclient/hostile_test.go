@@ -6,15 +6,15 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const (
@@ -28,26 +28,11 @@ const (
 func startRawWorker(t *testing.T, respond hostile.Attack) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var connections sync.WaitGroup
-	connections.Go(func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connections.Go(func() {
-				defer connection.Close()
-				_, _ = connection.Read(make([]byte, 4096))
-				respond(connection)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		connections.Wait()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go hostile.Serve(listener, func(connection net.Conn) {
+		hostile.AfterRequest(connection)
+		respond(connection)
 	})
 	return listener.Addr().String()
 }
@@ -64,23 +49,15 @@ func TestHostileResponsesAreBoundedInTimeAndMemory(t *testing.T) {
 				stats, err := c.FetchStats(t.Context(), address)
 				duration := time.Since(startedAt)
 				runtime.ReadMemStats(&after)
-				if err == nil {
-					t.Errorf("stats %+v were accepted", stats)
-				}
-				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > maxAllocated {
-					t.Errorf("%d bytes were allocated, want at most %d", allocated, maxAllocated)
-				}
-				if err != nil && len(err.Error()) > 1024 {
-					t.Errorf("the error has %d bytes", len(err.Error()))
-				}
+				allocated := after.TotalAlloc - before.TotalAlloc
+				require.True(t, err != nil && len(err.Error()) <= 1024, "stats %+v, error %v", stats, err)
+				require.True(t, allocated <= maxAllocated, "%d bytes were allocated, want at most %d", allocated, maxAllocated)
 				if duration > maxDuration {
 					return fmt.Errorf("the request took %s", duration)
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, err)
 		})
 	}
 }
@@ -102,23 +79,8 @@ func TestImpossibleNumbersAreErrors(t *testing.T) {
 		"a list of numbers":             `{"state":"Running","inFlight":[3]}`,
 		"two documents":                 `{"state":"Running","inFlight":1}{"state":"Drained"}`,
 	} {
-		t.Run(title, func(t *testing.T) {
-			if stats, err := New().FetchStats(t.Context(), startWorker(t, respondWith(response))); err == nil {
-				t.Errorf("stats %+v were accepted", stats)
-			}
-		})
-	}
-}
-
-func TestStatsOfOtherPoolsAreIgnored(t *testing.T) {
-	address := startWorker(t, respondWith(
-		`{"state":"Running","inFlight":1,"pool":"other","namespace":"kube-system","pod":"etcd-0","revision":"x","queues":[{"name":"theirs","prefetched":1000}]}`))
-	stats, err := newPatientClient().FetchStats(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&Stats{State: "Running", InFlight: 1, Queues: make([]struct{}, 1)}, stats); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
+		stats, err := New().FetchStats(t.Context(), startWorker(t, respondWith(response)))
+		require.True(t, err != nil, "%s: stats %+v were accepted", title, stats)
 	}
 }
 
@@ -127,16 +89,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	target := startWorker(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		address := startWorker(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://"+target, status) })
-		if _, err := New().FetchStats(t.Context(), address); err == nil {
-			t.Errorf("status %d was accepted", status)
-		}
-		if err := New().Drain(t.Context(), address, "token"); err == nil {
-			t.Errorf("status %d was accepted as the response to a drain request", status)
-		}
+		_, err := New().FetchStats(t.Context(), address)
+		require.ErrorContains(t, err, strconv.Itoa(status))
+		require.True(t, New().Drain(t.Context(), address, "token") != nil, "status %d was accepted as the response to a drain request", status)
 	}
-	if reached.Load() != 0 {
-		t.Errorf("%d requests were redirected", reached.Load())
-	}
+	require.Equal(t, 0, reached.Load())
 }
 
 // The operator reconciles ten pools at the same time by default. Nine of them have workers that

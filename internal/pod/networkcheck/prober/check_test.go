@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -29,9 +30,7 @@ func startServer(t *testing.T) (control, denied uint16) {
 	go func() { ended <- server.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the server ended with %v", err)
-		}
+		require.NoError(t, <-ended)
 	})
 	return control, denied
 }
@@ -39,63 +38,53 @@ func startServer(t *testing.T) (control, denied uint16) {
 func listenAnywhere(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
 func portOf(l net.Listener) uint16 { return netip.MustParseAddrPort(l.Addr().String()).Port() }
 
-// check runs a check whose result must not be Unknown.
-func check(t *testing.T, o Options) networkcheck.Result {
-	t.Helper()
-	return checkFor(t, testTimeout, o)
-}
-
-// checkFor runs a check that is Unknown until its time ends.
-func checkFor(t *testing.T, d time.Duration, o Options) networkcheck.Result {
+// wantResult runs a check for this time, which it takes only if its result is Unknown.
+func wantResult(t *testing.T, want networkcheck.Result, d time.Duration, o Options) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	if o.Addresses == nil {
 		o.Addresses = []netip.Addr{loopback}
 	}
-	return Check(ctx, o)
+	require.Equal(t, want, Check(ctx, o))
 }
 
 func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
-	control, _ := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
-		t.Errorf("got %d, want Enforced", got)
-	}
-}
-
-func TestPoliciesAreNotEnforcedIfBothPortsReply(t *testing.T) {
 	control, denied := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: denied, deniedTimeout: testTimeout}); got != networkcheck.NotEnforced {
-		t.Errorf("got %d, want NotEnforced", got)
-	}
-}
-
-func TestWithoutAReplyOfTheControlPortTheResultIsUnknown(t *testing.T) {
-	_, denied := startServer(t)
-	for name, port := range map[string]uint16{"neither replies": ports.Reserve(t).Port(), "only the denied port replies": denied} {
-		if got := checkFor(t, time.Second, Options{ControlPort: ports.Reserve(t).Port(), DeniedPort: port, EnforceTimeout: time.Minute}); got != networkcheck.Unknown {
-			t.Errorf("%s: got %d, want Unknown", name, got)
-		}
-	}
-}
-
-func TestAConnectionWithoutAGreetingIsNotAReply(t *testing.T) {
-	control, _ := startServer(t)
 	mesh := listenAnywhere(t) // accepts, as the proxy of a service mesh does, and sends nothing
 	defer mesh.Close()
-	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(mesh)}); got != networkcheck.Enforced {
-		t.Errorf("silent denied port: got %d, want Enforced", got)
-	}
-	if got := checkFor(t, time.Second, Options{ControlPort: portOf(mesh), DeniedPort: control}); got != networkcheck.Unknown {
-		t.Errorf("silent control port: got %d, want Unknown", got)
+	silent, closed := portOf(mesh), ports.Reserve(t).Port()
+	others := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3"), loopback} // nothing listens on the first two
+	for title, row := range map[string]struct {
+		want            networkcheck.Result
+		control, denied uint16
+		addresses       []netip.Addr
+	}{
+		"only the control port":                       {networkcheck.Enforced, control, closed, nil},
+		"both":                                        {networkcheck.NotEnforced, control, denied, nil},
+		"neither":                                     {networkcheck.Unknown, closed, closed, nil},
+		"only the denied port":                        {networkcheck.Unknown, closed, denied, nil},
+		"the denied port accepts without a greeting":  {networkcheck.Enforced, control, silent, nil},
+		"the control port accepts without a greeting": {networkcheck.Unknown, silent, control, nil},
+		"one of several addresses":                    {networkcheck.Enforced, control, closed, others},
+		"both, of one of several addresses":           {networkcheck.NotEnforced, control, denied, others},
+	} {
+		t.Run(title, func(t *testing.T) {
+			duration, o := testTimeout, Options{ControlPort: row.control, DeniedPort: row.denied, Addresses: row.addresses}
+			switch row.want {
+			case networkcheck.NotEnforced:
+				o.deniedTimeout = testTimeout
+			case networkcheck.Unknown:
+				duration, o.EnforceTimeout = time.Second, time.Minute
+			}
+			wantResult(t, row.want, duration, o)
+		})
 	}
 }
 
@@ -113,27 +102,11 @@ func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 		}
 	}()
 	time.AfterFunc(200*time.Millisecond, func() { _ = late.Close() })
-	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: testTimeout}); got != networkcheck.Enforced {
-		t.Errorf("denied later: got %d, want Enforced", got)
-	}
+	wantResult(t, networkcheck.Enforced, testTimeout, Options{ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: testTimeout})
 	start := time.Now()
-	if got := check(t, Options{ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second, deniedTimeout: testTimeout}); got != networkcheck.NotEnforced {
-		t.Errorf("never denied: got %d, want NotEnforced", got)
-	}
-	if waited := time.Since(start); waited < time.Second {
-		t.Errorf("gave up after %s, before the network had its time", waited)
-	}
-}
-
-func TestAddressesThatThePodCannotReachDoNotCount(t *testing.T) {
-	control, denied := startServer(t)
-	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3"), loopback} // nothing listens on the others
-	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
-		t.Errorf("got %d, want Enforced", got)
-	}
-	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: denied, deniedTimeout: testTimeout}); got != networkcheck.NotEnforced {
-		t.Errorf("got %d, want NotEnforced", got)
-	}
+	never := Options{ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second, deniedTimeout: testTimeout}
+	wantResult(t, networkcheck.NotEnforced, testTimeout, never)
+	require.True(t, time.Since(start) >= time.Second, "it gave up after %s, before the network had its time", time.Since(start))
 }
 
 func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
@@ -152,9 +125,8 @@ func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			exit, err := Run(t.Context(), test.args, &out)
-			if exit != test.wantExit || (err != nil) != test.wantErr || !strings.Contains(out.String(), test.want) {
-				t.Errorf("exit code %d, error %v, output %q; want %d, error: %t, %q", exit, err, &out, test.wantExit, test.wantErr, test.want)
-			}
+			require.True(t, exit == test.wantExit && (err != nil) == test.wantErr && strings.Contains(out.String(), test.want),
+				"exit code %d, error %v, output %q", exit, err, &out)
 		})
 	}
 }
@@ -187,28 +159,19 @@ func TestARestartOfTheOperatorDoesNotLookLikeAPolicy(t *testing.T) {
 		return results[networkcheck.NotEnforced] >= 50
 	})
 	cancel()
-	if err := <-restarts; err != nil {
-		t.Fatal(err)
-	}
-	if results[networkcheck.Enforced] > 0 || results[networkcheck.NotEnforced] < 50 {
-		t.Errorf("results %v, want 50 that are NotEnforced (%d), and none that is Enforced (%d)", results, networkcheck.NotEnforced, networkcheck.Enforced)
-	}
+	require.NoError(t, <-restarts)
+	require.True(t, results[networkcheck.Enforced] == 0, "results %v, want none that is Enforced (%d)", results, networkcheck.Enforced)
 }
 
 // A peer that connects and sends or receives nothing occupies no place for long, and excludes nobody.
 func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
 	control, _ := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
-		t.Fatalf("got %d, want Enforced", got) // and the server listens
-	}
+	o := Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}
+	wantResult(t, networkcheck.Enforced, testTimeout, o) // and the server listens
 	for range 2 * maxConnections {
 		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", netip.AddrPortFrom(loopback, control).String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = connection.Close() })
 	}
-	if got := check(t, Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
-		t.Errorf("got %d, want Enforced", got)
-	}
+	wantResult(t, networkcheck.Enforced, testTimeout, o)
 }
