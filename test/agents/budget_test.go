@@ -7,12 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
 	"github.com/yardmaster/yardmaster/test/modelserver"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // modelProxy is the container between an agent and its model, whose volumes survive its restarts.
@@ -32,9 +32,7 @@ func startModelProxy(t *testing.T, agent, url string, limit int) *modelProxy {
 	price := "{input: 0.001, output: 1000, maxInputTokens: 100000, maxOutputTokens: 2000}"
 	models := fmt.Sprintf("replace: true\nmodels: {claude-sonnet-4-5: %[1]s, claude-haiku-4-5: %[1]s, gpt-5.5: %[1]s, gemini-2.5-pro: %[1]s, gemini-2.5-flash: %[1]s}", price)
 	for name, content := range map[string]string{"prices.yaml": models, modelproxy.KeyOf(provider): testKey} {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600))
 	}
 	p := &modelProxy{t: t, directory: directory, arguments: []string{
 		"model", "--provider=" + provider, "--base-url=" + url, "--keys=" + directory, "--prices=" + directory + "/prices.yaml",
@@ -49,9 +47,7 @@ func (p *modelProxy) start() {
 	p.t.Helper()
 	p.command = exec.Command(program, p.arguments...)
 	p.command.Stderr = os.Stderr
-	if err := p.command.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.command.Start())
 }
 
 // kill ends the process in whatever it does.
@@ -65,7 +61,7 @@ func (p *modelProxy) kill() {
 func TestAgentsKeepTheirBudget(t *testing.T) {
 	const limit = 3
 	forEachAgent(t, func(t *testing.T, a agentCase) {
-		a.arguments, a.environment = noArguments, func(string) map[string]string { return nil }
+		a.arguments, a.environment = nil, nil
 		s := newAttempt(t, a)
 		look := a.shell("cat /proc/self/environ; env; cat a.txt")
 		for range 20 {
@@ -77,25 +73,17 @@ func TestAgentsKeepTheirBudget(t *testing.T) {
 		usage, auxiliary := s.server.Usage()
 		spent := float64(usage.Output+auxiliary.Output) / 1000
 		raw, err := os.ReadFile(proxy.directory + "/message")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("code %d, the model charged %v dollars, the report is %s", code, spent, raw)
-		if code == 0 || spent < limit || spent > limit+1 {
-			t.Errorf("code %d, %v dollars: %s", code, spent, s.output)
-		}
-		if report, err := modelproxy.ParseReport(string(raw)); err != nil || report.Refused == 0 {
-			t.Errorf("report %s, error %v", raw, err)
-		}
-		if !strings.Contains(string(s.output), "maxCostUSD") {
-			t.Errorf("the agent does not report the limit: %s", s.output)
-		}
+		require.True(t, code != 0 && spent >= limit && spent <= limit+1, "code %d, %v dollars: %s", code, spent, s.output)
+		report, err := modelproxy.ParseReport(string(raw))
+		require.True(t, err == nil && report.Refused > 0, "report %s, error %v", raw, err)
+		require.Contains(t, string(s.output), "maxCostUSD")
 		s.checkSecrets()
 		proxy.kill()
 		proxy.start()
 		s.run()
-		if after, _ := s.server.Usage(); after != usage {
-			t.Errorf("after a restart of the proxy, the agent used %+v more than %+v", after, usage)
-		}
+		after, _ := s.server.Usage()
+		require.Equal(t, usage, after)
 	})
 }

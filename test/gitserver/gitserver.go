@@ -27,6 +27,16 @@ import (
 	"time"
 )
 
+// Faults of a server are those of requests of git with the password.
+type Faults struct {
+	// Pushes and Requests are how many of the next pushes, and of the next requests of any kind, get the status 503.
+	Pushes, Requests int
+	// Delay is how much longer each request takes.
+	Delay time.Duration
+	// Intercept answers requests in the place of git. It returns false for requests that git is to answer.
+	Intercept func(http.ResponseWriter, *http.Request) bool
+}
+
 // Server is a git server with one repository, team/shop.git.
 type Server struct {
 	// URL of the server, with https, and Host of that.
@@ -42,17 +52,9 @@ type Server struct {
 	// pulls are the open pull requests, by branch.
 	pulls    map[string]map[string]string
 	lastPull map[string]any
-	// refused is the number of requests without the password.
-	refused int
-	// unavailable is how many pushes get an error of the server, and delay is how long each request takes longer.
-	unavailable int
-	delay       time.Duration
-	// down is how many requests of any kind get an error of the server.
-	down int
+	faults   Faults
 	// authorized are the paths of requests with the password.
 	authorized []string
-	// intercept answers requests with the password in the place of git; it returns false for others.
-	intercept func(http.ResponseWriter, *http.Request) bool
 	// app is the GitHub App whose tokens replace the password; nil without one.
 	app *app
 }
@@ -65,27 +67,15 @@ func New(ctx context.Context, directory, username, password string) (*Server, er
 // NewOn starts a server on another address of this machine.
 func NewOn(ctx context.Context, address, directory, username, password string) (*Server, error) {
 	s := &Server{Username: username, Password: password, directory: directory, pulls: map[string]map[string]string{}}
-	for _, args := range [][]string{
-		{"init", "--quiet", "--bare", "--initial-branch=main", s.Repository()},
-		{"-C", s.Repository(), "config", "http.receivepack", "true"},
-		{"init", "--quiet", "--initial-branch=main", directory + "/seed"},
-	} {
-		if err := s.git(ctx, args...); err != nil {
-			return nil, err
-		}
-	}
-	const mode = 0o600
-	if err := os.WriteFile(directory+"/seed/README", []byte("A shop.\n"), mode); err != nil {
+	const script = `git init --quiet --bare --initial-branch=main team/shop.git
+git -C team/shop.git config http.receivepack true
+git init --quiet --initial-branch=main seed
+echo 'A shop.' > seed/README
+git -C seed add README
+git -C seed -c user.name=a -c user.email=a@b.example commit --quiet --message=Begin
+git -C seed push --quiet ../team/shop.git main`
+	if err := s.shell(ctx, script); err != nil {
 		return nil, err
-	}
-	for _, args := range [][]string{
-		{"-C", directory + "/seed", "add", "README"},
-		{"-C", directory + "/seed", "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--message=Begin"},
-		{"-C", directory + "/seed", "push", "--quiet", s.Repository(), "main"},
-	} {
-		if err := s.git(ctx, args...); err != nil {
-			return nil, err
-		}
 	}
 	program, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
 	if err != nil {
@@ -113,7 +103,7 @@ func NewOn(ctx context.Context, address, directory, username, password string) (
 	s.http.StartTLS()
 	s.URL, s.Host = s.http.URL, s.http.Listener.Addr().String()
 	s.CAFile = directory + "/ca.crt"
-	return s, os.WriteFile(s.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw}), mode)
+	return s, os.WriteFile(s.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw}), 0o600)
 }
 
 // newCertificate returns a certificate for an address, which is its own authority.
@@ -137,41 +127,18 @@ func (s *Server) Close() {
 	s.http.Close()
 }
 
-// FailPushes makes the next pushes fail with the status 503.
-func (s *Server) FailPushes(number int) {
+// Fail sets the faults of the server.
+func (s *Server) Fail(faults Faults) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.unavailable = number
-}
-
-// FailAll makes the next requests of git fail with the status 503, also those that clone.
-func (s *Server) FailAll(number int) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.down = number
-}
-
-// Delay makes each request of git take longer.
-func (s *Server) Delay(by time.Duration) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.delay = by
+	s.faults = faults
 }
 
 // AddRepository adds a repository with one commit, which no other has.
 func (s *Server) AddRepository(ctx context.Context, path string) error {
-	seed := s.directory + "/seed"
-	if err := s.git(ctx, "-C", seed, "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--allow-empty", "--message="+path); err != nil {
-		return err
-	}
-	return s.git(ctx, "clone", "--quiet", "--bare", seed, s.directory+"/"+path)
-}
-
-// Intercept makes a function answer requests with the password. It returns false for requests that git is to answer.
-func (s *Server) Intercept(answer func(http.ResponseWriter, *http.Request) bool) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.intercept = answer
+	const script = `git -C seed -c user.name=a -c user.email=a@b.example commit --quiet --allow-empty --message="$0"
+git clone --quiet --bare seed "$0"`
+	return s.shell(ctx, script, path)
 }
 
 // Authorized returns the paths of all requests of git with the password.
@@ -194,13 +161,6 @@ func (s *Server) Repository() string { return s.directory + "/team/shop.git" }
 // CloneURL returns the URL of the repository.
 func (s *Server) CloneURL() string { return s.URL + "/team/shop.git" }
 
-// Refused returns the number of requests without the password.
-func (s *Server) Refused() int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.refused
-}
-
 // PullRequests returns the number of open pull requests.
 func (s *Server) PullRequests() int {
 	s.mutex.Lock()
@@ -214,9 +174,12 @@ func (s *Server) Git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-func (*Server) git(ctx context.Context, args ...string) error {
-	if out, err := exec.CommandContext(ctx, "git", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("git %v: %w: %s", args, err, out)
+// shell runs a script in the directory of the server.
+func (s *Server) shell(ctx context.Context, script string, args ...string) error {
+	command := exec.CommandContext(ctx, "sh", append([]string{"-ec", script}, args...)...)
+	command.Dir = s.directory
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
@@ -224,36 +187,29 @@ func (*Server) git(ctx context.Context, args ...string) error {
 func (s *Server) requirePassword(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.isAuthorized(r) {
-			s.mutex.Lock()
-			s.refused++
-			s.mutex.Unlock()
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(w, "unauthorized", http.StatusUnauthorized)
 			return
 		}
 		s.mutex.Lock()
 		s.authorized = append(s.authorized, r.URL.Path)
-		intercept := s.intercept
-		isDown := s.down > 0
-		if isDown {
-			s.down--
+		faults := s.faults
+		isPush := strings.HasSuffix(r.URL.Path, "/git-receive-pack")
+		s.faults.Requests--
+		if isPush {
+			s.faults.Pushes--
 		}
-		fail := s.unavailable > 0 && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
-		if fail {
-			s.unavailable--
-		}
-		delay := s.delay
 		s.mutex.Unlock()
 		select {
-		case <-time.After(delay):
+		case <-time.After(faults.Delay):
 		case <-r.Context().Done():
 			return
 		}
-		if fail || isDown {
+		if faults.Requests > 0 || isPush && faults.Pushes > 0 {
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		}
-		if intercept == nil || !intercept(w, r) {
+		if faults.Intercept == nil || !faults.Intercept(w, r) {
 			next.ServeHTTP(w, r)
 		}
 	})

@@ -8,9 +8,6 @@ import (
 // anthropicMessages is the Messages API of Anthropic.
 type anthropicMessages struct{}
 
-func (anthropicMessages) hasTools(body []byte) bool { return hasTools(body) }
-func (anthropicMessages) stream(body []byte) bool   { return hasStream(body) }
-
 func (anthropicMessages) failure(status int) string {
 	kind := map[int]string{
 		http.StatusTooManyRequests: "rate_limit_error", http.StatusUnauthorized: "authentication_error",

@@ -3,10 +3,7 @@ package modelserver
 import "fmt"
 
 // gemini is the API of Gemini.
-type gemini struct{ isStream bool }
-
-func (gemini) hasTools(body []byte) bool { return hasTools(body) }
-func (g gemini) stream([]byte) bool      { return g.isStream }
+type gemini struct{}
 
 func (gemini) failure(status int) string {
 	return encode(map[string]any{"error": map[string]any{"code": status, "message": fmt.Sprintf("scripted error %d", status), "status": "UNAVAILABLE"}})

@@ -5,16 +5,12 @@ import (
 	"strconv"
 )
 
-func openAIFailure(status int) string {
-	return encode(map[string]any{"error": map[string]any{"type": "server_error", "code": strconv.Itoa(status), "message": fmt.Sprintf("scripted error %d", status)}})
-}
-
 // openAIResponses is the Responses API of OpenAI.
 type openAIResponses struct{}
 
-func (openAIResponses) hasTools(body []byte) bool { return hasTools(body) }
-func (openAIResponses) stream(body []byte) bool   { return hasStream(body) }
-func (openAIResponses) failure(status int) string { return openAIFailure(status) }
+func (openAIResponses) failure(status int) string {
+	return encode(map[string]any{"error": map[string]any{"type": "server_error", "code": strconv.Itoa(status), "message": fmt.Sprintf("scripted error %d", status)}})
+}
 
 func (openAIResponses) output(t *Turn) []map[string]any {
 	var items []map[string]any
@@ -31,10 +27,6 @@ func (openAIResponses) output(t *Turn) []map[string]any {
 	}
 	for _, call := range t.ToolCalls {
 		id := nextID("call")
-		if raw, isText := call.Input["input"].(string); isText && len(call.Input) == 1 { // a tool with free text
-			items = append(items, map[string]any{"type": "custom_tool_call", "id": "ct_" + id, "call_id": id, "name": call.Name, "input": raw, "status": "completed"})
-			continue
-		}
 		items = append(items, map[string]any{"type": "function_call", "id": "fc_" + id, "call_id": id, "name": call.Name, "arguments": encode(call.Input), "status": "completed"})
 	}
 	return items
@@ -67,59 +59,4 @@ func (a openAIResponses) events(t *Turn, model string) []event {
 	}
 	add("response.completed", map[string]any{"response": a.object(t, model)})
 	return events
-}
-
-// openAIChat is the Chat Completions API of OpenAI, which other vendors have too.
-type openAIChat struct{}
-
-func (openAIChat) hasTools(body []byte) bool { return hasTools(body) }
-func (openAIChat) stream(body []byte) bool   { return hasStream(body) }
-func (openAIChat) failure(status int) string { return openAIFailure(status) }
-
-func chatUsage(u Usage) map[string]any {
-	return map[string]any{
-		"prompt_tokens": u.Input + u.CacheRead, "completion_tokens": u.Output, "total_tokens": u.Input + u.CacheRead + u.Output,
-		"prompt_tokens_details": map[string]any{"cached_tokens": u.CacheRead},
-	}
-}
-
-func (openAIChat) message(t *Turn) (message map[string]any, finish string) {
-	message, finish = map[string]any{"role": "assistant", "content": t.Text}, "stop"
-	if t.Thinking != "" {
-		message["reasoning_content"] = t.Thinking
-	}
-	var calls []any
-	for i, call := range t.ToolCalls {
-		calls = append(calls, map[string]any{
-			"index": i, "id": nextID("call"), "type": "function",
-			"function": map[string]any{"name": call.Name, "arguments": encode(call.Input)},
-		})
-	}
-	if calls != nil {
-		message["tool_calls"], finish = calls, "tool_calls"
-	}
-	return message, finish
-}
-
-func (a openAIChat) object(t *Turn, model string) any {
-	message, finish := a.message(t)
-	return map[string]any{
-		"id": nextID("chat"), "object": "chat.completion", "created": now(), "model": model, "usage": chatUsage(t.Usage),
-		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finish}},
-	}
-}
-
-func (a openAIChat) events(t *Turn, model string) []event {
-	message, finish := a.message(t)
-	chunk := func(choices []any, usage any) event {
-		return event{"", encode(map[string]any{
-			"id": nextID("chat"), "object": "chat.completion.chunk", "created": now(), "model": model, "choices": choices, "usage": usage,
-		})}
-	}
-	return []event{
-		chunk([]any{map[string]any{"index": 0, "delta": message, "finish_reason": nil}}, nil),
-		chunk([]any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": finish}}, nil),
-		chunk([]any{}, chatUsage(t.Usage)),
-		{"", "[DONE]"},
-	}
 }

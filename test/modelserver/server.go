@@ -17,14 +17,6 @@ import (
 // maxRequestBytes bounds a request. Agents send the whole conversation each time.
 const maxRequestBytes = 32 << 20
 
-// Request is what an agent sent.
-type Request struct {
-	Path string
-	Body string
-	// Auxiliary requests offer no tools: agents make titles and summaries with them. They use up no turn.
-	Auxiliary bool
-}
-
 // Server answers the requests of agents with the turns of a script, one after the other. After the last one it
 // answers with the text "done".
 type Server struct {
@@ -33,14 +25,15 @@ type Server struct {
 	// APIKey is the only key that it accepts.
 	APIKey string
 
-	http     *httptest.Server
-	mutex    sync.Mutex
-	turns    []Turn
-	requests []Request
-	usage    Usage
-	other    Usage
-	unknown  []string
-	hanging  chan struct{}
+	http  *httptest.Server
+	mutex sync.Mutex
+	turns []Turn
+	// last is the body of the last request.
+	last string
+	// usage is that of turns of the script, and auxiliary that of requests that offer no tools: agents make titles and summaries
+	// with them, which use up no turn.
+	usage, auxiliary Usage
+	hanging          chan struct{}
 }
 
 // New starts a server on loopback with a script. Close stops it.
@@ -59,13 +52,9 @@ func NewOn(listener net.Listener, apiKey string, turns ...Turn) *Server {
 	mux.HandleFunc("POST /v1/messages", s.handler(anthropicMessages{}))
 	mux.HandleFunc("POST /v1/messages/count_tokens", countTokens(`{"input_tokens": 1}`))
 	mux.HandleFunc("POST /v1/responses", s.handler(openAIResponses{}))
-	mux.HandleFunc("POST /v1/chat/completions", s.handler(openAIChat{}))
 	mux.HandleFunc("POST /v1beta/models/{call}", s.handleGemini)
 	mux.HandleFunc("HEAD /", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.mutex.Lock()
-		s.unknown = append(s.unknown, r.Method+" "+r.URL.Path)
-		s.mutex.Unlock()
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, `{"error": {"message": "not found", "type": "not_found_error"}}`, http.StatusNotFound)
 	})
 	s.http = httptest.NewUnstartedServer(mux)
@@ -93,21 +82,14 @@ func (s *Server) Close() {
 func (s *Server) Usage() (turns, auxiliary Usage) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.usage, s.other
+	return s.usage, s.auxiliary
 }
 
-// Requests returns the requests so far.
-func (s *Server) Requests() []Request {
+// LastRequest returns the body of the last request.
+func (s *Server) LastRequest() string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return append([]Request(nil), s.requests...)
-}
-
-// Unknown returns requests to paths that the server does not have.
-func (s *Server) Unknown() []string {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return append([]string(nil), s.unknown...)
+	return s.last
 }
 
 // Hanging receives a value when the server reaches a turn with Hang.
@@ -115,10 +97,6 @@ func (s *Server) Hanging() <-chan struct{} { return s.hanging }
 
 // api encodes the answers of one API.
 type api interface {
-	// hasTools reports whether a request offers tools.
-	hasTools(body []byte) bool
-	// stream reports whether the answer is a stream of events.
-	stream(body []byte) bool
 	// events returns the answer as a stream.
 	events(t *Turn, model string) []event
 	// object returns the answer as one object.
@@ -130,27 +108,14 @@ type api interface {
 type event struct{ name, data string }
 
 func (s *Server) handler(a api) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, ok := s.read(w, r, a)
-		if !ok {
-			return
-		}
-		model := struct {
-			Model string `json:"model"`
-		}{}
-		_ = json.Unmarshal(body, &model)
-		s.answer(w, r, a, body, model.Model)
-	}
+	return func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, a, request{}) }
 }
 
-// read returns the body of a request with the right key.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) ([]byte, bool) {
-	if !s.isAuthorized(r) {
-		http.Error(w, a.failure(http.StatusUnauthorized), http.StatusUnauthorized)
-		return nil, false
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes))
-	return body, err == nil
+// request is what a request of an agent has in all APIs, except for those of Gemini, whose path has the model.
+type request struct {
+	Model  string            `json:"model"`
+	Stream bool              `json:"stream"`
+	Tools  []json.RawMessage `json:"tools"`
 }
 
 func (s *Server) isAuthorized(r *http.Request) bool {
@@ -163,16 +128,15 @@ func (s *Server) isAuthorized(r *http.Request) bool {
 }
 
 // next returns the next turn of the script.
-func (s *Server) next(r *http.Request, a api, body []byte) Turn {
+func (s *Server) next(in *request, body []byte) Turn {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	auxiliary := !a.hasTools(body)
-	s.requests = append(s.requests, Request{Path: r.URL.Path, Body: string(body), Auxiliary: auxiliary})
+	s.last = string(body)
 	turn := Turn{Text: "done", Usage: Usage{Input: 1, Output: 1}}
 	switch {
-	case auxiliary:
+	case len(in.Tools) == 0:
 		turn.Text = `{"title": "A session"}`
-		s.other.add(turn.Usage)
+		s.auxiliary.add(turn.Usage)
 		return turn
 	case len(s.turns) > 0:
 		turn, s.turns = s.turns[0], s.turns[1:]
@@ -183,25 +147,33 @@ func (s *Server) next(r *http.Request, a api, body []byte) Turn {
 	return turn
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, a api, body []byte, model string) {
-	turn := s.next(r, a, body)
+// answer answers a request with the right key. Its body completes what is known of it.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, a api, in request) {
+	if !s.isAuthorized(r) {
+		http.Error(w, a.failure(http.StatusUnauthorized), http.StatusUnauthorized)
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes))
+	if err != nil {
+		return
+	}
+	_ = json.Unmarshal(body, &in) // which is answered, too, if it is malformed
+	turn := s.next(&in, body)
 	switch {
 	case turn.Hang:
 		s.hanging <- struct{}{}
 		<-r.Context().Done()
-		return
 	case turn.Status != 0:
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Retry-After", "0")
 		w.WriteHeader(turn.Status)
 		fmt.Fprint(w, a.failure(turn.Status))
-		return
-	case !a.stream(body):
+	case !in.Stream:
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, encode(a.object(&turn, model)))
-		return
+		fmt.Fprint(w, encode(a.object(&turn, in.Model)))
+	default:
+		writeStream(w, a.events(&turn, in.Model), turn.Interrupted)
 	}
-	writeStream(w, a.events(&turn, model), turn.Interrupted)
 }
 
 func writeStream(w http.ResponseWriter, events []event, interrupted bool) {
@@ -234,24 +206,7 @@ func (s *Server) handleGemini(w http.ResponseWriter, r *http.Request) {
 		countTokens(`{"totalTokens": 1}`)(w, r)
 		return
 	}
-	a := gemini{isStream: method == "streamGenerateContent"}
-	if body, ok := s.read(w, r, a); ok {
-		s.answer(w, r, a, body, model)
-	}
-}
-
-// hasTools reports whether a request offers tools.
-func hasTools(body []byte) bool {
-	object := map[string]json.RawMessage{}
-	var elements []json.RawMessage
-	return json.Unmarshal(body, &object) == nil && json.Unmarshal(object["tools"], &elements) == nil && len(elements) > 0
-}
-
-func hasStream(body []byte) bool {
-	object := struct {
-		Stream bool `json:"stream"`
-	}{}
-	return json.Unmarshal(body, &object) == nil && object.Stream
+	s.answer(w, r, gemini{}, request{Model: model, Stream: method == "streamGenerateContent"})
 }
 
 var ids atomic.Int64

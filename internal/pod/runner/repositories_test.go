@@ -408,8 +408,8 @@ func TestStatesInWhichAnAgentLeavesItsRepository(t *testing.T) {
 			// The name of the branch beside it ends with the commit.
 			branches: map[string]string{"session/demo": "", "session/demo-*": "a.txt"}, branch: "session/demo-*",
 		},
-		"a server that fails twice": {agent: "echo a > a.txt", before: func(_ *testing.T, s *gitSession) { s.server.FailPushes(2) }},
-		"a server that starts late": {agent: "echo a > a.txt", before: func(_ *testing.T, s *gitSession) { s.server.FailAll(2) }},
+		"a server that fails twice": {agent: "echo a > a.txt", before: func(_ *testing.T, s *gitSession) { s.server.Fail(gitserver.Faults{Pushes: 2}) }},
+		"a server that starts late": {agent: "echo a > a.txt", before: func(_ *testing.T, s *gitSession) { s.server.Fail(gitserver.Faults{Requests: 2}) }},
 		"a server that accepts no push": {
 			agent: "echo a > a.txt", before: func(t *testing.T, s *gitSession) { t.Helper(); setHook(t, s.server, "exit 1") },
 			branches: map[string]string{}, branch: "session/demo*", failure: "pre-receive hook declined",

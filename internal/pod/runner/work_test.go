@@ -51,9 +51,9 @@ var gitStates = map[string]string{
 var servers = map[string]func(t *testing.T, s *gitserver.Server){
 	"works":              func(*testing.T, *gitserver.Server) {},
 	"loses its client":   func(*testing.T, *gitserver.Server) {}, // the container with the credentials is killed, and started again
-	"is slow":            func(_ *testing.T, s *gitserver.Server) { s.Delay(700 * time.Millisecond) },
-	"fails twice":        func(_ *testing.T, s *gitserver.Server) { s.FailPushes(2) },
-	"never answers":      func(_ *testing.T, s *gitserver.Server) { s.Delay(time.Hour) },
+	"is slow":            func(_ *testing.T, s *gitserver.Server) { s.Fail(gitserver.Faults{Delay: 700 * time.Millisecond}) },
+	"fails twice":        func(_ *testing.T, s *gitserver.Server) { s.Fail(gitserver.Faults{Pushes: 2}) },
+	"never answers":      func(_ *testing.T, s *gitserver.Server) { s.Fail(gitserver.Faults{Delay: time.Hour}) },
 	"is away":            func(_ *testing.T, s *gitserver.Server) { s.Close() },
 	"refuses all pushes": func(t *testing.T, s *gitserver.Server) { t.Helper(); setHook(t, s, "exit 1") },
 	"has other commits": func(t *testing.T, s *gitserver.Server) {

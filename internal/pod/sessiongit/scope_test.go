@@ -118,7 +118,7 @@ func TestAUserOfSessionsReachesNoOtherRepository(t *testing.T) {
 	} {
 		s.addSubmodule(title, s.expand(url))
 	}
-	s.server.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+	s.server.Fail(gitserver.Faults{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 		name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/team/"), "/")
 		switch {
 		case name == "moved.git" || name == "half.git" && rest == "git-upload-pack":
@@ -138,7 +138,7 @@ func TestAUserOfSessionsReachesNoOtherRepository(t *testing.T) {
 			return false
 		}
 		return true
-	})
+	}})
 	repositories := []Repository{{URL: s.expand("https://HOST/team/shop.git"), Directory: "listed", AutoPush: true}}
 	for title, url := range map[string]string{
 		"a redirection of the server": "https://HOST/team/moved.git", "a redirection of one request": "https://HOST/team/half.git",
@@ -192,13 +192,13 @@ func TestListedRepositoriesGetTheCredentials(t *testing.T) {
 	refusal := scope.Refusal("https://git.example/b/c.git", "agents")
 	want := "git.repositories of SessionRunner agents has only git.example/a/*-web.git of this host: add git.example/b/c there"
 	require.True(t, refusal == want, "got  %s\nwant %s", refusal, want)
-	s.server.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+	s.server.Fail(gitserver.Faults{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 		rest, isShort := strings.CutPrefix(r.URL.Path, "/team/shop/")
 		if isShort {
 			http.Redirect(w, r, "/team/shop.git/"+rest+"?"+r.URL.RawQuery, http.StatusMovedPermanently)
 		}
 		return isShort
-	})
+	}})
 	for _, c := range s.run([]Repository{
 		{URL: s.expand("https://HOST/team/shop.git/"), Directory: "a"},
 		{URL: s.expand("HTTPS://HOST/team/shop.git"), Directory: "b"},
