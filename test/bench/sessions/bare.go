@@ -57,7 +57,7 @@ func (env *environment) newSessionObjects(name string, uid types.UID) (before []
 	secret := &corev1.Secret{ObjectMeta: metadata, StringData: map[string]string{"prompt": "Do what is to be done."}}
 	job = &batchv1.Job{ObjectMeta: metadata}
 	job.Spec.BackoffLimit = new(int32(0))
-	job.Spec.Template.Labels = metadata.Labels
+	job.Spec.Template.Labels, job.Spec.Template.Annotations = metadata.Labels, endless
 	job.Spec.Template.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: name,
 		SecurityContext: &corev1.PodSecurityContext{

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,65 +29,19 @@ type environment struct {
 	created []*v1alpha1.AgenticSession
 }
 
-// createNamespace creates the namespace and a SessionRunner.
+// createNamespace creates the namespace and a SessionRunner, whose Pods run for hours on the simulated nodes.
 func (env *environment) createNamespace(ctx context.Context, c client.Client) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment), Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted",
 	}}}
-	if err := c.Create(ctx, ns); err != nil {
-		return err
-	}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
 	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "registry.example/runner:1", new(int64(65532))
-	for _, object := range append(env.endlessPodPolicy(), runner) {
-		if err := c.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	return env.waitUntilPodsAreEndless(ctx, c)
+	runner.Spec.Template.Annotations = endless
+	return errors.Join(c.Create(ctx, ns), c.Create(ctx, runner))
 }
 
-const durationAnnotation = "sim.localcluster.dev/duration"
-
-// endlessPodPolicy returns an admission policy that makes simulated nodes run Pods for hours.
-// The operator does not let users add the annotation to session Pods.
-func (env *environment) endlessPodPolicy() []client.Object {
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: string(env.Environment)}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}},
-	}
-	policy.Spec.FailurePolicy = new(admissionregistrationv1.Fail)
-	policy.Spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
-	policy.Spec.Mutations = []admissionregistrationv1.Mutation{{
-		PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
-		ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
-			Expression: `Object{metadata: Object.metadata{annotations: {"` + durationAnnotation + `": "10h"}}}`,
-		},
-	}}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
-	binding.Spec.PolicyName = policy.Name
-	return []client.Object{policy, binding}
-}
-
-// waitUntilPodsAreEndless waits until the API server applies the policy.
-func (env *environment) waitUntilPodsAreEndless(ctx context.Context, c client.Client) error {
-	return harness.PollUntil(ctx, time.Minute, func() (bool, error) {
-		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
-		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
-		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1", SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		}}}
-		err := c.Create(ctx, pod, client.DryRunAll)
-		if apierrors.IsForbidden(err) { // the ServiceAccount does not exist yet
-			return false, nil
-		}
-		return pod.Annotations[durationAnnotation] != "", err
-	})
-}
+// endless are the annotations of a Pod that runs until it is deleted.
+var endless = map[string]string{"sim.localcluster.dev/duration": "10h"}
 
 // startSessions creates the sessions that run during the benchmark.
 func (env *environment) startSessions(ctx context.Context, c client.Client, o *objectObserver) error {

@@ -125,13 +125,8 @@ func (env *environment) measureDeletion(ctx context.Context, c *harness.Cluster,
 }
 
 // countRequests returns the number of API requests of the operator.
-func countRequests(ctx context.Context, operator *testenv.Operator) (sum float64, err error) {
-	families, err := harness.OperatorMetrics(ctx, operator)
-	if err != nil {
-		return 0, err
-	}
-	for _, metric := range families["rest_client_requests_total"].GetMetric() {
-		sum += metric.GetCounter().GetValue()
-	}
-	return sum, nil
+func countRequests(ctx context.Context, operator *testenv.Operator) (float64, error) {
+	metrics, err := harness.OperatorMetrics(ctx, operator)
+	requests, _ := harness.APIRequests(metrics)
+	return requests, err
 }
