@@ -199,9 +199,8 @@ func TestALimitOfTheCostThatWouldNotHoldIsRefused(t *testing.T) {
 				decision := s.decideAndRecord()
 				refused := isLogin(login) && (isMetered || limit != "no limit") || login == "an address" && isMetered
 				message := s.findCondition(v1alpha1.ConditionSpecAccepted).Message
-				if (decision.CreateJob == nil) != refused || refused && !strings.Contains(message, "model") {
-					t.Errorf("%s, %s, with the proxy: %v: %s", login, limit, isMetered, message)
-				}
+				require.True(t, (decision.CreateJob == nil) == refused && (!refused || strings.Contains(message, "model")),
+					"%s, %s, with the proxy: %v: %s", login, limit, isMetered, message)
 			}
 		}
 	}

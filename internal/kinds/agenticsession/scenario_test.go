@@ -334,9 +334,8 @@ func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decisio
 	s.t.Helper()
 	decision := s.decideAndRecord()
 	ready := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
-	if decision.Status.Phase != phase || reason != "" && ready.Reason != reason {
-		s.t.Fatalf("phase %s (%s: %s), want %s (%s)", decision.Status.Phase, ready.Reason, ready.Message, phase, reason)
-	}
+	require.True(s.t, decision.Status.Phase == phase && (reason == "" || ready.Reason == reason),
+		"phase %s (%s: %s), want %s (%s)", decision.Status.Phase, ready.Reason, ready.Message, phase, reason)
 	return decision
 }
 

@@ -49,14 +49,14 @@ func (l *simulatedLease) forget(now time.Time) {
 
 // writeLease lets a runner report activity, at a time that may be wrong, and cost.
 func (w *simulation) writeLease(j *simulatedJob) {
-	if w.randomChance(50) && (!j.idle || j.renewedTime.IsZero()) {
+	if w.chance(50) && (!j.idle || j.renewedTime.IsZero()) {
 		w.lease.renewTime, j.renewedTime = w.now.Add(time.Duration(w.rng.IntN(60)-50)*time.Hour), w.now
 	}
-	if !w.randomChance(30) {
+	if !w.chance(30) {
 		return
 	}
 	name := j.job.Name
-	if w.lease.isHostile && w.randomChance(40) {
+	if w.lease.isHostile && w.chance(40) {
 		w.lease.cost = []string{"", "broken", name + "=-5", name + "=0.000001", "sim-r1-a1=3", name + "=1e9"}[w.rng.IntN(6)]
 		w.logf("%s reports %q", name, w.lease.cost)
 		return
@@ -83,7 +83,7 @@ func (w *simulation) closedCosts(job string) (micros int64) {
 func (w *simulation) checkCostBeforeAttempt(in *Observation, job string) {
 	total := microsOf(in.Session.Status.TotalCostUSD)
 	if limit := in.Session.Spec.Limits.MaxCostUSD; limit != nil && total >= microsOf(limit) {
-		w.reportViolation("an attempt starts although the session cost %d millionths of a dollar", total)
+		w.violate("an attempt starts although the session cost %d millionths of a dollar", total)
 	}
 	observed := int64(0)
 	for name, micros := range w.lease.observedCosts {
@@ -92,7 +92,7 @@ func (w *simulation) checkCostBeforeAttempt(in *Observation, job string) {
 		}
 	}
 	if observed > total && !w.lease.isHostile {
-		w.reportViolation("the recorded cost is %d, but the operator observed %d", total, observed)
+		w.violate("the recorded cost is %d, but the operator observed %d", total, observed)
 	}
 }
 
@@ -112,9 +112,9 @@ func (w *simulation) checkLimits() {
 			w.counts["idle runner"]++
 		case !j.terminationTime.IsZero():
 		case isExpensive && w.now.Sub(j.overLimitTime) > simulatedDelay:
-			w.reportViolation("%s continues %s after its cost reached the limit", j.job.Name, w.now.Sub(j.overLimitTime))
+			w.violate("%s continues %s after its cost reached the limit", j.job.Name, w.now.Sub(j.overLimitTime))
 		case isIdle && w.now.Sub(j.renewedTime) > simulatedInactivitySeconds*time.Second+simulatedIdleDelay:
-			w.reportViolation("%s continues %s after its last activity", j.job.Name, w.now.Sub(j.renewedTime))
+			w.violate("%s continues %s after its last activity", j.job.Name, w.now.Sub(j.renewedTime))
 		}
 	}
 }

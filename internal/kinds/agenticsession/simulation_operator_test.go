@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -64,13 +63,13 @@ func (w *simulation) decideWithAnswers(in *Observation) Decision {
 			}
 		}
 	}
-	w.reportViolation("Decide keeps asking questions")
+	w.violate("Decide keeps asking questions")
 	return Decision{}
 }
 
 // maybeCrash may crash the operator, which loses what it remembers.
 func (w *simulation) maybeCrash() bool {
-	if w.faultsDisabled || !w.randomChance(4) {
+	if w.faultsDisabled || !w.chance(4) {
 		return false
 	}
 	w.logf("operator crashes")
@@ -129,7 +128,7 @@ func (w *simulation) executeDecision(in *Observation, d *Decision) (refusal *dec
 	if w.maybeCrash() {
 		return nil, true
 	}
-	if !w.faultsDisabled && w.randomChance(10) {
+	if !w.faultsDisabled && w.chance(10) {
 		class := []decision.Class{decision.QuotaExceeded, decision.AlreadyExists, decision.Invalid, decision.PolicyDenied, decision.ServiceAccountMissing}[w.rng.IntN(5)]
 		w.logf("refused: %s", class)
 		return &decision.Refusal{Class: class, Kind: "Pod", Message: "refused"}, true
@@ -161,18 +160,17 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	w.createdCounts[job.Name]++
 	w.checkCostBeforeAttempt(in, job.Name)
 	if w.createdCounts[job.Name] > 1 && !w.deletedByUsers[job.Name] {
-		w.reportViolation("%s is created again", job.Name)
+		w.violate("%s is created again", job.Name)
 	}
 	if job.Spec.ActiveDeadlineSeconds == nil || !metav1.IsControlledBy(job, in.Session) {
-		w.reportViolation("%s has no deadline or no owner", job.Name)
+		w.violate("%s has no deadline or no owner", job.Name)
 	}
-	w.uidCount++
 	created := job.DeepCopy()
-	created.UID = types.UID(fmt.Sprintf("job-%d", w.uidCount))
+	created.UID = w.newUID("job")
 	created.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
 	created.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
 	simulated := &simulatedJob{
-		job: created, pod: w.newSimulatedPod(created), imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0)), idle: w.randomChance(30),
+		job: created, pod: w.newSimulatedPod(created), imageMissing: w.chance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0)), idle: w.chance(30),
 	}
 	if w.hasQueue {
 		w.holdInQueue(simulated)

@@ -1,13 +1,11 @@
 package agenticsession
 
 import (
-	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -16,9 +14,8 @@ const endReasonSuspended = "suspended"
 
 // newSimulatedPod returns a Pod of a Job that has not started its runner.
 func (w *simulation) newSimulatedPod(job *batchv1.Job) *corev1.Pod {
-	w.uidCount++
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: job.Name + "-x", UID: types.UID(fmt.Sprintf("pod-%d", w.uidCount)), CreationTimestamp: metav1.NewTime(w.now.Truncate(time.Second)),
+		Name: job.Name + "-x", UID: w.newUID("pod"), CreationTimestamp: metav1.NewTime(w.now.Truncate(time.Second)),
 		OwnerReferences: []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}},
 	}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
@@ -66,13 +63,13 @@ func (w *simulation) advanceQueue(j *simulatedJob) bool {
 	switch {
 	case j.endReason == endReasonSuspended && j.job.DeletionTimestamp != nil:
 		j.endReason = "deleted"
-	case j.isHeld && j.terminationTime.IsZero() && (w.faultsDisabled || w.randomChance(20)):
+	case j.isHeld && j.terminationTime.IsZero() && (w.faultsDisabled || w.chance(20)):
 		w.logf("%s is admitted", j.job.Name)
 		j.isHeld, j.job.Spec.Suspend = false, new(false)
 		j.job.Status.StartTime, j.job.Status.Active = new(metav1.NewTime(w.now.Truncate(time.Second))), 1
 		j.pod = w.newSimulatedPod(j.job)
 		w.setSuspended(j, corev1.ConditionFalse)
-	case w.hasQueue && !j.isHeld && j.isRunnerRunning() && j.terminationTime.IsZero() && !w.faultsDisabled && w.randomChance(10):
+	case w.hasQueue && !j.isHeld && j.isRunnerRunning() && j.terminationTime.IsZero() && !w.faultsDisabled && w.chance(10):
 		w.preempt(j)
 	}
 	return j.isHeld

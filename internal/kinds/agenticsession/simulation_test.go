@@ -42,16 +42,48 @@ func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 300), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
 	events := []string{"Job", "crash", "conflict", "stop", "deadline", "idle runner", "expensive runner", "preemption"}
-	simulateSeeds(t, runs, first, events, func(seed uint64) (counts map[string]int, violations, log []string) {
+	simulateSeeds(t, runs, first, events, func(seed uint64) *world {
 		w := newSimulation(seed)
 		w.runToCompletion()
 		w.counts["Job"] = len(w.createdCounts)
-		return w.counts, w.violations, w.log
+		return &w.world
 	})
 }
 
+// world is what the simulations of clusters have in common.
+type world struct {
+	rng      *rand.Rand
+	now      time.Time
+	uidCount int
+
+	faultsDisabled bool
+	// counts of events.
+	counts          map[string]int
+	log, violations []string
+}
+
+func newWorld(seed, stream uint64) world {
+	return world{rng: rand.New(rand.NewPCG(seed, stream)), now: testStartTime, counts: map[string]int{}}
+}
+
+func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *world) newUID(prefix string) types.UID {
+	w.uidCount++
+	return types.UID(fmt.Sprintf("%s-%d", prefix, w.uidCount))
+}
+
+func (w *world) logf(format string, args ...any) {
+	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *world) violate(format string, args ...any) {
+	w.logf("VIOLATION "+format, args...)
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
 // simulateSeeds runs simulations at the same time, and checks that each of these events occurred in one of them.
-func simulateSeeds(t *testing.T, runs, first int, events []string, simulate func(seed uint64) (counts map[string]int, violations, log []string)) {
+func simulateSeeds(t *testing.T, runs, first int, events []string, simulate func(seed uint64) *world) {
 	t.Helper()
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
@@ -61,12 +93,12 @@ func simulateSeeds(t *testing.T, runs, first int, events []string, simulate func
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
-				counts, violations, log := simulate(uint64(seed))
-				for _, violation := range violations {
-					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(log, "\n"))
+				w := simulate(uint64(seed))
+				for _, violation := range w.violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
 				}
 				mu.Lock()
-				for name, count := range counts {
+				for name, count := range w.counts {
 					total[name] += count
 				}
 				mu.Unlock()
@@ -82,8 +114,8 @@ func simulateSeeds(t *testing.T, runs, first int, events []string, simulate func
 
 // simulation is a simulated cluster with one session.
 type simulation struct {
-	rng     *rand.Rand
-	now     time.Time
+	world
+
 	session *v1alpha1.AgenticSession
 	version int
 	runner  *v1alpha1.SessionRunner
@@ -109,13 +141,6 @@ type simulation struct {
 	totalRunTime time.Duration
 	recordedRuns map[string]v1alpha1.SessionAttempt
 	lease        simulatedLease
-	uidCount     int
-
-	faultsDisabled bool
-	log            []string
-	violations     []string
-	// counts of events.
-	counts map[string]int
 	// hasQueue means that a queue holds the Jobs.
 	hasQueue bool
 	// deletedPod is the last Pod of a suspended Job, which the operator remembers until it crashes.
@@ -158,40 +183,33 @@ const (
 
 func newSimulation(seed uint64) *simulation {
 	w := &simulation{
-		rng: rand.New(rand.NewPCG(seed, 0)), now: testStartTime, rememberedJobs: map[string]types.UID{},
-		counts: map[string]int{}, createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionAttempt{},
+		world: newWorld(seed, 0), rememberedJobs: map[string]types.UID{}, createdCounts: map[string]int{}, deletedByUsers: map[string]bool{},
+		actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionAttempt{}, runner: newRunnerWithLease(),
 	}
-	w.runner = newTestRunner()
-	w.runner.Spec.ActivityLease = true
 	w.session = &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "session", Generation: 1}}
 	spec := &w.session.Spec
 	spec.Prompt = "x"
 	spec.Limits.Timeout, spec.Limits.StartupTimeout = seconds(simulatedTimeoutSeconds), seconds(120)
-	spec.Interactive = w.randomChance(30)
-	if w.randomChance(50) {
-		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(w.rng.IntN(4)))}, OnDisruption: w.randomChance(50)}
+	spec.Interactive = w.chance(30)
+	if w.chance(50) {
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: new(int32(w.rng.IntN(4)))}, OnDisruption: w.chance(50)}
 	}
-	if w.randomChance(50) {
+	if w.chance(50) {
 		spec.Limits.InactivityTimeout = seconds(simulatedInactivitySeconds)
 	}
-	if w.randomChance(50) {
+	if w.chance(50) {
 		spec.Limits.MaxCostUSD = new(v1alpha1.Number("1"))
 	}
-	w.hasQueue = w.randomChance(40)
-	w.lease = simulatedLease{isHostile: w.randomChance(30), reported: map[string]int64{}, observedCosts: map[string]int64{}}
+	w.hasQueue = w.chance(40)
+	w.lease = simulatedLease{isHostile: w.chance(30), reported: map[string]int64{}, observedCosts: map[string]int64{}}
 	w.refreshCache()
 	return w
 }
 
-func (w *simulation) randomChance(percent int) bool { return w.rng.IntN(100) < percent }
-
-func (w *simulation) logf(format string, args ...any) {
-	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
-}
-
-func (w *simulation) reportViolation(format string, args ...any) {
-	w.logf("VIOLATION "+format, args...)
-	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+func newRunnerWithLease() *v1alpha1.SessionRunner {
+	runner := newTestRunner()
+	runner.Spec.ActivityLease = true
+	return runner
 }
 
 // runToCompletion simulates random events for a while, then continues without faults until nothing
@@ -206,10 +224,7 @@ func (w *simulation) runToCompletion() {
 		}
 	}
 	w.faultsDisabled = true
-	if w.runner == nil {
-		w.runner = newTestRunner()
-		w.runner.Spec.ActivityLease = true
-	}
+	w.runner = newRunnerWithLease()
 	quiet := 0
 	for range 500 {
 		w.now = w.now.Add(5 * time.Second)
@@ -226,7 +241,7 @@ func (w *simulation) runToCompletion() {
 			return
 		}
 	}
-	w.reportViolation("the session does not settle: %s, %+v", w.session.Status.Phase, w.session.Status)
+	w.violate("the session does not settle: %s, %+v", w.session.Status.Phase, w.session.Status)
 }
 
 // isSettled reports whether the session is in its final state.
@@ -262,15 +277,14 @@ func (w *simulation) simulateEvent() {
 		if w.runner != nil {
 			w.runner = nil
 		} else {
-			w.runner = newTestRunner()
-			w.runner.Spec.ActivityLease = true
+			w.runner = newRunnerWithLease()
 		}
 		w.logf("SessionRunner: %t", w.runner != nil)
 	case dice < 20 && len(w.jobs) > 0:
 		w.disturbJob(w.jobs[w.rng.IntN(len(w.jobs))])
 	}
 	w.advanceJobs()
-	if w.randomChance(75) {
+	if w.chance(75) {
 		w.refreshCache()
 	}
 }
@@ -387,11 +401,11 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 		w.endJob(j, batchv1.JobFailed, v1alpha1.ReasonExitedWithError)
 	case runner.State.Running == nil && j.imageMissing && !w.faultsDisabled:
 		runner.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
-	case runner.State.Running == nil && (w.faultsDisabled || w.randomChance(60)):
+	case runner.State.Running == nil && (w.faultsDisabled || w.chance(60)):
 		runner.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Truncate(time.Second))}}
 		runner.Ready, j.startTime = true, w.now
 		j.exitTime = w.now.Add(time.Duration(w.rng.IntN(90)) * time.Second)
-		if w.randomChance(10) {
+		if w.chance(10) {
 			j.exitTime = w.now.Add(24 * time.Hour)
 		}
 	}
@@ -449,17 +463,17 @@ func (w *simulation) checkInvariants() {
 		}
 	}
 	if alive > 1 {
-		w.reportViolation("%d Jobs are active", alive)
+		w.violate("%d Jobs are active", alive)
 	}
 	// The API server stores times in whole seconds, and a runner starts before the operator observes it.
 	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second+simulatedDelay {
-		w.reportViolation("all Jobs together ran for %s", w.totalRunTime)
+		w.violate("all Jobs together ran for %s", w.totalRunTime)
 	}
 	for _, run := range w.session.Status.Attempts {
 		key := fmt.Sprintf("%d/%d/%s", run.Run, run.Attempt, run.JobName)
 		if was, known := w.recordedRuns[key]; known {
 			if was.Outcome != run.Outcome || was.Reason != run.Reason {
-				w.reportViolation("the record of %s changed from %s (%s) to %s (%s)", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
+				w.violate("the record of %s changed from %s (%s) to %s (%s)", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
 			}
 			continue
 		}
@@ -467,7 +481,7 @@ func (w *simulation) checkInvariants() {
 		w.checkRunRecord(&run)
 	}
 	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.Attempt.RunnerStartTime == nil {
-		w.reportViolation("the session runs without a runnerStartTime")
+		w.violate("the session runs without a runnerStartTime")
 	}
 	w.checkLimits()
 }
@@ -479,10 +493,10 @@ func (w *simulation) checkRunRecord(run *v1alpha1.SessionAttempt) {
 	case run.Outcome == v1alpha1.RunStopped:
 	case ended && run.Outcome == v1alpha1.RunCompleted && truth != string(v1alpha1.RunCompleted),
 		ended && run.Outcome != v1alpha1.RunCompleted && run.Reason != truth && run.Reason != v1alpha1.ReasonPodLost && run.Reason != v1alpha1.ReasonImagePull:
-		w.reportViolation("%s ended as %s and is recorded as %s (%s)", run.JobName, truth, run.Outcome, run.Reason)
+		w.violate("%s ended as %s and is recorded as %s (%s)", run.JobName, truth, run.Outcome, run.Reason)
 	case !ended && run.Outcome == v1alpha1.RunCompleted:
-		w.reportViolation("%s has not ended and is recorded as Completed", run.JobName)
+		w.violate("%s has not ended and is recorded as Completed", run.JobName)
 	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.JobName]:
-		w.reportViolation("%s is recorded as lost, but no client deleted it", run.JobName)
+		w.violate("%s is recorded as lost, but no client deleted it", run.JobName)
 	}
 }

@@ -1,9 +1,7 @@
 package agenticsession
 
 import (
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -33,17 +31,17 @@ func TestRunnersNeverShareAWorkspace(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.NumberFromEnv(t, "WORKSPACE_RUNS", 60), testbuilder.NumberFromEnv(t, "WORKSPACE_SEED", 1)
 	events := []string{"runner", "crash", "late request", "late Pod", "waited for a Pod", "reservation failed", "lost", "conflict"}
-	simulateSeeds(t, runs, first, events, func(seed uint64) (counts map[string]int, violations, log []string) {
+	simulateSeeds(t, runs, first, events, func(seed uint64) *world {
 		w := newWorkspaceSimulation(seed)
 		w.runToCompletion()
-		return w.counts, w.violations, w.log
+		return &w.world
 	})
 }
 
 // workspaceSimulation is a simulated cluster with a claim and the sessions that use it.
 type workspaceSimulation struct {
-	rng      *rand.Rand
-	now      time.Time
+	world
+
 	sessions map[string]*v1alpha1.AgenticSession
 	claim    *metav1.PartialObjectMetadata
 	jobs     map[string]*batchv1.Job
@@ -60,12 +58,6 @@ type workspaceSimulation struct {
 	isInterleaved bool
 	created       map[string]map[string]types.UID
 	usedUIDs      map[types.UID]types.UID
-	uidCount      int
-
-	faultsDisabled bool
-	counts         map[string]int
-	log            []string
-	violations     []string
 }
 
 // workspacePod is a Pod that mounts the claim.
@@ -82,8 +74,8 @@ func (p *workspacePod) canRun() bool { return !isGated(p.Pod) && !decision.HasPo
 
 func newWorkspaceSimulation(seed uint64) *workspaceSimulation {
 	w := &workspaceSimulation{
-		rng: rand.New(rand.NewPCG(seed, 1)), now: testStartTime, sessions: map[string]*v1alpha1.AgenticSession{}, jobs: map[string]*batchv1.Job{},
-		pods: map[types.UID]*workspacePod{}, created: map[string]map[string]types.UID{}, usedUIDs: map[types.UID]types.UID{}, counts: map[string]int{},
+		world: newWorld(seed, 1), sessions: map[string]*v1alpha1.AgenticSession{}, jobs: map[string]*batchv1.Job{},
+		pods: map[types.UID]*workspacePod{}, created: map[string]map[string]types.UID{}, usedUIDs: map[types.UID]types.UID{},
 	}
 	for _, name := range sharers {
 		w.createSession(name)
@@ -95,23 +87,7 @@ func newWorkspaceSimulation(seed uint64) *workspaceSimulation {
 // sharers are the names of the sessions: the first creates the claim.
 var sharers = []string{"parent", "a", "b", "c"}
 
-func (w *workspaceSimulation) newUID(prefix string) types.UID {
-	w.uidCount++
-	return types.UID(fmt.Sprintf("%s-%d", prefix, w.uidCount))
-}
-
-func (w *workspaceSimulation) chance(percent int) bool { return w.rng.IntN(100) < percent }
-
 func (w *workspaceSimulation) fault(percent int) bool { return !w.faultsDisabled && w.chance(percent) }
-
-func (w *workspaceSimulation) logf(format string, args ...any) {
-	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
-}
-
-func (w *workspaceSimulation) violate(format string, args ...any) {
-	w.logf("VIOLATION "+format, args...)
-	w.violations = append(w.violations, fmt.Sprintf(format, args...))
-}
 
 func (w *workspaceSimulation) createSession(name string) {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: w.newUID(name), Generation: 1, ResourceVersion: "1"}}

@@ -271,9 +271,7 @@ func TestRunFailureReasons(t *testing.T) {
 				return
 			}
 			got := s.Session.Status.Attempts[0].ExitCode
-			if (got == nil) != (test.code == nil) || got != nil && *got != *test.code {
-				t.Errorf("exit code %v, want %v", got, test.code)
-			}
+			require.True(t, (got == nil) == (test.code == nil) && (got == nil || *got == *test.code), "exit code %v, want %v", got, test.code)
 		})
 	}
 }

@@ -103,9 +103,8 @@ func FuzzClientHello(f *testing.F) {
 		require.True(t, !complete || err == nil, "complete and refused")
 		for n := range min(len(data), 64) {
 			before, errBefore := isHelloComplete(data[:n])
-			if errBefore != nil && err == nil || before && !complete {
-				t.Errorf("%d bytes: %t, %v; all: %t, %v", n, before, errBefore, complete, err)
-			}
+			require.True(t, (errBefore == nil || err != nil) && (!before || complete),
+				"%d bytes: %t, %v; all: %t, %v", n, before, errBefore, complete, err)
 		}
 		name, err := parseServerName(data)
 		require.True(t, err == nil || name == "" || errors.Is(err, errHelloMalformed), "%q, %v", name, err)

@@ -150,9 +150,8 @@ func TestWorkIsNeverLostSilentlyIfAnyCommandOfGitIsKilled(t *testing.T) {
 			t.Run(fmt.Sprintf("the agent completes with %s, command %d of the runner is killed", state, killed+1), func(t *testing.T) {
 				t.Parallel()
 				got, found, text := endSession(t, program, "completes", state, "works", number%2 == 0, killed+1)
-				if found == "lost" || got.Pushed && found != onServer || !got.Pushed && got.Error == "" {
-					t.Errorf("the work is %q: %s", found, text)
-				}
+				require.True(t, found != "lost" && (!got.Pushed || found == onServer) && (got.Pushed || got.Error != ""),
+					"the work is %q: %s", found, text)
 			})
 		}
 	}
@@ -259,9 +258,8 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 	for ref := range strings.FieldsSeq(mustGit(ctx, t, git.Repository(), "for-each-ref", "--format=%(refname)", "refs/heads")) {
 		links := mustGit(ctx, t, git.Repository(), "ls-tree", "-r", ref)
 		markers, _ := exec.CommandContext(ctx, "git", "-C", git.Repository(), "grep", "-l", "^<<<<<<< ", ref).Output()
-		if killed == 0 && strings.Contains(links, "160000 commit") || len(markers) > 0 && !strings.Contains(ref, "unfinished") {
-			t.Errorf("%s has links %s, and markers in %s", ref, links, markers)
-		}
+		require.True(t, (killed != 0 || !strings.Contains(links, "160000 commit")) && (len(markers) <= 0 || strings.Contains(ref, "unfinished")),
+			"%s has links %s, and markers in %s", ref, links, markers)
 	}
 	return got[0], findWork(t, git, claim, s.environment["AGENTIC_WORKSPACE"], &got[0]), fmt.Sprintf("%+v: %s", got[0], s.out)
 }
