@@ -112,9 +112,8 @@ func TestStoppedOrDeletedSessionGivesUpItsPosition(t *testing.T) {
 	s := newLimitedScenario(t, 1, 0)
 	s.Capacity.Contenders = []Contender{openSession("a", "bob")}
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
-	if _, contends := NewContender(s.Session, false, s.Now); !contends {
-		t.Fatal("a queued session does not contend")
-	}
+	_, contends := NewContender(s.Session, false, s.Now)
+	require.True(t, contends, "a queued session does not contend")
 	stopped, deleted := s.Session.DeepCopy(), s.Session.DeepCopy()
 	stopped.Spec.Suspend = true
 	deleted.DeletionTimestamp = new(metav1.NewTime(s.Now))

@@ -85,9 +85,8 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 		s.Answers.Listed = true
 		d := s.decideAndRecord()
 		for _, object := range append(d.ApplyObjects, decision.Object(d.CreateJob)) {
-			if errs := validation.IsDNS1035Label(object.GetName()); len(errs) > 0 {
-				t.Errorf("%T %s: %v", object, object.GetName(), errs)
-			}
+			errs := validation.IsDNS1035Label(object.GetName())
+			require.True(t, len(errs) == 0, "%T %s: %v", object, object.GetName(), errs)
 			for key, value := range object.GetLabels() {
 				if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
 					t.Errorf("%T %s=%s: %v", object, key, value, errs)

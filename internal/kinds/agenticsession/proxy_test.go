@@ -143,9 +143,8 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	public := adminauth.ParsePublicKeys([]byte(s.Keys.PublicKey()))
 	end := s.Now.Add(time.Hour)
 	session, expires, err := adminauth.VerifySession(token, public, "ns", end)
-	if want := (adminauth.Session{Namespace: "ns", Name: "fix", UID: "session", Runner: "default"}); err != nil || session != want || !strings.HasSuffix(url, "@10.96.0.9:3128") {
-		t.Fatalf("%s: %+v, %v", url, session, err)
-	}
+	want := adminauth.Session{Namespace: "ns", Name: "fix", UID: "session", Runner: "default"}
+	require.True(t, err == nil && session == want && strings.HasSuffix(url, "@10.96.0.9:3128"), "%s: %+v, %v", url, session, err)
 	require.True(t, !expires.Before(end) && !expires.After(end.Add(proxyTokenMargin)),
 		"the token expires at %s, and the session ends at %s", expires, end)
 	pod := decision.CreateJob.Spec.Template.Spec

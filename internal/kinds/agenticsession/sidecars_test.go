@@ -85,9 +85,8 @@ func TestOnlyTheContainersOfTheOperatorHaveCredentials(t *testing.T) {
 					continue
 				}
 				for name, mount := range mountsOf(&other) {
-					if _, isShared := mounts[name]; isShared && (name == row.volume || !mount.ReadOnly) {
-						t.Errorf("container %s mounts %+v", other.Name, mount)
-					}
+					_, isShared := mounts[name]
+					require.True(t, !isShared || name != row.volume && mount.ReadOnly, "container %s mounts %+v", other.Name, mount)
 				}
 				raw, err := json.Marshal(other)
 				require.NoError(t, err)
@@ -99,9 +98,8 @@ func TestOnlyTheContainersOfTheOperatorHaveCredentials(t *testing.T) {
 					t.Errorf("volume %+v", volume)
 				}
 			}
-			if runner := &pod.Containers[0]; !mountsOf(runner)[row.socket].ReadOnly || !slices.Contains(runner.Env, row.variable) {
-				t.Errorf("the runner is %+v", runner)
-			}
+			runner := &pod.Containers[0]
+			require.True(t, mountsOf(runner)[row.socket].ReadOnly && slices.Contains(runner.Env, row.variable), "the runner is %+v", runner)
 		})
 	}
 }

@@ -382,9 +382,8 @@ func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 		_, isClaim := object.(*corev1.PersistentVolumeClaim)
 		require.True(t, !isClaim, "the session creates its own claim")
 	}
-	if claim := decision.CreateJob.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; claim == nil || claim.ClaimName != "before-workspace" {
-		t.Errorf("the Job mounts %v", claim)
-	}
+	claim := decision.CreateJob.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim
+	require.True(t, claim != nil && claim.ClaimName == "before-workspace", "the Job mounts %v", claim)
 	s.createPlannedJob(decision)
 	s.Parent = nil
 	s.exitRunner(0, "").decideAndRecord()

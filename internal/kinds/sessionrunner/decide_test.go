@@ -72,9 +72,8 @@ func TestTheStatusOfASessionRunnerKeepsTheAddressOfItsProxy(t *testing.T) {
 	}
 	runner.Spec.Network.Egress[0].Hosts[0] = "10.0.0.1"
 	runner.Status = Decide(&Observation{Runner: runner, Now: time.Now(), Proxy: decision.True(v1alpha1.ReasonEgressProxyReady, "")})
-	if condition := decision.FindReason(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady, v1alpha1.ReasonHostsInvalid); condition == nil || condition.Status != metav1.ConditionFalse {
-		t.Errorf("conditions %+v with an invalid host", runner.Status.Conditions)
-	}
+	condition := decision.FindReason(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady, v1alpha1.ReasonHostsInvalid)
+	require.True(t, condition != nil && condition.Status == metav1.ConditionFalse, "conditions %+v with an invalid host", runner.Status.Conditions)
 	runner.Spec.Network.Egress = nil
 	if meta.FindStatusCondition(Decide(&Observation{Runner: runner, Now: time.Now()}).Conditions, v1alpha1.ConditionEgressProxyReady) != nil {
 		t.Error("the condition of a proxy remains without hosts")

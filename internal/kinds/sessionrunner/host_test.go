@@ -75,18 +75,15 @@ func FuzzHostMatching(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := netip.ParseAddr(host); err == nil {
-			t.Errorf("the address %q is a host", host)
-		}
-		if again, err := NormalizeHost(host); err != nil || again != host {
-			t.Errorf("%q is not normalized: %q, %v", host, again, err)
-		}
+		_, err = netip.ParseAddr(host)
+		require.True(t, err != nil, "the address %q is a host", host)
+		again, err := NormalizeHost(host)
+		require.True(t, err == nil && again == host, "%q is not normalized: %q, %v", host, again, err)
 		if rule.Matches(host, 443) && (!strings.HasSuffix(strings.TrimSuffix(strings.ToLower(text), "."), ".npmjs.org") || strings.ContainsAny(host, "\x00/:@[]% ")) {
 			t.Errorf("%q is allowed as %q", text, host)
 		}
-		if parsed, err := ParseHostRule(host); err != nil || parsed.String() != host+":443" {
-			t.Errorf("%q is no rule: %v, %v", host, parsed, err)
-		}
+		parsed, err := ParseHostRule(host)
+		require.True(t, err == nil && parsed.String() == host+":443", "%q is no rule: %v, %v", host, parsed, err)
 	})
 }
 

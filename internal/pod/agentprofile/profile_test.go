@@ -192,9 +192,8 @@ func FuzzParsers(f *testing.F) {
 			for i := range events {
 				tally.Add(&events[i])
 			}
-			if got := tally.Report(); got.CostUSD != nil && *got.CostUSD < 0 || got.Usage != nil && !got.Usage.isValid() {
-				t.Errorf("%s: %+v", name, got)
-			}
+			got := tally.Report()
+			require.True(t, (got.CostUSD == nil || *got.CostUSD >= 0) && (got.Usage == nil || got.Usage.isValid()), "%s: %+v", name, got)
 		}
 	})
 }

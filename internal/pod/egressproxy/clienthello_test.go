@@ -42,9 +42,8 @@ func TestServerNameIsReadFromCompleteHellosOnly(t *testing.T) {
 	for title, data := range map[string][]byte{"one record": hello, "many records": splitRecords(hello, 7), "with more data": append(bytes.Clone(hello), "rest"...)} {
 		complete, err := isHelloComplete(data)
 		require.True(t, complete && err == nil, "%s: %t, %v", title, complete, err)
-		if name, err := parseServerName(data); name != "api.example.com" || err != nil {
-			t.Errorf("%s: %q, %v", title, name, err)
-		}
+		name, err := parseServerName(data)
+		require.True(t, name == "api.example.com" && err == nil, "%s: %q, %v", title, name, err)
 	}
 	for n := range hello {
 		if complete, err := isHelloComplete(hello[:n]); complete || err != nil {
@@ -84,12 +83,10 @@ func TestHelloWithTwoServerNamesIsMalformed(t *testing.T) {
 	grow(3, 2)
 	grow(6, 3)
 	grow(compression+1+int(hello[compression]), 2)
-	if complete, err := isHelloComplete(twice); !complete || err != nil {
-		t.Fatalf("%t, %v", complete, err)
-	}
-	if name, err := parseServerName(twice); err == nil {
-		t.Errorf("the name is %q", name)
-	}
+	complete, err := isHelloComplete(twice)
+	require.True(t, complete && err == nil, "%t, %v", complete, err)
+	name, err := parseServerName(twice)
+	require.True(t, err != nil, "the name is %q", name)
 }
 
 // Any data is either refused, or complete with exactly one answer, however it is split.

@@ -55,14 +55,18 @@ type testProxy struct {
 	resolved  []string
 }
 
-func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
+func newKeys(t *testing.T) *adminauth.Keys {
 	t.Helper()
 	text, err := adminauth.NewPrivateKey()
 	require.NoError(t, err)
-	p := &testProxy{t: t, log: &output.Buffer{}, addresses: map[string][]netip.Addr{}}
-	if p.keys, err = adminauth.ParsePrivateKey(text); err != nil {
-		t.Fatal(err)
-	}
+	keys, err := adminauth.ParsePrivateKey(text)
+	require.NoError(t, err)
+	return keys
+}
+
+func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
+	t.Helper()
+	p := &testProxy{t: t, keys: newKeys(t), log: &output.Buffer{}, addresses: map[string][]netip.Addr{}}
 	p.target = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello from ", r.Host) }))
 	t.Cleanup(p.target.Close)
 	_, p.port, _ = net.SplitHostPort(p.target.Listener.Addr().String())
@@ -307,9 +311,7 @@ func TestTunnelsAreClosedInTime(t *testing.T) {
 				c = tls.Client(c, &tls.Config{ServerName: "example.com", InsecureSkipVerify: true})
 			}
 			_, err := io.ReadAll(c)
-			if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-				t.Errorf("the connection is still open: %v", err)
-			}
+			require.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open: %v", err)
 			if test.reason != "" {
 				p.wantRefused(test.reason, 1)
 			}
@@ -330,9 +332,8 @@ func TestSessionCannotTakeTheConnectionsOfOthers(t *testing.T) {
 		{"other", other, http.StatusOK},
 		{"other", other, http.StatusTooManyRequests},
 	} {
-		if _, status, body := p.connect("example.com:"+p.port, test.user, test.token); status != test.want {
-			t.Errorf("%d: status %d: %s, want %d", i, status, body, test.want)
-		}
+		_, status, body := p.connect("example.com:"+p.port, test.user, test.token)
+		require.True(t, status == test.want, "%d: status %d: %s, want %d", i, status, body, test.want)
 	}
 	_ = first.Close()
 	poll.Until(t, "a connection to be possible after another was closed", func() bool {
@@ -349,9 +350,8 @@ func TestRefusalsAreLoggedForEachSessionWithALimit(t *testing.T) {
 	}
 	p.connect("evil.example.org:443", "other", p.token(func(s *adminauth.Session) { s.Name, s.UID = "other", "other" }))
 	log := p.log.String()
-	if lines := strings.Count(log, "session=fix"); lines < logBurst || lines > logBurst+1+int(time.Since(startTime).Seconds()) {
-		t.Errorf("%d refusals of the first session are logged", lines)
-	}
+	lines, most := strings.Count(log, "session=fix"), logBurst+1+int(time.Since(startTime).Seconds())
+	require.True(t, lines >= logBurst && lines <= most, "%d refusals of the first session are logged", lines)
 	require.True(t, strings.Contains(log, "session=other") && strings.Contains(log, "host=evil.example.org:443") && !strings.Contains(log, p.token()),
 		"log:\n%s", log)
 	p.wantRefused(reasonHostNotAllowed, 3*logBurst+1)
@@ -372,11 +372,7 @@ func getStatus(t *testing.T, url string) (status int, body string) {
 
 func newConfig(t *testing.T) []byte {
 	t.Helper()
-	text, err := adminauth.NewPrivateKey()
-	require.NoError(t, err)
-	keys, err := adminauth.ParsePrivateKey(text)
-	require.NoError(t, err)
-	raw, err := json.Marshal(sessionrunner.Config{Namespace: "team", PublicKeys: keys.PublicKey(), Runners: map[string][]string{"default": {"api.example.com:443"}}})
+	raw, err := json.Marshal(sessionrunner.Config{Namespace: "team", PublicKeys: newKeys(t).PublicKey(), Runners: map[string][]string{"default": {"api.example.com:443"}}})
 	require.NoError(t, err)
 	return raw
 }
@@ -398,27 +394,23 @@ func TestProxyStartsWithTheExpectedConfigurationAndStopsWhenItsTunnelsHaveEnded(
 	require.True(t, !ready(), "the proxy is ready with an earlier configuration")
 	require.NoError(t, os.WriteFile(file, config, 0o600))
 	poll.Until(t, "the proxy to be ready", ready)
-	if status, body := getStatus(t, "http://"+s.proxy+"/"); status != http.StatusMethodNotAllowed {
-		t.Errorf("a request without CONNECT: %d %s", status, body)
-	}
-	if _, body := getStatus(t, "http://"+s.metrics+"/metrics"); !strings.Contains(body, `yardmaster_egress_refused_total{namespace="team",reason="MethodNotAllowed",runner=""} 1`) {
-		t.Errorf("metrics:\n%s", body)
-	}
+	status, body := getStatus(t, "http://"+s.proxy+"/")
+	require.True(t, status == http.StatusMethodNotAllowed, "a request without CONNECT: %d %s", status, body)
+	_, body = getStatus(t, "http://"+s.metrics+"/metrics")
+	require.Contains(t, body, `yardmaster_egress_refused_total{namespace="team",reason="MethodNotAllowed",runner=""} 1`)
 	stop()
 	require.NoError(t, <-ended)
 }
 
 func TestProxyDoesNotStartWithAnInvalidConfiguration(t *testing.T) {
 	for title, text := range map[string]string{"no JSON": "x", "no key": `{"namespace":"team"}`, "an address as a host": `{"runners":{"a":["10.0.0.1"]}}`} {
-		if _, err := newOptions([]byte(text)); err == nil {
-			t.Errorf("%s is accepted", title)
-		}
+		_, err := newOptions([]byte(text))
+		require.True(t, err != nil, "%s is accepted", title)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := waitForConfig(ctx, filepath.Join(t.TempDir(), "missing"), "hash", slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a missing file is accepted")
-	}
+	_, err := waitForConfig(ctx, filepath.Join(t.TempDir(), "missing"), "hash", slog.New(slog.DiscardHandler))
+	require.True(t, err != nil, "a missing file is accepted")
 }
 
 func TestDrainWaitsForOpenTunnelsAndThenClosesThem(t *testing.T) {
@@ -428,9 +420,6 @@ func TestDrainWaitsForOpenTunnelsAndThenClosesThem(t *testing.T) {
 	defer cancel()
 	p.proxy.Drain(ctx)
 	require.True(t, errors.Is(ctx.Err(), context.DeadlineExceeded), "Drain did not wait for the tunnel")
-	if _, err := io.ReadAll(c); err != nil {
-		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-			t.Error("the tunnel is still open")
-		}
-	}
+	_, err := io.ReadAll(c)
+	require.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "the tunnel is still open")
 }

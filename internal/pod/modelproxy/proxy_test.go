@@ -414,9 +414,8 @@ func TestRequestsThatAreTooLargeOrTooManyAreRefused(t *testing.T) {
 	m := newModel(t, apis["Messages"], "answers")
 	c := newContainer(t, "Anthropic", m.URL, "3")
 	c.proxy.limits.bodyBytes = 1000
-	if status, _ := c.post("/v1/messages", `{"model":"m","messages":"`+strings.Repeat("x", 1000)+`"}`, false); status != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large request is answered with %d", status)
-	}
+	status, _ := c.post("/v1/messages", `{"model":"m","messages":"`+strings.Repeat("x", 1000)+`"}`, false)
+	require.True(t, status == http.StatusRequestEntityTooLarge, "a large request is answered with %d", status)
 	c.proxy.limits.requests = 0
 	if status, _ := c.post("/v1/messages", `{"model":"m"}`, false); status != http.StatusTooManyRequests {
 		t.Errorf("a further request is answered with %d", status)
@@ -449,14 +448,12 @@ func TestPrices(t *testing.T) {
 		}
 	}
 	for _, invalid := range []string{`{models: {m: {}}}`, `{models: {m: {input: -1, output: 1, maxInputTokens: 1, maxOutputTokens: 1}}}`, `{models: {m: {input: 1, output: 1}}}`, `{modells: {}}`, `{models: {m: {input: 1, output: 1, maxInputTokens: 1, maxOutputTokens: 1, longPrompt: {tokens: 1}}}}`, `[`} {
-		if _, err := ParsePrices([]byte(invalid)); err == nil {
-			t.Errorf("%s is accepted", invalid)
-		}
+		_, err = ParsePrices([]byte(invalid))
+		require.True(t, err != nil, "%s is accepted", invalid)
 	}
 	own, err := ParsePrices([]byte(`{models: {m: {input: 1, output: 1, maxInputTokens: 1, maxOutputTokens: 1}}}`))
-	if _, found := own.find("gpt-5"); err != nil || !found || len(own) != len(prices)+1 {
-		t.Errorf("%d prices, error %v", len(own), err)
-	}
+	_, found := own.find("gpt-5")
+	require.True(t, err == nil && found && len(own) == len(prices)+1, "%d prices, error %v", len(own), err)
 }
 
 // Responses of providers, as they are recorded: the usage in each.

@@ -293,13 +293,11 @@ func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main")})
 	s.restart()
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
-	if _, err := client.Clones(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.Clones(t.Context())
+	require.NoError(t, err)
 	for _, directory := range []string{"shop", "other", "../shop"} {
-		if push, err := client.Push(t.Context(), directory, "", strings.NewReader("bundle")); err == nil {
-			t.Errorf("%s: %+v", directory, push)
-		}
+		push, err := client.Push(t.Context(), directory, "", strings.NewReader("bundle"))
+		require.True(t, err != nil, "%s: %+v", directory, push)
 	}
 	s.mustRun("events", edit)
 	got := s.repositoryResult()
@@ -465,9 +463,8 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 				}
 				branches[branch] = strings.Join(strings.Fields(files), " ")
 			}
-			if diff := gocmp.Diff(row.branches, branches); diff != "" {
-				t.Errorf("files of the branches (-want +got):\n%s\n%s", diff, s.out)
-			}
+			diff := gocmp.Diff(row.branches, branches)
+			require.True(t, diff == "", "files of the branches (-want +got):\n%s\n%s", diff, s.out)
 		})
 	}
 }
@@ -517,9 +514,8 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 				t.Errorf("result %+v: %s", got, s.out)
 			}
 			if row.files != "" {
-				if files := strings.Join(strings.Fields(s.remote("ls-tree", "--name-only", "session/demo")), " "); files != row.files {
-					t.Errorf("files %q, want %q: %s", files, row.files, s.out)
-				}
+				files := strings.Join(strings.Fields(s.remote("ls-tree", "--name-only", "session/demo")), " ")
+				require.True(t, files == row.files, "files %q, want %q: %s", files, row.files, s.out)
 			}
 			if row.failure != "" {
 				require.Equal(t, "changed", s.remote("show", "session/demo-unfinished:lib/lib.txt"))

@@ -216,9 +216,8 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 			started := time.Now()
 			code, err := s.runUntil("events", row.script, "ready")
 			require.True(t, code == row.code && err == nil, "code %d, error %v: %s", code, err, s.out)
-			if _, err := os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved")); (err == nil) != row.saved {
-				t.Errorf("saved: %v; output %s", err, s.out)
-			}
+			_, err = os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved"))
+			require.True(t, (err == nil) == row.saved, "saved: %v; output %s", err, s.out)
 			took := time.Since(started)
 			require.True(t, took <= 5*time.Minute, "it took %v", took)
 			s.result()
@@ -270,12 +269,10 @@ func TestProcessesThatTheAgentLeavesBehindAreEnded(t *testing.T) {
 			raw, err := os.ReadFile(filepath.Join(workspace, "child"))
 			require.NoError(t, err)
 			process := strings.TrimSpace(string(raw))
-			if stat, err := os.ReadFile("/proc/" + process + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
-				t.Errorf("process %s still runs: %s", process, stat)
-			}
-			if _, err := os.Stat(filepath.Join(workspace, "saved")); strings.Contains(title, "saves") && err != nil {
-				t.Error(err)
-			}
+			stat, err := os.ReadFile("/proc/" + process + "/stat")
+			require.True(t, err != nil || strings.Contains(string(stat), ") Z "), "process %s still runs: %s", process, stat)
+			_, err = os.Stat(filepath.Join(workspace, "saved"))
+			require.True(t, !strings.Contains(title, "saves") || err == nil, "the work is not saved: %v", err)
 		})
 	}
 }
@@ -304,16 +301,14 @@ func TestConversationsAreResumed(t *testing.T) {
 	s := newTestSession(t, "Fix the bug.")
 	check := func(title, want string) {
 		t.Helper()
-		if code, err := s.runWithResume(reportResume); code != exitSuccess || err != nil {
-			t.Fatalf("%s: code %d, error %v: %s", title, code, err, s.out)
-		}
+		code, err := s.runWithResume(reportResume)
+		require.True(t, code == exitSuccess && err == nil, "%s: code %d, error %v: %s", title, code, err, s.out)
 		got := s.result().Summary
 		require.True(t, got == want, "%s: %q, want %q", title, got, want)
 	}
 	// An agent that is killed writes no result, so the runner remembers the conversation itself.
-	if code, err := s.runWithResume(`echo '{"type":"started","conversation":"c-1"}'; kill -9 $$`); code == exitSuccess || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
+	code, err := s.runWithResume(`echo '{"type":"started","conversation":"c-1"}'; kill -9 $$`)
+	require.True(t, code != exitSuccess && err == nil, "code %d, error %v", code, err)
 	s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_JOB": "demo-r1-a2"})
 	check("the next attempt", "resumed c-1 with The work was interru")
 	s.set(map[string]string{"AGENTIC_RUN": "2", "AGENTIC_ATTEMPT": "1", "AGENTIC_SDK_SESSION_ID": "c-1"})
@@ -372,14 +367,12 @@ func TestMissingInputsAreNamed(t *testing.T) {
 			continue // v0.1.0 does not set it
 		}
 		s := newTestSession(t, "p").set(map[string]string{name: ""})
-		if _, err := s.run("exec", "true"); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: error %v", name, err)
-		}
+		_, err := s.run("exec", "true")
+		require.ErrorContains(t, err, name)
 	}
 	s := newTestSession(t, "p").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{Directory: "../outside"}}})
-	if _, err := s.run("exec", "true"); err == nil {
-		t.Error("a repository outside of the workspace is accepted")
-	}
+	_, err := s.run("exec", "true")
+	require.True(t, err != nil, "a repository outside of the workspace is accepted")
 }
 
 func TestSignalsOfTheProcessEndTheSession(t *testing.T) {

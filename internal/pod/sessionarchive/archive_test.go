@@ -213,9 +213,8 @@ func TestTranscriptIsStoredInTheBucket(t *testing.T) {
 		if got.Error != "" || !strings.HasPrefix(got.Location, "s3://transcripts/team/agents/a/demo/2") || !strings.HasSuffix(got.Location, "Z-demo-r1-a1.ndjson") {
 			t.Fatalf("stored %+v", got)
 		}
-		if stored := store.get(got.Location); stored != text {
-			t.Errorf("%d bytes instead of %d", len(stored), len(text))
-		}
+		stored := store.get(got.Location)
+		require.True(t, stored == text, "%d bytes instead of %d", len(stored), len(text))
 		end()
 	}
 	if got := store.authorizations[0]; len(store.authorizations) != 2 || !strings.HasPrefix(got, "AWS4-HMAC-SHA256 Credential="+testKeyID) || !strings.Contains(got, "/eu-central-1/s3/") {

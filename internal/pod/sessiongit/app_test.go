@@ -102,9 +102,8 @@ func TestTheKeyOfAGitHubAppIsReadInEachForm(t *testing.T) {
 			t.Errorf("%s: another ID or key", title)
 		}
 	}
-	if app, err := readApp(t.TempDir()); app != nil || err != nil {
-		t.Errorf("a Secret without an App: %v, %v", app, err)
-	}
+	app, err := readApp(t.TempDir())
+	require.True(t, app == nil && err == nil, "a Secret without an App: %v, %v", app, err)
 }
 
 // Faults of GitHub besides those of each server.
@@ -363,12 +362,10 @@ func TestAnAppIsRefusedWhereItCannotWork(t *testing.T) {
 		"https://git.example/a/b/shop":    "a/b/shop is not owner/name, as repositories of GitHub are",
 		"https://other.example/team/shop": "the SessionRunner allows no credentials for https://other.example/team/shop: add it to git.repositories",
 	} {
-		if _, _, err := client.appToken(t.Context(), repository, readAccess); err == nil || err.Error() != want || !errors.As(err, new(permanentError)) {
-			t.Errorf("%s: %v", repository, err)
-		}
+		_, _, err = client.appToken(t.Context(), repository, readAccess)
+		require.True(t, err != nil && err.Error() == want && errors.As(err, new(permanentError)), "%s: %v", repository, err)
 	}
 	client.forge = GitLab
-	if _, _, err := client.appToken(t.Context(), "https://git.example/team/shop", readAccess); err == nil || !strings.Contains(err.Error(), "git.forge is GitLab") {
-		t.Error(err)
-	}
+	_, _, err = client.appToken(t.Context(), "https://git.example/team/shop", readAccess)
+	require.ErrorContains(t, err, "git.forge is GitLab")
 }

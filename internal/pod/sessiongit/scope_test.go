@@ -165,9 +165,8 @@ func TestAUserOfSessionsReachesNoOtherRepository(t *testing.T) {
 	}
 	keys, _ := os.ReadFile(s.keys)
 	require.True(t, len(keys) == 0, "SSH got the key: %s", keys)
-	if out, err := exec.CommandContext(t.Context(), "grep", "-rl", s.secret, s.directory).CombinedOutput(); err == nil {
-		t.Errorf("clones have the commit of the other repository: %s", out)
-	}
+	out, err := exec.CommandContext(t.Context(), "grep", "-rl", s.secret, s.directory).CombinedOutput()
+	require.True(t, err != nil, "clones have the commit of the other repository: %s", out)
 }
 
 func withAll(a, b map[string]string) map[string]string {
@@ -185,9 +184,8 @@ func TestListedRepositoriesGetTheCredentials(t *testing.T) {
 		"ssh://git@ADDRESS/team/shop", "ssh://git@ADDRESS:22/team/shop", "https://GIT.example:443/a/big-web", "https://git.example/a/big-web.git/",
 		"https://other.example/any/thing", "git@other.example:any/thing",
 	} {
-		if refusal := scope.Refusal(s.expand(url), "default"); refusal != "" {
-			t.Errorf("%s: %s", url, refusal)
-		}
+		refusal := scope.Refusal(s.expand(url), "default")
+		require.True(t, refusal == "", "%s: %s", url, refusal)
 	}
 	refusal := scope.Refusal("https://git.example/b/c.git", "agents")
 	want := "git.repositories of SessionRunner agents has only git.example/a/*-web.git of this host: add git.example/b/c there"

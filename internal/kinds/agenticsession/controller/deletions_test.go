@@ -42,12 +42,10 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 	d.eventHandler().Delete(context.Background(), event.DeleteEvent{Object: &pod}, queue)
 	require.True(t, queue.Len() == 1, "the session is not requeued")
 	s := newTestSession("one")
-	if got, uid := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" || uid != "pod" {
-		t.Errorf("%d Pods", len(got))
-	}
-	if got, uid := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 || uid != "" {
-		t.Error("the Pod is listed twice")
-	}
+	got, uid := d.withDeletedPod(nil, s)
+	require.True(t, len(got) == 1 && got[0].UID == "pod" && uid == "pod", "%d Pods", len(got))
+	got, uid = d.withDeletedPod([]corev1.Pod{pod}, s)
+	require.True(t, len(got) == 1 && uid == "", "the Pod is listed twice")
 	podsOf := func(s *v1alpha1.AgenticSession) int {
 		pods, _ := d.withDeletedPod(nil, s)
 		return len(pods)
@@ -193,12 +191,10 @@ func TestOnlyOneSessionReservesAWorkspaceUntilItIsReleased(t *testing.T) {
 				require.True(t, w.reserve(first), "the first session cannot reserve the workspace")
 			}
 			require.True(t, w.reserve(elsewhere) && !w.reserve(second), "the workspace of another session is reserved, or the one of the first is not")
-			if got, _ := w.otherUser(second, "shared"); got != "first" {
-				t.Errorf("the second session waits for %q", got)
-			}
-			if got, _ := w.otherUser(first, "shared"); got != "" {
-				t.Errorf("the first session waits for %q", got)
-			}
+			got, _ := w.otherUser(second, "shared")
+			require.True(t, got == "first", "the second session waits for %q", got)
+			got, _ = w.otherUser(first, "shared")
+			require.True(t, got == "", "the first session waits for %q", got)
 			release(w, first)
 			require.True(t, w.reserve(second), "the workspace is still reserved")
 		})
