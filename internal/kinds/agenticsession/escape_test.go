@@ -33,37 +33,32 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 // Each row exceeds the limits of the SessionRunner. No Job may be created, and the condition must
 // name the field, and what to add to the SessionRunner.
 func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
-	limits := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
+	type change = func(spec *v1alpha1.AgenticSessionSpec)
+	limits := func(name, amount string) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
 		}
 	}
-	requests := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
+	requests := func(name, amount string) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
 		}
 	}
-	variable := func(name string) func(spec *v1alpha1.AgenticSessionSpec) {
-		return func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{name: "x"}
-		}
+	variable := func(name string) change {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{name: "x"} }
 	}
-	image := func(image string) func(spec *v1alpha1.AgenticSessionSpec) {
-		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Image = image }
-	}
-	workspace := func(w v1alpha1.WorkspaceClaim) func(spec *v1alpha1.AgenticSessionSpec) {
-		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Workspace = &w }
-	}
-	mount := func(name, path string) func(spec *v1alpha1.AgenticSessionSpec) {
+	image := func(image string) change { return func(spec *v1alpha1.AgenticSessionSpec) { spec.Image = image } }
+	workspace := func(w v1alpha1.WorkspaceClaim) change { return func(spec *v1alpha1.AgenticSessionSpec) { spec.Workspace = &w } }
+	mount := func(name, path string) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: name}, MountPath: path}}
 		}
 	}
-	from := func(source corev1.EnvFromSource) func(spec *v1alpha1.AgenticSessionSpec) {
+	from := func(source corev1.EnvFromSource) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvFrom = []corev1.EnvFromSource{source} }
 	}
 	for title, test := range map[string]struct {
-		exceed func(spec *v1alpha1.AgenticSessionSpec)
+		exceed change
 		want   string
 	}{
 		"another image":                           {image("evil:1"), "spec.image: "},
@@ -167,23 +162,20 @@ func TestResourcesThatAreNotSetFollowTheLimits(t *testing.T) {
 }
 
 func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
-	volume := func(mountPath string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.MountVolume(spec, "a", mountPath, testbuilder.ConfigMapVolume("a"))
-		}
+	type runnerSpec = v1alpha1.SessionRunnerSpec
+	volume := func(mountPath string) func(*runnerSpec) {
+		return func(spec *runnerSpec) { testbuilder.MountVolume(spec, "a", mountPath, testbuilder.ConfigMapVolume("a")) }
 	}
-	label := func(key, value string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
+	label := func(key, value string) func(*runnerSpec) {
+		return func(spec *runnerSpec) {
 			spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: value}}}
 		}
 	}
-	jobLabel := func(key, value string) func(*v1alpha1.SessionRunnerSpec) {
-		return func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}}
-		}
+	jobLabel := func(key, value string) func(*runnerSpec) {
+		return func(spec *runnerSpec) { spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}} }
 	}
 	const labels, appArmor = "spec.template.metadata.labels", "container.apparmor.security.beta.kubernetes.io/runner"
-	for want, change := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
+	for want, change := range map[string]func(spec *runnerSpec){
 		`"models": it is not an absolute path`:                                       volume("models"),
 		`"/srv/../workspace": it is not an absolute path`:                            volume("/srv/../workspace"),
 		`"/workspace": it overlaps with /workspace`:                                  volume("/workspace"),
@@ -200,52 +192,48 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		labels: label("team", "a b"),
 		"spec.jobMetadata.labels[" + LabelSessionUID + "]: Forbidden: the key is reserved": jobLabel(LabelSessionUID, "other"),
 		"spec.jobMetadata.labels": jobLabel("kueue.x-k8s.io/queue-name", "a b"),
-		"spec.template.metadata.annotations[" + appArmor + "]: Forbidden: the key is reserved": func(spec *v1alpha1.SessionRunnerSpec) {
+		"spec.template.metadata.annotations[" + appArmor + "]: Forbidden: the key is reserved": func(spec *runnerSpec) {
 			spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{appArmor: "x"}}}
 		},
-		"spec.template.spec.nodeSelector": func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.RunnerPod(spec).NodeSelector = map[string]string{"a b": "c"}
-		},
-		"spec: Forbidden: " + decision.TooLargeMessage: func(spec *v1alpha1.SessionRunnerSpec) {
+		"spec.template.spec.nodeSelector": func(spec *runnerSpec) { testbuilder.RunnerPod(spec).NodeSelector = map[string]string{"a b": "c"} },
+		"spec: Forbidden: " + decision.TooLargeMessage: func(spec *runnerSpec) {
 			spec.Allowed.Images = []string{strings.Repeat("x", decision.MaxSpecBytes)}
 		},
-		"inactivityTimeout: Forbidden: it requires activityLease": func(spec *v1alpha1.SessionRunnerSpec) { spec.Limits.InactivityTimeout = seconds(600) },
-		"it exceeds limits.maxResources": func(spec *v1alpha1.SessionRunnerSpec) {
+		"inactivityTimeout: Forbidden: it requires activityLease": func(spec *runnerSpec) { spec.Limits.InactivityTimeout = seconds(600) },
+		"it exceeds limits.maxResources": func(spec *runnerSpec) {
 			testbuilder.RunnerContainer(spec).Resources.Limits, spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 		},
-		"spec.template.spec.containers[0].resources.requests": func(spec *v1alpha1.SessionRunnerSpec) {
+		"spec.template.spec.containers[0].resources.requests": func(spec *runnerSpec) {
 			testbuilder.RunnerContainer(spec).Resources = corev1.ResourceRequirements{Requests: resourceAmounts("2", "1Gi", "1Gi"), Limits: resourceAmounts("1", "1Gi", "1Gi")}
 		},
-		"HOME is set by the operator": func(spec *v1alpha1.SessionRunnerSpec) {
-			testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}}
-		},
-		"activityLease needs a ServiceAccount for each session": func(spec *v1alpha1.SessionRunnerSpec) {
+		"HOME is set by the operator": func(spec *runnerSpec) { testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"activityLease needs a ServiceAccount for each session": func(spec *runnerSpec) {
 			testbuilder.RunnerPod(spec).ServiceAccountName, spec.ActivityLease = "model-caller", true
 		},
-		"the token would be for the API server": func(spec *v1alpha1.SessionRunnerSpec) {
+		"the token would be for the API server": func(spec *runnerSpec) {
 			testbuilder.MountVolume(spec, "tokens", "/var/run/secrets/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{Path: "a"}))
 		},
-		"spec.template.spec.securityContext.runAsUser": func(spec *v1alpha1.SessionRunnerSpec) {
+		"spec.template.spec.securityContext.runAsUser": func(spec *runnerSpec) {
 			testbuilder.RunnerPod(spec).SecurityContext.RunAsUser = new(int64(0))
 		},
-		"the only container is named runner": func(spec *v1alpha1.SessionRunnerSpec) {
+		"the only container is named runner": func(spec *runnerSpec) {
 			testbuilder.RunnerPod(spec).Containers = append(testbuilder.RunnerPod(spec).Containers, corev1.Container{Name: "other", Image: "x"})
 		},
-		"spec.template.spec.initContainers[0].restartPolicy": func(spec *v1alpha1.SessionRunnerSpec) {
+		"spec.template.spec.initContainers[0].restartPolicy": func(spec *runnerSpec) {
 			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{{Name: "prepare", Image: "x"}}
 		},
-		"set exactly one of configMap, secret, persistentVolumeClaim and projected": func(spec *v1alpha1.SessionRunnerSpec) {
+		"set exactly one of configMap, secret, persistentVolumeClaim and projected": func(spec *runnerSpec) {
 			testbuilder.MountVolume(spec, "node", "/node", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}})
 		},
-		"a projected volume has no other sources": func(spec *v1alpha1.SessionRunnerSpec) {
+		"a projected volume has no other sources": func(spec *runnerSpec) {
 			testbuilder.MountVolume(spec, "node", "/node", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
 			}}})
 		},
-		"the runner always has the workspace at /workspace": func(spec *v1alpha1.SessionRunnerSpec) {
+		"the runner always has the workspace at /workspace": func(spec *runnerSpec) {
 			testbuilder.RunnerContainer(spec).VolumeMounts = []corev1.VolumeMount{{Name: "workspace", MountPath: "/other"}}
 		},
-		"spec.template.spec.initContainers[0].volumeMounts[0].name: Not found": func(spec *v1alpha1.SessionRunnerSpec) {
+		"spec.template.spec.initContainers[0].volumeMounts[0].name: Not found": func(spec *runnerSpec) {
 			sidecar := testbuilder.Sidecar("proxy", "x")
 			sidecar.VolumeMounts = []corev1.VolumeMount{{Name: "inputs", MountPath: "/inputs"}}
 			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
@@ -262,14 +250,10 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 // A session cannot change the values of the SessionRunner's variables, which may refer to other
 // variables.
 func TestSessionVariablesComeLast(t *testing.T) {
-	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}
-	})
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"} })
 	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
 	env := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
-	at := func(name string) int {
-		return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-	}
+	at := func(name string) int { return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name }) }
 	require.True(t, at("A") >= at("B") && env[at("A")].Value == "", "%+v", env)
 }
 

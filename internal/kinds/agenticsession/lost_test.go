@@ -19,9 +19,7 @@ var runnerEnds = map[string]struct {
 	end    func(s *scenario, message string)
 	reason string
 }{
-	"is evicted": {func(s *scenario, message string) {
-		s.disrupt("EvictionByEvictionAPI").exitRunner(143, message)
-	}, v1alpha1.ReasonEvicted},
+	"is evicted": {func(s *scenario, message string) { s.disrupt("EvictionByEvictionAPI").exitRunner(143, message) }, v1alpha1.ReasonEvicted},
 	"is killed for its memory": {func(s *scenario, message string) {
 		s.exitRunner(137, message).newestRunnerStatus().State.Terminated.Reason = v1alpha1.ReasonOOMKilled
 	}, v1alpha1.ReasonOOMKilled},
@@ -120,9 +118,7 @@ func TestAnAttemptThatNobodySawStartCostsTheRestOfTheBudget(t *testing.T) {
 		want    v1alpha1.Number
 	}{
 		"its Job is deleted": {func(*scenario) {}, "3"},
-		"it stops now": {func(s *scenario) {
-			s.updateSpec(suspend).decideAndRecord()
-		}, "unknown"}, // its Pod would be remembered
+		"it stops now": {func(s *scenario) { s.updateSpec(suspend).decideAndRecord() }, "unknown"}, // its Pod would be remembered
 		"it has stopped for an hour": {func(s *scenario) {
 			s.updateSpec(suspend).decideAndRecord()
 			s.advanceClock(time.Hour)

@@ -157,9 +157,7 @@ func TestNoPolicyThatAllowsMoreIsMissed(t *testing.T) {
 
 // randomEgress returns a policy for a few of the addresses from 10.0.0.0 to 10.0.0.15 and of the ports below 8.
 func randomEgress(r *rand.Rand) *networkingv1.NetworkPolicy {
-	network := func(bits int) string {
-		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(16))}), bits).Masked().String()
-	}
+	network := func(bits int) string { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(16))}), bits).Masked().String() }
 	policy := &networkingv1.NetworkPolicy{}
 	for range 1 + r.IntN(2) {
 		bits := 28 + r.IntN(4)

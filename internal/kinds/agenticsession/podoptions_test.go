@@ -69,9 +69,7 @@ func TestFieldsOfATemplateThatDoNotExistHaveNoEffect(t *testing.T) {
 		"the network of the node": func(pod *corev1.PodSpec) { pod.HostNetwork = true },
 		"processes of the node":   func(pod *corev1.PodSpec) { pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace = true, true, new(true) },
 		"a node":                  func(pod *corev1.PodSpec) { pod.NodeName, pod.SchedulerName = "node", "other" },
-		"an address": func(pod *corev1.PodSpec) {
-			pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"a"}}}
-		},
+		"an address": func(pod *corev1.PodSpec) { pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"a"}}} },
 		"name servers": func(pod *corev1.PodSpec) {
 			pod.DNSPolicy, pod.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1"}}
 		},

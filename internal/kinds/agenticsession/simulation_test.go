@@ -266,9 +266,7 @@ func (w *simulation) simulateEvent() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(8000)) * time.Millisecond)
 	switch dice := w.rng.IntN(100); {
 	case dice < 6:
-		w.updateSpec("mode", func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.Suspend = !spec.Suspend
-		})
+		w.updateSpec("mode", func(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = !spec.Suspend })
 	case dice < 12:
 		w.updateSpec("run again", requestNextRun)
 	case dice < 14:

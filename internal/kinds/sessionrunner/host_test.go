@@ -105,9 +105,7 @@ func TestProblemsWithHostsOfARunnerAreReported(t *testing.T) {
 	for _, want := range []string{`egress[0].hosts[0]: Invalid value: "10.0.0.1": it is an address`, "egress[0]: Invalid value: \"\": set exactly one of to, profile and hosts", "Too many: 257: must have at most 256"} {
 		require.True(t, strings.Contains(problems, want), "%s\ndoes not contain %q", problems, want)
 	}
-	port := func(port intstr.IntOrString) []networkingv1.NetworkPolicyPort {
-		return []networkingv1.NetworkPolicyPort{{Port: &port}}
-	}
+	port := func(port intstr.IntOrString) []networkingv1.NetworkPolicyPort { return []networkingv1.NetworkPolicyPort{{Port: &port}} }
 	block := func(except ...string) *networkingv1.NetworkPolicyPeer {
 		return &networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: except}}
 	}

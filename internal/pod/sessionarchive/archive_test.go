@@ -238,9 +238,7 @@ func TestRefusedUploadsAreReportedWithoutTheSecret(t *testing.T) {
 	for want, change := range map[string]func() []string{
 		"signature": func() []string { store.setSecret("another-secret-key"); return store.arguments() },
 		"bucket":    func() []string { store.setSecret(testSecret); return append(store.arguments(), "--bucket", "missing") },
-		"reading the Secret of the archive": func() []string {
-			return append(store.arguments(), "--credentials", t.TempDir())
-		},
+		"reading the Secret of the archive": func() []string { return append(store.arguments(), "--credentials", t.TempDir()) },
 	} {
 		w, end := openArchive(t, change()...)
 		_, _ = w.Write([]byte("a\n"))
