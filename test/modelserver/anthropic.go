@@ -9,9 +9,7 @@ import (
 type anthropicMessages struct{}
 
 func (anthropicMessages) failure(status int) string {
-	kind := map[int]string{
-		http.StatusTooManyRequests: "rate_limit_error", http.StatusUnauthorized: "authentication_error",
-	}[status]
+	kind := map[int]string{http.StatusTooManyRequests: "rate_limit_error", http.StatusUnauthorized: "authentication_error"}[status]
 	if kind == "" {
 		kind = "api_error"
 	}

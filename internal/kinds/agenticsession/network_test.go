@@ -53,6 +53,7 @@ func TestPolicyThatAllowsMoreThanTheSessionRunnerIsFound(t *testing.T) {
 		"the visitors that may connect":            {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: tcpPorts(8080, 8080)}}}, false},
 		"visitors from all namespaces":             {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}, Ports: tcpPorts(8080, 8080)}}}, true},
 		"all egress of other Pods":                 {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, everything), false},
+		"all egress of Pods with a label of the SessionRunner": {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, everything), true},
 		"all egress of Pods without a session":     {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: LabelSessionUID, Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), false},
 		"all egress of Pods without the label app": {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), true},
 		"all egress of this session":               {selecting(metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "session"}}, everything), true},
@@ -75,6 +76,8 @@ func TestPolicyThatAllowsMoreThanTheSessionRunnerIsFound(t *testing.T) {
 func newWidenedScenario(t *testing.T, other networkingv1.NetworkPolicySpec) *scenario {
 	t.Helper()
 	s := newScenario(t, setInteractive)
+	testbuilder.RunnerPod(&s.Runner.Spec)
+	s.Runner.Spec.Template.Labels = map[string]string{"team": "a"}
 	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{To: testbuilder.Block("10.0.0.0/8", "10.1.0.0/16"), Ports: testbuilder.Ports(443)}}
 	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
 	decision := s.decideAndRecord()
@@ -92,18 +95,6 @@ func TestSessionStartsInAWidenedNetworkOnlyIfItsSessionRunnerAcceptsThat(t *test
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
 	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationPreferred
 	s.startAttempt()
-}
-
-func TestPolicyIsFoundByTheLabelsThatTheSessionRunnerAdds(t *testing.T) {
-	web := networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Egress: []networkingv1.NetworkPolicyEgressRule{{}},
-	}
-	s := newWidenedScenario(t, web)
-	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
-	s.Runner.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
-	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
 }
 
 func TestSelectedSessions(t *testing.T) {

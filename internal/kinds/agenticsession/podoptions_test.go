@@ -62,47 +62,30 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 
 // A SessionRunner of an older CRD, or without one, may have any field of a Pod.
 func TestFieldsOfATemplateThatDoNotExistHaveNoEffect(t *testing.T) {
-	s := newFullScenario(t)
-	testbuilder.MountVolume(&s.Runner.Spec, "docs", "/srv/docs", testbuilder.SecretVolume("docs"))
-	want := s.decideAndRecord().CreateJob.Spec.Template
-	for title, change := range map[string]func(pod *corev1.PodSpec){
-		"the network of the node": func(pod *corev1.PodSpec) { pod.HostNetwork = true },
-		"processes of the node":   func(pod *corev1.PodSpec) { pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace = true, true, new(true) },
-		"a node":                  func(pod *corev1.PodSpec) { pod.NodeName, pod.SchedulerName = "node", "other" },
-		"an address": func(pod *corev1.PodSpec) { pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"a"}}} },
-		"name servers": func(pod *corev1.PodSpec) {
-			pod.DNSPolicy, pod.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1"}}
-		},
-		"the ServiceAccount's token": func(pod *corev1.PodSpec) {
-			pod.AutomountServiceAccountToken, pod.DeprecatedServiceAccount = new(true), "admin"
-		},
-		"an unrestricted Pod": func(pod *corev1.PodSpec) {
-			pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.FSGroup = new(false), new(int64(0))
-			pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
-		},
-		"an unrestricted runner":  func(pod *corev1.PodSpec) { weaken(&pod.Containers[0]) },
-		"an unrestricted sidecar": func(pod *corev1.PodSpec) { weaken(&pod.InitContainers[0]) },
-		"another image":           func(pod *corev1.PodSpec) { pod.Containers[0].Image = "evil:1" },
-		"claims of devices": func(pod *corev1.PodSpec) {
-			pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
-			pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
-		},
-		"a writable mount": func(pod *corev1.PodSpec) {
-			mount := &pod.Containers[0].VolumeMounts[0]
-			mount.ReadOnly, mount.SubPath, mount.MountPropagation = false, "../..", new(corev1.MountPropagationBidirectional)
-		},
-		"other modes of files": func(pod *corev1.PodSpec) { pod.Volumes[0].Secret.DefaultMode = new(int32(0o777)) },
-		"an ephemeral container": func(pod *corev1.PodSpec) {
-			pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "x"}}}
-		},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := newFullScenario(t)
-			testbuilder.MountVolume(&s.Runner.Spec, "docs", "/srv/docs", testbuilder.SecretVolume("docs"))
-			change(testbuilder.RunnerPod(&s.Runner.Spec))
-			require.Equal(t, want, s.startAttempt().newestJob().Spec.Template)
-		})
+	newTemplate := func(change func(pod *corev1.PodSpec)) corev1.PodTemplateSpec {
+		s := newFullScenario(t)
+		testbuilder.MountVolume(&s.Runner.Spec, "docs", "/srv/docs", testbuilder.SecretVolume("docs"))
+		change(testbuilder.RunnerPod(&s.Runner.Spec))
+		return s.startAttempt().newestJob().Spec.Template
 	}
+	require.Equal(t, newTemplate(func(*corev1.PodSpec) {}), newTemplate(func(pod *corev1.PodSpec) {
+		pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace = true, true, true, new(true)
+		pod.NodeName, pod.SchedulerName = "node", "other"
+		pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"a"}}}
+		pod.DNSPolicy, pod.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1"}}
+		pod.AutomountServiceAccountToken, pod.DeprecatedServiceAccount = new(true), "admin"
+		pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.FSGroup = new(false), new(int64(0))
+		pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+		weaken(&pod.Containers[0])
+		weaken(&pod.InitContainers[0])
+		pod.Containers[0].Image = "evil:1"
+		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+		mount := &pod.Containers[0].VolumeMounts[0]
+		mount.ReadOnly, mount.SubPath, mount.MountPropagation = false, "../..", new(corev1.MountPropagationBidirectional)
+		pod.Volumes[0].Secret.DefaultMode = new(int32(0o777))
+		pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "x"}}}
+	}))
 }
 
 func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {

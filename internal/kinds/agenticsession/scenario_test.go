@@ -180,9 +180,14 @@ func (s *scenario) createPlannedJob(decision Decision) {
 	job.CreationTimestamp = metav1.NewTime(s.Now)
 	job.Status.StartTime = new(metav1.NewTime(s.Now))
 	s.Jobs = append(s.Jobs, job)
+	s.createPod(job)
+}
+
+// createPod creates a Pod of a Job on a node.
+func (s *scenario) createPod(job *batchv1.Job) {
+	name := fmt.Sprintf("%s-%d", job.Name, len(s.Pods))
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: job.Name + "-x", Namespace: job.Namespace, CreationTimestamp: job.CreationTimestamp,
-		UID: "uid-of-" + types.UID(job.Name) + "-x", Labels: job.Spec.Template.Labels,
+		Name: name, Namespace: job.Namespace, CreationTimestamp: metav1.NewTime(s.Now), UID: "uid-of-" + types.UID(name), Labels: job.Spec.Template.Labels,
 		OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
 	}}
 	pod.Spec = *job.Spec.Template.Spec.DeepCopy()
@@ -255,6 +260,15 @@ func (s *scenario) blockPodStartup() *scenario {
 
 // exitRunner ends the runner with this code and message, and the Job with it.
 func (s *scenario) exitRunner(code int32, message string) *scenario {
+	s.terminateRunner(code, message)
+	if code == 0 {
+		s.newestPod().Status.Phase = corev1.PodSucceeded
+		return s.endJob(batchv1.JobComplete, "")
+	}
+	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+}
+
+func (s *scenario) terminateRunner(code int32, message string) {
 	start := metav1.NewTime(s.Now)
 	if running := s.newestRunnerStatus().State.Running; running != nil {
 		start = running.StartedAt
@@ -262,11 +276,6 @@ func (s *scenario) exitRunner(code int32, message string) *scenario {
 	s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Message: message, StartedAt: start, FinishedAt: metav1.NewTime(s.Now),
 	}}
-	if code == 0 {
-		s.newestPod().Status.Phase = corev1.PodSucceeded
-		return s.endJob(batchv1.JobComplete, "")
-	}
-	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
 }
 
 // disrupt marks the newest Pod as disrupted.

@@ -1,14 +1,12 @@
 package agenticsession
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -40,13 +38,7 @@ func (s *scenario) admit() *scenario {
 	s.Jobs[len(s.Jobs)-1] = job
 	job.Spec.Suspend, job.Status.StartTime, job.Status.Active = new(false), new(metav1.NewTime(s.Now)), 1
 	s.setSuspended(corev1.ConditionFalse)
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: job.Name + s.Now.Format("-150405"), UID: types.UID(fmt.Sprintf("%s-%d", job.UID, len(s.Pods))), CreationTimestamp: metav1.NewTime(s.Now),
-		OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
-	}}
-	pod.Spec.NodeName, pod.Status.Phase = "node", corev1.PodPending
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
-	s.Pods = append(s.Pods, pod)
+	s.createPod(job)
 	return s
 }
 
@@ -64,13 +56,7 @@ func (s *scenario) suspendJob() *scenario {
 
 // stopSuspendedPod ends the runner of a suspended Job. The operator remembers its Pod.
 func (s *scenario) stopSuspendedPod() *scenario {
-	start := metav1.NewTime(s.Now)
-	if running := s.newestRunnerStatus().State.Running; running != nil {
-		start = running.StartedAt
-	}
-	s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: 143, StartedAt: start, FinishedAt: metav1.NewTime(s.Now),
-	}}
+	s.terminateRunner(143, "")
 	s.newestPod().Status.Phase = corev1.PodFailed
 	s.newestJob().Status.Terminating = new(int32(0))
 	return s
@@ -78,9 +64,7 @@ func (s *scenario) stopSuspendedPod() *scenario {
 
 func TestJobHasTheMetadataOfItsSessionRunner(t *testing.T) {
 	s := newScenario(t)
-	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{
-		Labels: map[string]string{queueLabel: "team-a"}, Annotations: map[string]string{"cost": "7"},
-	}
+	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "team-a"}, Annotations: map[string]string{"cost": "7"}}
 	job := s.decideAndRecord().CreateJob
 	if job.Labels[queueLabel] != "team-a" || job.Labels[LabelSessionUID] != "session" || job.Annotations["cost"] != "7" || job.Annotations[AnnotationRun] != "1" {
 		t.Errorf("%+v", job.ObjectMeta)
