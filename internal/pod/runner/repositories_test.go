@@ -141,16 +141,11 @@ func (s *gitSession) startContainer(arguments ...string) {
 		}
 	})
 	s.t.Cleanup(s.stopContainer)
-	for { // until it has read the inputs, which the test may change
-		if _, err := os.Stat(filepath.Join(directory, "git.sock")); err == nil {
-			return
-		}
-		select {
-		case err := <-ended:
-			s.t.Fatalf("the container ended: %v: %s", err, s.log)
-		default:
-		}
-	}
+	poll.Until(s.t, "the container to have read the inputs, which the test may change", func() bool {
+		require.True(s.t, len(ended) == 0, "the container ended: %s", s.log)
+		_, err := os.Stat(filepath.Join(directory, "git.sock"))
+		return err == nil
+	})
 }
 
 func (s *gitSession) remote(args ...string) string {
@@ -183,18 +178,16 @@ func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
 			}
 			s.mustRun("events", edit)
 			got := s.repositoryResult()
-			if !got.Pushed || got.Branch != "session/demo" || got.Commit != s.remote("rev-parse", "session/demo") || got.Error != "" ||
-				got.PullRequestURL != "https://"+s.server.Host+"/team/shop/pull/1" || got.Name != "shop" {
-				t.Errorf("result %+v: %s", got, s.out)
-			}
+			require.Equal(t, v1alpha1.SessionRepositoryResult{
+				Name: "shop", Branch: "session/demo", Pushed: true, Commit: s.remote("rev-parse", "session/demo"), PullRequestURL: "https://" + s.server.Host + "/team/shop/pull/1",
+			}, got)
 			require.Equal(t, "fixed", s.remote("show", "session/demo:bug.txt"))
 			require.Equal(t, "All done. by Agent session demo", s.remote("log", "--format=%s by %an", "main..session/demo"))
 			// A second run adds to the branch and finds the open pull request.
 			s.set(map[string]string{"AGENTIC_RUN": "2"})
 			s.mustRun("events", "echo more > more.txt\n"+finished)
-			if again := s.repositoryResult(); again.PullRequestURL != got.PullRequestURL || !again.Pushed || s.server.PullRequests() != 1 {
-				t.Errorf("result %+v: %s", again, s.out)
-			}
+			again := s.repositoryResult()
+			require.True(t, again.PullRequestURL == got.PullRequestURL && again.Pushed && s.server.PullRequests() == 1, "result %+v: %s", again, s.out)
 		})
 	}
 }
@@ -204,14 +197,6 @@ func TestUnchangedRepositoriesAreNotPushed(t *testing.T) {
 	s.mustRun("events", finished)
 	got := s.repositoryResult()
 	require.True(t, !got.Pushed && got.Error == "" && got.Commit == s.remote("rev-parse", "main"), "result %+v", got)
-}
-
-func TestTerminatedSessionPushesWhatExists(t *testing.T) {
-	s := newGitSession(t)
-	code, err := s.runUntil("events", `echo half > bug.txt; echo '{"type":"text","text":"ready"}'; sleep 100`, "ready")
-	require.True(t, code == exitTerminated && err == nil, "code %d, error %v: %s", code, err, s.out)
-	got := s.repositoryResult()
-	require.True(t, got.Pushed && s.remote("show", "session/demo:bug.txt") == "half", "result %+v: %s", got, s.out)
 }
 
 // The next attempt in another, empty workspace continues with the commits of the first one.
@@ -313,7 +298,7 @@ func TestMalformedBundlesAreRefused(t *testing.T) {
 }
 
 // A push that takes longer than the grace period is one that a server never accepts: its hook waits for the test's end.
-func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
+func TestATerminatedSessionPushesWhatExistsWithinItsGracePeriod(t *testing.T) {
 	const never = "#!/bin/sh\ntouch %[1]s/started; until test -e %[1]s/ended; do sleep 0.1; done\n"
 	for title, row := range map[string]struct {
 		hook, script string
@@ -323,6 +308,7 @@ func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
 		pushed    bool
 	}{
 		"a normal end":                            {"#!/bin/sh\n", edit, "", "1ns", true},
+		"SIGTERM, and a server that works":        {"#!/bin/sh\n", "echo half > bug.txt; touch %[1]s/started; sleep 100", "started", "10m", true},
 		"SIGTERM before the agent's end":          {never, "touch %[1]s/started; echo half > bug.txt; sleep 100", "started", "100ms", false},
 		"SIGTERM while the server accepts a push": {never, edit, "started", "100ms", false},
 	} {
@@ -448,11 +434,10 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 			}
 			s.mustRun("events", "set -e; (\n"+row.agent+"\n)\n"+finished)
 			got := s.repositoryResult()
-			if matched, _ := path.Match(cmp.Or(row.branch, "session/demo"), got.Branch); !matched || got.Pushed != (row.failure == "") || !strings.Contains(got.Error, row.failure) ||
-				(row.failure == "") != (got.Error == "") {
-				t.Errorf("result %+v: %s", got, s.out)
-			}
-			require.True(t, strings.Contains(s.out.String(), row.event), "no event about %q: %s", row.event, s.out)
+			matched, _ := path.Match(cmp.Or(row.branch, "session/demo"), got.Branch)
+			require.True(t, matched && got.Pushed == (row.failure == ""), "result %+v: %s", got, s.out)
+			require.True(t, strings.Contains(got.Error, row.failure) && (row.failure == "") == (got.Error == ""), "result %+v: %s", got, s.out)
+			require.Contains(t, s.out.String(), row.event)
 			branches := map[string]string{}
 			for branch := range strings.FieldsSeq(s.remote("for-each-ref", "--format=%(refname:short)", "refs/heads/session")) {
 				files := s.remote("diff", "--name-only", "main..."+branch)
@@ -508,9 +493,8 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 			s.restart("--forge", sessiongit.GitHub)
 			s.mustRun("events", "set -e\n"+row.agent+"\n"+finished)
 			got := s.repositoryResult()
-			if got.Pushed != (row.files != "" && row.failure == "") || !strings.Contains(got.Error, row.failure) || (got.Error == "") != (row.failure == "") {
-				t.Errorf("result %+v: %s", got, s.out)
-			}
+			require.True(t, got.Pushed == (row.files != "" && row.failure == ""), "result %+v: %s", got, s.out)
+			require.True(t, strings.Contains(got.Error, row.failure) && (row.failure == "") == (got.Error == ""), "result %+v: %s", got, s.out)
 			if row.files != "" {
 				files := strings.Join(strings.Fields(s.remote("ls-tree", "--name-only", "session/demo")), " ")
 				require.True(t, files == row.files, "files %q, want %q: %s", files, row.files, s.out)
@@ -539,16 +523,14 @@ git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example
 			"result %+v: %s", got, s.out)
 		pull := s.server.LastPullRequest()
 		hasDraft, _ := pull["draft"].(bool)
-		isDraft := hasDraft || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: ")
-		body := fmt.Sprint(pull["body"], pull["description"])
-		base := fmt.Sprint(pull["base"], pull["target_branch"])
-		require.True(t, strings.Contains(base, "release") && isDraft && strings.Contains(body, "fix/bug has other commits"), "pull request %v", pull)
+		require.True(t, hasDraft || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: "), "pull request %v", pull)
+		require.Contains(t, fmt.Sprint(pull["base"], pull["target_branch"]), "release")
+		require.Contains(t, fmt.Sprint(pull["body"], pull["description"]), "fix/bug has other commits")
 		s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_WORKSPACE": t.TempDir()})
 		s.restart()
 		s.mustRun("events", "echo more > more.txt\n"+finished)
-		if got := s.repositoryResult(); got.Branch != "fix/bug" || s.remote("rev-list", "--count", "main..fix/bug") != "2" {
-			t.Errorf("result %+v: %s", got, s.out)
-		}
+		got = s.repositoryResult()
+		require.True(t, got.Branch == "fix/bug" && s.remote("rev-list", "--count", "main..fix/bug") == "2", "result %+v: %s", got, s.out)
 	}
 }
 
