@@ -169,9 +169,8 @@ func newContainer(t *testing.T, provider, url, limit string) *container {
 	c := &container{t: t, silence: 200 * time.Millisecond, options: options{provider: provider, url: url, keys: t.TempDir(), directory: t.TempDir(), ledger: t.TempDir()}}
 	c.options.prices, c.options.message = filepath.Join(c.options.keys, "prices.yaml"), filepath.Join(c.options.directory, "message")
 	var err error
-	if c.options.limit, err = strconv.ParseFloat(limit, 64); err != nil {
-		t.Fatal(err)
-	}
+	c.options.limit, err = strconv.ParseFloat(limit, 64)
+	require.NoError(t, err)
 	for path, content := range map[string]string{filepath.Join(c.options.keys, KeyOf(provider)): testKey + "\n", c.options.prices: testPrices} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
@@ -199,7 +198,7 @@ func (c *container) kill() {
 	c.start()
 }
 
-// spent returns the report that the operator reads.
+// report returns the report that the operator reads.
 func (c *container) report() *Report {
 	c.t.Helper()
 	raw, err := os.ReadFile(c.options.message)
@@ -313,17 +312,15 @@ func testBudget(t *testing.T, a api, behavior string, isStream bool, how string)
 	require.True(t, charged <= limit+1, "the provider charges for %v dollars of %d", charged, limit)
 	require.True(t, spent >= charged, "the report has %v dollars, the provider charges for %v", spent, charged)
 	require.True(t, behaviors[behavior] != 0 || spent == 0 || how == "parallel with kills", "refused requests cost %v dollars", spent)
-	if behaviors[behavior] > 0 && (parallel == 1) && how != "the agent leaves" && !refused {
-		t.Errorf("no request was refused after %v dollars", spent)
-	}
-	if behavior == "answers" && how == "one after the other" && (charged != limit && charged != limit+1 || spent > charged+0.01) {
-		t.Errorf("the report has %v dollars, the provider charges for %v", spent, charged)
+	require.True(t, behaviors[behavior] == 0 || parallel > 1 || how == "the agent leaves" || refused, "no request was refused after %v dollars", spent)
+	if behavior == "answers" && how == "one after the other" {
+		require.True(t, charged >= limit && spent <= charged+0.01, "the report has %v dollars, the provider charges for %v", spent, charged)
 	}
 	require.True(t, m.wrongKey.Load() == 0, "a request had another key")
 	before := m.charged.Load()
-	if status, body := c.send(a, isStream, false); spent >= limit && (status != http.StatusBadRequest || !strings.Contains(body, "maxCostUSD") || m.charged.Load() != before) {
-		t.Errorf("at the limit, a request is answered with %d %s", status, body)
-	}
+	status, body := c.send(a, isStream, false)
+	require.True(t, spent < limit || status == http.StatusBadRequest && strings.Contains(body, "maxCostUSD") && m.charged.Load() == before,
+		"at the limit, a request is answered with %d %s", status, body)
 }
 
 func TestTheCostIsIncompleteIfTheContainerIsKilledDuringARequestWithoutAPrice(t *testing.T) {
@@ -361,9 +358,8 @@ func TestWhatTheProxyCannotPriceIsRefusedWithABudget(t *testing.T) {
 		m := newModel(t, apis["Messages"], "answers")
 		c := newContainer(t, provider, m.URL, "3")
 		for _, body := range bodies {
-			if status, answer := c.post(path, body, false); status != http.StatusBadRequest || !strings.Contains(answer, `"error"`) {
-				t.Errorf("%s with %.80s is answered with %d %s", path, body, status, answer)
-			}
+			status, answer := c.post(path, body, false)
+			require.True(t, status == http.StatusBadRequest && strings.Contains(answer, `"error"`), "%s with %.80s is answered with %d %s", path, body, status, answer)
 		}
 		require.True(t, m.charged.Load() == 0 && c.spent() == 0, "%s: a request was sent", path)
 	}
@@ -398,12 +394,10 @@ func TestUnlimitedSessionsUseAnyModelAndReportAnIncompleteCost(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, apis["Messages"], "answers")
 	c := newContainer(t, "Anthropic", m.URL, "Inf")
-	for model, want := range map[string]bool{"m": false, "other": true} {
+	for _, model := range []string{"m", "other"} {
 		status, body := c.post("/v1/messages", `{"model":"`+model+`"}`, false)
 		require.True(t, status == http.StatusOK, "%d %s", status, body)
-		if model == "other" && c.report().Incomplete != want {
-			t.Errorf("the report is %+v", c.report())
-		}
+		require.Equal(t, model == "other", c.report().Incomplete)
 	}
 	spent := c.spent()
 	require.True(t, spent >= 1 && spent <= 1.01, "%v dollars", spent)
@@ -417,9 +411,8 @@ func TestRequestsThatAreTooLargeOrTooManyAreRefused(t *testing.T) {
 	status, _ := c.post("/v1/messages", `{"model":"m","messages":"`+strings.Repeat("x", 1000)+`"}`, false)
 	require.True(t, status == http.StatusRequestEntityTooLarge, "a large request is answered with %d", status)
 	c.proxy.limits.requests = 0
-	if status, _ := c.post("/v1/messages", `{"model":"m"}`, false); status != http.StatusTooManyRequests {
-		t.Errorf("a further request is answered with %d", status)
-	}
+	status, _ = c.post("/v1/messages", `{"model":"m"}`, false)
+	require.True(t, status == http.StatusTooManyRequests, "a further request is answered with %d", status)
 	require.True(t, m.charged.Load() == 0, "a request was forwarded")
 }
 
@@ -443,9 +436,8 @@ func TestPrices(t *testing.T) {
 		require.True(t, found && got == c.want, "%s costs %d, want %d", c.model, got, c.want)
 	}
 	for _, other := range []string{"gpt-5-pro", "claude-sonnet-4-5-fast", "", "gpt-5-codex-mini"} {
-		if _, found := prices.find(other); found {
-			t.Errorf("%q has the price of another model", other)
-		}
+		_, found := prices.find(other)
+		require.True(t, !found, "%q has the price of another model", other)
 	}
 	for _, invalid := range []string{`{models: {m: {}}}`, `{models: {m: {input: -1, output: 1, maxInputTokens: 1, maxOutputTokens: 1}}}`, `{models: {m: {input: 1, output: 1}}}`, `{modells: {}}`, `{models: {m: {input: 1, output: 1, maxInputTokens: 1, maxOutputTokens: 1, longPrompt: {tokens: 1}}}}`, `[`} {
 		_, err = ParsePrices([]byte(invalid))
@@ -508,10 +500,7 @@ func TestBoundsOfRequests(t *testing.T) {
 	} {
 		in := &incoming{method: http.MethodPost, path: c.path, body: []byte(c.body), limited: true, prices: prices}
 		r, err := providers[c.provider].parse(in)
-		if err != nil {
-			t.Errorf("%s: %v", c.body, err)
-			continue
-		}
+		require.True(t, err == nil, "%s: %v", c.body, err)
 		want := (bound{micros: (c.prompt*2+c.output*10)*c.rounds + c.searches*10_000, alone: c.rounds > 1})
 		require.True(t, r.bound == want, "%s costs at most %+v, want %+v", c.body, r.bound, want)
 	}

@@ -60,10 +60,8 @@ func TestFilesAreStoredBesideTheTranscript(t *testing.T) {
 			"%s is %q with %d bytes, error %v", name, got.Files[name], len(raw), err)
 	}
 	raw, err := os.ReadFile(filepath.Join(claim, got.Location))
-	if err != nil || string(raw) != "{\"type\":\"text\"}\n" || got.Error != "" || got.Truncated || len(got.Files) != 2 ||
-		!strings.HasPrefix(got.Location, "a/demo/2") {
-		t.Errorf("transcript %q, error %v, stored %+v", raw, err, got)
-	}
+	require.True(t, err == nil && string(raw) == "{\"type\":\"text\"}\n", "transcript %q, error %v", raw, err)
+	require.True(t, got.Error == "" && !got.Truncated && len(got.Files) == 2 && strings.HasPrefix(got.Location, "a/demo/2"), "stored %+v", got)
 	left, _ := filepath.Glob(filepath.Join(claim, ".*"))
 	require.True(t, len(left) == 0, "left files: %v", left)
 }
@@ -85,10 +83,10 @@ func TestTranscriptOfARunnerThatWasKilledIsStored(t *testing.T) {
 	_ = w.connection.Close()
 	end() // SIGTERM does not interrupt the storing
 	files := filesIn(t, claim)
+	require.True(t, len(files) == 1, "stored %v", files)
 	for name, text := range files {
-		require.True(t, len(files) == 1 && strings.HasSuffix(name, ".ndjson") && text == "first\nsec\n", "%s has %q", name, text)
+		require.True(t, strings.HasSuffix(name, ".ndjson") && text == "first\nsec\n", "%s has %q", name, text)
 	}
-	require.True(t, len(files) != 0, "nothing is stored")
 }
 
 // Otherwise an agent could write transcripts of its own.
@@ -139,10 +137,8 @@ func TestInvalidArgumentsAreRefused(t *testing.T) {
 		`"s3.example" is not a URL`:     {"--endpoint", "s3.example", "--bucket", "abc", "--credentials", "/c"},
 		"flag provided but not defined": {"--other"},
 	} {
-		if _, end := startArchive(t, args...); true {
-			err := end()
-			require.True(t, err != nil && strings.Contains(err.Error(), want), "%v: %v", args, err)
-		}
+		_, end := startArchive(t, args...)
+		require.ErrorContains(t, end(), want)
 	}
 }
 
@@ -210,15 +206,15 @@ func TestTranscriptIsStoredInTheBucket(t *testing.T) {
 		w, end := openArchive(t, store.arguments()...)
 		_, _ = w.Write([]byte(text))
 		got := w.Close(t.Context())
-		if got.Error != "" || !strings.HasPrefix(got.Location, "s3://transcripts/team/agents/a/demo/2") || !strings.HasSuffix(got.Location, "Z-demo-r1-a1.ndjson") {
-			t.Fatalf("stored %+v", got)
-		}
+		require.True(t, got.Error == "" && strings.HasPrefix(got.Location, "s3://transcripts/team/agents/a/demo/2") &&
+			strings.HasSuffix(got.Location, "Z-demo-r1-a1.ndjson"), "stored %+v", got)
 		stored := store.get(got.Location)
 		require.True(t, stored == text, "%d bytes instead of %d", len(stored), len(text))
 		end()
 	}
-	if got := store.authorizations[0]; len(store.authorizations) != 2 || !strings.HasPrefix(got, "AWS4-HMAC-SHA256 Credential="+testKeyID) || !strings.Contains(got, "/eu-central-1/s3/") {
-		t.Errorf("requests %q", store.authorizations)
+	require.True(t, len(store.authorizations) == 2, "requests %q", store.authorizations)
+	for _, part := range []string{"AWS4-HMAC-SHA256 Credential=" + testKeyID, "/eu-central-1/s3/"} {
+		require.Contains(t, store.authorizations[0], part)
 	}
 }
 
