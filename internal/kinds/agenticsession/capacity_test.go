@@ -118,9 +118,8 @@ func TestStoppedOrDeletedSessionGivesUpItsPosition(t *testing.T) {
 	stopped.Spec.Suspend = true
 	deleted.DeletionTimestamp = new(metav1.NewTime(s.Now))
 	for _, other := range []*v1alpha1.AgenticSession{stopped, deleted} {
-		if _, contends := NewContender(other, false, s.Now); contends {
-			t.Error("it contends")
-		}
+		_, contends := NewContender(other, false, s.Now)
+		require.True(t, !contends, "it contends")
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -62,11 +63,8 @@ func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 	d := newFullScenario(t).decideAndRecord()
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
 	for _, object := range append(d.ApplyObjects[1:], decision.Object(d.CreateJob)) {
-		diff := cmp.Diff(want, object.GetOwnerReferences())
-		require.True(t, diff == "", "%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
-		require.True(t, len(object.GetFinalizers()) == 0, "%s has a finalizer", object.GetName())
-		require.True(t, object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns",
-			"%s: labels %v, namespace %s", object.GetName(), object.GetLabels(), object.GetNamespace())
+		assert.Equal(t, "owners of "+object.GetObjectKind().GroupVersionKind().Kind, want, object.GetOwnerReferences())
+		require.True(t, len(object.GetFinalizers()) == 0 && object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns", "%+v", object)
 	}
 }
 
@@ -88,9 +86,8 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 			errs := validation.IsDNS1035Label(object.GetName())
 			require.True(t, len(errs) == 0, "%T %s: %v", object, object.GetName(), errs)
 			for key, value := range object.GetLabels() {
-				if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
-					t.Errorf("%T %s=%s: %v", object, key, value, errs)
-				}
+				errs := validation.IsValidLabelValue(value)
+				require.True(t, len(errs) == 0, "%T %s=%s: %v", object, key, value, errs)
 			}
 		}
 	}
@@ -103,39 +100,38 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 
 // sessionrunner tests the addresses of DNS and of the profile.
 func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
-	s := newScenario(t, setInteractive)
-	s.Network.DNSPort, s.Network.ClusterNetworks = 5353, []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16")}
-	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
+	newPolicy := func(network v1alpha1.SessionNetwork) (networkingv1.NetworkPolicySpec, *NetworkSettings) {
+		s := newScenario(t, setInteractive)
+		s.Network.DNSPort, s.Network.ClusterNetworks, s.Runner.Spec.Network = 5353, []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16")}, network
+		return s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy).Spec, &s.Network
+	}
+	policy, settings := newPolicy(v1alpha1.SessionNetwork{})
 	want := networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "session"}},
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-		Egress:      []networkingv1.NetworkPolicyEgressRule{s.Network.AllowDNS()},
+		Egress:      []networkingv1.NetworkPolicyEgressRule{settings.AllowDNS()},
 	}
-	require.Equal(t, want, policy.Spec)
+	require.Equal(t, want, policy)
 	ports := testbuilder.Ports(443)
 	visitor := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}
-	s = newScenario(t, setInteractive)
-	s.Network.DNSPort, s.Network.ClusterNetworks = 5353, []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16")}
-	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{
+	policy, settings = newPolicy(v1alpha1.SessionNetwork{IngressFrom: []networkingv1.NetworkPolicyPeer{visitor}, Egress: []v1alpha1.SessionEgress{
 		{To: testbuilder.Block("0.0.0.0/0", "10.0.0.0/8"), Ports: append(ports, sessionrunner.PolicyPort(8000, new(int32(8100)), corev1.ProtocolUDP))},
 		{To: testbuilder.Block("169.254.10.0/24"), Ports: ports},
 		{To: testbuilder.Block("::/0", "fe80::/10"), Ports: ports},
 		{Profile: v1alpha1.EgressPublicOnly, Ports: ports},
-	}
-	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{visitor}
-	policy = s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
+	}})
 	tcp := []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(443, nil, corev1.ProtocolTCP)}
 	rule := func(peers ...networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicyEgressRule {
 		return networkingv1.NetworkPolicyEgressRule{To: peers, Ports: tcp}
 	}
 	want.Egress = append(want.Egress,
 		rule(blockPeer("0.0.0.0/0", "10.0.0.0/8", "169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32")),
-		rule(blockPeer("169.254.10.0/24")), rule(blockPeer("::/0", "fe80::/10", "fd00:ec2::/32", "fd20:ce::/32")), rule(s.Network.PublicPeers()...))
+		rule(blockPeer("169.254.10.0/24")), rule(blockPeer("::/0", "fe80::/10", "fd00:ec2::/32", "fd20:ce::/32")), rule(settings.PublicPeers()...))
 	want.Egress[1].Ports = append(slices.Clone(tcp), sessionrunner.PolicyPort(8000, new(int32(8100)), corev1.ProtocolUDP))
 	want.Ingress = []networkingv1.NetworkPolicyIngressRule{{
 		From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(8080, nil, corev1.ProtocolTCP)},
 	}}
-	require.Equal(t, want, policy.Spec)
+	require.Equal(t, want, policy)
 }
 
 func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
@@ -183,9 +179,7 @@ func TestNetworkConditionReportsMissingAndChangedPolicies(t *testing.T) {
 func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
 	s := newFullScenario(t)
 	secret := s.decideAndRecord().ApplyObjects[3].(*corev1.Secret)
-	if secret.Immutable == nil || !*secret.Immutable || string(secret.Data["prompt"]) != "do it" || string(secret.Data["env.TOKEN"]) != "hunter2" {
-		t.Errorf("%+v", secret)
-	}
+	require.True(t, *secret.Immutable && string(secret.Data["prompt"]) == "do it" && string(secret.Data["env.TOKEN"]) == "hunter2", "%+v", secret)
 	var in RunnerInputs
 	require.NoError(t, json.Unmarshal(secret.Data["session.json"], &in))
 	require.True(t, in.Name == "fix" && len(in.Repos) == 1 && in.Repos[0].Directory == "d" && in.Repos[0].URL == "git@a.b:c/d.git", "%+v", in)
@@ -207,19 +201,16 @@ func TestJobContainsNoSecretValues(t *testing.T) {
 func TestJobSpec(t *testing.T) {
 	decision := newFullScenario(t).decideAndRecord()
 	spec := decision.CreateJob.Spec
-	if *spec.BackoffLimit != 0 || *spec.PodReplacementPolicy != batchv1.Failed || spec.TTLSecondsAfterFinished != nil || *spec.Parallelism != 1 {
-		t.Errorf("%+v", spec)
-	}
+	require.True(t, *spec.BackoffLimit == 0 && *spec.PodReplacementPolicy == batchv1.Failed && *spec.Parallelism == 1, "%+v", spec)
+	require.True(t, spec.TTLSecondsAfterFinished == nil, "the Job is deleted after %v seconds", spec.TTLSecondsAfterFinished)
 	pod := spec.Template.Spec
-	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds != GracePeriodSeconds || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
-		t.Errorf("%+v", pod)
-	}
+	require.True(t, pod.RestartPolicy == corev1.RestartPolicyNever && *pod.TerminationGracePeriodSeconds == GracePeriodSeconds &&
+		!*pod.AutomountServiceAccountToken && !*pod.EnableServiceLinks && pod.ServiceAccountName == "fix-session", "%+v", pod)
 	require.Equal(t, pod, decision.DryRunPod.Spec)
 	for i := range pod.InitContainers {
 		require.True(t, pod.InitContainers[i].RestartPolicy != nil && *pod.InitContainers[i].RestartPolicy == corev1.ContainerRestartPolicyAlways,
 			"a sidecar has no restart policy Always, so the runner would wait for its end")
 	}
-	require.True(t, pod.ServiceAccountName == "fix-session", "the Pod runs as ServiceAccount %s", pod.ServiceAccountName)
 }
 
 func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
@@ -229,18 +220,13 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 		decision := s.decideAndRecord()
 		pod := decision.CreateJob.Spec.Template.Spec
 		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-			if _, mounted := mountsOf(&c)[tokenVolume]; mounted != (lease && c.Name == v1alpha1.RunnerContainer) {
-				t.Errorf("activityLease %t: %s mounts the token: %t", lease, c.Name, mounted)
-			}
+			_, mounted := mountsOf(&c)[tokenVolume]
+			require.True(t, mounted == (lease && c.Name == v1alpha1.RunnerContainer), "activityLease %t: %s mounts the token: %t", lease, c.Name, mounted)
 		}
 		for _, object := range decision.ApplyObjects {
-			role, isRole := object.(*rbacv1.Role)
-			if !isRole {
-				continue
-			}
-			if !lease || len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{"fix"}) ||
-				!slices.Equal(role.Rules[0].Resources, []string{"leases"}) {
-				t.Errorf("activityLease %t: the Role allows %+v", lease, role.Rules)
+			if role, isRole := object.(*rbacv1.Role); isRole {
+				isOfLease := slices.Equal(role.Rules[0].ResourceNames, []string{"fix"}) && slices.Equal(role.Rules[0].Resources, []string{"leases"})
+				require.True(t, lease && len(role.Rules) == 1 && isOfLease, "activityLease %t: the Role allows %+v", lease, role.Rules)
 			}
 		}
 	}
@@ -270,9 +256,8 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	mount := mountsOf(&pod.Containers[0])["runner-tokens"]
-	if _, mounted := mountsOf(&pod.InitContainers[0])["runner-tokens"]; mounted || mount.MountPath != "/var/run/secrets/tokens" || !mount.ReadOnly {
-		t.Errorf("the runner mounts %+v, a sidecar: %t", mount, mounted)
-	}
+	_, mounted := mountsOf(&pod.InitContainers[0])["runner-tokens"]
+	require.True(t, !mounted && mount.MountPath == "/var/run/secrets/tokens" && mount.ReadOnly, "the runner mounts %+v, a sidecar: %t", mount, mounted)
 }
 
 func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {

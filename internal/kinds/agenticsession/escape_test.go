@@ -137,11 +137,8 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 		spec.Limits.Timeout = seconds(0)
 	})
 	s.Runner = newStrictRunner()
-	job := s.startAttempt().newestJob()
-	c := &job.Spec.Template.Spec.Containers[0]
-	if c.Image != "registry.example/other:1" || c.Resources.Limits.Cpu().String() != "2" || c.Resources.Limits.Memory().String() != "1Gi" {
-		t.Errorf("%+v", c)
-	}
+	c := &s.startAttempt().podSpec().Containers[0]
+	require.True(t, c.Image == "registry.example/other:1" && c.Resources.Limits.Cpu().String() == "2" && c.Resources.Limits.Memory().String() == "1Gi", "%+v", c)
 	require.Equal(t, 3600, s.secondsLeft())
 }
 

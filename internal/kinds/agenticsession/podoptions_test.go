@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,18 +31,15 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 	s.createPlannedJob(decision)
 	created := decision.CreateJob.Spec.Template
 	pod := created.Spec
-	if *pod.HostUsers || pod.NodeSelector["pool"] != "agents" || pod.PriorityClassName != "low" || pod.Tolerations[0].Key != "agents" ||
-		created.Labels["team"] != "a" || created.Labels[LabelSessionUID] != "session" || created.Annotations["cost"] != "7" {
-		t.Errorf("%+v", created)
-	}
+	require.True(t, !*pod.HostUsers && pod.NodeSelector["pool"] == "agents" && pod.PriorityClassName == "low" && pod.Tolerations[0].Key == "agents" &&
+		created.Labels["team"] == "a" && created.Labels[LabelSessionUID] == "session" && created.Annotations["cost"] == "7", "%+v", created)
 	for _, c := range append(pod.InitContainers, pod.Containers...) {
 		env := map[string]string{}
 		for _, variable := range c.Env {
 			env[variable.Name] = variable.Value
 		}
-		if want := map[string]corev1.PullPolicy{"runner": corev1.PullAlways, "tools": corev1.PullNever}[c.Name]; c.ImagePullPolicy != want || env["SSL_CERT_FILE"] != "/etc/agentic-ca/ca.crt" || env["NODE_EXTRA_CA_CERTS"] != "/etc/agentic-ca/ca.crt" {
-			t.Errorf("container %s: %s, %v", c.Name, c.ImagePullPolicy, env)
-		}
+		require.Equal(t, map[string]corev1.PullPolicy{"runner": corev1.PullAlways, "tools": corev1.PullNever}[c.Name], c.ImagePullPolicy)
+		require.Equal(t, "/etc/agentic-ca/ca.crt /etc/agentic-ca/ca.crt", env["SSL_CERT_FILE"]+" "+env["NODE_EXTRA_CA_CERTS"])
 		require.True(t, c.Name != v1alpha1.RunnerContainer || env["CURL_CA_BUNDLE"] == "/own.pem",
 			"the variable of the SessionRunner is %s", env["CURL_CA_BUNDLE"])
 	}
@@ -56,8 +52,8 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 	docs, workspace := mounts["runner-docs"], mounts[workspaceVolume]
 	require.True(t, docs.MountPath == "/docs" && docs.ReadOnly, "the sidecar mounts %+v", docs)
 	require.True(t, workspace.MountPath == workspacePath && !workspace.ReadOnly, "the sidecar mounts %+v", workspace)
-	diff := cmp.Diff(created.Labels, decision.DryRunPod.Labels)
-	require.True(t, diff == "" && decision.DryRunPod.Annotations["cost"] == "7", "the tested Pod has other metadata (-Job, +Pod):\n%s", diff)
+	require.Equal(t, created.Labels, decision.DryRunPod.Labels)
+	require.Equal(t, "7", decision.DryRunPod.Annotations["cost"])
 }
 
 // A SessionRunner of an older CRD, or without one, may have any field of a Pod.

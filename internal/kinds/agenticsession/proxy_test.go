@@ -24,9 +24,8 @@ func newProxyScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSession
 	s := newScenario(t, change...)
 	text, err := adminauth.NewPrivateKey()
 	require.NoError(t, err)
-	if s.Keys, err = adminauth.ParsePrivateKey(text); err != nil {
-		t.Fatal(err)
-	}
+	s.Keys, err = adminauth.ParsePrivateKey(text)
+	require.NoError(t, err)
 	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
 	s.Runner.Generation = 2
 	s.setProxy(decision.True(v1alpha1.ReasonEgressProxyReady, ""), "10.96.0.9:3128")
@@ -85,9 +84,8 @@ func TestSessionThatMayOnlyReachHostsReachesOnlyTheProxyAndNoDNS(t *testing.T) {
 			require.True(t, hasVariables == usesProxy && hasToken == usesProxy, "it has a token: %t, and variables: %t", hasToken, hasVariables)
 			if !test.dns {
 				rule := policy.Spec.Egress[0]
-				if len(rule.To) != 1 || rule.To[0].NamespaceSelector != nil || rule.To[0].PodSelector.MatchLabels[workload.Label] == "" || len(rule.Ports) != 1 || rule.Ports[0].Port.IntVal != workload.Port {
-					t.Errorf("%+v", rule)
-				}
+				isProxy := rule.To[0].NamespaceSelector == nil && rule.To[0].PodSelector.MatchLabels[workload.Label] != ""
+				require.True(t, isProxy && len(rule.To) == 1 && len(rule.Ports) == 1 && rule.Ports[0].Port.IntVal == workload.Port, "%+v", rule)
 			}
 		})
 	}
@@ -150,8 +148,9 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 		values := map[string]string{}
 		for _, variable := range c.Env {
 			values[variable.Name] = variable.Value
-			if slices.Contains(proxyURLVariables, variable.Name) && (variable.Value != "" || variable.ValueFrom.SecretKeyRef.Name != inputs.Name || variable.ValueFrom.SecretKeyRef.Key != proxyURLKey) {
-				t.Errorf("%s: %+v", c.Name, variable)
+			if slices.Contains(proxyURLVariables, variable.Name) {
+				key := variable.ValueFrom.SecretKeyRef
+				require.True(t, variable.Value == "" && key.Name == inputs.Name && key.Key == proxyURLKey, "%s: %+v", c.Name, variable)
 			}
 		}
 		for name, want := range map[string]string{"HTTPS_PROXY": "", "https_proxy": "", "NODE_USE_ENV_PROXY": "1", "NO_PROXY": "localhost,127.0.0.1,::1,$(KUBERNETES_SERVICE_HOST)"} {
@@ -162,10 +161,8 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	raw, err := pod.Marshal()
 	require.True(t, err == nil && !strings.Contains(string(raw), token), "the Pod's spec contains the token: %v", err)
 	// Deciding again a minute later, before the Job exists, changes nothing.
-	s.Now = s.Now.Add(time.Minute)
-	if again := s.decideAndRecord(); again.Status.Attempt.InputsRef.Name != inputs.Name || again.DeleteSecret != "" {
-		t.Errorf("the inputs are %s and not %s", again.Status.Attempt.InputsRef.Name, inputs.Name)
-	}
+	again := s.advanceClock(time.Minute).decideAndRecord()
+	require.True(t, again.Status.Attempt.InputsRef.Name == inputs.Name && again.DeleteSecret == "", "other inputs: %+v", again.Status.Attempt)
 }
 
 func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {

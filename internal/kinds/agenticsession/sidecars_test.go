@@ -72,10 +72,8 @@ func TestOnlyTheContainersOfTheOperatorHaveCredentials(t *testing.T) {
 			}
 			mounts := mountsOf(&own)
 			require.Equal(t, row.args, strings.Join(own.Args, " "))
-			if mounts[row.volume].ReadOnly != (row.volume != archiveClaimVolume) || mounts[row.socket].ReadOnly || own.Image != s.Runner.Spec.Image ||
-				*own.RestartPolicy != corev1.ContainerRestartPolicyAlways {
-				t.Errorf("the container is %+v", own)
-			}
+			require.True(t, mounts[row.volume].ReadOnly == (row.volume != archiveClaimVolume) && !mounts[row.socket].ReadOnly &&
+				own.Image == s.Runner.Spec.Image && *own.RestartPolicy == corev1.ContainerRestartPolicyAlways, "the container is %+v", own)
 			for name := range mounts {
 				require.True(t, slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }),
 					"the Pod has no volume %s", name)
@@ -94,9 +92,8 @@ func TestOnlyTheContainersOfTheOperatorHaveCredentials(t *testing.T) {
 					"container %s refers to %s: %s", other.Name, row.source, raw)
 			}
 			for _, volume := range pod.Volumes {
-				if volume.Secret != nil && volume.Secret.SecretName == "provider" && (volume.Name != modelKeyVolume || len(volume.Secret.Items) != 1) {
-					t.Errorf("volume %+v", volume)
-				}
+				isOfModel := volume.Secret != nil && volume.Secret.SecretName == "provider"
+				require.True(t, !isOfModel || volume.Name == modelKeyVolume && len(volume.Secret.Items) == 1, "volume %+v", volume)
 			}
 			runner := &pod.Containers[0]
 			require.True(t, mountsOf(runner)[row.socket].ReadOnly && slices.Contains(runner.Env, row.variable), "the runner is %+v", runner)

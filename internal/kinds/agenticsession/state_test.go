@@ -134,9 +134,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.Jobs = nil // the controller remembers the deleted Pod
 		s.wantPhase(v1alpha1.SessionStopped, "")
 		run := s.Session.Status.Attempts[0]
-		if run.CostUSD == nil || *run.CostUSD != "0.2" || run.ExitCode == nil || *run.ExitCode != 143 || *s.Session.Status.TotalCostUSD != "0.2" {
-			t.Errorf("%+v", run)
-		}
+		require.True(t, *run.CostUSD == "0.2" && *run.ExitCode == 143 && *s.Session.Status.TotalCostUSD == "0.2", "%+v", run)
 	})
 	t.Run("Running becomes Stopping with suspend, and Stopped when its Pod is deleted, which is not forced", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
@@ -200,9 +198,8 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("a session that is being deleted is not changed", func(t *testing.T) {
 		s := newScenario(t)
 		s.Session.DeletionTimestamp = new(metav1.NewTime(testStartTime))
-		if d := s.decideAndRecord(); d.CreateJob != nil || len(d.ApplyObjects) > 0 || len(d.Events) > 0 || d.ChangesStatus(s.Session) {
-			t.Errorf("%+v", d)
-		}
+		d := s.decideAndRecord()
+		require.True(t, d.CreateJob == nil && len(d.ApplyObjects) == 0 && len(d.Events) == 0 && !d.ChangesStatus(s.Session), "%+v", d)
 	})
 }
 
@@ -270,8 +267,7 @@ func TestRunFailureReasons(t *testing.T) {
 			if len(s.Session.Status.Attempts) == 0 {
 				return
 			}
-			got := s.Session.Status.Attempts[0].ExitCode
-			require.True(t, (got == nil) == (test.code == nil) && (got == nil || *got == *test.code), "exit code %v, want %v", got, test.code)
+			require.Equal(t, test.code, s.Session.Status.Attempts[0].ExitCode)
 		})
 	}
 }

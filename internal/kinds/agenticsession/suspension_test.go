@@ -66,9 +66,8 @@ func TestJobHasTheMetadataOfItsSessionRunner(t *testing.T) {
 	s := newScenario(t)
 	s.Runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{queueLabel: "team-a"}, Annotations: map[string]string{"cost": "7"}}
 	job := s.decideAndRecord().CreateJob
-	if job.Labels[queueLabel] != "team-a" || job.Labels[LabelSessionUID] != "session" || job.Annotations["cost"] != "7" || job.Annotations[AnnotationRun] != "1" {
-		t.Errorf("%+v", job.ObjectMeta)
-	}
+	require.True(t, job.Labels[queueLabel] == "team-a" && job.Labels[LabelSessionUID] == "session", "labels %v", job.Labels)
+	require.True(t, job.Annotations["cost"] == "7" && job.Annotations[AnnotationRun] == "1", "annotations %v", job.Annotations)
 	_, found := job.Spec.Template.Labels[queueLabel]
 	require.True(t, !found, "the Pod has the label of the Job")
 }
@@ -106,9 +105,7 @@ func TestPreemptedSessionContinuesItsAttempt(t *testing.T) {
 		s.advanceClock(time.Minute).suspendJob().stopSuspendedPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 	}
 	status := &s.Session.Status
-	if status.Attempt.Attempt != 1 || status.Retries+status.Disruptions != 0 || len(status.Attempts) != 0 || len(s.Jobs) != 1 {
-		t.Errorf("attempt %d, %d retries, %d disruptions, runs %+v, %d Jobs", status.Attempt.Attempt, status.Retries, status.Disruptions, status.Attempts, len(s.Jobs))
-	}
+	require.True(t, status.Attempt.Attempt == 1 && status.Retries+status.Disruptions == 0 && len(status.Attempts) == 0 && len(s.Jobs) == 1, "%+v", status)
 	s.admit().startRunner().decideAndRecord()
 	s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 }

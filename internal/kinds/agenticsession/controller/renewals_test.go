@@ -63,9 +63,8 @@ func TestCostIsReconciledAtOnceOnlyIfItReachesTheLimit(t *testing.T) {
 		{"fix-r1-a1=1", 1, 2},
 		{"fix-r1-a1=1.1", 2, 2},
 	} {
-		if now, later := write(step.cost); now != step.now || later != step.later {
-			t.Errorf("step %d, %s: %d now and %d later, want %d and %d", i, step.cost, now, later, step.now, step.later)
-		}
+		now, later := write(step.cost)
+		require.True(t, now == step.now && later == step.later, "step %d, %s: %d now and %d later", i, step.cost, now, later)
 	}
 	require.Equal(t, "1.1", r.newest(newTestLease("fix-r1-a1=0.1")).cost.USD)
 }
