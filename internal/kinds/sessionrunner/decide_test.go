@@ -54,9 +54,8 @@ func TestConditionsOfEachStateOfASessionRunner(t *testing.T) {
 			kstatustest.AssertKstatus(t, runner, test.want)
 			ready := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionReady)
 			require.True(t, ready.Status == test.ready && ready.Reason == test.reason, "%+v", ready)
-			if len(test.missing) > 0 && len(test.errors) == 0 && test.policy == "" && !strings.Contains(ready.Message, " a of spec.field does not exist") {
-				t.Errorf("message %q", ready.Message)
-			}
+			saysWhat := len(test.missing) > 0 && len(test.errors) == 0 && test.policy == ""
+			require.True(t, !saysWhat || strings.Contains(ready.Message, " a of spec.field does not exist"), "message %q", ready.Message)
 			hasProxy := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady) != nil
 			require.True(t, hasProxy == (test.egress != nil), "%+v", runner.Status.Conditions)
 		})
@@ -75,12 +74,9 @@ func TestTheStatusOfASessionRunnerKeepsTheAddressOfItsProxy(t *testing.T) {
 	condition := decision.FindReason(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady, v1alpha1.ReasonHostsInvalid)
 	require.True(t, condition != nil && condition.Status == metav1.ConditionFalse, "conditions %+v with an invalid host", runner.Status.Conditions)
 	runner.Spec.Network.Egress = nil
-	if meta.FindStatusCondition(Decide(&Observation{Runner: runner, Now: time.Now()}).Conditions, v1alpha1.ConditionEgressProxyReady) != nil {
-		t.Error("the condition of a proxy remains without hosts")
-	}
-	if runner.Status = Decide(&Observation{Runner: runner, Now: time.Now()}); runner.Status.EgressProxyAddress != "" {
-		t.Errorf("address %q without hosts", runner.Status.EgressProxyAddress)
-	}
+	status := Decide(&Observation{Runner: runner, Now: time.Now()})
+	remains := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEgressProxyReady) != nil
+	require.True(t, !remains && status.EgressProxyAddress == "", "without hosts, the status of a proxy remains: %+v", status)
 }
 
 func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {

@@ -86,9 +86,9 @@ func TestProxyReachesOnlyPublicAddresses(t *testing.T) {
 		address := netip.MustParseAddr(text)
 		isOfProxy := slices.ContainsFunc(network.ProxyNetworks, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
 		byProxy, byPolicy := network.AllowsProxy(address), contains(network.ProxyPeers(), address.Unmap())
-		if isPublic := contains(network.PublicPeers(), address.Unmap()); byProxy != want || byPolicy != want || isPublic != (want && !isOfProxy) {
-			t.Errorf("%s: the proxy allows it: %t, its policy: %t, it is public: %t", text, byProxy, byPolicy, isPublic)
-		}
+		isPublic := contains(network.PublicPeers(), address.Unmap())
+		require.True(t, byProxy == want && byPolicy == want && isPublic == (want && !isOfProxy),
+			"%s: the proxy allows it: %t, its policy: %t, it is public: %t", text, byProxy, byPolicy, isPublic)
 	}
 }
 
@@ -103,9 +103,8 @@ func TestNetworksThatArePartsOfOthers(t *testing.T) {
 		}
 	}
 	parse := parsePrefixes("10.1.2.0/24", "10.2.0.0/16", "11.0.0.0/8", "10.0.0.0/8")
-	if got := BlockWithout("10.0.0.0/8", []string{"10.1.0.0/16"}, parse).IPBlock; got.CIDR != "10.0.0.0/8" || strings.Join(got.Except, " ") != "10.1.0.0/16 10.2.0.0/16" {
-		t.Errorf("%+v does not except the denied part once", got)
-	}
+	wantBlock := networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.2.0.0/16"}} // the denied part once
+	require.Equal(t, wantBlock, *BlockWithout("10.0.0.0/8", []string{"10.1.0.0/16"}, parse).IPBlock)
 	for cidr, want := range map[string]bool{
 		"8.8.8.0/24": true, "8.8.8.8/32": true, "10.0.0.0/8": false, "8.0.0.0/5": false, "0.0.0.0/0": false, "2001:4860::/32": false, "x": false,
 	} {

@@ -46,17 +46,15 @@ func TestServerNameIsReadFromCompleteHellosOnly(t *testing.T) {
 		require.True(t, name == "api.example.com" && err == nil, "%s: %q, %v", title, name, err)
 	}
 	for n := range hello {
-		if complete, err := isHelloComplete(hello[:n]); complete || err != nil {
-			t.Fatalf("%d of %d bytes: %t, %v", n, len(hello), complete, err)
-		}
+		complete, err := isHelloComplete(hello[:n])
+		require.True(t, !complete && err == nil, "%d of %d bytes: %t, %v", n, len(hello), complete, err)
 	}
 	for title, data := range map[string][]byte{
 		"HTTP": []byte("GET /"), "an alert": {21, 3, 1}, "another version": {22, 2, 0}, "an empty record": {22, 3, 1, 0, 0},
 		"a long record": {22, 3, 1, 0xff, 0xff}, "a ServerHello": {22, 3, 1, 0, 4, 2}, "a long hello": {22, 3, 1, 0, 4, 1, 1, 0, 0},
 	} {
-		if complete, err := isHelloComplete(data); complete || err == nil {
-			t.Errorf("%s: %t, %v", title, complete, err)
-		}
+		complete, err := isHelloComplete(data)
+		require.True(t, !complete && err != nil, "%s: %t, %v", title, complete, err)
 	}
 }
 

@@ -28,19 +28,15 @@ func TestLeaseIsRenewedFromTheStartToTheEnd(t *testing.T) {
 	l.start(t.Context())
 	require.True(t, len(server.Requests) == 1 && len(*logged) == 0, "%d requests, logged %v", len(server.Requests), *logged)
 	r, lease := server.Requests[0], server.Leases[0]
-	if r.Method != http.MethodPatch || r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/a/leases/demo" ||
-		r.Header.Get("Authorization") != "Bearer one" || r.Header.Get("Content-Type") != "application/merge-patch+json" {
-		t.Errorf("%s %s with %v", r.Method, r.URL, r.Header)
-	}
-	if lease.Spec.RenewTime.Time.Before(before) || lease.Spec.RenewTime.After(time.Now()) || *lease.Spec.HolderIdentity != "demo-r1-a1" || len(lease.Annotations) > 0 {
-		t.Errorf("Lease %+v", lease)
-	}
+	require.Equal(t, "PATCH /apis/coordination.k8s.io/v1/namespaces/a/leases/demo", r.Method+" "+r.URL.Path)
+	require.Equal(t, "Bearer one, application/merge-patch+json", r.Header.Get("Authorization")+", "+r.Header.Get("Content-Type"))
+	require.True(t, !lease.Spec.RenewTime.Time.Before(before) && !lease.Spec.RenewTime.After(time.Now()), "renewed at %v", lease.Spec.RenewTime)
+	require.True(t, *lease.Spec.HolderIdentity == "demo-r1-a1" && len(lease.Annotations) == 0, "Lease %+v", lease)
 	server.WriteFile("token", "two")
 	server.Status = http.StatusForbidden
 	l.renew(t.Context())
-	if got := server.Requests[1].Header.Get("Authorization"); got != "Bearer two" || len(*logged) != 1 || !strings.Contains((*logged)[0], "403 Forbidden") {
-		t.Errorf("the replaced token is sent as %q, logged %v", got, *logged)
-	}
+	require.Equal(t, "Bearer two", server.Requests[1].Header.Get("Authorization"))
+	require.True(t, len(*logged) == 1 && strings.Contains((*logged)[0], "403 Forbidden"), "logged %v", *logged)
 	server.Status = http.StatusOK
 	l.finishRun(t.Context())
 	require.True(t, server.Leases[2].Annotations[runFinishedAnnotation] == "demo-r1-a1" && len(*logged) == 1,

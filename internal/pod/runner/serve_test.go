@@ -58,9 +58,8 @@ echo "{\"type\":\"result\",\"text\":\"answer to $text\"}"`)
 			"%s: status %d, answer %s", message, status, answer)
 	}
 	for message, want := range map[string]int{"": http.StatusBadRequest, strings.Repeat("x", maxMessageBytes+1): http.StatusRequestEntityTooLarge} {
-		if status, _ := post(t, url, message); status != want {
-			t.Errorf("a message of %d bytes: status %d", len(message), status)
-		}
+		status, _ := post(t, url, message)
+		require.Equal(t, want, status)
 	}
 	require.Equal(t, exitTerminated, end())
 	got := s.result()
@@ -76,10 +75,8 @@ func TestInteractiveSessionRunsOneTurnAtATime(t *testing.T) {
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	first := make([]byte, 1)
-	if _, err := io.ReadFull(response.Body, first); err != nil { // the agent has started
-		t.Fatal(err)
-	}
+	_, err = io.ReadFull(response.Body, make([]byte, 1))
+	require.NoError(t, err) // the agent has started
 	status, answer := post(t, url, "again")
 	require.True(t, status == http.StatusConflict, "status %d, answer %s", status, answer)
 	require.Equal(t, exitTerminated, end())

@@ -28,10 +28,8 @@ func TestSessionWritesTheResultOfItsAgent(t *testing.T) {
 	s := newTestSession(t, "Fix it.")
 	s.mustRun("events", `test "$(cat)" = "Fix it." && `+finished)
 	got := s.result()
-	if got.Summary != "All done." || got.SDKSessionID != "c-1" || got.CostUSD == nil || *got.CostUSD != "0.25" ||
-		string(got.Usage.Raw) != `{"inputTokens":10,"outputTokens":5,"model":"small","complete":true}` {
-		t.Errorf("result %+v, usage %s", got, got.Usage.Raw)
-	}
+	require.True(t, got.Summary == "All done." && got.SDKSessionID == "c-1" && *got.CostUSD == "0.25", "result %+v", got)
+	require.Equal(t, `{"inputTokens":10,"outputTokens":5,"model":"small","complete":true}`, string(got.Usage.Raw))
 }
 
 func TestAnyCommandCanBeAnAgent(t *testing.T) {
@@ -172,26 +170,22 @@ func TestSecretsOfTheEnvironmentAreRedacted(t *testing.T) {
 	require.True(t, !strings.Contains(got, "secret") && !strings.Contains(got, "token-of") && strings.Count(got, redactedText) == 7, "output %s", got)
 }
 
-// runUntil runs a session and cancels it when the agent has written this text.
-func (s *testSession) runUntil(profile, script, text string) (int, error) {
+// runUntilReady runs a session and calls a function when the agent has written that it is ready, maybe more than once.
+func (s *testSession) runUntilReady(ctx context.Context, whenReady func(), args ...string) (int, error) {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
-	defer cancel()
-	out := &watchingWriter{Buffer: s.out, text: text, found: cancel}
-	return Run(ctx, []string{"--profile", profile, "--grace-period", s.grace, "--push-grace-period", "1m", "--", "sh", "-c", script},
-		func(name string) string { return s.environment[name] }, out, out)
+	out := &watchingWriter{Buffer: s.out, whenReady: whenReady}
+	return Run(ctx, args, func(name string) string { return s.environment[name] }, out, out)
 }
 
 type watchingWriter struct {
 	*output.Buffer
 
-	text  string
-	found func()
+	whenReady func()
 }
 
 func (w *watchingWriter) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), w.text) {
-		w.found()
+	if strings.Contains(string(p), "ready") {
+		w.whenReady()
 	}
 	return w.Buffer.Write(p)
 }
@@ -214,7 +208,9 @@ func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
 				s.grace = "10m"
 			}
 			started := time.Now()
-			code, err := s.runUntil("events", row.script, "ready")
+			ctx, terminate := context.WithCancel(t.Context())
+			defer terminate()
+			code, err := s.runUntilReady(ctx, terminate, "--profile", "events", "--grace-period", s.grace, "--", "sh", "-c", row.script)
 			require.True(t, code == row.code && err == nil, "code %d, error %v: %s", code, err, s.out)
 			_, err = os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved"))
 			require.True(t, (err == nil) == row.saved, "saved: %v; output %s", err, s.out)
@@ -379,8 +375,6 @@ func TestSignalsOfTheProcessEndTheSession(t *testing.T) {
 	s := newTestSession(t, "p")
 	// The result of the agent contains the text again. A second signal could arrive when nothing handles it any more.
 	terminate := sync.OnceFunc(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
-	out := &watchingWriter{Buffer: s.out, text: "ready", found: terminate}
-	code, err := Run(t.Context(), []string{"--profile", "exec", "--", "sh", "-c", "echo ready; sleep 100"},
-		func(name string) string { return s.environment[name] }, out, out)
+	code, err := s.runUntilReady(t.Context(), terminate, "--profile", "exec", "--", "sh", "-c", "echo ready; sleep 100")
 	require.True(t, code == exitTerminated && err == nil, "code %d, error %v", code, err)
 }

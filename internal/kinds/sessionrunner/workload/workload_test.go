@@ -60,9 +60,9 @@ func TestNetworkOfTheProxyAdmitsSessionsAndReachesThePortsOfHosts(t *testing.T) 
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
 	objects := newProxy("api.example.com", "git.example.com:8443", "www.example.com:443").Dependents(deployment)
 	np, _ := objects[0].(*networkingv1.NetworkPolicy)
-	if from := np.Spec.Ingress[0]; len(from.From) != 1 || from.From[0].NamespaceSelector != nil || from.From[0].PodSelector.MatchExpressions[0].Key != "yardmaster.dev/session-uid" || from.Ports[0].Port.IntVal != Port {
-		t.Errorf("ingress %+v", from)
-	}
+	from := np.Spec.Ingress[0]
+	isOfSessions := from.From[0].NamespaceSelector == nil && from.From[0].PodSelector.MatchExpressions[0].Key == "yardmaster.dev/session-uid"
+	require.True(t, isOfSessions && len(from.From) == 1 && from.Ports[0].Port.IntVal == Port, "ingress %+v", from)
 	var ports, blocks []string
 	for _, port := range np.Spec.Egress[1].Ports {
 		ports = append(ports, port.Port.String())
@@ -72,30 +72,25 @@ func TestNetworkOfTheProxyAdmitsSessionsAndReachesThePortsOfHosts(t *testing.T) 
 	}
 	require.Equal(t, "443 8443, 0.0.0.0/0 2000::/3 10.9.0.0/16", strings.Join(ports, " ")+", "+strings.Join(blocks, " "))
 	for _, object := range objects {
-		if owner := object.GetOwnerReferences(); len(owner) != 1 || owner[0].UID != "uid" || !IsOwn(object) {
-			t.Errorf("%T has the owner %v and labels %v", object, owner, object.GetLabels())
-		}
+		owners := object.GetOwnerReferences()
+		require.True(t, len(owners) == 1 && owners[0].UID == "uid" && IsOwn(object), "%T has the owners %v and labels %v", object, owners, object.GetLabels())
 	}
 }
 
 func TestProxyIsReadyWhenAllItsPodsHaveTheConfiguration(t *testing.T) {
 	service := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9"}}
-	complete := appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}
-	change := func(change func(*appsv1.DeploymentStatus)) appsv1.DeploymentStatus {
-		status := complete
-		change(&status)
-		return status
-	}
+	type status = appsv1.DeploymentStatus
+	complete := status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}
 	for title, test := range map[string]struct {
-		status  appsv1.DeploymentStatus
+		status  status
 		service *corev1.Service
 		want    metav1.ConditionStatus
 	}{
 		"complete":             {complete, service, metav1.ConditionTrue},
-		"not observed":         {change(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }), service, metav1.ConditionFalse},
-		"an old Pod":           {change(func(s *appsv1.DeploymentStatus) { s.Replicas = 3 }), service, metav1.ConditionFalse},
-		"a Pod is not updated": {change(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 1 }), service, metav1.ConditionFalse},
-		"a Pod is not ready":   {change(func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 1 }), service, metav1.ConditionFalse},
+		"not observed":         {status{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, service, metav1.ConditionFalse},
+		"an old Pod":           {status{ObservedGeneration: 3, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, service, metav1.ConditionFalse},
+		"a Pod is not updated": {status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}, service, metav1.ConditionFalse},
+		"a Pod is not ready":   {status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, service, metav1.ConditionFalse},
 		"no address":           {complete, &corev1.Service{}, metav1.ConditionFalse},
 		"no Service":           {complete, nil, metav1.ConditionFalse},
 	} {
