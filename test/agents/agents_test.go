@@ -96,7 +96,6 @@ var agentCases = map[string]agentCase{
 	},
 }
 
-// forEachAgent runs a test with each agent.
 func forEachAgent(t *testing.T, test func(t *testing.T, a agentCase)) {
 	for name, a := range agentCases {
 		a.profile = name
@@ -154,7 +153,6 @@ func (s *attempt) command() *exec.Cmd {
 	return command
 }
 
-// run runs the attempt, and returns its exit code.
 func (s *attempt) run() int {
 	s.t.Helper()
 	command := s.command()
@@ -211,13 +209,11 @@ func (s *attempt) checkFile(want string) {
 	require.True(s.t, err == nil && strings.TrimSpace(string(raw)) == want, "the file has %q, error %v: %s", raw, err, s.output)
 }
 
-// checkSecrets searches for the agent's key.
 func (s *attempt) checkSecrets() {
 	s.t.Helper()
 	s.checkSecret(testKey, s.workspace)
 }
 
-// checkSecret searches for a secret in the output and in files.
 func (s *attempt) checkSecret(secret string, directories ...string) {
 	s.t.Helper()
 	require.True(s.t, !strings.Contains(string(s.output)+s.result().Summary, secret), "the output contains %s: %s", secret, s.output)

@@ -174,7 +174,6 @@ func (s *Server) Git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// shell runs a script in the directory of the server.
 func (s *Server) shell(ctx context.Context, script string, args ...string) error {
 	command := exec.CommandContext(ctx, "sh", append([]string{"-ec", script}, args...)...)
 	command.Dir = s.directory

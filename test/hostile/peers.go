@@ -118,7 +118,6 @@ func slowBody(conn net.Conn) {
 	Dribble(conn, "{")
 }
 
-// slowHandshake announces a long ClientHello.
 func slowHandshake(conn net.Conn) {
 	_, _ = io.WriteString(conn, "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03")
 	Dribble(conn, "\x00")
@@ -126,12 +125,10 @@ func slowHandshake(conn net.Conn) {
 
 func garbage(conn net.Conn) { _, _ = io.CopyN(conn, rand.Reader, HugeSize) }
 
-// http2 sends the preface, and then settings and pings.
 func http2(conn net.Conn) {
 	SendThenFlood("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00"+"\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678")(conn)
 }
 
-// requests sends one request after another on a connection.
 func requests(next func() string) Attack {
 	return func(conn net.Conn) {
 		for {
@@ -194,7 +191,6 @@ func (p Peer) dial(ctx context.Context, address string) (net.Conn, error) {
 	return (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", address) //nolint:gosec // an attacker trusts anyone
 }
 
-// read counts responses until the connection is closed.
 func (r *Replies) read(conn net.Conn) {
 	reader := bufio.NewReaderSize(conn, 1<<10)
 	for {

@@ -127,7 +127,6 @@ func (s *Server) isAuthorized(r *http.Request) bool {
 	return r.Header.Get("Authorization") == "Bearer "+s.APIKey || r.URL.Query().Get("key") == s.APIKey
 }
 
-// next returns the next turn of the script.
 func (s *Server) next(in *request, body []byte) Turn {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -211,7 +210,6 @@ func (s *Server) handleGemini(w http.ResponseWriter, r *http.Request) {
 
 var ids atomic.Int64
 
-// nextID returns an identifier with this prefix, which is never repeated.
 func nextID(prefix string) string { return fmt.Sprintf("%s_%d", prefix, ids.Add(1)) }
 
 func now() int64 { return time.Now().Unix() }

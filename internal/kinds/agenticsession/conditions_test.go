@@ -78,6 +78,8 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t)
+			s.Session.Status.ObservedGeneration = -1 // the CRD's default
+			kstatustest.AssertKstatus(t, s.Session, status.InProgressStatus)
 			test.prepare(s)
 			s.decideAndRecord()
 			kstatustest.AssertKstatus(t, s.Session, test.want)
@@ -86,10 +88,4 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			s.wantCondition(v1alpha1.ConditionStalled, test.stalled, test.reason)
 		})
 	}
-}
-
-func TestSessionWithoutStatusIsInProgress(t *testing.T) {
-	s := newScenario(t)
-	s.Session.Status.ObservedGeneration = -1 // the CRD's default
-	kstatustest.AssertKstatus(t, s.Session, status.InProgressStatus)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -33,10 +34,7 @@ func (s *scenario) reportCost(dollars string) *scenario {
 }
 
 func (s *scenario) writeCost(annotation string) *scenario {
-	activity := Activity{}
-	if s.Activity != nil {
-		activity = *s.Activity
-	}
+	activity := ptr.Deref(s.Activity, Activity{})
 	activity.Cost = activity.Cost.Next(annotation)
 	s.Activity = &activity
 	return s
@@ -44,11 +42,7 @@ func (s *scenario) writeCost(annotation string) *scenario {
 
 func (s *scenario) wantTotalCost(want v1alpha1.Number) {
 	s.t.Helper()
-	got := v1alpha1.Number("unknown")
-	if s.Session.Status.TotalCostUSD != nil {
-		got = *s.Session.Status.TotalCostUSD
-	}
-	require.True(s.t, got == want, "the session cost %s dollars, want %s", got, want)
+	require.Equal(s.t, want, ptr.Deref(s.Session.Status.TotalCostUSD, "unknown"))
 }
 
 func TestSessionIsStoppedWhenItsReportedCostReachesTheLimit(t *testing.T) {

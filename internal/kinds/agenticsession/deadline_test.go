@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -118,12 +119,7 @@ func TestPodThatWaitedUntilTheDeadlineUsedNoTime(t *testing.T) {
 }
 
 // jobDeadlineSeconds returns the deadline of the newest Job; -1 if it has none.
-func (s *scenario) jobDeadlineSeconds() int64 {
-	if deadline := s.newestJob().Spec.ActiveDeadlineSeconds; deadline != nil {
-		return *deadline
-	}
-	return -1
-}
+func (s *scenario) jobDeadlineSeconds() int64 { return ptr.Deref(s.newestJob().Spec.ActiveDeadlineSeconds, -1) }
 
 // secondsLeft returns the deadline of the newest Job without what it has for its start.
 func (s *scenario) secondsLeft() int64 {
@@ -219,12 +215,13 @@ func TestRetryDelayDoublesEachTimeOrGrowsByItsFactor(t *testing.T) {
 			for _, delay := range row.delays {
 				s.startAttempt().exitRunner(1, "")
 				want := time.Duration(delay) * time.Second
-				decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
-				require.True(t, decision.RequeueAfter == want, "it is retried after %s, want %s", decision.RequeueAfter, want)
+				require.Equal(t, want, s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying).RequeueAfter)
+				s.wantEvent(v1alpha1.EventRetrying)
 				s.advanceClock(want-time.Second).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
 				s.advanceClock(time.Second)
 			}
 			s.startAttempt().exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
+			s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
 			s.updateSpec(requestNextRun).startAttempt()
 			require.True(t, s.Session.Status.Retries == 0, "the retries of the previous run count for the next run")
 		})

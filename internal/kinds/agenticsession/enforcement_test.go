@@ -21,7 +21,6 @@ const deniedPort = networkcheck.DeniedPort
 
 var testCheck = NetworkCheck{Image: "operator:1", Namespace: "operator", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}}
 
-// newCheckedScenario returns a session whose Pod checks its network.
 func newCheckedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	t.Helper()
 	s := newScenario(t, change...)
@@ -29,7 +28,6 @@ func newCheckedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessi
 	return s
 }
 
-// startChecked creates the session's Job and NetworkPolicies.
 func (s *scenario) startChecked() *scenario {
 	s.t.Helper()
 	decision := s.decideAndRecord()

@@ -15,7 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// newStrictRunner returns a SessionRunner with strict limits.
 func newStrictRunner() *v1alpha1.SessionRunner {
 	r := newTestRunner()
 	r.Spec.Allowed.Images = []string{"registry.example/other:1"}

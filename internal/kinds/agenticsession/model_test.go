@@ -20,7 +20,6 @@ func setModel(s *scenario) *scenario {
 	return s
 }
 
-// newModelScenario returns a session that runs, whose agent calls its model through the proxy.
 func newModelScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	t.Helper()
 	s := setModel(newScenario(t, change...))
@@ -41,12 +40,10 @@ func (s *scenario) setModelState(state corev1.ContainerState) *scenario {
 	return s
 }
 
-// endModel ends the proxy with a message.
 func (s *scenario) endModel(message string) *scenario {
 	return s.setModelState(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}})
 }
 
-// wantModelArgument checks that the proxy in the newest Job has this argument.
 func (s *scenario) wantModelArgument(want string) {
 	s.t.Helper()
 	containers := s.podSpec().InitContainers

@@ -59,7 +59,6 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 	t.Logf("%d Pods evaluated, of %d specs", evaluated, runs)
 }
 
-// restrictedEvaluator returns a function that evaluates a Pod at the level restricted.
 func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec) []policy.CheckResult {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -82,7 +81,6 @@ func TestDaemonSetThatPullsImagesIsRestricted(t *testing.T) {
 	}
 }
 
-// checkHardened checks the requirements that go beyond the level restricted.
 func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	t.Helper()
 	fail := func(format string, args ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, args...)) }

@@ -82,7 +82,6 @@ func (s *scenario) decideAndRecord() Decision {
 	return Decision{}
 }
 
-// applyObjects creates the decision's objects, shares its claim, and reserves the workspace.
 func (s *scenario) applyObjects(decision *Decision) {
 	if decision.SetDeadline != nil {
 		for i, job := range s.Jobs {
@@ -164,14 +163,12 @@ func (s *scenario) answerQuestion(ask *Question) {
 	}
 }
 
-// startAttempt decides, and creates the Job of the decision.
 func (s *scenario) startAttempt() *scenario {
 	s.t.Helper()
 	s.createPlannedJob(s.decideAndRecord())
 	return s
 }
 
-// createPlannedJob carries out a decision's Job as the API server and the Job controller do.
 func (s *scenario) createPlannedJob(decision Decision) {
 	s.t.Helper()
 	require.True(s.t, decision.CreateJob != nil, "no Job is created: phase %s, %+v", decision.Status.Phase, decision.Status.Conditions)
@@ -183,7 +180,6 @@ func (s *scenario) createPlannedJob(decision Decision) {
 	s.createPod(job)
 }
 
-// createPod creates a Pod of a Job on a node.
 func (s *scenario) createPod(job *batchv1.Job) {
 	name := fmt.Sprintf("%s-%d", job.Name, len(s.Pods))
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -197,7 +193,6 @@ func (s *scenario) createPod(job *batchv1.Job) {
 	s.Pods = append(s.Pods, pod)
 }
 
-// createNetworkPolicies creates the NetworkPolicies of a decision.
 func (s *scenario) createNetworkPolicies(decision Decision) {
 	s.NetworkPolicies = nil
 	for _, object := range decision.ApplyObjects {
@@ -223,7 +218,6 @@ func (s *scenario) runnerVariable(name string) string {
 
 func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
 
-// deletePod marks the newest Pod as deleted now.
 func (s *scenario) deletePod() {
 	s.newestPod().DeletionGracePeriodSeconds = new(int64(GracePeriodSeconds))
 	s.newestPod().DeletionTimestamp = new(metav1.NewTime(s.Now.Add(gracePeriod)))
@@ -238,7 +232,6 @@ func (s *scenario) advanceClock(d time.Duration) *scenario {
 	return s
 }
 
-// startRunner sets the runner to running.
 func (s *scenario) startRunner() *scenario {
 	s.newestPod().Status.Phase = corev1.PodRunning
 	s.newestRunnerStatus().State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.Now)}}
@@ -246,7 +239,6 @@ func (s *scenario) startRunner() *scenario {
 	return s
 }
 
-// setWaitingReason sets the runner to waiting.
 func (s *scenario) setWaitingReason(reason string) *scenario {
 	s.newestRunnerStatus().State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
 	return s
@@ -278,13 +270,11 @@ func (s *scenario) terminateRunner(code int32, message string) {
 	}}
 }
 
-// disrupt marks the newest Pod as disrupted.
 func (s *scenario) disrupt(reason string) *scenario {
 	s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
 	return s
 }
 
-// endJob adds a condition with which the Job ended, after its Pod.
 func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenario {
 	job := s.newestJob()
 	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
@@ -299,7 +289,6 @@ func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenari
 	return s
 }
 
-// markJobDeleted sets the deletion timestamp of the newest Job.
 func (s *scenario) markJobDeleted() *scenario {
 	s.newestJob().DeletionTimestamp = new(metav1.NewTime(s.Now))
 	return s
@@ -310,7 +299,6 @@ func (s *scenario) removeJobAndPod() *scenario {
 	return s
 }
 
-// updateSpec changes the spec as a user does.
 func (s *scenario) updateSpec(change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	s.Session = s.Session.DeepCopy()
 	change(&s.Session.Spec)
@@ -336,7 +324,6 @@ func withTimeout(timeout int) func(spec *v1alpha1.AgenticSessionSpec) {
 
 func setInteractive(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true }
 
-// wantPhase decides, and checks the resulting phase and its reason.
 func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decision {
 	s.t.Helper()
 	decision := s.decideAndRecord()
@@ -352,19 +339,12 @@ func (s *scenario) wantCondition(kind string, status metav1.ConditionStatus, rea
 	require.True(s.t, c != nil && c.Status == status && c.Reason == reason, "condition %+v, want %s=%s (%s)", c, kind, status, reason)
 }
 
-// wantJob checks the name of the Job of the open attempt.
-func (s *scenario) wantJob(name string) {
-	s.t.Helper()
-	require.Equal(s.t, name, s.Session.Status.Attempt.JobName)
-}
-
 // wantDeadline checks the deadline of the newest Job; -1 means none.
 func (s *scenario) wantDeadline(want int64) {
 	s.t.Helper()
 	require.Equal(s.t, want, s.jobDeadlineSeconds())
 }
 
-// wantActiveSeconds checks how much of the timeout is used.
 func (s *scenario) wantActiveSeconds(want float64) {
 	s.t.Helper()
 	require.Equal(s.t, want, s.Session.Status.ActiveDuration.Seconds())
@@ -384,7 +364,6 @@ func (s *scenario) findCondition(kind string) *metav1.Condition {
 	return cmp.Or(meta.FindStatusCondition(s.Session.Status.Conditions, kind), &metav1.Condition{})
 }
 
-// wantEvent checks that the last decision emitted an event with this reason.
 func (s *scenario) wantEvent(reason string) {
 	s.t.Helper()
 	require.True(s.t, slices.Contains(s.eventReasons, reason), "events %q, want %s among them", s.eventReasons, reason)

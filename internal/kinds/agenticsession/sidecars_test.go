@@ -177,7 +177,6 @@ func TestNoSidecarHasTheNameOfAContainerThatReports(t *testing.T) {
 	}
 }
 
-// newGitScenario returns a session whose repositories a container clones and pushes.
 func newGitScenario(t *testing.T) *scenario {
 	t.Helper()
 	s := newFullScenario(t)

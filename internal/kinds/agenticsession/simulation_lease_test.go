@@ -96,7 +96,6 @@ func (w *simulation) checkCostBeforeAttempt(in *Observation, job string) {
 	}
 }
 
-// checkLimits checks that no runner continues beyond its limits.
 func (w *simulation) checkLimits() {
 	for _, j := range w.jobs {
 		if !j.isActive() || !j.isRunnerRunning() {

@@ -39,7 +39,6 @@ func (w *simulation) reconcileOnce() bool {
 	}
 }
 
-// decideWithAnswers answers questions with live objects.
 func (w *simulation) decideWithAnswers(in *Observation) Decision {
 	for range 5 {
 		decision := Decide(*in)
@@ -67,7 +66,6 @@ func (w *simulation) decideWithAnswers(in *Observation) Decision {
 	return Decision{}
 }
 
-// maybeCrash may crash the operator, which loses what it remembers.
 func (w *simulation) maybeCrash() bool {
 	if w.faultsDisabled || !w.chance(4) {
 		return false
@@ -79,7 +77,6 @@ func (w *simulation) maybeCrash() bool {
 	return true
 }
 
-// recordStatus writes the status over the version that was read.
 func (w *simulation) recordStatus(in *Observation, version *int, decision *Decision) bool {
 	if w.maybeCrash() {
 		return false
@@ -101,7 +98,6 @@ func (w *simulation) recordStatus(in *Observation, version *int, decision *Decis
 	return true
 }
 
-// executeDecision executes the rest of a decision.
 func (w *simulation) executeDecision(in *Observation, d *Decision) (refusal *decision.Refusal, acted bool) {
 	for _, job := range d.DeleteJobs {
 		if w.maybeCrash() {

@@ -244,7 +244,6 @@ func (w *simulation) runToCompletion() {
 	w.violate("the session does not settle: %s, %+v", w.session.Status.Phase, w.session.Status)
 }
 
-// isSettled reports whether the session is in its final state.
 func (w *simulation) isSettled() bool {
 	for _, j := range w.jobs {
 		if j.isActive() {
@@ -261,7 +260,6 @@ func (w *simulation) isSettled() bool {
 	}
 }
 
-// simulateEvent simulates a random event.
 func (w *simulation) simulateEvent() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(8000)) * time.Millisecond)
 	switch dice := w.rng.IntN(100); {
@@ -295,7 +293,6 @@ func (w *simulation) updateSpec(description string, change func(*v1alpha1.Agenti
 	w.logf("user: %s: suspend %t, rerun %v", description, w.session.Spec.Suspend, w.session.Spec.Rerun)
 }
 
-// disturbJob deletes a Job or evicts its Pod.
 func (w *simulation) disturbJob(j *simulatedJob) {
 	if !j.isActive() || j.job.DeletionTimestamp != nil {
 		return
@@ -327,7 +324,6 @@ func (w *simulation) terminatePod(j *simulatedJob, why string) {
 	}
 }
 
-// deleteJob deletes a Job in the foreground, as the API server does.
 func (w *simulation) deleteJob(j *simulatedJob) {
 	if j.job.DeletionTimestamp != nil {
 		return
@@ -413,7 +409,6 @@ func (j *simulatedJob) isRunnerRunning() bool {
 	return !j.isHeld && j.pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
-// endJob ends a Job.
 func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why string) {
 	reason := batchv1.JobReasonBackoffLimitExceeded
 	if why == v1alpha1.ReasonDeadlineExceeded {
@@ -430,7 +425,6 @@ func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why 
 	w.logf("%s ends: %s", j.job.Name, w.actualOutcomes[j.job.Name])
 }
 
-// refreshCache updates the caches.
 func (w *simulation) refreshCache() {
 	w.cached.session, w.cached.version = w.session.DeepCopy(), w.version
 	w.cached.jobs, w.cached.pods = w.liveObjects()
@@ -452,7 +446,6 @@ func (w *simulation) liveObjects() ([]*batchv1.Job, []corev1.Pod) {
 	return jobs, pods
 }
 
-// checkInvariants checks what must hold at any time.
 func (w *simulation) checkInvariants() {
 	alive := 0
 	for _, j := range w.jobs {
@@ -484,7 +477,6 @@ func (w *simulation) checkInvariants() {
 	w.checkLimits()
 }
 
-// checkRunRecord compares a record with the actual outcome.
 func (w *simulation) checkRunRecord(run *v1alpha1.SessionAttempt) {
 	truth, ended := w.actualOutcomes[run.JobName]
 	switch {

@@ -159,7 +159,6 @@ func (w *workspaceSimulation) send(request func() bool) bool {
 	return request() && !w.crashes()
 }
 
-// act executes a decision.
 func (w *workspaceSimulation) act(s *v1alpha1.AgenticSession, d *Decision) (refusal *decision.Refusal) {
 	var requests []func() bool
 	for _, job := range d.DeleteJobs {

@@ -153,7 +153,6 @@ func (w *workspaceSimulation) isSettled() bool {
 	return true
 }
 
-// bump changes the version of an object.
 func bump(object metav1.Object) {
 	version, err := strconv.Atoi(object.GetResourceVersion())
 	if err != nil {
@@ -162,7 +161,6 @@ func bump(object metav1.Object) {
 	object.SetResourceVersion(strconv.Itoa(version + 1))
 }
 
-// simulateEvent simulates a random event.
 func (w *workspaceSimulation) simulateEvent() {
 	name := sharers[w.rng.IntN(len(sharers))]
 	s := w.sessions[name]
@@ -230,7 +228,6 @@ func (w *workspaceSimulation) deleteJob(job *batchv1.Job, inForeground bool) {
 	}
 }
 
-// addPod creates a Pod that mounts the claim.
 func (w *workspaceSimulation) addPod(pod *corev1.Pod) {
 	pod.UID = w.newUID("pod")
 	pod.Spec.Volumes = newPodThatMounts("", ClaimName("parent")).Spec.Volumes
@@ -384,7 +381,6 @@ func (w *workspaceSimulation) listPods() []corev1.Pod {
 	return pods
 }
 
-// check checks the invariants.
 func (w *workspaceSimulation) check() {
 	var running []types.UID
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {

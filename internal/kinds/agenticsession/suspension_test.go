@@ -26,7 +26,6 @@ func newQueuedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessio
 	return s
 }
 
-// setSuspended sets the condition of the newest Job that says whether it is suspended.
 func (s *scenario) setSuspended(status corev1.ConditionStatus) {
 	s.newestJob().Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status, LastTransitionTime: metav1.NewTime(s.Now)}}
 }

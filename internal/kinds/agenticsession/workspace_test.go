@@ -23,7 +23,6 @@ func setRecreate(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Workspace.OnLost = v1alpha1.LostWorkspaceRecreate
 }
 
-// newPodThatMounts returns a Pod that runs and mounts a claim.
 func newPodThatMounts(name, claim string) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
 	pod.UID = types.UID(name)

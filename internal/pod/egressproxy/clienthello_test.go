@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// newHello returns the ClientHello of the standard library for a server name.
 func newHello(t testing.TB, name string) []byte {
 	t.Helper()
 	recorded := &recordingConn{}
@@ -25,7 +24,6 @@ type recordingConn struct {
 func (c *recordingConn) Write(p []byte) (int, error) { return c.Buffer.Write(p) }
 func (*recordingConn) Read([]byte) (int, error)      { return 0, errors.New("the client waits") }
 
-// splitRecords returns a ClientHello in records with this number of bytes.
 func splitRecords(hello []byte, size int) []byte {
 	var split []byte
 	for rest := hello[recordHeader:]; len(rest) > 0; {

@@ -121,7 +121,6 @@ func (p *testProxy) token(change ...func(*adminauth.Session)) string {
 	return token
 }
 
-// connect sends CONNECT for a host, and returns the connection and the status and body of the response.
 func (p *testProxy) connect(host, user, token string) (net.Conn, int, string) {
 	p.t.Helper()
 	c, err := (&net.Dialer{}).DialContext(p.t.Context(), "tcp", p.address)
@@ -151,7 +150,6 @@ func (p *testProxy) wantRefused(reason string, want float64) {
 	require.True(p.t, got == want, "%s is counted %v times, want %v", reason, got, want)
 }
 
-// openTunnel connects the session to the target, by one of its names.
 func (p *testProxy) openTunnel(host string) net.Conn {
 	p.t.Helper()
 	c, status, body := p.connect(host+":"+p.port, "fix", p.token())

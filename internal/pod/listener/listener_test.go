@@ -30,7 +30,6 @@ func newTestListener(t *testing.T, limits Limits) *testListener {
 	return l
 }
 
-// connect opens a connection from a loopback address.
 func (l *testListener) connect(host string) (client, server net.Conn) {
 	l.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}

@@ -15,7 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// newTestClient returns a client of a server with this handler, and the directory with its token.
 func newTestClient(t *testing.T, handler http.HandlerFunc) (client *Client, directory string) {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

@@ -63,12 +63,10 @@ func (s *testSession) setInputs(in *sessions.RunnerInputs) *testSession {
 	return s
 }
 
-// setRepository sets the only repository of the session.
 func (s *testSession) setRepository(repo *v1alpha1.SessionRepo) *testSession {
 	return s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{SessionRepo: *repo, Directory: "shop"}}})
 }
 
-// run runs the session with a script as the agent.
 func (s *testSession) run(profile, script string) (int, error) {
 	s.t.Helper()
 	return s.runWith(s.t.Context(), "--profile", profile, "--grace-period", s.grace, "--push-grace-period", "1m", "--", "sh", "-c", script)
@@ -78,7 +76,6 @@ func (s *testSession) runWith(ctx context.Context, args ...string) (int, error) 
 	return Run(ctx, args, func(name string) string { return s.environment[name] }, s.out, s.out)
 }
 
-// mustRun runs the session, which must be successful.
 func (s *testSession) mustRun(profile, script string) {
 	s.t.Helper()
 	code, err := s.run(profile, script)

@@ -111,12 +111,10 @@ func prepareGitSession(t *testing.T) *gitSession {
 	return s
 }
 
-// source returns the repository of the server, with a branch or the default one.
 func (s *gitSession) source(branch v1alpha1.GitBranch) v1alpha1.GitSource {
 	return v1alpha1.GitSource{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: branch}
 }
 
-// restart starts the container again, with the credentials for the repositories of the team.
 func (s *gitSession) restart(arguments ...string) {
 	s.t.Helper()
 	s.startContainer(append([]string{"--credentials", s.credentials, "--repositories", s.server.Host + "/team/*"}, arguments...)...)
@@ -534,7 +532,6 @@ git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example
 	}
 }
 
-// shell runs a script in the server's repository.
 func (s *gitSession) shell(script string) {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), "sh", "-ec", script)

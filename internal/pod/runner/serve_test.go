@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// startInteractive starts an interactive session, and returns its URL and a function that ends it.
 func (s *testSession) startInteractive(script string) (url string, end func() int) {
 	s.t.Helper()
 	address := ports.Reserve(s.t)

@@ -177,7 +177,6 @@ func newTestStore(t *testing.T, handler http.HandlerFunc) *testStore {
 	return s
 }
 
-// setSecret changes the mounted Secret.
 func (s *testStore) setSecret(secret string) {
 	s.t.Helper()
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": testKeyID + "\n", "AWS_SECRET_ACCESS_KEY": secret} {
@@ -189,7 +188,6 @@ func (s *testStore) arguments() []string {
 	return []string{"--endpoint", s.URL, "--bucket", testBucket, "--prefix", "team/agents/", "--region", "eu-central-1", "--credentials", s.credentials}
 }
 
-// get returns the object with this location.
 func (s *testStore) get(location string) string {
 	s.t.Helper()
 	object, err := s.backend.GetObject(s.t.Context(), testBucket, strings.TrimPrefix(location, "s3://"+testBucket+"/"), nil)

@@ -53,7 +53,6 @@ func newLogServer(t *testing.T) *logServer {
 	return s
 }
 
-// addPod adds a Pod of a Job whose containers have run, and their logs.
 func (s *logServer) addPod(name, jobUID string, logs map[string]string) {
 	var containers, statuses []string
 	for _, container := range slices.Sorted(maps.Keys(logs)) {
@@ -110,7 +109,6 @@ func (s *logServer) serveList(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"metadata": {"continue": %q}, "items": [%s]}`, next, s.pods[names[at]])
 }
 
-// getenv returns the environment of a Pod.
 func (s *logServer) getenv(name string) string {
 	host, port, err := net.SplitHostPort(s.address)
 	require.NoError(s.t, err)
@@ -136,7 +134,6 @@ func (s *logServer) mustArchive(want string, args ...string) {
 	require.True(s.t, err == nil && result == want, "result %q, error %v", result, err)
 }
 
-// filesIn returns all files below a directory.
 func filesIn(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -61,7 +61,6 @@ func encodeKey(t *testing.T, kind string, key any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}))
 }
 
-// writeSecret writes the files of a Secret.
 func writeSecret(t *testing.T, values map[string]string) (directory string) {
 	t.Helper()
 	directory = t.TempDir()

@@ -277,7 +277,6 @@ git -c user.name=a -c user.email=a@b.example commit --quiet --message=Submodule
 git push --quiet origin main`, s.server.Repository(), name, url, s.secret))
 }
 
-// run starts a container for repositories and returns what it cloned.
 func (s *scopeTest) run(repositories []Repository) []Clone {
 	s.t.Helper()
 	s.directory = s.t.TempDir()

@@ -12,7 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// startWorker starts an HTTP server in place of a worker.
 func startWorker(t *testing.T, handle http.HandlerFunc) (address string) {
 	t.Helper()
 	server := httptest.NewServer(handle)

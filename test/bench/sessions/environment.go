@@ -43,7 +43,6 @@ func (env *environment) createNamespace(ctx context.Context, c client.Client) er
 // endless are the annotations of a Pod that runs until it is deleted.
 var endless = map[string]string{"sim.localcluster.dev/duration": "10h"}
 
-// startSessions creates the sessions that run during the benchmark.
 func (env *environment) startSessions(ctx context.Context, c client.Client, o *objectObserver) error {
 	if err := env.createSessions(ctx, c, env.sessions, harness.CreateConcurrency, nil); err != nil {
 		return err

@@ -86,7 +86,6 @@ func (env *environment) measureCreation(ctx context.Context, c *harness.Cluster,
 	return waitForEach(ctx, o, stored, o.jobCreationTime)
 }
 
-// waitForEach waits until each session has been observed, and returns how long each took.
 func waitForEach(ctx context.Context, o *objectObserver, since map[types.UID]time.Time, seen func(types.UID) (time.Time, bool)) (took []time.Duration, err error) {
 	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		took = took[:0]
@@ -124,7 +123,6 @@ func (env *environment) measureDeletion(ctx context.Context, c *harness.Cluster,
 	return waitForEach(ctx, o, startTimes, o.deletionTime)
 }
 
-// countRequests returns the number of API requests of the operator.
 func countRequests(ctx context.Context, operator *testenv.Operator) (float64, error) {
 	metrics, err := harness.OperatorMetrics(ctx, operator)
 	requests, _ := harness.APIRequests(metrics)

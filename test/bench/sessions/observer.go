@@ -71,7 +71,6 @@ func (o *objectObserver) recordEvent(event watch.Event, now time.Time) {
 	}
 }
 
-// jobCreationTime returns when the session's Job was first observed.
 func (o *objectObserver) jobCreationTime(uid types.UID) (at time.Time, seen bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +78,6 @@ func (o *objectObserver) jobCreationTime(uid types.UID) (at time.Time, seen bool
 	return at, seen
 }
 
-// deletionTime returns when the session's last object was deleted.
 func (o *objectObserver) deletionTime(uid types.UID) (at time.Time, all bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

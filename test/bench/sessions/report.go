@@ -20,7 +20,6 @@ const (
 	maxOperatorRSS = 150e6
 )
 
-// printReport prints the results and returns an error if a target is missed.
 func printReport(env *environment, r sessionResult) error {
 	fmt.Printf("\n%d sessions run\n", env.sessions)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
