@@ -56,26 +56,6 @@ func Serve(listener net.Listener, attack Attack) {
 	}
 }
 
-// Flood sends the text again and again, up to HugeSize bytes.
-func Flood(conn io.Writer, text string) {
-	block := []byte(strings.Repeat(text, 1+64<<10/len(text)))
-	for sent := 0; sent < HugeSize; sent += len(block) {
-		if _, err := conn.Write(block); err != nil {
-			return
-		}
-	}
-}
-
-// Dribble sends one byte after another, for longer than any timeout.
-func Dribble(conn io.Writer, text string) {
-	for i := 0; ; i++ {
-		if _, err := conn.Write([]byte{text[i%len(text)]}); err != nil {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 // AfterRequest waits for bytes from the client.
 func AfterRequest(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) }
 
@@ -87,13 +67,32 @@ func Send(text string) Attack {
 	}
 }
 
-// SendThenFlood sends a text once and another one again and again.
-func SendThenFlood(start, text string) Attack {
+// SendAndClose sends a text and closes the connection.
+func SendAndClose(text string) Attack {
 	return func(conn net.Conn) {
-		_, _ = io.WriteString(conn, start)
-		Flood(conn, text)
+		_, _ = io.WriteString(conn, text)
+		_ = conn.Close()
 	}
 }
 
-// Dribbled sends a text byte by byte.
-func Dribbled(text string) Attack { return func(conn net.Conn) { Dribble(conn, text) } }
+// SendThenFlood sends a text once, and another one again and again, up to HugeSize bytes.
+func SendThenFlood(start, text string) Attack {
+	return func(conn net.Conn) {
+		_, err := io.WriteString(conn, start)
+		block := []byte(strings.Repeat(text, 1+64<<10/len(text)))
+		for sent := 0; sent < HugeSize && err == nil; sent += len(block) {
+			_, err = conn.Write(block)
+		}
+	}
+}
+
+// SendThenDribble sends a text once, and the bytes of another one slowly, for longer than any timeout.
+func SendThenDribble(start, text string) Attack {
+	return func(conn net.Conn) {
+		_, err := io.WriteString(conn, start)
+		for i := 0; err == nil; i++ {
+			_, err = conn.Write([]byte{text[i%len(text)]})
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}

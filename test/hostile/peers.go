@@ -44,11 +44,11 @@ func Peers() map[string]Peer {
 		"webhook: bodies of 6.6 MB":                   webhook(200, largeBody),
 		"webhook: bodies without an end":              webhook(100, SendThenFlood(request("POST", reviewPath, "Transfer-Encoding: chunked"), "1\r\n \r\n")),
 		"webhook: slow headers":                       webhook(500, slowHeader("POST", reviewPath)),
-		"webhook: slow bodies":                        webhook(500, slowBody),
+		"webhook: slow bodies":                        webhook(500, SendThenDribble(request("POST", reviewPath, "Content-Length: 1000"), "{")),
 		"webhook: headers without an end":             webhook(100, endlessHeader("POST", reviewPath)),
 		"webhook: idle connections":                   webhook(1000, idle),
 		"webhook: connections without a handshake":    rawWebhook(2000, idle),
-		"webhook: slow handshakes":                    rawWebhook(500, slowHandshake),
+		"webhook: slow handshakes":                    rawWebhook(500, SendThenDribble("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03", "\x00")),
 		"webhook: garbage instead of handshakes":      rawWebhook(200, garbage),
 		"webhook: HTTP/2":                             webhook(50, http2),
 		"webhook: forged reviews without the path":    webhook(50, requests(func() string { return forgedReview(reviewPath) })),
@@ -68,9 +68,9 @@ func Peers() map[string]Peer {
 		"health: headers without an end":  health(100, endlessHeader("GET", "/readyz")),
 		"health: idle connections":        health(1000, idle),
 		"health: bodies without an end":   health(20, SendThenFlood(request("POST", "/readyz", "Transfer-Encoding: chunked"), "1\r\n \r\n")),
-		"health: connections that close":  health(200, func(conn net.Conn) { _ = conn.Close() }),
-		"webhook: handshakes that close":  webhook(50, func(conn net.Conn) { _ = conn.Close() }),
-		"metrics: connections that close": metrics(50, func(conn net.Conn) { _ = conn.Close() }),
+		"health: connections that close":  health(200, SendAndClose("")),
+		"webhook: handshakes that close":  webhook(50, SendAndClose("")),
+		"metrics: connections that close": metrics(50, SendAndClose("")),
 	}
 }
 
@@ -103,31 +103,18 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 func slowHeader(method, path string) Attack {
-	return func(conn net.Conn) {
-		_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: operator\r\nX: ", method, path)
-		Dribble(conn, "x")
-	}
+	return SendThenDribble(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: operator\r\nX: ", method, path), "x")
 }
 
 func endlessHeader(method, path string) Attack {
 	return SendThenFlood(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: operator\r\n", method, path), "A: b\r\n")
 }
 
-func slowBody(conn net.Conn) {
-	_, _ = io.WriteString(conn, request("POST", reviewPath, "Content-Length: 1000"))
-	Dribble(conn, "{")
-}
-
-func slowHandshake(conn net.Conn) {
-	_, _ = io.WriteString(conn, "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03")
-	Dribble(conn, "\x00")
-}
-
 func garbage(conn net.Conn) { _, _ = io.CopyN(conn, rand.Reader, HugeSize) }
 
-func http2(conn net.Conn) {
-	SendThenFlood("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00"+"\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678")(conn)
-}
+// http2 is the preface, and then settings and pings.
+var http2 = SendThenFlood(
+	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00"+"\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678")
 
 func requests(next func() string) Attack {
 	return func(conn net.Conn) {

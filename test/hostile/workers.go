@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -14,13 +13,6 @@ import (
 func Workers() map[string]Attack {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	chunked := ok + "Transfer-Encoding: chunked\r\n\r\n"
-	// dribbleAfter sends the beginning at once.
-	dribbleAfter := func(beginning string) Attack {
-		return func(conn net.Conn) {
-			_, _ = io.WriteString(conn, beginning)
-			Dribble(conn, " ")
-		}
-	}
 	return map[string]Attack{
 		"a body of 600 MB":                   SendThenFlood(ok+fmt.Sprintf("Content-Length: %d\r\n\r\n", HugeSize), " "),
 		"an endless body in chunks":          SendThenFlood(chunked, "1\r\n \r\n"),
@@ -29,18 +21,16 @@ func Workers() map[string]Attack {
 		"an endless header":                  SendThenFlood(ok, "A: b\r\n"),
 		"an endless status line":             SendThenFlood("", "H"),
 		"endless informational responses":    SendThenFlood("", "HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"),
-		"a body that arrives byte by byte":   dribbleAfter(ok + "Content-Length: 10000\r\n\r\n"),
-		"a header that arrives byte by byte": dribbleAfter(ok + "A: "),
+		"a body that arrives byte by byte":   SendThenDribble(ok+"Content-Length: 10000\r\n\r\n", " "),
+		"a header that arrives byte by byte": SendThenDribble(ok+"A: ", " "),
 		"no response":                        Send(""),
-		"deeply nested JSON":                 func(conn net.Conn) { _, _ = io.WriteString(conn, ok+"\r\n"+strings.Repeat("[", 1<<14)) },
-		"a compressed body that is not JSON": func(conn net.Conn) { _, _ = io.WriteString(conn, ok+"Content-Encoding: gzip\r\n\r\n\x1f\x8b") },
-		"another protocol":                   func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat("SSH-2.0-OpenSSH\r\n", 100)) },
-		"a closed connection":                func(net.Conn) {},
-		"a body shorter than Content-Length": func(conn net.Conn) { _, _ = io.WriteString(conn, ok+"Content-Length: 100\r\n\r\n{}") },
-		"a switch to another protocol":       dribbleAfter("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
-		"two contradicting lengths of a body": func(conn net.Conn) {
-			_, _ = io.WriteString(conn, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}")
-		},
+		"deeply nested JSON":                 SendAndClose(ok + "\r\n" + strings.Repeat("[", 1<<14)),
+		"a compressed body that is not JSON": SendAndClose(ok + "Content-Encoding: gzip\r\n\r\n\x1f\x8b"),
+		"another protocol":                   SendAndClose(strings.Repeat("SSH-2.0-OpenSSH\r\n", 100)),
+		"a closed connection":                SendAndClose(""),
+		"a body shorter than Content-Length": SendAndClose(ok + "Content-Length: 100\r\n\r\n{}"),
+		"a switch to another protocol":       SendThenDribble("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", " "),
+		"two contradicting lengths of a body": SendAndClose(ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}"),
 	}
 }
 
