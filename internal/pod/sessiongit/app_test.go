@@ -7,7 +7,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -94,12 +93,9 @@ func TestTheKeyOfAGitHubAppIsReadInEachForm(t *testing.T) {
 		"an SSH key instead of an App": {"123", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n", "githubAppPrivateKey in the Secret of the SessionRunner's git is not an RSA private key in the form PKCS#1 or PKCS#8"},
 	} {
 		app, err := readApp(writeSecret(t, map[string]string{appIDKey: row.id, appPrivateKey: row.key}))
-		if hasApp := row.want == "" && row.id != ""; (app != nil) != hasApp || err == nil && row.want != "" || err != nil && (err.Error() != row.want || !isPermanent(err)) {
-			t.Errorf("%s: App %v, error %v", title, app, err)
-		}
-		if app != nil && (app.id != strings.TrimSpace(row.id) || !app.key.Equal(testKey())) {
-			t.Errorf("%s: another ID or key", title)
-		}
+		require.True(t, (app != nil) == (row.want == "" && row.id != "") && (err == nil) == (row.want == ""), "%s: App %v, error %v", title, app, err)
+		require.True(t, err == nil || err.Error() == row.want && isPermanent(err), "%s: error %v", title, err)
+		require.True(t, app == nil || app.id == strings.TrimSpace(row.id) && app.key.Equal(testKey()), "%s: another ID or key", title)
 	}
 	app, err := readApp(t.TempDir())
 	require.True(t, app == nil && err == nil, "a Secret without an App: %v, %v", app, err)
@@ -169,11 +165,9 @@ func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 		require.NoError(t, err)
 		log := &output.Buffer{}
 		client := &forgeClient{forge: GitHub, api: api.URL, credentials: credentials, scope: scope, log: slog.New(slog.NewTextHandler(log, nil))}
-		if client.http, err = newHTTPClient(""); err != nil {
-			t.Fatal(err)
-		}
-		client.http.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}}
-		client.http.Transport.(*http.Transport).TLSClientConfig.RootCAs.AddCert(api.Certificate())
+		client.http, err = newHTTPClient("")
+		require.NoError(t, err)
+		client.http.Transport = api.Client().Transport
 		if fault == faults.Hangs {
 			client.http.Transport = impatient{client.http.Transport, moment}
 		}
@@ -201,9 +195,8 @@ func TestGitHubMayFailWheneverAnAppAsksIt(t *testing.T) {
 		}
 		t.Logf("error %v, log %s", err, log)
 		assertion, isAsked := front.assertion.Load().(string)
-		if isAsked && strings.Contains(fmt.Sprint(err, log), assertion) || elsewhere.Load() > 0 {
-			t.Errorf("error or log contain the assertion, or %d requests were redirected: %v %s", elsewhere.Load(), err, log)
-		}
+		require.True(t, !isAsked || !strings.Contains(fmt.Sprint(err, log), assertion), "error or log contain the assertion: %v %s", err, log)
+		require.Equal(t, 0, elsewhere.Load()) // no request was redirected
 		return got
 	}
 

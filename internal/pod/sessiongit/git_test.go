@@ -32,9 +32,8 @@ func TestGitGetsCredentialsOnlyForTheRepositoryOfTheCommand(t *testing.T) {
 	} {
 		got, err := Askpass([]string{question}, func(name string) string { return environment[name] })
 		require.True(t, got == want && (err == nil) == (want != ""), "%s: %q, %v; want %q", question, got, err, want)
-		if got, err := Askpass([]string{question}, func(name string) string { return map[string]string{credentialsVariable: directory}[name] }); err == nil {
-			t.Errorf("%s: %q for a command without credentials", question, got)
-		}
+		got, err = Askpass([]string{question}, func(name string) string { return map[string]string{credentialsVariable: directory}[name] })
+		require.True(t, err != nil, "%s: %q for a command without credentials", question, got)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -295,11 +294,8 @@ func (s *scopeTest) run(repositories []Repository) []Clone {
 	}()
 	clones, err := NewClient(s.directory).Clones(s.t.Context())
 	cancel()
-	if err = errors.Join(err, <-ended); err != nil || len(clones) != len(repositories) {
-		s.t.Fatalf("%d clones, error %v: %s", len(clones), err, log)
-	}
-	if strings.Contains(log.String(), password) || slices.ContainsFunc(clones, func(c Clone) bool { return strings.Contains(c.Error, password) }) {
-		s.t.Errorf("the log contains the password: %s", log)
-	}
+	require.NoError(s.t, errors.Join(err, <-ended))
+	require.True(s.t, len(clones) == len(repositories), "%d clones: %s", len(clones), log)
+	require.True(s.t, !strings.Contains(fmt.Sprint(log, clones), password), "the log or a result contains the password: %s, %+v", log, clones)
 	return clones
 }
