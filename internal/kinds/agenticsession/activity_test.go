@@ -14,11 +14,7 @@ import (
 // newIdleScenario returns a session with an inactivityTimeout of 10 minutes whose runner just started.
 func newIdleScenario(t *testing.T) *scenario {
 	t.Helper()
-	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(600) })
-	s.Runner.Spec.ActivityLease = true
-	s.startAttempt().Activity = &Activity{CreationTime: s.Now}
-	s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
-	return s
+	return newReportingScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(600) })
 }
 
 // renew sets the time that the runner wrote into its Lease, which is observed now.
@@ -169,8 +165,7 @@ func TestAnIdleSessionStopsAtTheLowerLimit(t *testing.T) {
 
 // A SessionRunner that gets activityLease later changes the next attempt: the Pod of this one has no token.
 func TestAttemptWithoutALeaseHasNoInactivityLimit(t *testing.T) {
-	s := newScenario(t).startAttempt().startRunner()
-	s.wantPhase(v1alpha1.SessionRunning, "")
+	s := newRunningScenario(t)
 	s.Runner.Spec.ActivityLease = true
 	s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(60) })
 	s.renew(s.Now).advanceClock(time.Hour).wantPhase(v1alpha1.SessionRunning, "")

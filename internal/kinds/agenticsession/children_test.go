@@ -270,8 +270,7 @@ func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {
 }
 
 func TestOrphanJobIsDeleted(t *testing.T) {
-	s := newScenario(t).startAttempt().startRunner()
-	s.decideAndRecord()
+	s := newRunningScenario(t)
 	orphan := s.newestJob().DeepCopy()
 	orphan.Name, orphan.UID = "fix-r1-a7", "orphan"
 	s.Jobs = append([]*batchv1.Job{orphan}, s.Jobs...)

@@ -65,7 +65,7 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			s.suspendJob().stopSuspendedPod()
 		}},
 		"its cost reached the limit": {fails, v1alpha1.ReasonBudgetExceeded, func(s *scenario) {
-			*s = *newCostScenario(s.t, withMaxCost("1"))
+			*s = *newReportingScenario(s.t, withMaxCost("1"))
 			s.reportCost("1").wantPhase(v1alpha1.SessionStopping, "")
 			s.removeJobAndPod()
 		}},

@@ -18,8 +18,8 @@ func withMaxCost(dollars v1alpha1.Number) func(spec *v1alpha1.AgenticSessionSpec
 	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.MaxCostUSD = &dollars }
 }
 
-// newCostScenario returns a session whose runner has a Lease and just started.
-func newCostScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+// newReportingScenario returns a session whose runner has a Lease and just started.
+func newReportingScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	t.Helper()
 	s := newScenario(t, change...)
 	s.Runner.Spec.ActivityLease = true
@@ -78,7 +78,7 @@ func TestSessionIsStoppedWhenItsReportedCostReachesTheLimit(t *testing.T) {
 }
 
 func TestNoRunStartsBeyondTheCostLimitUntilItIsIncreased(t *testing.T) {
-	s := newCostScenario(t, withMaxCost("1"))
+	s := newReportingScenario(t, withMaxCost("1"))
 	s.exitRunner(0, `{"costUSD": 1.5}`).wantPhase(v1alpha1.SessionCompleted, "")
 	require.True(t, s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded).CreateJob == nil,
 		"a Job is created")
@@ -88,7 +88,7 @@ func TestNoRunStartsBeyondTheCostLimitUntilItIsIncreased(t *testing.T) {
 }
 
 func TestRetryThatWaitsFailsWhenTheCostLimitIsLowered(t *testing.T) {
-	s := newCostScenario(t, withRetryLimit(5), withMaxCost("10"))
+	s := newReportingScenario(t, withRetryLimit(5), withMaxCost("10"))
 	s.exitRunner(1, `{"costUSD": 5}`).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
 	s.updateSpec(withMaxCost("3")).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded)
 }
@@ -97,7 +97,7 @@ func TestResultCountsIfItIsHigherThanTheReportedCost(t *testing.T) {
 	for result, want := range map[string]v1alpha1.Number{
 		`{"costUSD": 3}`: "3", `{"costUSD": 1}`: "2", `{}`: "2", `{"costUSD": -1}`: "2", `broken`: "2", ``: "2",
 	} {
-		s := newCostScenario(t).reportCost("2")
+		s := newReportingScenario(t).reportCost("2")
 		s.exitRunner(0, result).decideAndRecord()
 		s.wantTotalCost(want)
 		cost := s.Session.Status.Attempts[0].CostUSD
@@ -106,7 +106,7 @@ func TestResultCountsIfItIsHigherThanTheReportedCost(t *testing.T) {
 }
 
 func TestReportsOfOtherAttemptsDoNotCount(t *testing.T) {
-	s := newCostScenario(t, withMaxCost("10")).reportCost("4")
+	s := newReportingScenario(t, withMaxCost("10")).reportCost("4")
 	s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	s.updateSpec(requestNextRun).startAttempt().startRunner().wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("4")
@@ -124,7 +124,7 @@ func TestHostileCostReportsAreRefusedAndChangeNothing(t *testing.T) {
 		"fix-r1-a1=1000000001", "fix-r1-a1=99999999999", "fix-r1-a1= 1", "fix-r1-a1=1\n", "fix-r1-a1", "=5", "5", "{}", "\x00", strings.Repeat("9", 300000),
 		"fix-r1-a1=0." + strings.Repeat("0", 200), "fix-r1-a1=.5", "fix-r1-a1=5.", "fix-r1-a1=1=2",
 	} {
-		s := newCostScenario(t, withMaxCost("10")).reportCost("4")
+		s := newReportingScenario(t, withMaxCost("10")).reportCost("4")
 		s.wantPhase(v1alpha1.SessionRunning, "")
 		s.writeCost(report).wantPhase(v1alpha1.SessionRunning, "")
 		s.wantTotalCost("4")
@@ -136,7 +136,7 @@ func TestHostileCostReportsAreRefusedAndChangeNothing(t *testing.T) {
 }
 
 func TestDecreasingCostReportRefundsNothing(t *testing.T) {
-	s := newCostScenario(t, withMaxCost("10"))
+	s := newReportingScenario(t, withMaxCost("10"))
 	for _, dollars := range []string{"4", "3", "0", "4"} {
 		s.reportCost(dollars).advanceClock(CostRecordInterval).wantPhase(v1alpha1.SessionRunning, "")
 		s.wantTotalCost("4")
@@ -150,7 +150,7 @@ func TestDecreasingCostReportRefundsNothing(t *testing.T) {
 }
 
 func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {
-	s := newCostScenario(t, withMaxCost("10"))
+	s := newReportingScenario(t, withMaxCost("10"))
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	s.advanceClock(time.Hour).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
@@ -164,7 +164,7 @@ func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {
 }
 
 func TestCostBelowTheLimitIsRecordedAtMostOnceAMinute(t *testing.T) {
-	s := newCostScenario(t, withMaxCost("100"))
+	s := newReportingScenario(t, withMaxCost("100"))
 	writes := 0
 	for i := range 600 {
 		before := s.Session
@@ -179,7 +179,7 @@ func TestCostBelowTheLimitIsRecordedAtMostOnceAMinute(t *testing.T) {
 }
 
 func TestTheOutcomeOfARunnerThatEndedBeforeItWasStoppedForItsCostCounts(t *testing.T) {
-	s := newCostScenario(t, withMaxCost("1")).reportCost("2")
+	s := newReportingScenario(t, withMaxCost("1")).reportCost("2")
 	s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	s.wantTotalCost("2")
 }

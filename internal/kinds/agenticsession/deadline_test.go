@@ -229,8 +229,7 @@ func TestRetryDelayDoublesEachTimeOrGrowsByItsFactor(t *testing.T) {
 }
 
 func TestDisruptionsAreRetriedOnlyWithOnDisruption(t *testing.T) {
-	s := newScenario(t, withRetryLimit(5)).startAttempt().startRunner()
-	s.decideAndRecord()
+	s := newRunningScenario(t, withRetryLimit(5))
 	s.removeJobAndPod().wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost)
 	s = newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} })
 	for range maxDisruptions {

@@ -254,8 +254,7 @@ func TestSessionVariablesComeLast(t *testing.T) {
 }
 
 func TestChangedLimitsDoNotStopRunningSession(t *testing.T) {
-	s := newScenario(t).startAttempt().startRunner()
-	s.decideAndRecord()
+	s := newRunningScenario(t)
 	s.Runner.Spec.Image = "runner:2"
 	testbuilder.RunnerContainer(&s.Runner.Spec).Resources.Limits, s.Runner.Spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 	s.wantPhase(v1alpha1.SessionRunning, "")

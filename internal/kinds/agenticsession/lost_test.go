@@ -40,8 +40,7 @@ func TestTheEndOfAPodCountsIfItArrivesSoonAfterTheEndOfItsJob(t *testing.T) {
 		for _, delay := range []time.Duration{0, time.Second, maxPodLag - time.Second, maxPodLag, time.Hour} {
 			for _, isDeleted := range []bool{true, false} {
 				t.Run(fmt.Sprintf("the runner %s, its Pod ends after %s, deleted %v", runner, delay, isDeleted), func(t *testing.T) {
-					s := newScenario(t).startAttempt().startRunner()
-					s.wantPhase(v1alpha1.SessionRunning, "")
+					s := newRunningScenario(t)
 					before := *s.newestPod().DeepCopy()
 					e.end(s, "")
 					pods := s.Pods
@@ -76,8 +75,7 @@ func TestAFailureCarriesTheLastMessageOfTheRunner(t *testing.T) {
 	for runner, e := range runnerEnds {
 		for _, message := range []string{"", "cloning shop: no space left", `{"summary": "cloning shop: no space left"}`} {
 			t.Run(fmt.Sprintf("the runner %s after %q", runner, message), func(t *testing.T) {
-				s := newScenario(t).startAttempt().startRunner()
-				s.decideAndRecord()
+				s := newRunningScenario(t)
 				e.end(s, message)
 				s.decideAndRecord()
 				attempt, condition := s.Session.Status.Attempts[0], s.findCondition(v1alpha1.ConditionSucceeded)
@@ -97,8 +95,7 @@ func TestTimeCountsUntilTheEndOfTheRunner(t *testing.T) {
 		finished, want time.Duration
 	}{"before its Job": {40 * time.Second, 40 * time.Second}, "after its Job, on a wrong clock": {time.Hour, 100 * time.Second}, "at no time that is known": {0, 100 * time.Second}} {
 		t.Run(title, func(t *testing.T) {
-			s := newScenario(t).startAttempt().startRunner()
-			s.decideAndRecord()
+			s := newRunningScenario(t)
 			s.advanceClock(100*time.Second).exitRunner(0, "")
 			finished := &s.newestRunnerStatus().State.Terminated.FinishedAt
 			if *finished = (metav1.Time{}); test.finished != 0 {
@@ -142,8 +139,7 @@ func TestAnAttemptThatNobodySawStartCostsTheRestOfTheBudget(t *testing.T) {
 
 // The cost of an attempt counts once, also if the next run, which starts in the same decision, has no budget.
 func TestTheCostOfARunBeforeARefusedRunCountsOnce(t *testing.T) {
-	s := newScenario(t, withMaxCost("1")).startAttempt().startRunner()
-	s.decideAndRecord()
+	s := newRunningScenario(t, withMaxCost("1"))
 	s.exitRunner(0, `{"costUSD": 2}`).updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded)
 	s.wantTotalCost("2")
 }

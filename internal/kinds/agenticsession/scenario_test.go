@@ -53,6 +53,14 @@ func newScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)
 	}}
 }
 
+// newRunningScenario returns a session whose runner just started.
+func newRunningScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := newScenario(t, change...).startAttempt().startRunner()
+	s.wantPhase(v1alpha1.SessionRunning, "")
+	return s
+}
+
 func newTestRunner() *v1alpha1.SessionRunner {
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
 	r.Spec.Image = "runner:1"

@@ -112,8 +112,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.advanceClock(240*time.Hour).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
 	})
 	t.Run("Stopping becomes Stopped with the result of a Pod that was already deleted", func(t *testing.T) {
-		s := newScenario(t).startAttempt().startRunner()
-		s.decideAndRecord()
+		s := newRunningScenario(t)
 		s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, "")
 		s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Message: `{"costUSD": 0.2}`}}
 		s.Jobs = nil // the controller remembers the deleted Pod
@@ -122,8 +121,7 @@ func TestPhaseTransitions(t *testing.T) {
 		require.True(t, *run.CostUSD == "0.2" && *run.ExitCode == 143 && *s.Session.Status.TotalCostUSD == "0.2", "%+v", run)
 	})
 	t.Run("Running becomes Stopping with suspend, and Stopped when its Pod is deleted, which is not forced", func(t *testing.T) {
-		s := newScenario(t).startAttempt().startRunner()
-		s.decideAndRecord()
+		s := newRunningScenario(t)
 		require.True(t, len(s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, "").DeleteJobs) == 1, "its Job is not deleted")
 		s.wantEvent(v1alpha1.EventStopping)
 		d := s.markJobDeleted().advanceClock(gracePeriod+stuckPodDelay-time.Second).wantPhase(v1alpha1.SessionStopping, "")
@@ -244,8 +242,7 @@ func TestRunFailureReasons(t *testing.T) {
 		}, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := newScenario(t).startAttempt().startRunner()
-			s.decideAndRecord()
+			s := newRunningScenario(t)
 			s.advanceClock(time.Minute)
 			test.change(s)
 			s.wantPhase(test.phase, test.reason)
@@ -259,8 +256,7 @@ func TestRunFailureReasons(t *testing.T) {
 
 func TestRaceOfStopAndOutcome(t *testing.T) {
 	t.Run("an outcome before the stop wins", func(t *testing.T) {
-		s := newScenario(t).startAttempt().startRunner()
-		s.decideAndRecord()
+		s := newRunningScenario(t)
 		s.advanceClock(time.Minute).exitRunner(0, "").updateSpec(suspend).wantPhase(v1alpha1.SessionCompleted, "")
 	})
 	t.Run("an outcome before the deletion of the Job wins over a recorded stop", func(t *testing.T) {

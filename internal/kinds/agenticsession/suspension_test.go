@@ -26,6 +26,15 @@ func newQueuedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessio
 	return s
 }
 
+// newAdmittedScenario returns a session whose runner just started after its queue resumed its Job.
+func newAdmittedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := newQueuedScenario(t, change...)
+	s.decideAndRecord()
+	s.admit().startRunner().wantPhase(v1alpha1.SessionRunning, "")
+	return s
+}
+
 func (s *scenario) setSuspended(status corev1.ConditionStatus) {
 	s.newestJob().Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status, LastTransitionTime: metav1.NewTime(s.Now)}}
 }
@@ -87,9 +96,7 @@ func TestSessionWhoseJobIsQueuedIsPending(t *testing.T) {
 }
 
 func TestSessionIsRunningUntilThePodOfItsSuspendedJobHasStopped(t *testing.T) {
-	s := newQueuedScenario(t)
-	s.decideAndRecord()
-	s.admit().startRunner().wantPhase(v1alpha1.SessionRunning, "")
+	s := newAdmittedScenario(t)
 	s.suspendJob().wantPhase(v1alpha1.SessionRunning, "")
 	s.stopSuspendedPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 	s.wantEvent(v1alpha1.EventJobSuspended)
@@ -138,9 +145,7 @@ func TestTheStartupTimeoutCountsAgainAfterAStop(t *testing.T) {
 
 // The operator may not observe that a Job was suspended and resumed. What it did not observe may have been running.
 func TestTimeBeforeAnUnobservedSuspensionCountsUntilTheJobWasResumed(t *testing.T) {
-	s := newQueuedScenario(t, withTimeout(100))
-	s.decideAndRecord()
-	s.admit().startRunner().decideAndRecord()
+	s := newAdmittedScenario(t, withTimeout(100))
 	s.Pods = nil
 	s.advanceClock(30*time.Second).admit().advanceClock(10*time.Second).wantPhase(v1alpha1.SessionCreating, "")
 	s.wantActiveSeconds(30)
@@ -161,9 +166,7 @@ func TestPodBeforeASuspensionIsNotTakenForTheNextOne(t *testing.T) {
 	} {
 		for _, took := range []time.Duration{0, time.Second, time.Minute} {
 			t.Run(title+" "+took.String()+" before", func(t *testing.T) {
-				s := newQueuedScenario(t)
-				s.decideAndRecord()
-				s.admit().startRunner().wantPhase(v1alpha1.SessionRunning, "")
+				s := newAdmittedScenario(t)
 				s.suspendJob().stopSuspendedPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 				forget(s)
 				s.advanceClock(took)
@@ -180,8 +183,7 @@ func TestPodBeforeASuspensionIsNotTakenForTheNextOne(t *testing.T) {
 
 // The Job controller leaves the start time of a suspended Job as it was, until the Job is resumed.
 func TestOldStartTimeOfASuspendedJobDoesNotCount(t *testing.T) {
-	s := newScenario(t, withTimeout(100)).startAttempt().startRunner()
-	s.decideAndRecord()
+	s := newRunningScenario(t, withTimeout(100))
 	old := s.newestJob().Status.StartTime
 	s.advanceClock(10 * time.Second).suspendJob().stopSuspendedPod()
 	s.newestJob().Status.StartTime = old
@@ -196,9 +198,7 @@ func TestOldStartTimeOfASuspendedJobDoesNotCount(t *testing.T) {
 }
 
 func TestSuspendedSessionWithoutTimeLeftFails(t *testing.T) {
-	s := newQueuedScenario(t, withTimeout(100))
-	s.decideAndRecord()
-	s.admit().startRunner().decideAndRecord()
+	s := newAdmittedScenario(t, withTimeout(100))
 	decision := s.advanceClock(100*time.Second).suspendJob().stopSuspendedPod().wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
 	require.True(t, len(decision.DeleteJobs) == 1, "its Job stays in the queue")
 }
