@@ -64,7 +64,8 @@ func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
 	for _, object := range append(d.ApplyObjects[1:], decision.Object(d.CreateJob)) {
 		assert.Equal(t, "owners of "+object.GetObjectKind().GroupVersionKind().Kind, want, object.GetOwnerReferences())
-		require.True(t, len(object.GetFinalizers()) == 0 && object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns", "%+v", object)
+		require.True(t, len(object.GetFinalizers()) == 0 && object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns",
+			"%+v", object)
 	}
 }
 

@@ -137,7 +137,8 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 	})
 	s.Runner = newStrictRunner()
 	c := &s.startAttempt().podSpec().Containers[0]
-	require.True(t, c.Image == "registry.example/other:1" && c.Resources.Limits.Cpu().String() == "2" && c.Resources.Limits.Memory().String() == "1Gi", "%+v", c)
+	got := []string{c.Image, c.Resources.Limits.Cpu().String(), c.Resources.Limits.Memory().String()}
+	require.Equal(t, []string{"registry.example/other:1", "2", "1Gi"}, got)
 	require.Equal(t, 3600, s.secondsLeft())
 }
 

@@ -222,7 +222,7 @@ func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {
 			"init containers are %+v, want the check first, which ends before the sidecar starts", containers)
 		want := append([]string{"network-check", "--result-file=/dev/termination-log", argument}, addresses...)
 		require.Equal(t, want, containers[0].Args)
-		require.True(t, containers[0].Image == "operator:1" && len(containers[0].VolumeMounts) == 0, "the check has something of the session: %+v", containers[0])
+		require.True(t, containers[0].Image == "operator:1" && len(containers[0].VolumeMounts) == 0, "the check is %+v", containers[0])
 	}
 }
 

@@ -88,7 +88,8 @@ func TestMCPServersAreWrittenInTheFormatOfTheAgent(t *testing.T) {
 }
 
 func TestSessionsDisableServersOfTheProfile(t *testing.T) {
-	got := newTestCommand(t, parse(t, `{"base": "gemini", "mcpServers": {"web": {"url": "https://web.example"}, "docs": {"url": "https://docs.example", "type": "sse"}}}`), &testInputs)
+	const servers = `{"web": {"url": "https://web.example"}, "docs": {"url": "https://docs.example", "type": "sse"}}`
+	got := newTestCommand(t, parse(t, `{"base": "gemini", "mcpServers": `+servers+`}`), &testInputs)
 	var settings struct {
 		MCPServers map[string]struct{ URL, HTTPURL string } `json:"mcpServers"`
 	}
@@ -154,7 +155,7 @@ func TestInvalidUsageMakesTheCostUnknown(t *testing.T) {
 	}{
 		"a negative number of tokens":            {"events", Event{Type: EventUsage, Usage: &Usage{InputTokens: -1}}},
 		"a negative cost":                        {"events", Event{Type: EventUsage, CostUSD: new(-0.1)}},
-		"a cost of zero of an agent that has it if it knows no price": {"opencode", Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)}},
+		"a cost of zero, which means no price": {"opencode", Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)}},
 	} {
 		tally := load(t, row.profile).NewTally("m", false, nil)
 		if row.profile == "events" {

@@ -177,7 +177,8 @@ func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
 			s.mustRun("events", edit)
 			got := s.repositoryResult()
 			require.Equal(t, v1alpha1.SessionRepositoryResult{
-				Name: "shop", Branch: "session/demo", Pushed: true, Commit: s.remote("rev-parse", "session/demo"), PullRequestURL: "https://" + s.server.Host + "/team/shop/pull/1",
+				Name: "shop", Branch: "session/demo", Pushed: true, Commit: s.remote("rev-parse", "session/demo"),
+				PullRequestURL: "https://" + s.server.Host + "/team/shop/pull/1",
 			}, got)
 			require.Equal(t, "fixed", s.remote("show", "session/demo:bug.txt"))
 			require.Equal(t, "All done. by Agent session demo", s.remote("log", "--format=%s by %an", "main..session/demo"))

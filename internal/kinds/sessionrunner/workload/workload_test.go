@@ -73,7 +73,7 @@ func TestNetworkOfTheProxyAdmitsSessionsAndReachesThePortsOfHosts(t *testing.T) 
 	require.Equal(t, "443 8443, 0.0.0.0/0 2000::/3 10.9.0.0/16", strings.Join(ports, " ")+", "+strings.Join(blocks, " "))
 	for _, object := range objects {
 		owners := object.GetOwnerReferences()
-		require.True(t, len(owners) == 1 && owners[0].UID == "uid" && IsOwn(object), "%T has the owners %v and labels %v", object, owners, object.GetLabels())
+		require.True(t, len(owners) == 1 && owners[0].UID == "uid" && IsOwn(object), "%T has the owners %v", object, owners)
 	}
 }
 
