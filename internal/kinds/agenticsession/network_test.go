@@ -20,11 +20,7 @@ import (
 )
 
 func blockPeer(cidr string, except ...string) networkingv1.NetworkPolicyPeer {
-	return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: except}}
-}
-
-func tcpPorts(first, last int32) []networkingv1.NetworkPolicyPort {
-	return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(first)), EndPort: &last}}
+	return *testbuilder.Block(cidr, except...)
 }
 
 func egressTo(ports []networkingv1.NetworkPolicyPort, peers ...networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicySpec {
@@ -46,15 +42,15 @@ func TestPolicyThatAllowsMoreThanTheSessionRunnerIsFound(t *testing.T) {
 		"no rules":                                 {networkingv1.NetworkPolicySpec{}, false},
 		"all egress":                               {everything, true},
 		"all ingress":                              {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}, true},
-		"the same egress":                          {egressTo(tcpPorts(443, 443), blockPeer("10.0.0.0/8", "10.1.0.0/16")), false},
-		"a part of the egress":                     {egressTo(tcpPorts(443, 443), blockPeer("10.2.0.0/16")), false},
-		"a network with a larger exception":        {egressTo(tcpPorts(443, 443), blockPeer("10.0.0.0/8", "10.0.0.0/12")), false},
+		"the same egress":                          {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.0.0.0/8", "10.1.0.0/16")), false},
+		"a part of the egress":                     {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.2.0.0/16")), false},
+		"a network with a larger exception":        {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.0.0.0/8", "10.0.0.0/12")), false},
 		"a named port":                             {egressTo([]networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("https"))}}, blockPeer("10.2.0.0/16")), true},
 		"UDP":                                      {egressTo([]networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(443)), Protocol: new(corev1.ProtocolUDP)}}, blockPeer("10.2.0.0/16")), true},
-		"one allowed and one other network":        {egressTo(tcpPorts(443, 443), blockPeer("10.2.0.0/16"), blockPeer("192.168.0.0/16")), true},
-		"Pods":                                     {egressTo(tcpPorts(443, 443), visitor), true},
-		"the visitors that may connect":            {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: tcpPorts(8080, 8080)}}}, false},
-		"visitors from all namespaces":             {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}, Ports: tcpPorts(8080, 8080)}}}, true},
+		"one allowed and one other network":        {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.2.0.0/16"), blockPeer("192.168.0.0/16")), true},
+		"Pods":                                     {egressTo(testbuilder.PortRange(443, 443), visitor), true},
+		"the visitors that may connect":            {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: testbuilder.PortRange(8080, 8080)}}}, false},
+		"visitors from all namespaces":             {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}, Ports: testbuilder.PortRange(8080, 8080)}}}, true},
 		"all egress of other Pods":                 {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, everything), false},
 		"all egress of Pods with a label of the SessionRunner": {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, everything), true},
 		"all egress of Pods without a session":     {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: LabelSessionUID, Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), false},
@@ -162,7 +158,7 @@ func randomEgress(r *rand.Rand) *networkingv1.NetworkPolicy {
 		rule := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{blockPeer(network(bits), except...)}}
 		if r.IntN(4) > 0 {
 			first := int32(r.IntN(8))
-			rule.Ports = tcpPorts(first, first+int32(r.IntN(3)))
+			rule.Ports = testbuilder.PortRange(first, first+int32(r.IntN(3)))
 		}
 		policy.Spec.Egress = append(policy.Spec.Egress, rule)
 	}

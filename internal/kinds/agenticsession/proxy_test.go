@@ -102,11 +102,11 @@ func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
 		spec networkingv1.NetworkPolicySpec
 		want bool
 	}{
-		"the proxy":              {egressTo(tcpPorts(workload.Port, workload.Port), toProxy), false},
-		"its metrics":            {egressTo(tcpPorts(9464, 9464), toProxy), true},
-		"proxies everywhere":     {egressTo(tcpPorts(workload.Port, workload.Port), networkingv1.NetworkPolicyPeer{PodSelector: workload.Selector(), NamespaceSelector: &metav1.LabelSelector{}}), true},
+		"the proxy":              {egressTo(testbuilder.PortRange(workload.Port, workload.Port), toProxy), false},
+		"its metrics":            {egressTo(testbuilder.PortRange(9464, 9464), toProxy), true},
+		"proxies everywhere":     {egressTo(testbuilder.PortRange(workload.Port, workload.Port), networkingv1.NetworkPolicyPeer{PodSelector: workload.Selector(), NamespaceSelector: &metav1.LabelSelector{}}), true},
 		"DNS":                    {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{s.Network.AllowDNS()}}, true},
-		"the address of a proxy": {egressTo(tcpPorts(workload.Port, workload.Port), blockPeer("10.96.0.9/32")), true},
+		"the address of a proxy": {egressTo(testbuilder.PortRange(workload.Port, workload.Port), blockPeer("10.96.0.9/32")), true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			policy := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: test.spec}
