@@ -80,10 +80,10 @@ func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			duration, o := testTimeout, Options{ControlPort: row.control, DeniedPort: row.denied, Addresses: row.addresses}
-			switch row.want {
-			case networkcheck.NotEnforced:
+			if row.want == networkcheck.NotEnforced {
 				o.deniedTimeout = testTimeout
-			case networkcheck.Unknown:
+			}
+			if row.want == networkcheck.Unknown {
 				duration, o.EnforceTimeout = time.Second, time.Minute
 			}
 			wantResult(t, row.want, duration, o)
