@@ -165,8 +165,8 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	}
 	created := job.DeepCopy()
 	created.UID = w.newUID("job")
-	created.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
-	created.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	created.CreationTimestamp = timestamp(w.now)
+	created.Status.StartTime = new(timestamp(w.now))
 	simulated := &simulatedJob{
 		job: created, pod: w.newSimulatedPod(created), imageMissing: w.chance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0)), idle: w.chance(30),
 	}
@@ -299,7 +299,7 @@ const endReasonSuspended = "suspended"
 // newSimulatedPod returns a Pod of a Job that has not started its runner.
 func (w *simulation) newSimulatedPod(job *batchv1.Job) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: job.Name + "-x", UID: w.newUID("pod"), CreationTimestamp: metav1.NewTime(w.now.Truncate(time.Second)),
+		Name: job.Name + "-x", UID: w.newUID("pod"), CreationTimestamp: timestamp(w.now),
 		OwnerReferences: []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}},
 	}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
@@ -314,7 +314,7 @@ func (w *simulation) holdInQueue(j *simulatedJob) {
 }
 
 func (w *simulation) setSuspended(j *simulatedJob, status corev1.ConditionStatus) {
-	j.job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status, LastTransitionTime: metav1.NewTime(w.now.Truncate(time.Second))}}
+	j.job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status, LastTransitionTime: timestamp(w.now)}}
 	j.job.Generation++
 }
 
@@ -325,14 +325,14 @@ func (w *simulation) preempt(j *simulatedJob) {
 	w.terminatePod(j, endReasonSuspended)
 	j.job.Spec.Suspend, j.job.Status.StartTime = new(true), nil
 	j.job.Status.Active, j.job.Status.Terminating = 0, new(int32(1))
-	j.pod.DeletionTimestamp, j.pod.DeletionGracePeriodSeconds = new(metav1.NewTime(w.now.Add(gracePeriod).Truncate(time.Second))), new(int64(GracePeriodSeconds))
+	j.pod.DeletionTimestamp, j.pod.DeletionGracePeriodSeconds = new(timestamp(w.now.Add(gracePeriod))), new(int64(GracePeriodSeconds))
 	w.setSuspended(j, corev1.ConditionTrue)
 }
 
 // endSuspendedPod removes the Pod of a suspended Job. The operator may remember it as it was last observed.
 func (w *simulation) endSuspendedPod(j *simulatedJob) {
 	j.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: 143, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second)), FinishedAt: metav1.NewTime(w.now.Truncate(time.Second)),
+		ExitCode: 143, StartedAt: timestamp(j.startTime), FinishedAt: timestamp(w.now),
 	}}
 	j.pod.Status.Phase = corev1.PodFailed
 	w.deletedPod = j.pod.DeepCopy()
@@ -350,7 +350,7 @@ func (w *simulation) advanceQueue(j *simulatedJob) bool {
 	case j.isHeld && j.terminationTime.IsZero() && (w.faultsDisabled || w.chance(20)):
 		w.logf("%s is admitted", j.job.Name)
 		j.isHeld, j.job.Spec.Suspend = false, new(false)
-		j.job.Status.StartTime, j.job.Status.Active = new(metav1.NewTime(w.now.Truncate(time.Second))), 1
+		j.job.Status.StartTime, j.job.Status.Active = new(timestamp(w.now)), 1
 		j.pod = w.newSimulatedPod(j.job)
 		w.setSuspended(j, corev1.ConditionFalse)
 	case w.hasQueue && !j.isHeld && j.isRunnerRunning() && j.terminationTime.IsZero() && !w.faultsDisabled && w.chance(10):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,6 +73,9 @@ func (w *world) newUID(prefix string) types.UID {
 	w.uidCount++
 	return types.UID(fmt.Sprintf("%s-%d", prefix, w.uidCount))
 }
+
+// timestamp is a time as the API server stores it.
+func timestamp(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }
 
 func (w *world) logf(format string, args ...any) {
 	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
@@ -328,7 +332,7 @@ func (w *simulation) deleteJob(j *simulatedJob) {
 	if j.job.DeletionTimestamp != nil {
 		return
 	}
-	j.job.DeletionTimestamp = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	j.job.DeletionTimestamp = new(timestamp(w.now))
 	j.job.Generation++
 	if j.isActive() {
 		w.terminatePod(j, "deleted")
@@ -357,11 +361,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 	if deadline := j.job.Spec.ActiveDeadlineSeconds; deadline != nil && j.terminationTime.IsZero() {
 		if over := j.job.Status.StartTime.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
 			late := w.now
-			if over.After(j.deadlineSetTime) {
-				w.now = over // the Job controller acts on time
-			} else {
-				w.now = j.deadlineSetTime
-			}
+			w.now = slices.MaxFunc([]time.Time{over, j.deadlineSetTime}, time.Time.Compare) // the Job controller acts on time
 			w.terminatePod(j, v1alpha1.ReasonDeadlineExceeded)
 			w.now = late
 			w.counts["deadline"]++
@@ -377,14 +377,14 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 			w.endSuspendedPod(j)
 			return
 		}
-		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second))}}
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, StartedAt: timestamp(j.startTime)}}
 		w.endJob(j, batchv1.JobFailed, j.endReason)
 	case !j.terminationTime.IsZero():
 	case runner.State.Running != nil && j.exitTime.After(w.now):
 		w.writeLease(j)
 	case runner.State.Running != nil:
 		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second)),
+			ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`, StartedAt: timestamp(j.startTime),
 		}}
 		w.totalRunTime += j.exitTime.Sub(j.startTime)
 		if j.exitCode == 0 {
@@ -396,7 +396,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 	case runner.State.Running == nil && j.imageMissing && !w.faultsDisabled:
 		runner.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
 	case runner.State.Running == nil && (w.faultsDisabled || w.chance(60)):
-		runner.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Truncate(time.Second))}}
+		runner.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: timestamp(w.now)}}
 		runner.Ready, j.startTime = true, w.now
 		j.exitTime = w.now.Add(time.Duration(w.rng.IntN(90)) * time.Second)
 		if w.chance(10) {
@@ -414,7 +414,7 @@ func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why 
 	if why == v1alpha1.ReasonDeadlineExceeded {
 		reason = why
 	}
-	at := metav1.NewTime(w.now.Truncate(time.Second))
+	at := timestamp(w.now)
 	j.job.Status.Conditions = append(j.job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: at})
 	j.job.Generation++
 	w.actualOutcomes[j.job.Name] = string(v1alpha1.RunCompleted)

@@ -224,7 +224,7 @@ func (w *workspaceSimulation) deleteJob(job *batchv1.Job, inForeground bool) {
 		return
 	}
 	if job.DeletionTimestamp.IsZero() {
-		job.DeletionTimestamp = new(metav1.NewTime(w.now.Truncate(time.Second)))
+		job.DeletionTimestamp = new(timestamp(w.now))
 	}
 }
 
@@ -269,7 +269,7 @@ func (w *workspaceSimulation) advanceJob(job *batchv1.Job) {
 	case !job.DeletionTimestamp.IsZero():
 		w.terminate(pod)
 	case pod == nil && job.Status.StartTime == nil:
-		job.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
+		job.Status.StartTime = new(timestamp(w.now))
 		created := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: job.Name + "-x", Namespace: "ns", Labels: map[string]string{LabelSession: job.Labels[LabelSession], LabelSessionUID: job.Labels[LabelSessionUID], batchv1.JobNameLabel: job.Name},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
@@ -287,7 +287,7 @@ func (w *workspaceSimulation) advanceJob(job *batchv1.Job) {
 		if pod != nil && pod.Status.Phase == corev1.PodSucceeded {
 			kind = batchv1.JobComplete
 		}
-		job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now.Truncate(time.Second))}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: timestamp(w.now)}}
 		w.logf("%s is %s", job.UID, kind)
 	}
 }
