@@ -160,27 +160,31 @@ func TestResourcesThatAreNotSetFollowTheLimits(t *testing.T) {
 
 func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 	type runnerSpec = v1alpha1.SessionRunnerSpec
-	volume := func(mountPath string) func(*runnerSpec) {
-		return func(spec *runnerSpec) { testbuilder.MountVolume(spec, "a", mountPath, testbuilder.ConfigMapVolume("a")) }
+	type podSpec = corev1.PodSpec
+	mount := func(path string, source corev1.VolumeSource) func(*runnerSpec, *podSpec) {
+		return func(spec *runnerSpec, _ *podSpec) { testbuilder.MountVolume(spec, "a", path, source) }
 	}
-	label := func(key, value string) func(*runnerSpec) {
-		return func(spec *runnerSpec) {
-			spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: value}}}
-		}
+	label := func(key, value string) func(*runnerSpec, *podSpec) {
+		return func(spec *runnerSpec, _ *podSpec) { spec.Template.Labels = map[string]string{key: value} }
 	}
-	jobLabel := func(key, value string) func(*runnerSpec) {
-		return func(spec *runnerSpec) { spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}} }
+	jobLabel := func(key, value string) func(*runnerSpec, *podSpec) {
+		return func(spec *runnerSpec, _ *podSpec) { spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}} }
 	}
+	configMap, few, many := testbuilder.ConfigMapVolume("a"), resourceAmounts("1", "1Gi", "1Gi"), resourceAmounts("2", "1Gi", "1Gi")
+	secrets := &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{}}}}
 	const labels, appArmor = "spec.template.metadata.labels", "container.apparmor.security.beta.kubernetes.io/runner"
-	for want, change := range map[string]func(spec *runnerSpec){
-		`"models": it is not an absolute path`:                                       volume("models"),
-		`"/srv/../workspace": it is not an absolute path`:                            volume("/srv/../workspace"),
-		`"/workspace": it overlaps with /workspace`:                                  volume("/workspace"),
-		`"/workspace/models": it overlaps with /workspace`:                           volume("/workspace/models"),
-		`"/home": it overlaps with /home/agent`:                                      volume("/home"),
-		`"/etc/agentic": it overlaps with /etc/agentic`:                              volume("/etc/agentic"),
-		`"/var/run/secrets": it overlaps with /var/run/secrets/kubernetes.io`:        volume("/var/run/secrets"),
-		`"/dev/termination-log": it overlaps with /dev`:                              volume("/dev/termination-log"),
+	for want, change := range map[string]func(*runnerSpec, *podSpec){
+		`"models": it is not an absolute path`:                                       mount("models", configMap),
+		`"/srv/../workspace": it is not an absolute path`:                            mount("/srv/../workspace", configMap),
+		`"/workspace": it overlaps with /workspace`:                                  mount("/workspace", configMap),
+		`"/workspace/models": it overlaps with /workspace`:                           mount("/workspace/models", configMap),
+		`"/home": it overlaps with /home/agent`:                                      mount("/home", configMap),
+		`"/etc/agentic": it overlaps with /etc/agentic`:                              mount("/etc/agentic", configMap),
+		`"/var/run/secrets": it overlaps with /var/run/secrets/kubernetes.io`:        mount("/var/run/secrets", configMap),
+		`"/dev/termination-log": it overlaps with /dev`:                              mount("/dev/termination-log", configMap),
+		"the token would be for the API server":                                      mount("/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{Path: "a"})),
+		"a projected volume has no other sources":                                    mount("/node", corev1.VolumeSource{Projected: secrets}),
+		"set exactly one of configMap, secret, persistentVolumeClaim and projected":  mount("/node", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
 		labels + "[" + LabelSessionUID + "]: Forbidden: the key is reserved":         label(LabelSessionUID, "other"),
 		labels + "[yardmaster.dev/workerpool]: Forbidden: the key is reserved":       label("yardmaster.dev/workerpool", "mail"),
 		labels + "[" + v1alpha1.LabelManagedBy + "]: Forbidden: the key is reserved": label(v1alpha1.LabelManagedBy, "me"),
@@ -189,56 +193,42 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		labels: label("team", "a b"),
 		"spec.jobMetadata.labels[" + LabelSessionUID + "]: Forbidden: the key is reserved": jobLabel(LabelSessionUID, "other"),
 		"spec.jobMetadata.labels": jobLabel("kueue.x-k8s.io/queue-name", "a b"),
-		"spec.template.metadata.annotations[" + appArmor + "]: Forbidden: the key is reserved": func(spec *runnerSpec) {
-			spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{appArmor: "x"}}}
+		"spec.template.metadata.annotations[" + appArmor + "]: Forbidden: the key is reserved": func(spec *runnerSpec, _ *podSpec) {
+			spec.Template.Annotations = map[string]string{appArmor: "x"}
 		},
-		"spec.template.spec.nodeSelector": func(spec *runnerSpec) { testbuilder.RunnerPod(spec).NodeSelector = map[string]string{"a b": "c"} },
-		"spec: Forbidden: " + decision.TooLargeMessage: func(spec *runnerSpec) {
+		"spec.template.spec.nodeSelector": func(_ *runnerSpec, pod *podSpec) { pod.NodeSelector = map[string]string{"a b": "c"} },
+		"spec: Forbidden: " + decision.TooLargeMessage: func(spec *runnerSpec, _ *podSpec) {
 			spec.Allowed.Images = []string{strings.Repeat("x", decision.MaxSpecBytes)}
 		},
-		"inactivityTimeout: Forbidden: it requires activityLease": func(spec *runnerSpec) { spec.Limits.InactivityTimeout = seconds(600) },
-		"it exceeds limits.maxResources": func(spec *runnerSpec) {
-			testbuilder.RunnerContainer(spec).Resources.Limits, spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
+		"inactivityTimeout: Forbidden: it requires activityLease": func(spec *runnerSpec, _ *podSpec) { spec.Limits.InactivityTimeout = seconds(600) },
+		"it exceeds limits.maxResources": func(spec *runnerSpec, pod *podSpec) {
+			pod.Containers[0].Resources.Limits, spec.Limits.MaxResources = many, few
 		},
-		"spec.template.spec.containers[0].resources.requests": func(spec *runnerSpec) {
-			testbuilder.RunnerContainer(spec).Resources = corev1.ResourceRequirements{Requests: resourceAmounts("2", "1Gi", "1Gi"), Limits: resourceAmounts("1", "1Gi", "1Gi")}
+		"spec.template.spec.containers[0].resources.requests": func(_ *runnerSpec, pod *podSpec) {
+			pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: many, Limits: few}
 		},
-		"HOME is set by the operator": func(spec *runnerSpec) { testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
-		"activityLease needs a ServiceAccount for each session": func(spec *runnerSpec) {
-			testbuilder.RunnerPod(spec).ServiceAccountName, spec.ActivityLease = "model-caller", true
+		"HOME is set by the operator": func(_ *runnerSpec, pod *podSpec) { pod.Containers[0].Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"activityLease needs a ServiceAccount for each session": func(spec *runnerSpec, pod *podSpec) {
+			pod.ServiceAccountName, spec.ActivityLease = "model-caller", true
 		},
-		"the token would be for the API server": func(spec *runnerSpec) {
-			testbuilder.MountVolume(spec, "tokens", "/var/run/secrets/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{Path: "a"}))
+		"spec.template.spec.securityContext.runAsUser": func(_ *runnerSpec, pod *podSpec) { pod.SecurityContext.RunAsUser = new(int64(0)) },
+		"the only container is named runner": func(_ *runnerSpec, pod *podSpec) {
+			pod.Containers = append(pod.Containers, corev1.Container{Name: "other", Image: "x"})
 		},
-		"spec.template.spec.securityContext.runAsUser": func(spec *runnerSpec) {
-			testbuilder.RunnerPod(spec).SecurityContext.RunAsUser = new(int64(0))
+		"spec.template.spec.initContainers[0].restartPolicy": func(_ *runnerSpec, pod *podSpec) {
+			pod.InitContainers = []corev1.Container{{Name: "prepare", Image: "x"}}
 		},
-		"the only container is named runner": func(spec *runnerSpec) {
-			testbuilder.RunnerPod(spec).Containers = append(testbuilder.RunnerPod(spec).Containers, corev1.Container{Name: "other", Image: "x"})
+		"the runner always has the workspace at /workspace": func(_ *runnerSpec, pod *podSpec) {
+			pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "workspace", MountPath: "/other"}}
 		},
-		"spec.template.spec.initContainers[0].restartPolicy": func(spec *runnerSpec) {
-			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{{Name: "prepare", Image: "x"}}
-		},
-		"set exactly one of configMap, secret, persistentVolumeClaim and projected": func(spec *runnerSpec) {
-			testbuilder.MountVolume(spec, "node", "/node", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}})
-		},
-		"a projected volume has no other sources": func(spec *runnerSpec) {
-			testbuilder.MountVolume(spec, "node", "/node", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
-			}}})
-		},
-		"the runner always has the workspace at /workspace": func(spec *runnerSpec) {
-			testbuilder.RunnerContainer(spec).VolumeMounts = []corev1.VolumeMount{{Name: "workspace", MountPath: "/other"}}
-		},
-		"spec.template.spec.initContainers[0].volumeMounts[0].name: Not found": func(spec *runnerSpec) {
-			sidecar := testbuilder.Sidecar("proxy", "x")
-			sidecar.VolumeMounts = []corev1.VolumeMount{{Name: "inputs", MountPath: "/inputs"}}
-			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
+		"spec.template.spec.initContainers[0].volumeMounts[0].name: Not found": func(_ *runnerSpec, pod *podSpec) {
+			pod.InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "x")}
+			pod.InitContainers[0].VolumeMounts = []corev1.VolumeMount{{Name: "inputs", MountPath: "/inputs"}}
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			s := newScenario(t)
-			change(&s.Runner.Spec)
+			change(&s.Runner.Spec, testbuilder.RunnerPod(&s.Runner.Spec))
 			s.wantNotAccepted(want)
 		})
 	}
