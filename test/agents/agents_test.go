@@ -57,7 +57,9 @@ func (a *agentCase) write(path, content string) modelserver.ToolCall {
 	return call(a.writeTool, "$path", path, "$content", content)
 }
 
-func (a *agentCase) shell(command string) modelserver.ToolCall { return call(a.shellTool, "$command", command) }
+func (a *agentCase) shell(command string) modelserver.ToolCall {
+	return call(a.shellTool, "$command", command)
+}
 
 func call(tool []string, values ...string) modelserver.ToolCall {
 	c := modelserver.ToolCall{Name: tool[0], Input: map[string]any{}}

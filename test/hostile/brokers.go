@@ -101,7 +101,7 @@ func Brokers() map[string]Broker {
 		"NATS: endless messages":                       nats(AsNATS(SendThenFlood("", "MSG a 1 2\r\nok\r\n"))),
 		"NATS: a first line without an end":            nats(SendThenFlood(`INFO {"server_id":"`, "x")),
 		"NATS: a first line that dribbles":             nats(SendThenDribble("", NATSInfo)),
-		"NATS: a message that dribbles":                nats(AsNATS(SendThenDribble("", "MSG a 1 1000\r\n" + strings.Repeat("x", 1000)))),
+		"NATS: a message that dribbles":                nats(AsNATS(SendThenDribble("", "MSG a 1 1000\r\n"+strings.Repeat("x", 1000)))),
 		"NATS: 100,000 servers":                        nats(Send(manyURLs)),
 		"NATS: closes after the start of TLS":          nats(func(conn net.Conn) { _, _ = io.WriteString(conn, tlsInfo); AfterRequest(conn) }),
 		"NATS: silence":                                nats(Send("")),
@@ -116,10 +116,10 @@ func Brokers() map[string]Broker {
 		"Redis: endless +OK":                  redis(SendThenFlood("", "+OK\r\n")),
 		"Redis: an error of 600 MB":           redis(SendThenFlood("-ERR ", "x")),
 		"Redis: endless push messages":        redis(SendThenFlood("", ">1\r\n+x\r\n")),
-		"Redis: a reply that dribbles":        redis(SendThenDribble("", "$1000\r\n" + strings.Repeat("x", 1000))),
-		"Redis: a line that dribbles":         redis(SendThenDribble("", "+" + strings.Repeat("x", 10_000))),
+		"Redis: a reply that dribbles":        redis(SendThenDribble("", "$1000\r\n"+strings.Repeat("x", 1000))),
+		"Redis: a line that dribbles":         redis(SendThenDribble("", "+"+strings.Repeat("x", 10_000))),
 		"Redis: silence":                      redis(Send("")),
 		"Redis: closes after the TLS hello":   {v1alpha1.EngineAsynq, "rediss", AfterRequest},
-		"Redis: a TLS handshake that is slow": {v1alpha1.EngineAsynq, "rediss", SendThenDribble("", "\x16\x03\x03\x40\x00" + strings.Repeat("x", 1000))},
+		"Redis: a TLS handshake that is slow": {v1alpha1.EngineAsynq, "rediss", SendThenDribble("", "\x16\x03\x03\x40\x00"+strings.Repeat("x", 1000))},
 	}
 }

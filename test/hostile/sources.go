@@ -67,17 +67,17 @@ func Sources() map[string]Source {
 	redirect := Send("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://169.254.169.254/latest/meta-data/\r\nContent-Length: 0\r\n\r\n")
 	return map[string]Source{
 		"LLEN answers with 600 MB":          list(SendThenFlood("$600000000\r\n", "x")),
-		"LLEN dribbles":                     list(SendThenDribble("", "$1000\r\n" + strings.Repeat("x", 1000))),
+		"LLEN dribbles":                     list(SendThenDribble("", "$1000\r\n"+strings.Repeat("x", 1000))),
 		"RabbitMQ answers with 600 MB":      rabbit(json(`{"vhost":"/","x":[`)),
 		"RabbitMQ redirects to metadata":    rabbit(redirect),
 		"Prometheus answers with 600 MB":    query(json(`{"status":"success","data":{"resultType":"vector","result":[`)),
 		"Prometheus answers without an end": query(SendThenFlood(ok+"Transfer-Encoding: chunked\r\n\r\n", "3\r\n{},\r\n")),
 		"Prometheus redirects to metadata":  query(redirect),
 		"a header of 600 MB":                query(SendThenFlood(ok, "A: b\r\n")),
-		"a response that dribbles":          query(SendThenDribble("", ok + "\r\n" + strings.Repeat("x", 1000))),
+		"a response that dribbles":          query(SendThenDribble("", ok+"\r\n"+strings.Repeat("x", 1000))),
 		"gRPC: endless settings":            scaler(SendThenFlood("", "\x00\x00\x00\x04\x00\x00\x00\x00\x00")),
 		"gRPC: endless pings":               scaler(SendThenFlood("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678")),
 		"gRPC: data without a request":      scaler(SendThenFlood("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x40\x00\x00\x00\x00\x00\x00\x01"+strings.Repeat("x", 1<<14))),
-		"gRPC: a frame that dribbles":       scaler(SendThenDribble("", "\x00\x40\x00\x04\x00\x00\x00\x00\x00" + strings.Repeat("x", 1000))),
+		"gRPC: a frame that dribbles":       scaler(SendThenDribble("", "\x00\x40\x00\x04\x00\x00\x00\x00\x00"+strings.Repeat("x", 1000))),
 	}
 }

@@ -119,7 +119,9 @@ func TestPodThatWaitedUntilTheDeadlineUsedNoTime(t *testing.T) {
 }
 
 // jobDeadlineSeconds returns the deadline of the newest Job; -1 if it has none.
-func (s *scenario) jobDeadlineSeconds() int64 { return ptr.Deref(s.newestJob().Spec.ActiveDeadlineSeconds, -1) }
+func (s *scenario) jobDeadlineSeconds() int64 {
+	return ptr.Deref(s.newestJob().Spec.ActiveDeadlineSeconds, -1)
+}
 
 // secondsLeft returns the deadline of the newest Job without what it has for its start.
 func (s *scenario) secondsLeft() int64 {

@@ -44,10 +44,14 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		}
 	}
 	variable := func(name string) change {
-		return func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{name: "x"} }
+		return func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{name: "x"}
+		}
 	}
 	image := func(image string) change { return func(spec *v1alpha1.AgenticSessionSpec) { spec.Image = image } }
-	workspace := func(w v1alpha1.WorkspaceClaim) change { return func(spec *v1alpha1.AgenticSessionSpec) { spec.Workspace = &w } }
+	workspace := func(w v1alpha1.WorkspaceClaim) change {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Workspace = &w }
+	}
 	mount := func(name, path string) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: name}, MountPath: path}}
@@ -168,7 +172,9 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		return func(spec *runnerSpec, _ *podSpec) { spec.Template.Labels = map[string]string{key: value} }
 	}
 	jobLabel := func(key, value string) func(*runnerSpec, *podSpec) {
-		return func(spec *runnerSpec, _ *podSpec) { spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}} }
+		return func(spec *runnerSpec, _ *podSpec) {
+			spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{key: value}}
+		}
 	}
 	configMap, few, many := testbuilder.ConfigMapVolume("a"), resourceAmounts("1", "1Gi", "1Gi"), resourceAmounts("2", "1Gi", "1Gi")
 	secrets := &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{}}}}
@@ -237,10 +243,14 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 // A session cannot change the values of the SessionRunner's variables, which may refer to other
 // variables.
 func TestSessionVariablesComeLast(t *testing.T) {
-	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"} })
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}
+	})
 	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
 	env := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
-	at := func(name string) int { return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name }) }
+	at := func(name string) int {
+		return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	}
 	require.True(t, at("A") >= at("B") && env[at("A")].Value == "", "%+v", env)
 }
 

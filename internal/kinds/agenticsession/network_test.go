@@ -39,25 +39,25 @@ func TestPolicyThatAllowsMoreThanTheSessionRunnerIsFound(t *testing.T) {
 		other networkingv1.NetworkPolicySpec
 		want  bool
 	}{
-		"no rules":                                 {networkingv1.NetworkPolicySpec{}, false},
-		"all egress":                               {everything, true},
-		"all ingress":                              {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}, true},
-		"the same egress":                          {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.0.0.0/8", "10.1.0.0/16")), false},
-		"a part of the egress":                     {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.2.0.0/16")), false},
-		"a network with a larger exception":        {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.0.0.0/8", "10.0.0.0/12")), false},
-		"a named port":                             {egressTo([]networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("https"))}}, blockPeer("10.2.0.0/16")), true},
-		"UDP":                                      {egressTo([]networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(443)), Protocol: new(corev1.ProtocolUDP)}}, blockPeer("10.2.0.0/16")), true},
-		"one allowed and one other network":        {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.2.0.0/16"), blockPeer("192.168.0.0/16")), true},
-		"Pods":                                     {egressTo(testbuilder.PortRange(443, 443), visitor), true},
-		"the visitors that may connect":            {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: testbuilder.PortRange(8080, 8080)}}}, false},
-		"visitors from all namespaces":             {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}, Ports: testbuilder.PortRange(8080, 8080)}}}, true},
-		"all egress of other Pods":                 {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, everything), false},
+		"no rules":                          {networkingv1.NetworkPolicySpec{}, false},
+		"all egress":                        {everything, true},
+		"all ingress":                       {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}, true},
+		"the same egress":                   {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.0.0.0/8", "10.1.0.0/16")), false},
+		"a part of the egress":              {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.2.0.0/16")), false},
+		"a network with a larger exception": {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.0.0.0/8", "10.0.0.0/12")), false},
+		"a named port":                      {egressTo([]networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("https"))}}, blockPeer("10.2.0.0/16")), true},
+		"UDP":                               {egressTo([]networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(443)), Protocol: new(corev1.ProtocolUDP)}}, blockPeer("10.2.0.0/16")), true},
+		"one allowed and one other network": {egressTo(testbuilder.PortRange(443, 443), blockPeer("10.2.0.0/16"), blockPeer("192.168.0.0/16")), true},
+		"Pods":                              {egressTo(testbuilder.PortRange(443, 443), visitor), true},
+		"the visitors that may connect":     {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{visitor}, Ports: testbuilder.PortRange(8080, 8080)}}}, false},
+		"visitors from all namespaces":      {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}, Ports: testbuilder.PortRange(8080, 8080)}}}, true},
+		"all egress of other Pods":          {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, everything), false},
 		"all egress of Pods with a label of the SessionRunner": {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, everything), true},
-		"all egress of Pods without a session":     {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: LabelSessionUID, Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), false},
-		"all egress of Pods without the label app": {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), true},
-		"all egress of this session":               {selecting(metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "session"}}, everything), true},
-		"all egress of another session":            {selecting(metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "other"}}, everything), false},
-		"all egress of what the operator manages":  {selecting(metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue}}, everything), true},
+		"all egress of Pods without a session":                 {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: LabelSessionUID, Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), false},
+		"all egress of Pods without the label app":             {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}}, everything), true},
+		"all egress of this session":                           {selecting(metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "session"}}, everything), true},
+		"all egress of another session":                        {selecting(metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "other"}}, everything), false},
+		"all egress of what the operator manages":              {selecting(metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue}}, everything), true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newWidenedScenario(t, test.other)
@@ -147,7 +147,9 @@ func TestNoPolicyThatAllowsMoreIsMissed(t *testing.T) {
 
 // randomEgress returns a policy for a few of the addresses from 10.0.0.0 to 10.0.0.15 and of the ports below 8.
 func randomEgress(r *rand.Rand) *networkingv1.NetworkPolicy {
-	network := func(bits int) string { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(16))}), bits).Masked().String() }
+	network := func(bits int) string {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(16))}), bits).Masked().String()
+	}
 	policy := &networkingv1.NetworkPolicy{}
 	for range 1 + r.IntN(2) {
 		bits := 28 + r.IntN(4)

@@ -40,7 +40,9 @@ func (s *scenario) setProxy(state decision.State, address string) {
 func TestSessionWaitsUntilTheProxyServesItsHosts(t *testing.T) {
 	for title, change := range map[string]func(s *scenario){
 		"no proxy": func(s *scenario) { s.Runner.Status = v1alpha1.SessionRunnerStatus{} },
-		"it starts": func(s *scenario) { s.setProxy(decision.False(v1alpha1.ReasonEgressProxyStarting, "0 of 2"), "10.96.0.9:3128") },
+		"it starts": func(s *scenario) {
+			s.setProxy(decision.False(v1alpha1.ReasonEgressProxyStarting, "0 of 2"), "10.96.0.9:3128")
+		},
 		"it has other hosts":      func(s *scenario) { s.Runner.Generation++ },
 		"it has no address":       func(s *scenario) { s.setProxy(decision.True(v1alpha1.ReasonEgressProxyReady, ""), "") },
 		"the operator has no key": func(s *scenario) { s.Keys = nil },
@@ -167,7 +169,9 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 
 func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
 	repo := func(url v1alpha1.GitURL) func(spec *v1alpha1.AgenticSessionSpec) {
-		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: url}}} }
+		return func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: url}}}
+		}
 	}
 	for title, test := range map[string]struct {
 		spec   func(spec *v1alpha1.AgenticSessionSpec)

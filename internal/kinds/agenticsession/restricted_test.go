@@ -64,7 +64,9 @@ func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec)
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	require.NoError(t, err)
 	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-	return func(metadata *metav1.ObjectMeta, pod *corev1.PodSpec) []policy.CheckResult { return evaluator.EvaluatePod(level, metadata, pod) }
+	return func(metadata *metav1.ObjectMeta, pod *corev1.PodSpec) []policy.CheckResult {
+		return evaluator.EvaluatePod(level, metadata, pod)
+	}
 }
 
 // docs/agents.md has the manifest.

@@ -323,7 +323,9 @@ func requestNextRun(spec *v1alpha1.AgenticSessionSpec) {
 }
 
 func withRetryLimit(limit int32) func(spec *v1alpha1.AgenticSessionSpec) {
-	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: &limit}} }
+	return func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Retry = &v1alpha1.SessionRetry{Retry: v1alpha1.Retry{Limit: &limit}}
+	}
 }
 
 func withTimeout(timeout int) func(spec *v1alpha1.AgenticSessionSpec) {

@@ -272,7 +272,9 @@ func spentReport(dollars string) string {
 
 // Whatever the agent reports, the session costs what its proxy reports; without a report, it costs what it could.
 func TestTheCostIsWhatTheProxyReports(t *testing.T) {
-	terminated := func(message string) *corev1.ContainerStateTerminated { return &corev1.ContainerStateTerminated{Message: message} }
+	terminated := func(message string) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{Message: message}
+	}
 	proxies := map[string]struct {
 		status corev1.ContainerStatus
 		// cost is empty if the proxy left no report.
@@ -366,7 +368,9 @@ func TestASuspendedJobWithABudgetIsReplaced(t *testing.T) {
 // A limit of the cost that nothing holds is refused, as is a login with which the agent avoids the proxy.
 func TestALimitOfTheCostThatWouldNotHoldIsRefused(t *testing.T) {
 	variable := func(name string) func(*scenario) {
-		return func(s *scenario) { testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: name, Value: "x"}} }
+		return func(s *scenario) {
+			testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: name, Value: "x"}}
+		}
 	}
 	fromSecret := func(keys ...string) func(*scenario) {
 		return func(s *scenario) {

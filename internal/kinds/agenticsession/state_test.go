@@ -392,7 +392,7 @@ func TestAnAttemptThatNobodySawStartCostsTheRestOfTheBudget(t *testing.T) {
 		want    v1alpha1.Number
 	}{
 		"its Job is deleted": {func(*scenario) {}, "3"},
-		"it stops now": {func(s *scenario) { s.updateSpec(suspend).decideAndRecord() }, "unknown"}, // its Pod would be remembered
+		"it stops now":       {func(s *scenario) { s.updateSpec(suspend).decideAndRecord() }, "unknown"}, // its Pod would be remembered
 		"it has stopped for an hour": {func(s *scenario) {
 			s.updateSpec(suspend).decideAndRecord()
 			s.advanceClock(time.Hour)

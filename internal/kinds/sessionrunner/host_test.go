@@ -100,7 +100,9 @@ func TestProblemsWithHostsOfARunnerAreReported(t *testing.T) {
 	for _, want := range []string{`egress[0].hosts[0]: Invalid value: "10.0.0.1": it is an address`, "egress[0]: Invalid value: \"\": set exactly one of to, profile and hosts", "Too many: 257: must have at most 256"} {
 		require.Contains(t, problems, want)
 	}
-	port := func(port intstr.IntOrString) []networkingv1.NetworkPolicyPort { return []networkingv1.NetworkPolicyPort{{Port: &port}} }
+	port := func(port intstr.IntOrString) []networkingv1.NetworkPolicyPort {
+		return []networkingv1.NetworkPolicyPort{{Port: &port}}
+	}
 	for title, row := range map[string]struct {
 		rule v1alpha1.SessionEgress
 		want string

@@ -153,8 +153,8 @@ func TestInvalidUsageMakesTheCostUnknown(t *testing.T) {
 		profile string
 		event   Event
 	}{
-		"a negative number of tokens":            {"events", Event{Type: EventUsage, Usage: &Usage{InputTokens: -1}}},
-		"a negative cost":                        {"events", Event{Type: EventUsage, CostUSD: new(-0.1)}},
+		"a negative number of tokens":          {"events", Event{Type: EventUsage, Usage: &Usage{InputTokens: -1}}},
+		"a negative cost":                      {"events", Event{Type: EventUsage, CostUSD: new(-0.1)}},
 		"a cost of zero, which means no price": {"opencode", Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)}},
 	} {
 		tally := load(t, row.profile).NewTally("m", false, nil)

@@ -240,7 +240,9 @@ func TestNameIsResolvedOncePerConnection(t *testing.T) {
 
 func TestTunnelForwardsOnlyTLSForItsHost(t *testing.T) {
 	shakeHands := func(name string) func(c net.Conn) error {
-		return func(c net.Conn) error { return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).HandshakeContext(t.Context()) }
+		return func(c net.Conn) error {
+			return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}
 	}
 	send := func(text string) func(c net.Conn) error {
 		return func(c net.Conn) error {

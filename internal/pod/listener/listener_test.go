@@ -48,7 +48,7 @@ func (l *testListener) isOpen(client, server net.Conn) bool {
 	if _, err := server.Write([]byte{1}); err != nil {
 		return false
 	}
-	require.NoError(l.t, client.SetReadDeadline(time.Now().Add(5 * time.Minute)))
+	require.NoError(l.t, client.SetReadDeadline(time.Now().Add(5*time.Minute)))
 	_, err := io.ReadFull(client, make([]byte, 1))
 	require.True(l.t, !errors.Is(err, os.ErrDeadlineExceeded), "no byte arrives: %v", err)
 	return err == nil
@@ -83,7 +83,7 @@ func TestProvenConnectionsAreNeverReplaced(t *testing.T) {
 		c, _ := l.listener.Accept()
 		accepted <- c
 	}()
-	require.NoError(t, refused.SetReadDeadline(time.Now().Add(5 * time.Minute)))
+	require.NoError(t, refused.SetReadDeadline(time.Now().Add(5*time.Minute)))
 	_, err = refused.Read(make([]byte, 1))
 	require.True(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "a connection beyond the limit: %v", err)
 	for i := range limit {

@@ -216,7 +216,9 @@ func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
 	})
 	t.Run("a GitHub App", func(t *testing.T) {
 		s, key := newAppSession(t)
-		lookForCredentials(t, s, func() []string { return append(slices.Collect(maps.Keys(s.server.AppTokens())), strings.Split(key, "\n")[1]) })
+		lookForCredentials(t, s, func() []string {
+			return append(slices.Collect(maps.Keys(s.server.AppTokens())), strings.Split(key, "\n")[1])
+		})
 		s.stopContainer()
 		var made []string
 		for _, token := range s.server.AppTokens() {

@@ -230,8 +230,8 @@ func TestCredentialsAreReadWhenTheTranscriptIsStored(t *testing.T) {
 func TestRefusedUploadsAreReportedWithoutTheSecret(t *testing.T) {
 	store := newTestStore(t, nil)
 	for want, change := range map[string]func() []string{
-		"signature": func() []string { store.setSecret("another-secret-key"); return store.arguments() },
-		"bucket":    func() []string { store.setSecret(testSecret); return append(store.arguments(), "--bucket", "missing") },
+		"signature":                         func() []string { store.setSecret("another-secret-key"); return store.arguments() },
+		"bucket":                            func() []string { store.setSecret(testSecret); return append(store.arguments(), "--bucket", "missing") },
 		"reading the Secret of the archive": func() []string { return append(store.arguments(), "--credentials", t.TempDir()) },
 	} {
 		w, end := openArchive(t, change()...)

@@ -71,13 +71,13 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		handle http.HandlerFunc
 		want   string
 	}{
-		"not JSON":         {respondWith("hello"), "invalid character"},
-		"empty object":     {respondWith(`{}`), "reports no state"},
-		"negative number":  {respondWith(`{"state":"Running","inFlight":-1}`), "inFlight is -1"},
-		"negative time":    {respondWith(`{"state":"Running","recent":{"count":1,"seconds":-1}}`), "impossible recent attempts"},
-		"too many returns": {respondWith(`{"state":"Running","recent":{"count":1,"returned":2}}`), "impossible recent attempts"},
-		"endless response": {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 16384 bytes"},
-		"error status":     {http.NotFound, "404 Not Found"},
+		"not JSON":                   {respondWith("hello"), "invalid character"},
+		"empty object":               {respondWith(`{}`), "reports no state"},
+		"negative number":            {respondWith(`{"state":"Running","inFlight":-1}`), "inFlight is -1"},
+		"negative time":              {respondWith(`{"state":"Running","recent":{"count":1,"seconds":-1}}`), "impossible recent attempts"},
+		"too many returns":           {respondWith(`{"state":"Running","recent":{"count":1,"returned":2}}`), "impossible recent attempts"},
+		"endless response":           {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 16384 bytes"},
+		"error status":               {http.NotFound, "404 Not Found"},
 		"response after the timeout": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
 	} {
 		t.Run(title, func(t *testing.T) {

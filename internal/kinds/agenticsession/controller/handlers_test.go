@@ -178,7 +178,9 @@ func TestOnlyOneSessionReservesAWorkspaceUntilItIsReleased(t *testing.T) {
 			first.Status.Attempt.JobName = ""
 			w.releaseUnused(first)
 		},
-		"the session is deleted": func(w *workspaceReservations, first *v1alpha1.AgenticSession) { w.forget(client.ObjectKeyFromObject(first)) },
+		"the session is deleted": func(w *workspaceReservations, first *v1alpha1.AgenticSession) {
+			w.forget(client.ObjectKeyFromObject(first))
+		},
 		"another session has its name": func(w *workspaceReservations, _ *v1alpha1.AgenticSession) {
 			w.releaseUnused(newSessionInWorkspace("first", "9"))
 		},

@@ -69,10 +69,10 @@ func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
 		control, denied uint16
 		addresses       []netip.Addr
 	}{
-		"only the control port":                       {networkcheck.Enforced, control, closed, nil},
-		"both":                                        {networkcheck.NotEnforced, control, denied, nil},
-		"neither":                                     {networkcheck.Unknown, closed, closed, nil},
-		"only the denied port":                        {networkcheck.Unknown, closed, denied, nil},
+		"only the control port": {networkcheck.Enforced, control, closed, nil},
+		"both":                  {networkcheck.NotEnforced, control, denied, nil},
+		"neither":               {networkcheck.Unknown, closed, closed, nil},
+		"only the denied port":  {networkcheck.Unknown, closed, denied, nil},
 		"the denied port accepts without a greeting":  {networkcheck.Enforced, control, silent, nil},
 		"the control port accepts without a greeting": {networkcheck.Unknown, silent, control, nil},
 		"one of several addresses":                    {networkcheck.Enforced, control, closed, others},
