@@ -34,14 +34,12 @@ func writePublicKey(t *testing.T, file string, keys *adminauth.Keys) {
 	require.NoError(t, os.WriteFile(file, []byte(keys.PublicKey()), 0o600))
 }
 
-// startProtectedWorker runs the Pod team/mail-0, and serves its admin API.
-func startProtectedWorker(t *testing.T, keyFile string) (w *Worker, url string) {
+// newAdminWorker returns a worker that does not run, for requests to its admin API.
+func newAdminWorker(t *testing.T, o Options) *Worker {
 	t.Helper()
-	env := newTestEnv(t)
-	w = env.newWorker(Options{Config: env.config(), Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile}, blockingHandler(nil))
-	server := httptest.NewServer(w.AdminHandler())
-	t.Cleanup(server.Close)
-	return w, server.URL
+	env := &testEnv{t: t, url: "nats://127.0.0.1:1"}
+	o.Config = env.config()
+	return env.newWorker(o, blockingHandler(nil))
 }
 
 func signedToken(t *testing.T, keys *adminauth.Keys, worker, action string, at time.Time) string {
@@ -51,43 +49,49 @@ func signedToken(t *testing.T, keys *adminauth.Keys, worker, action string, at t
 	return token
 }
 
-// adminRequest sends a request to the admin API and returns the status of the response.
-func adminRequest(t *testing.T, method, url string, header http.Header) int {
+// callAdmin sends a request to the admin API from the worker's host.
+func callAdmin(t *testing.T, w *Worker, method, path string, header http.Header) *httptest.ResponseRecorder {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	require.NoError(t, err)
-	request.Header = header
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	_ = response.Body.Close()
-	return response.StatusCode
+	return callAdminFrom(t, w, "127.0.0.1:1", method, path, header)
+}
+
+func callAdminFrom(t *testing.T, w *Worker, address, method, path string, header http.Header) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+	request.RemoteAddr, request.Header = address, header
+	response := httptest.NewRecorder()
+	w.AdminHandler().ServeHTTP(response, request)
+	return response
+}
+
+// drainWith sends a request to drain a worker from another host, and returns the status of the response.
+func drainWith(t *testing.T, w *Worker, authorization string) int {
+	t.Helper()
+	return callAdminFrom(t, w, "10.0.0.1:1", http.MethodPost, "/drain", http.Header{"Authorization": {authorization}}).Code
 }
 
 func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
 	t.Parallel()
 	keys, keyFile := operatorKey(t)
 	others, _ := operatorKey(t)
-	w, url := startProtectedWorker(t, keyFile)
+	w := newAdminWorker(t, Options{Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile})
 	now := time.Now()
-	for title, row := range map[string]struct {
-		path, authorization string
-		want                int
-	}{
-		"no token":                       {"/drain", "", http.StatusForbidden},
-		"no Bearer token":                {"/drain", "Basic eDp4", http.StatusForbidden},
-		"a token of another operator":    {"/drain", "Bearer " + signedToken(t, others, "team/mail-0", "drain", now), http.StatusForbidden},
-		"a token for another Pod":        {"/drain", "Bearer " + signedToken(t, keys, "team/mail-1", "drain", now), http.StatusForbidden},
-		"a token for another action":     {"/drain", "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now), http.StatusForbidden},
-		"an expired token":               {"/drain", "Bearer " + signedToken(t, keys, "team/mail-0", "drain", now.Add(-time.Hour)), http.StatusForbidden},
-		"resume without a token":         {"/resume", "", http.StatusForbidden},
-		"a token that permits to resume": {"/resume", "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now), http.StatusOK},
+	resume := "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now)
+	for title, authorization := range map[string]string{
+		"no token":                    "",
+		"no Bearer token":             "Basic eDp4",
+		"a token of another operator": "Bearer " + signedToken(t, others, "team/mail-0", "drain", now),
+		"a token for another Pod":     "Bearer " + signedToken(t, keys, "team/mail-1", "drain", now),
+		"a token for another action":  resume,
+		"an expired token":            "Bearer " + signedToken(t, keys, "team/mail-0", "drain", now.Add(-time.Hour)),
 	} {
-		got := adminRequest(t, http.MethodPost, url+row.path, http.Header{"Authorization": {row.authorization}})
-		require.True(t, got == row.want, "%s: POST %s returned %d, want %d", title, row.path, got, row.want)
+		got := drainWith(t, w, authorization)
+		require.True(t, got == http.StatusForbidden, "%s: POST /drain returned %d", title, got)
 	}
+	require.Equal(t, http.StatusForbidden, callAdmin(t, w, http.MethodPost, "/resume", nil).Code)
+	require.Equal(t, http.StatusOK, callAdmin(t, w, http.MethodPost, "/resume", http.Header{"Authorization": {resume}}).Code)
 	require.True(t, w.Stats().State == StateRunning, "a refused request drained the worker")
-	valid := http.Header{"Authorization": {"Bearer " + signedToken(t, keys, "team/mail-0", "drain", now)}}
-	got := adminRequest(t, http.MethodPost, url+"/drain", valid)
+	got := drainWith(t, w, "Bearer "+signedToken(t, keys, "team/mail-0", "drain", now))
 	require.True(t, got == http.StatusAccepted && w.Stats().State != StateRunning, "POST /drain with a valid token returned %d", got)
 }
 
@@ -95,10 +99,9 @@ func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	_, keyFile := operatorKey(t)
 	renewed, _ := operatorKey(t)
-	_, url := startProtectedWorker(t, keyFile)
+	w := newAdminWorker(t, Options{Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile})
 	drain := func() int {
-		token := signedToken(t, renewed, "team/mail-0", adminauth.ActionDrain, time.Now())
-		return adminRequest(t, http.MethodPost, url+"/drain", http.Header{"Authorization": {"Bearer " + token}})
+		return drainWith(t, w, "Bearer "+signedToken(t, renewed, "team/mail-0", adminauth.ActionDrain, time.Now()))
 	}
 	require.Equal(t, http.StatusForbidden, drain())
 	writePublicKey(t, keyFile, renewed)
@@ -109,42 +112,32 @@ func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
 
 func TestWorkersAreDrainedWithoutATokenIfTheirOperatorPublishesNoKey(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	w := env.newWorker(Options{Config: env.config(), AdminKeyFile: filepath.Join(t.TempDir(), "operator.pem")}, blockingHandler(nil))
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/drain", http.NoBody)
-	response := httptest.NewRecorder()
-	w.AdminHandler().ServeHTTP(response, request)
-	require.True(t, response.Code == http.StatusAccepted, "POST /drain returned %d, want 202", response.Code)
+	w := newAdminWorker(t, Options{AdminKeyFile: filepath.Join(t.TempDir(), "operator.pem")})
+	require.Equal(t, http.StatusAccepted, drainWith(t, w, ""))
 }
 
 func TestAWorkerWithoutAnOperatorAcceptsRequestsFromItsOwnHostOnly(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	handler := env.newWorker(Options{Config: env.config()}, blockingHandler(nil)).AdminHandler()
+	w := newAdminWorker(t, Options{})
 	for address, want := range map[string]int{
 		"127.0.0.1:1": http.StatusAccepted, "[::1]:1": http.StatusAccepted,
 		"10.0.0.1:1": http.StatusForbidden, "[fd00::1]:1": http.StatusForbidden, "": http.StatusForbidden,
 	} {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/drain", http.NoBody)
-		request.RemoteAddr = address
-		response := httptest.NewRecorder()
-		handler.ServeHTTP(response, request)
-		require.True(t, response.Code == want, "POST /drain from %q returned %d, want %d", address, response.Code, want)
+		got := callAdminFrom(t, w, address, http.MethodPost, "/drain", nil).Code
+		require.True(t, got == want, "POST /drain from %q returned %d, want %d", address, got, want)
 	}
 }
 
 func TestThePreStopHookNeedsTheSecretOfTheRevision(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	w := env.newWorker(Options{Config: env.config(), PreStopSecret: "s3cret"}, blockingHandler(nil))
-	server := httptest.NewServer(w.AdminHandler())
-	defer server.Close()
-	for secret, want := range map[string]int{"": http.StatusNotFound, "guess": http.StatusNotFound} {
-		got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {secret}})
-		require.True(t, got == want, "GET /prestop with secret %q returned %d, want %d", secret, got, want)
+	w := newAdminWorker(t, Options{PreStopSecret: "s3cret"})
+	preStop := func(secret string) int {
+		return callAdmin(t, w, http.MethodGet, "/prestop", http.Header{adminauth.PreStopHeader: {secret}}).Code
 	}
+	require.Equal(t, http.StatusNotFound, preStop(""))
+	require.Equal(t, http.StatusNotFound, preStop("guess"))
 	require.True(t, w.Stats().State == StateRunning && w.shutdown.Err() == nil, "a request without the secret ends the worker")
-	require.Equal(t, http.StatusOK, adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {"s3cret"}}))
+	require.Equal(t, http.StatusOK, preStop("s3cret"))
 	require.True(t, w.shutdown.Err() != nil, "the worker does not end")
 }
 
@@ -158,8 +151,12 @@ func TestMetricsWithTheirOwnAddressAreNotServedByTheAdminAPI(t *testing.T) {
 		metrics + "/metrics": http.StatusOK, admin + "/metrics": http.StatusNotFound,
 		admin + "/stats": http.StatusOK, metrics + "/stats": http.StatusNotFound,
 	} {
-		got := adminRequest(t, http.MethodGet, "http://"+url, nil)
-		require.True(t, got == want, "GET %s returned %d, want %d", url, got, want)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, http.NoBody)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		_ = response.Body.Close()
+		require.True(t, response.StatusCode == want, "GET %s returned %d, want %d", url, response.StatusCode, want)
 	}
 	requireCleanShutdown(t, w)
 }
@@ -195,9 +192,7 @@ func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/livez", http.NoBody)
 		require.NoError(t, err)
 		response, err := probe.Do(request)
-		if err != nil {
-			t.Fatalf("the liveness probe fails: %v", err)
-		}
+		require.True(t, err == nil, "the liveness probe fails: %v", err)
 		_ = response.Body.Close()
 	}
 	_, err := flood[0].Read(make([]byte, 1))

@@ -16,6 +16,17 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
+// fileWriter returns a function that writes a file in a directory, and returns its path.
+func fileWriter(t *testing.T) (dir string, write func(name, text string) string) {
+	dir = t.TempDir()
+	return dir, func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+}
+
 func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 	t.Parallel()
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "me", "hidden" })
@@ -26,13 +37,7 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 	account := natstest.StartWithAccount(t)
 	credentials, _ := account.NewUser()
 	redis := redistest.Start(t)
-	dir := t.TempDir()
-	writeFile := func(name, text string) string {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
+	dir, writeFile := fileWriter(t)
 	me, password, token := writeFile("me", "me"), writeFile("password", "hidden"), writeFile("token", "hidden")
 	wrong, empty := writeFile("wrong", "hidden2"), writeFile("empty", "\n")
 	for name, row := range map[string]struct {
@@ -83,12 +88,7 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 // The password is changed in the file first and then at the broker, which closes all
 // connections.
 func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
-	dir := t.TempDir()
-	writeFile := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
+	_, writeFile := fileWriter(t)
 	startNATS := func(login func(o *server.Options, secret string)) (*natstest.Server, func()) {
 		s := natstest.Start(t, func(o *server.Options) { login(o, "first") })
 		return s, func() {

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,13 +27,8 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	release := make(chan struct{})
 	var done jobLog
 	handler := func(ctx context.Context, job *Job) error {
-		select {
-		case <-release:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		done.add(job)
-		return nil
+		<-release
+		return done.handle(ctx, job)
 	}
 	w := env.start(env.config(), handler)
 	poll.Until(t, "all executors to be busy", func() bool { return w.Stats().InFlight == 10 })
@@ -48,12 +41,17 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	require.NoError(t, <-w.result)
 	require.Equal(t, 10, done.count())
 	other := env.start(env.config(), handler)
-	poll.Until(t, "another worker to do the remaining jobs", env.isEmpty)
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, other)
+	wasDone := map[string]bool{}
 	for _, job := range done.all() {
-		require.True(t, job.Attempt == 1, "job %s was done in attempt %d, want 1", job.ID, job.Attempt)
+		if job.Attempt != 1 || job.MaxAttempts != 5 || job.Queue != "orders" || job.SentTime.IsZero() || wasDone[string(job.Payload)] {
+			t.Fatalf("unexpected job %+v, done before: %t", job, wasDone[string(job.Payload)])
+		}
+		wasDone[string(job.Payload)] = true
 	}
-	require.Equal(t, 100, done.count())
+	require.Equal(t, 100, len(wasDone))
+	require.Equal(t, 90, other.countedMessages(resultDone))
 }
 
 func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
@@ -71,27 +69,17 @@ func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
 				<-ctx.Done()
 				return result(ctx)
 			})
-			poll.Until(t, "all executors to be busy", func() bool { return w.Stats().InFlight == 1 })
+			poll.Until(t, "the job to run", func() bool { return w.Stats().InFlight == 1 })
 			startTime := time.Now()
-			if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
-				t.Errorf("Run returned %v, want ErrDrainTimeout", err)
-			}
-			if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > testTimeout {
-				t.Errorf("shutdown took %s, want 200 ms", elapsed)
-			}
-			if s := w.Stats(); s.Succeeded+s.Failed > 0 {
-				t.Errorf("%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
-			}
-			var attempt atomic.Int32
-			other := env.start(env.config(), func(_ context.Context, job *Job) error {
-				attempt.Store(int32(job.Attempt))
-				return nil
-			})
-			poll.Until(t, "another worker to do the job", env.isEmpty)
-			if attempt.Load() != 1 {
-				t.Errorf("the job was done in attempt %d, want 1", attempt.Load())
-			}
+			require.ErrorIs(t, w.shutDownAndWait(t), ErrDrainTimeout)
+			elapsed, s := time.Since(startTime), w.Stats()
+			require.True(t, elapsed >= 200*time.Millisecond, "shutdown took %s, want 200 ms", elapsed)
+			require.True(t, s.Succeeded+s.Failed == 0, "%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
+			var done jobLog
+			other := env.start(env.config(), done.handle)
+			env.waitUntilEmpty()
 			requireCleanShutdown(t, other)
+			require.Equal(t, 1, done.all()[0].Attempt)
 		})
 	}
 }
@@ -101,32 +89,21 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	env := newTestEnv(t)
 	var done jobLog
 	w := env.startWithOptions(Options{Config: env.config(), Pool: "pool", Revision: "r1"}, done.handle)
-	server := httptest.NewServer(w.AdminHandler())
-	defer server.Close()
 	call := func(method, path string) (int, Stats) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
-		require.NoError(t, err)
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		var s Stats
-		if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		response, s := callAdmin(t, w.Worker, method, path, nil), Stats{}
+		if response.Header().Get("Content-Type") == "application/json" {
 			require.NoError(t, json.NewDecoder(response.Body).Decode(&s))
 		}
-		return response.StatusCode, s
+		return response.Code, s
 	}
 	ready := func(want int) func() bool {
-		return func() bool {
-			status, _ := call(http.MethodGet, "/readyz")
-			return status == want
-		}
+		return func() bool { return callAdmin(t, w.Worker, http.MethodGet, "/readyz", nil).Code == want }
 	}
 	poll.Until(t, "the worker to be ready", ready(http.StatusOK))
-	status, _ := call(http.MethodGet, "/livez")
-	require.True(t, status == http.StatusOK, "GET /livez returned %d", status)
-	if status, _ := call(http.MethodGet, "/drain"); status != http.StatusMethodNotAllowed {
-		t.Errorf("GET /drain returned %d", status)
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/drain": http.StatusMethodNotAllowed, "/metrics": http.StatusOK} {
+		got := callAdmin(t, w.Worker, http.MethodGet, path, nil).Code
+		require.True(t, got == want, "GET %s returned %d, want %d", path, got, want)
 	}
 	if status, s := call(http.MethodPost, "/drain"); status != http.StatusAccepted || s.State == StateRunning || s.Pool != "pool" || s.Revision != "r1" || s.Capacity != 10 {
 		t.Errorf("POST /drain returned %d, %+v", status, s)
@@ -139,13 +116,8 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 		t.Errorf("POST /resume returned %d, %+v", status, s)
 	}
 	poll.Until(t, "the worker to take jobs again", func() bool { return done.count() == 1 })
-	if status, _ := call(http.MethodGet, "/metrics"); status != http.StatusOK {
-		t.Errorf("GET /metrics returned %d", status)
-	}
 	requireCleanShutdown(t, w)
-	if status, _ := call(http.MethodPost, "/resume"); status != http.StatusConflict {
-		t.Errorf("POST /resume returned %d after the shutdown, want 409", status)
-	}
+	require.Equal(t, http.StatusConflict, callAdmin(t, w.Worker, http.MethodPost, "/resume", nil).Code)
 }
 
 // updateConfigMap changes the file of a ConfigMap volume, which is a symbolic link into a directory that is a symbolic link.

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,29 +11,26 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // testTimeout bounds what ends within a second on an idle machine.
 const testTimeout = 5 * time.Minute
 
-// patientContext has a deadline, which replaces the short ones of requests that have none.
-func patientContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// testEnv is a NATS server with the queue "orders", and a client that sends jobs to it.
+// testEnv is a broker with the queue "orders", and a client that sends jobs to it.
 type testEnv struct {
 	t      testing.TB
-	server *natstest.Server
+	url    string
 	engine broker.Engine
+	// server and js are nil on other engines than NATS.
+	server *natstest.Server
 	js     natsjs.JetStream
 }
 
@@ -45,16 +41,8 @@ func newTestEnv(t testing.TB, changes ...func(*broker.QueueConfig)) *testEnv {
 
 func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.QueueConfig)) *testEnv {
 	t.Helper()
-	env := &testEnv{t: t, server: s}
-	var err error
-	env.engine, err = jetstream.Connect(patientContext(t), broker.Credentials{URL: env.server.ClientURL(), Name: "test"})
-	require.NoError(t, err)
-	t.Cleanup(env.engine.Disconnect)
-	nc, err := nats.Connect(env.server.ClientURL(), nats.MaxReconnects(-1), nats.Timeout(testTimeout))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000), natsjs.WithDefaultTimeout(testTimeout))
-	require.NoError(t, err)
+	env := &testEnv{t: t, url: s.ClientURL(), server: s, js: s.JetStream(natsjs.WithPublishAsyncMaxPending(1000))}
+	env.engine = queuetest.Connect(t, dial.NATSEngine, env.url)
 	env.ensureQueue("orders", changes...)
 	return env
 }
@@ -62,13 +50,7 @@ func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.Queu
 // ensureQueue creates or updates a queue.
 func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig)) {
 	env.t.Helper()
-	q := broker.DefaultQueueConfig(name)
-	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/" + name}
-	for _, change := range changes {
-		change(&q)
-	}
-	_, err := env.engine.EnsureQueue(patientContext(env.t), q)
-	require.NoError(env.t, err)
+	queuetest.Ensure(env.t, env.engine, name, changes...)
 }
 
 // send sends jobs to the queue "orders".
@@ -87,16 +69,11 @@ func (env *testEnv) sendTo(queue, priority string, payloads ...string) {
 	<-env.js.PublishAsyncComplete()
 }
 
-// waitUntilSendable waits until the server accepts a job after a restart. A request over a connection that the client does not know to be
-// lost gets no answer, so each has a short time, and an ID because it may be stored nevertheless.
-func (env *testEnv) waitUntilSendable(payload string) {
+// sendWithHeaders sends a job to the queue "orders".
+func (env *testEnv) sendWithHeaders(payload string, headers nats.Header) {
 	env.t.Helper()
-	poll.Until(env.t, "the server to accept jobs", func() bool {
-		ctx, cancel := context.WithTimeout(env.t.Context(), 10*time.Second)
-		defer cancel()
-		_, err := env.js.Publish(ctx, "yardmaster.orders.ready.default", []byte(payload), natsjs.WithMsgID("after a restart"))
-		return err == nil
-	})
+	_, err := env.js.PublishMsg(env.t.Context(), &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: headers, Data: []byte(payload)})
+	require.NoError(env.t, err)
 }
 
 // numberedPayloads returns the payloads "0", "1" and so on.
@@ -111,15 +88,13 @@ func numberedPayloads(count int) []string {
 // stats of the queue "orders".
 func (env *testEnv) stats() broker.QueueStats {
 	env.t.Helper()
-	stats, err := env.engine.Stats(patientContext(env.t), "orders")
-	require.NoError(env.t, err)
-	return stats
+	return queuetest.Stats(env.t, env.engine, "orders")
 }
 
 // isEmpty reports whether the queue "orders" has no messages. Dead letters do not count.
 func (env *testEnv) isEmpty() bool {
-	stats := env.stats()
-	return stats.Ready+stats.InFlight+stats.Delayed == 0
+	env.t.Helper()
+	return queuetest.Left(env.t, env.engine, "orders") == 0
 }
 
 func (env *testEnv) waitUntilEmpty() {
@@ -130,9 +105,7 @@ func (env *testEnv) waitUntilEmpty() {
 // deadLetters of the queue "orders".
 func (env *testEnv) deadLetters() []broker.DeadLetter {
 	env.t.Helper()
-	letters, err := env.engine.DeadLetters("orders").List(env.t.Context(), 0, 1000)
-	require.NoError(env.t, err)
-	return letters
+	return queuetest.DeadLetters(env.t, env.engine, "orders")
 }
 
 // deadLetterErrors returns the sorted errors of the dead letters.
@@ -157,7 +130,7 @@ func (env *testEnv) purge() {
 }
 
 func (env *testEnv) config(changes ...func(*Config)) Config {
-	c := Config{Broker: BrokerConfig{URL: env.server.ClientURL()}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
+	c := Config{Broker: BrokerConfig{URL: env.url}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
 	for _, change := range changes {
 		change(&c)
 	}
@@ -190,7 +163,7 @@ func (env *testEnv) startWithOptions(o Options, handler Handler) *runningWorker 
 func (env *testEnv) newWorker(o Options, handler Handler) *Worker {
 	env.t.Helper()
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	w, err := New(o, handler)
 	require.NoError(env.t, err)
@@ -250,22 +223,6 @@ func (l *jobLog) all() []Job {
 func (l *jobLog) count() int { return len(l.all()) }
 
 // countedMessages returns the value of yardmaster_worker_jobs_total for a result.
-func (w *Worker) countedMessages(t testing.TB, result string) int {
-	t.Helper()
-	families, err := w.metrics.registry.Gather()
-	require.NoError(t, err)
-	total := 0
-	for _, family := range families {
-		if family.GetName() != "yardmaster_worker_jobs_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			for _, label := range m.GetLabel() {
-				if label.GetName() == "result" && label.GetValue() == result {
-					total += int(m.GetCounter().GetValue())
-				}
-			}
-		}
-	}
-	return total
+func (w *Worker) countedMessages(result string) int {
+	return int(testutil.ToFloat64(w.metrics.messages.WithLabelValues("orders", result)))
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	goredis "github.com/redis/go-redis/v9"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/faults"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -277,11 +277,7 @@ type servers struct {
 func startServers(t testing.TB) *servers {
 	t.Helper()
 	s := &servers{nats: natstest.Start(t), redis: redistest.Start(t), setups: make(chan struct{}, 4)}
-	nc, err := nats.Connect(s.nats.ClientURL())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	s.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout))
-	require.NoError(t, err)
+	s.js = s.nats.JetStream()
 	return s
 }
 
@@ -316,19 +312,8 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 	}
 	q.redis = goredis.NewClient(&goredis.Options{Addr: s.redis.Address()})
 	t.Cleanup(func() { _ = q.redis.Close() })
-	config := broker.DefaultQueueConfig(q.name)
-	config.Owner, config.Storage.Type = broker.QueueOwner{UID: "1", Name: "ns/" + q.name}, broker.StorageMemory
-	err := poll.UntilNil(t.Context(), func() (err error) {
-		if q.engine == nil {
-			if q.engine, err = dial.Connect(t.Context(), state.engine, broker.Credentials{URL: q.url, Name: "test"}); err != nil {
-				return err
-			}
-			t.Cleanup(q.engine.Disconnect)
-		}
-		_, err = q.engine.EnsureQueue(t.Context(), config)
-		return err
-	})
-	require.NoError(t, err)
+	q.engine = queuetest.Connect(t, state.engine, q.url)
+	queuetest.Ensure(t, q.engine, q.name, func(c *broker.QueueConfig) { c.Storage.Type = broker.StorageMemory })
 	q.proxy = faults.StartProxy(t, q.address)
 	t.Cleanup(q.resume)
 	return q
@@ -342,17 +327,10 @@ func (q *failingQueue) send(payload string) broker.SendResult {
 	return result
 }
 
-// sendJob sends a job with an ID, and repeats requests that a busy server does not answer in time.
-func (q *failingQueue) sendJob(job *broker.OutgoingJob) (result broker.SendResult, err error) {
+// sendJob sends a job with an ID.
+func (q *failingQueue) sendJob(job *broker.OutgoingJob) (broker.SendResult, error) {
 	job.Queue, job.HasChosenID = q.name, true
-	producer, _ := q.engine.(broker.Producer)
-	failed := poll.UntilNil(q.t.Context(), func() error {
-		if result, err = producer.Send(q.t.Context(), job); errors.Is(err, broker.ErrUnavailable) {
-			return err
-		}
-		return nil
-	})
-	return result, cmp.Or(failed, err)
+	return q.engine.(broker.Producer).Send(queuetest.PatientContext(q.t), job)
 }
 
 // sendExtremes sends jobs with extremePayloads, and a job that is due in the far future. It returns how many of them the
@@ -631,17 +609,8 @@ func (q *failingQueue) waitUntilLeft(messages int64) {
 
 func (q *failingQueue) fate() fate {
 	q.t.Helper()
-	found := fate{Calls: int(q.calls.Load())}
-	var deadLetters []broker.DeadLetter
-	err := poll.UntilNil(q.t.Context(), func() error {
-		stats, statsError := q.engine.Stats(q.t.Context(), q.name)
-		found.Left = stats.Ready + stats.InFlight + stats.Delayed
-		var err error
-		deadLetters, err = q.engine.DeadLetters(q.name).List(q.t.Context(), 0, 100)
-		return cmp.Or(statsError, err)
-	})
-	require.NoError(q.t, err)
-	for _, one := range deadLetters {
+	found := fate{Calls: int(q.calls.Load()), Left: queuetest.Left(q.t, q.engine, q.name)}
+	for _, one := range queuetest.DeadLetters(q.t, q.engine, q.name) {
 		found.DeadLetters = append(found.DeadLetters, letter{string(one.Payload), one.Attempts})
 	}
 	slices.SortFunc(found.DeadLetters, func(a, b letter) int { return cmp.Compare(a.Payload, b.Payload) })

@@ -2,15 +2,11 @@ package worker
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -24,16 +20,16 @@ func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
 		sent.Inc()
 		return nil
 	})
-	poll.Until(t, "the job to be done", env.isEmpty)
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
-	text := servedMetrics(t, w.Worker)
+	text := getAdmin(t, w.Worker, "/metrics")
 	for _, want := range []string{
 		`mails_sent_total{pool="mailers"} 1`,
 		`yardmaster_worker_jobs_total{pool="mailers",queue="orders",result="done"} 1`,
 		`yardmaster_worker_job_wait_seconds_count{pool="mailers",queue="orders"} 1`,
 		`yardmaster_worker_job_duration_seconds_count{pool="mailers",queue="orders"} 1`,
 	} {
-		require.True(t, strings.Contains(text, want+"\n"), "no line %s in\n%s", want, text)
+		require.Contains(t, text, want+"\n")
 	}
 }
 
@@ -48,27 +44,15 @@ func TestNamesCanBeOmittedFromMetrics(t *testing.T) {
 			return map[string]string{envPool: "mailers", envOmitNames: value}[name]
 		})
 		require.NoError(t, err)
-		o.Config = newTestEnv(t).config()
-		w, err := New(o, func(context.Context, *Job) error { return nil })
-		require.NoError(t, err)
+		w := newAdminWorker(t, o)
 		w.metrics.countMessage("orders", resultDone)
 		w.metrics.observeWait("orders", 0)
 		w.metrics.observeDuration("orders", 0)
-		text := servedMetrics(t, w)
-		require.True(t, strings.Contains(text, want+"\n"), "%q: no line %s in\n%s", value, want, text)
+		text := getAdmin(t, w, "/metrics")
+		require.Contains(t, text, want+"\n")
 		require.True(t, value != "true" || !strings.Contains(text, "mailers") && !strings.Contains(text, "orders"), "names in\n%s", text)
 	}
-	if _, err := parseEnvironment(func(name string) string { return map[string]string{envOmitNames: "maybe"}[name] }); err == nil ||
-		!strings.Contains(err.Error(), envOmitNames) {
-		t.Errorf("an invalid value causes %v", err)
-	}
+	_, err := parseEnvironment(func(name string) string { return map[string]string{envOmitNames: "maybe"}[name] })
+	require.ErrorContains(t, err, envOmitNames)
 }
 
-func servedMetrics(t *testing.T, w *Worker) string {
-	t.Helper()
-	response := httptest.NewRecorder()
-	w.metricsHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return string(text)
-}

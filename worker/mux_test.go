@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,77 +11,42 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
-	"github.com/nats-io/nats.go"
-
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// kindEnv is the queue "orders" on a broker, and a producer that sends jobs with kinds.
-type kindEnv struct {
-	*testEnv
-
-	url  string
-	send func(kind, payload string)
-}
-
 // onBothEngines runs a test on NATS and on asynq.
-func onBothEngines(t *testing.T, test func(t *testing.T, env *kindEnv)) {
+func onBothEngines(t *testing.T, test func(t *testing.T, env *testEnv)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("NATS", func(t *testing.T) {
 		t.Parallel()
-		test(t, newNATSKindEnv(t))
+		test(t, newTestEnv(t))
 	})
 	t.Run("asynq", func(t *testing.T) {
 		t.Parallel()
-		test(t, newAsynqKindEnv(t))
+		env := &testEnv{t: t, url: redistest.Start(t).URL()}
+		env.engine = queuetest.Connect(t, dial.AsynqEngine, env.url)
+		env.ensureQueue("orders")
+		test(t, env)
 	})
 }
 
-func newNATSKindEnv(t *testing.T, changes ...func(*broker.QueueConfig)) *kindEnv {
-	t.Helper()
-	env := newTestEnv(t, changes...)
-	return &kindEnv{env, env.server.ClientURL(), func(kind, payload string) {
-		t.Helper()
-		message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: nats.Header{}, Data: []byte(payload)}
-		if kind != "" {
-			message.Header.Set(broker.KindHeader, kind)
-		}
-		_, err := env.js.PublishMsg(t.Context(), message)
-		require.NoError(t, err)
-	}}
-}
-
-func newAsynqKindEnv(t *testing.T) *kindEnv {
-	t.Helper()
-	server := redistest.Start(t)
-	engine, err := dial.Connect(patientContext(t), dial.EngineOf(server.URL()), broker.Credentials{URL: server.URL(), Name: "test"})
-	require.NoError(t, err)
-	t.Cleanup(engine.Disconnect)
-	env := &testEnv{t: t, engine: engine}
-	env.ensureQueue("orders")
-	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
-	t.Cleanup(func() { _ = client.Close() })
-	return &kindEnv{env, server.URL(), func(kind, payload string) {
-		t.Helper()
-		_, err := client.Enqueue(asynq.NewTask(kind, []byte(payload)), asynq.Queue("orders"))
-		require.NoError(t, err)
-	}}
-}
-
-func (env *kindEnv) start(mux *Mux, changes ...func(*Config)) *runningWorker {
+// sendKind sends a job with a kind to the queue "orders".
+func (env *testEnv) sendKind(kind, payload string) {
 	env.t.Helper()
-	config := Config{Broker: BrokerConfig{URL: env.url}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
-	for _, change := range changes {
-		change(&config)
-	}
-	w, err := mux.NewWorker(Options{Config: config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	_, err := env.engine.(broker.Producer).Send(queuetest.PatientContext(env.t), &broker.OutgoingJob{Queue: "orders", Kind: kind, Payload: []byte(payload)})
+	require.NoError(env.t, err)
+}
+
+func (env *testEnv) startMux(mux *Mux, changes ...func(*Config)) *runningWorker {
+	env.t.Helper()
+	w, err := mux.NewWorker(Options{Config: env.config(changes...), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(env.t, err)
 	w.adminShutdownTimeout = testTimeout
 	return env.run(w)
@@ -97,7 +61,7 @@ type order struct {
 func succeed(context.Context, *Job, order) error { return nil }
 
 func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+	onBothEngines(t, func(t *testing.T, env *testEnv) {
 		var mu sync.Mutex
 		var got []string
 		record := func(what string) func(context.Context, *Job, order) error {
@@ -111,11 +75,11 @@ func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
 		mux := NewMux()
 		Handle(mux, "bill", record("billed"))
 		Handle(mux, "ship", record("shipped"))
-		env.send("bill", `{"number": 1}`)
-		env.send("ship", `{"number": 2, "unknown": true}`)
-		env.send("bill", `{"number": "one"}`)
-		env.send("other", "{}")
-		w := env.start(mux, func(c *Config) { c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(1)} })
+		env.sendKind("bill", `{"number": 1}`)
+		env.sendKind("ship", `{"number": 2, "unknown": true}`)
+		env.sendKind("bill", `{"number": "one"}`)
+		env.sendKind("other", "{}")
+		w := env.startMux(mux, func(c *Config) { c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(1)} })
 		env.waitUntilEmpty()
 		requireCleanShutdown(t, w)
 		slices.Sort(got)
@@ -147,37 +111,26 @@ func TestADecoderReplacesJSON(t *testing.T) {
 }
 
 func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
-	for title, row := range map[string]struct {
-		policy broker.RetryPolicy
-		want   time.Duration
-	}{
-		"for a minute": {broker.RetryPolicy{InitialDelay: time.Second, MaxDelay: time.Hour, MultiplierPercent: 200}, time.Minute},
-		"for longer, if its retry policy says so": {
-			broker.RetryPolicy{InitialDelay: time.Hour, MaxDelay: time.Hour, MultiplierPercent: 200}, time.Hour,
-		},
-	} {
-		got := retryDelay(&Job{Attempt: 1, retry: row.policy}, &unknownKindError{"ship"})
-		require.True(t, got == row.want, "it waits %s: the delay is %s, want %s", title, got, row.want)
+	for initial, want := range map[time.Duration]time.Duration{time.Second: time.Minute, time.Hour: time.Hour} {
+		policy := broker.RetryPolicy{InitialDelay: initial, MaxDelay: time.Hour, MultiplierPercent: 200}
+		require.Equal(t, want, retryDelay(&Job{Attempt: 1, retry: policy}, &unknownKindError{"ship"}))
 	}
+	require.Equal(t, scheduler.OutcomeUnknown, jobOutcome(&unknownKindError{"ship"})) // says nothing about what jobs depend on
 }
 
 func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T) {
 	t.Parallel()
-	env := newNATSKindEnv(t)
+	env := newTestEnv(t)
 	mux := NewMux()
 	Handle(mux, "bill", succeed)
-	env.send("ship", "{}")
-	w := env.start(mux, func(c *Config) {
+	env.sendKind("ship", "{}")
+	w := env.startMux(mux, func(c *Config) {
 		c.Queues[0].Retry, c.Queues[0].DeadLetter = &RetryPolicy{MaxAttempts: new(1)}, &DeadLetterPolicy{Enabled: new(false)}
 	})
-	poll.Until(t, "the job to be given back", func() bool { return w.countedMessages(t, resultSnoozed) == 1 })
+	poll.Until(t, "the job to be given back", func() bool { return w.countedMessages(resultSnoozed) == 1 })
 	requireCleanShutdown(t, w)
 	stats := env.stats()
 	require.True(t, stats.InFlight == 1, "stats %+v, want one job that waits for its next delivery", stats)
-}
-
-func TestUnknownKindsSayNothingAboutWhatJobsDependOn(t *testing.T) {
-	require.Equal(t, scheduler.OutcomeUnknown, jobOutcome(&unknownKindError{"ship"}))
 }
 
 func TestHandleUnknownReceivesJobsWithoutAHandler(t *testing.T) {
@@ -189,10 +142,9 @@ func TestHandleUnknownReceivesJobsWithoutAHandler(t *testing.T) {
 		return nil
 	})
 	for _, kind := range []string{"ship", "", "bill"} {
-		err := mux.HandleJob(t.Context(), &Job{Kind: kind, Payload: []byte("{}")})
-		require.True(t, err == nil, "%s: %v", kind, err)
+		require.NoError(t, mux.HandleJob(t.Context(), &Job{Kind: kind, Payload: []byte("{}")}))
 	}
-	require.True(t, slices.Equal(got, []string{"ship", ""}), "received the kinds %q", got)
+	require.Equal(t, []string{"ship", ""}, got)
 }
 
 func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
@@ -235,7 +187,7 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 // The jobs wait for longer than their lease, and are given back meanwhile.
 func TestJobsThatWaitForTheirKindAreNotDeliveredTwiceAndLoseNoAttempt(t *testing.T) {
 	t.Parallel()
-	env := newNATSKindEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	var started jobLog
 	mux := NewMux()
 	Handle(mux, "slow", func(_ context.Context, job *Job, _ order) error {
@@ -246,57 +198,29 @@ func TestJobsThatWaitForTheirKindAreNotDeliveredTwiceAndLoseNoAttempt(t *testing
 		return nil
 	}, WithConcurrency(1))
 	for range 5 {
-		env.send("slow", "{}")
+		env.sendKind("slow", "{}")
 	}
-	w := env.start(mux, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
+	w := env.startMux(mux, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
 	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
-	require.True(t, w.countedMessages(t, resultReleased) != 0, "no job was given back while it waited")
+	require.True(t, w.countedMessages(resultReleased) != 0, "no job was given back while it waited")
 	for _, job := range started.all() {
 		require.True(t, job.Attempt == 1, "job %s is attempt %d", job.ID, job.Attempt)
 	}
 	require.True(t, started.count() == 5, "the handler was called %d times, want 5", started.count())
 }
 
-func TestADrainReleasesJobsThatWaitForTheirKind(t *testing.T) {
-	t.Parallel()
-	env := newNATSKindEnv(t)
-	release := make(chan struct{})
-	mux := NewMux()
-	Handle(mux, "slow", func(context.Context, *Job, order) error {
-		<-release
-		return nil
-	}, WithConcurrency(1))
-	for range 5 {
-		env.send("slow", "{}")
-	}
-	w := env.start(mux)
-	poll.Until(t, "one job to run and the others to wait", func() bool { return w.Stats().InFlight == 1 && w.Stats().Prefetched == 4 })
-	w.Drain()
-	poll.Until(t, "those that wait to be released", func() bool { return env.stats().Ready+env.stats().InFlight == 5 && w.Stats().Prefetched == 0 })
-	close(release)
-	poll.Until(t, "the worker to be drained", func() bool { return w.Stats().State == StateDrained })
-	requireCleanShutdown(t, w)
-	if got := w.countedMessages(t, resultReleased); got < 4 { // a request in progress can return one of them once more
-		t.Errorf("%d jobs were released, want at least 4", got)
-	}
-}
-
 func TestTheShorterTimeoutOfAKindAndItsQueueApplies(t *testing.T) {
-	for title, row := range map[string]struct{ queue, kind, want time.Duration }{
-		"none":          {0, 0, 0},
-		"of the queue":  {time.Second, 0, time.Second},
-		"of the kind":   {0, time.Second, time.Second},
-		"shorter queue": {time.Second, time.Minute, time.Second},
-		"shorter kind":  {time.Minute, time.Second, time.Second},
+	for _, row := range []struct{ queue, kind, want time.Duration }{
+		{0, 0, 0}, {time.Second, 0, time.Second}, {0, time.Second, time.Second}, {time.Second, time.Minute, time.Second}, {time.Minute, time.Second, time.Second},
 	} {
 		got := shorterTimeout(row.queue, row.kind)
-		require.True(t, got == row.want, "%s: %s, want %s", title, got, row.want)
+		require.True(t, got == row.want, "%s of the queue and %s of the kind: %s, want %s", row.queue, row.kind, got, row.want)
 	}
 }
 
 func TestAKindHasItsOwnAttemptsAndTimeout(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+	onBothEngines(t, func(t *testing.T, env *testEnv) {
 		mux := NewMux()
 		fail := func(_ context.Context, job *Job, _ order) error {
 			return fmt.Errorf("attempt %d of %d: %w", job.Attempt, job.MaxAttempts, Retry(0))
@@ -307,9 +231,9 @@ func TestAKindHasItsOwnAttemptsAndTimeout(t *testing.T) {
 		hang := func(ctx context.Context, _ *Job, _ order) error { return waitForContext(ctx) }
 		Handle(mux, "slow", hang, WithRetry(RetryPolicy{MaxAttempts: new(1)}), WithTimeout(50*time.Millisecond))
 		for _, kind := range []string{"fewer", "more", "same", "slow"} {
-			env.send(kind, "{}")
+			env.sendKind(kind, "{}")
 		}
-		w := env.start(mux, withFastRetries, func(c *Config) { c.Queues[0].JobTimeout = Duration(time.Hour) })
+		w := env.startMux(mux, withFastRetries, func(c *Config) { c.Queues[0].JobTimeout = Duration(time.Hour) })
 		env.waitUntilEmpty()
 		requireCleanShutdown(t, w)
 		want := []string{
@@ -321,32 +245,21 @@ func TestAKindHasItsOwnAttemptsAndTimeout(t *testing.T) {
 }
 
 func TestFieldsOfARetryPolicyThatAreSetReplaceThoseOfTheQueue(t *testing.T) {
-	queue := broker.RetryPolicy{MaxAttempts: 5, InitialDelay: time.Second, MaxDelay: time.Minute, MultiplierPercent: 200, JitterPercent: 20}
+	delays := func(initial, longest time.Duration) broker.RetryPolicy {
+		return broker.RetryPolicy{MaxAttempts: 5, InitialDelay: initial, MaxDelay: longest, MultiplierPercent: 200, JitterPercent: 20}
+	}
+	queue := delays(time.Second, time.Minute)
+	all := RetryPolicy{new(1), new(Duration(2)), new(Duration(3)), new(400), new(0)}
 	for title, row := range map[string]struct {
 		kind RetryPolicy
-		want func(*broker.RetryPolicy)
+		want broker.RetryPolicy
 	}{
-		"none": {RetryPolicy{}, func(*broker.RetryPolicy) {}},
-		"all": {
-			RetryPolicy{new(1), new(Duration(2)), new(Duration(3)), new(400), new(0)},
-			func(p *broker.RetryPolicy) {
-				*p = broker.RetryPolicy{MaxAttempts: 1, InitialDelay: 2, MaxDelay: 3, MultiplierPercent: 400}
-			},
-		},
-		"a longer initial delay than the maximum of the queue": {
-			RetryPolicy{InitialDelay: new(Duration(time.Hour))},
-			func(p *broker.RetryPolicy) { p.InitialDelay, p.MaxDelay = time.Hour, time.Hour },
-		},
-		"a shorter maximum than the initial delay of the queue": {
-			RetryPolicy{MaxDelay: new(Duration(time.Millisecond))},
-			func(p *broker.RetryPolicy) { p.InitialDelay, p.MaxDelay = time.Millisecond, time.Millisecond },
-		},
+		"none": {RetryPolicy{}, queue},
+		"all":  {all, broker.RetryPolicy{MaxAttempts: 1, InitialDelay: 2, MaxDelay: 3, MultiplierPercent: 400}},
+		"a longer initial delay than the maximum of the queue":  {RetryPolicy{InitialDelay: new(Duration(time.Hour))}, delays(time.Hour, time.Hour)},
+		"a shorter maximum than the initial delay of the queue": {RetryPolicy{MaxDelay: new(Duration(1))}, delays(1, 1)},
 	} {
-		t.Run(title, func(t *testing.T) {
-			want := queue
-			row.want(&want)
-			require.Equal(t, want, row.kind.over(queue))
-		})
+		t.Run(title, func(t *testing.T) { require.Equal(t, row.want, row.kind.over(queue)) })
 	}
 }
 

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -27,19 +27,13 @@ func callPreStop(ctx context.Context, url string) <-chan preStopResponse {
 	responses := make(chan preStopResponse, 1)
 	go func() {
 		var result preStopResponse
-		defer func() { responses <- result }()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/prestop", http.NoBody)
-		if err != nil {
-			result.err = err
-			return
-		}
+		request, _ := http.NewRequestWithContext(ctx, http.MethodGet, url+"/prestop", http.NoBody)
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			result.err = err
-			return
+		if result.err = err; err == nil {
+			result.status, result.err = response.StatusCode, json.NewDecoder(response.Body).Decode(&result.stats)
+			_ = response.Body.Close()
 		}
-		defer response.Body.Close()
-		result.status, result.err = response.StatusCode, json.NewDecoder(response.Body).Decode(&result.stats)
+		responses <- result
 	}()
 	return responses
 }
@@ -56,18 +50,24 @@ func blockingHandler(release <-chan struct{}) Handler {
 	}
 }
 
+// startBusyWorker runs a worker, of whose jobs one runs until release is closed.
+func startBusyWorker(t *testing.T, jobs int, changes ...func(*Config)) (env *testEnv, w *runningWorker, release chan struct{}) {
+	t.Helper()
+	env, release = newTestEnv(t), make(chan struct{})
+	env.send("default", numberedPayloads(jobs)...)
+	w = env.start(env.config(append(changes, func(c *Config) { c.Concurrency = 1 })...), blockingHandler(release))
+	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
+	return env, w, release
+}
+
 func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", numberedPayloads(2)...)
-	release := make(chan struct{})
 	address := ports.Reserve(t).String()
-	w := env.start(env.config(func(c *Config) { c.Concurrency, c.AdminAddress = 1, address }), blockingHandler(release))
-	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
+	env, w, release := startBusyWorker(t, 2, func(c *Config) { c.AdminAddress = address })
 	first := callPreStop(t.Context(), "http://"+address)
 	second := callPreStop(t.Context(), "http://"+address)
 	poll.Until(t, "no message to be prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
-	require.Equal(t, http.StatusConflict, adminRequest(t, http.MethodPost, "http://"+address+"/resume", nil))
+	require.Equal(t, http.StatusConflict, callAdmin(t, w.Worker, http.MethodPost, "/resume", nil).Code)
 	select {
 	case r := <-first:
 		t.Fatalf("preStop returned while a job runs: %+v", r)
@@ -79,44 +79,31 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 		require.True(t, r.err == nil && r.status == http.StatusOK && r.stats.State == StateDrained, "preStop returned %+v", r)
 	}
 	require.NoError(t, <-w.result)
-	stats := env.stats()
-	require.True(t, stats.Ready+stats.InFlight+stats.Delayed == 1, "queue stats %+v, want one job left", stats)
+	require.Equal(t, 1, queuetest.Left(t, env.engine, "orders"))
 }
 
 func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
+	const timeout = 200 * time.Millisecond
 	address := ports.Reserve(t).String()
-	w := env.start(env.config(func(c *Config) {
-		c.DrainTimeout, c.AdminAddress = Duration(200*time.Millisecond), address
-	}), blockingHandler(nil))
-	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
+	_, w, _ := startBusyWorker(t, 1, func(c *Config) { c.DrainTimeout, c.AdminAddress = Duration(timeout), address })
 	startTime := time.Now()
 	r := <-callPreStop(t.Context(), "http://"+address)
 	require.True(t, r.err == nil && r.status == http.StatusServiceUnavailable, "preStop returned %+v", r)
 	// A SIGTERM that follows does not extend the drain timeout.
 	require.ErrorIs(t, w.shutDownAndWait(t), ErrDrainTimeout)
 	// The worker has no jobs now, because it interrupted them.
-	admin := httptest.NewServer(w.AdminHandler())
-	defer admin.Close()
-	if r := <-callPreStop(t.Context(), admin.URL); r.err != nil || r.status != http.StatusServiceUnavailable || r.stats.InFlight != 0 {
-		t.Errorf("preStop after the interruption returned %+v", r)
-	}
+	require.Equal(t, http.StatusServiceUnavailable, callAdmin(t, w.Worker, http.MethodGet, "/prestop", nil).Code)
 	elapsed := time.Since(startTime)
-	require.True(t, elapsed >= 200*time.Millisecond && elapsed <= testTimeout, "shutdown took %s, want 200 ms", elapsed)
+	require.True(t, w.Stats().InFlight == 0 && elapsed >= timeout, "%d jobs, shutdown took %s", w.Stats().InFlight, elapsed)
 }
 
 func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
-	release := make(chan struct{})
-	w := env.start(env.config(), blockingHandler(release))
+	_, w, release := startBusyWorker(t, 1)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = w.newServer(w.AdminHandler())
 	server.Config.ReadTimeout = 500 * time.Millisecond
-	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
 	written := make(chan struct{}) // before the server starts, so that a client without a processor does not exceed its read timeout
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(written) }})
 	response := callPreStop(ctx, "http://"+server.Listener.Addr().String())
@@ -133,19 +120,14 @@ func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
 
 func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", "x")
-	release := make(chan struct{})
-	w := env.start(env.config(), blockingHandler(release))
+	env, w, release := startBusyWorker(t, 1)
 	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
-	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
 	ctx, disconnect := context.WithCancel(t.Context())
 	first := callPreStop(ctx, server.URL)
 	poll.Until(t, "the worker to drain", func() bool { return w.Stats().State == StateDraining })
 	disconnect()
-	r := <-first
-	require.True(t, errors.Is(r.err, context.Canceled), "preStop returned %+v", r)
+	require.ErrorIs(t, (<-first).err, context.Canceled)
 	close(release)
 	require.NoError(t, <-w.result)
 	require.True(t, env.isEmpty(), "the job was not done")
@@ -153,12 +135,9 @@ func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 
 func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
-	env.server.Stop()
+	env := &testEnv{t: t, url: "nats://" + ports.Reserve(t).String()}
 	w := env.start(env.config(), blockingHandler(nil))
-	server := httptest.NewServer(w.AdminHandler())
-	defer server.Close()
-	r := <-callPreStop(t.Context(), server.URL)
-	require.True(t, r.err == nil && r.status == http.StatusOK && !r.stats.Connected, "preStop returned %+v", r)
+	require.Equal(t, http.StatusOK, callAdmin(t, w.Worker, http.MethodGet, "/prestop", nil).Code)
+	require.True(t, !w.Stats().Connected, "the worker is connected to nothing")
 	require.NoError(t, <-w.result)
 }

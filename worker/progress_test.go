@@ -24,15 +24,13 @@ import (
 // getAdmin returns the body of a response of the admin API.
 func getAdmin(t *testing.T, w *Worker, path string) string {
 	t.Helper()
-	response := httptest.NewRecorder()
-	w.AdminHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
-	return response.Body.String()
+	return callAdmin(t, w, http.MethodGet, path, nil).Body.String()
 }
 
 func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.sendWithHeaders(nats.Header{broker.JobIDHeader: {"order-5"}, broker.KindHeader: {"bill"}})
+	env.sendWithHeaders("data", nats.Header{broker.JobIDHeader: {"order-5"}, broker.KindHeader: {"bill"}})
 	reported, end := make(chan struct{}), make(chan struct{})
 	w := env.start(env.config(), func(ctx context.Context, job *Job) error {
 		job.Progress(ctx, 0.1, "begin")
@@ -57,7 +55,7 @@ func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 		t.Errorf("the metrics contain the ID of a job:\n%s", metrics)
 	}
 	close(end)
-	poll.Until(t, "the job to be done", env.isEmpty)
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
 	progress := w.Stats().Progress
 	require.True(t, len(progress) == 0, "the job has ended, and its progress is %+v", progress)
@@ -153,5 +151,4 @@ func TestTheOperatorReadsTheLongestStats(t *testing.T) {
 	require.NoError(t, poll.UntilNil(t.Context(), fetch)) // a request has a second, which may be too short on a busy machine
 	body := getAdmin(t, w, "/stats")
 	require.True(t, len(body) >= 10_000 && utf8.ValidString(body), "the stats have %d bytes, so this test does not test the longest ones", len(body))
-	t.Logf("the longest stats have %d bytes", len(body))
 }

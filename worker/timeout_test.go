@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -32,10 +31,10 @@ func TestAMessageWithAnInvalidTimeoutBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	for _, invalid := range []string{"soon", "-1s", "1ms", "25h", ""} {
-		env.sendWithHeaders(nats.Header{broker.TimeoutHeader: {invalid}})
+		env.sendWithHeaders("data", nats.Header{broker.TimeoutHeader: {invalid}})
 	}
 	w := env.start(env.config(), func(context.Context, *Job) error { return errors.New("the handler was called") })
-	poll.Until(t, "the jobs to be settled", env.isEmpty)
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
 	letters := env.deadLetters()
 	const want = `the header Yardmaster-Timeout is "soon", must be a duration from 1s to 24h0m0s, such as 90s`
@@ -59,11 +58,7 @@ func TestTheJobOfAHandlerThatHangsGoesToAnotherWorker(t *testing.T) {
 	sentTime := time.Now()
 	env.send("default", "x")
 	<-hangs
-	isAlive := func() bool {
-		response := httptest.NewRecorder()
-		hanging.AdminHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/livez", http.NoBody))
-		return response.Code == http.StatusOK
-	}
+	isAlive := func() bool { return callAdmin(t, hanging.Worker, http.MethodGet, "/livez", nil).Code == http.StatusOK }
 	require.True(t, isAlive() || time.Since(sentTime) >= broker.MinJobTimeout, "the worker is not alive before the timeout")
 	var second jobLog
 	other := env.start(config, second.handle)

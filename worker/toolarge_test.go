@@ -11,7 +11,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
-	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -50,15 +49,15 @@ func TestAJobWhoseResultIsTooLargeForTheBrokerRunsOnce(t *testing.T) {
 				}
 				return job.SetResult(strings.Repeat("x", limit+1))
 			})
-			poll.Until(t, "both jobs to be settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+			env.waitUntilEmpty()
 			requireCleanShutdown(t, w)
 			letters := env.deadLetters()
 			if len(letters) != 1 || string(letters[0].Payload) != "large" || letters[0].Attempts != 1 ||
 				!strings.HasPrefix(letters[0].Error, "the broker refuses the result: ") || !strings.Contains(letters[0].Error, row.want) {
 				t.Errorf("dead letters %+v", letters)
 			}
-			if calls.Load() != 2 || w.countedMessages(t, resultUnsettled) > 0 || w.countedMessages(t, resultDone) != 1 {
-				t.Errorf("%d calls, %v unsettled, %v done", calls.Load(), w.countedMessages(t, resultUnsettled), w.countedMessages(t, resultDone))
+			if calls.Load() != 2 || w.countedMessages(resultUnsettled) > 0 || w.countedMessages(resultDone) != 1 {
+				t.Errorf("%d calls, %v unsettled, %v done", calls.Load(), w.countedMessages(resultUnsettled), w.countedMessages(resultDone))
 			}
 		})
 	}

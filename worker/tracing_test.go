@@ -3,19 +3,20 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -29,14 +30,6 @@ const (
 func newRecorder() (trace.TracerProvider, *tracetest.InMemoryExporter) {
 	spans := tracetest.NewInMemoryExporter()
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), spans
-}
-
-// sendWithHeaders sends a job to the queue "orders".
-func (env *testEnv) sendWithHeaders(headers nats.Header) {
-	env.t.Helper()
-	message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: headers, Data: []byte("data")}
-	_, err := env.js.PublishMsg(env.t.Context(), message)
-	require.NoError(env.t, err)
 }
 
 // runToEnd runs the jobs of the queue with the handler until none is left.
@@ -58,7 +51,7 @@ func attributesOf(span *tracetest.SpanStub) map[string]string {
 func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.sendWithHeaders(nats.Header{"traceparent": {producerParent}, "Tracestate": {"vendor=1"}})
+	env.sendWithHeaders("data", nats.Header{"traceparent": {producerParent}, "Tracestate": {"vendor=1"}})
 	provider, spans := newRecorder()
 	env.runToEnd(provider, func(ctx context.Context, job *Job) error {
 		_, child := provider.Tracer("program").Start(ctx, "work")
@@ -83,9 +76,7 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 	for i := range want {
 		child, span := recorded[2*i], recorded[2*i+1]
 		maps.Copy(want[i], common)
-		if diff := cmp.Diff(want[i], attributesOf(&span)); diff != "" {
-			t.Errorf("attributes of attempt %d (-want, +got):\n%s", i+1, diff)
-		}
+		assert.Equal(t, fmt.Sprint("attributes of attempt ", i+1), want[i], attributesOf(&span))
 		parent := span.Parent
 		if span.Name != "process orders" || span.SpanKind != trace.SpanKindConsumer || span.Status != wantStatus[i] ||
 			parent.TraceID().String() != producerTrace || parent.SpanID().String() != producerSpan || !parent.IsRemote() ||
@@ -116,7 +107,7 @@ func TestSpansShowWhatHappensToTheJob(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			env := newTestEnv(t)
-			env.sendWithHeaders(nats.Header{})
+			env.send("default", "data")
 			provider, spans := newRecorder()
 			calls := 0
 			env.runToEnd(provider, func(ctx context.Context, _ *Job) error {

@@ -20,24 +20,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestEveryJobIsDoneOnce(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	env.send("default", numberedPayloads(2000)...)
-	var done jobLog
-	w := env.start(env.config(), done.handle)
-	poll.Until(t, "all jobs to be done", func() bool { return done.count() == 2000 && env.isEmpty() })
-	requireCleanShutdown(t, w)
-	wasDone := map[string]bool{}
-	for _, job := range done.all() {
-		if wasDone[string(job.Payload)] || job.Attempt != 1 || job.MaxAttempts != 5 || job.Queue != "orders" || job.SentTime.IsZero() {
-			t.Fatalf("unexpected job %+v, done before: %t", job, wasDone[string(job.Payload)])
-		}
-		wasDone[string(job.Payload)] = true
-	}
-	require.Equal(t, 2000, w.countedMessages(t, resultDone))
-}
-
 func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 	t.Parallel()
 	type handler func(ctx context.Context, job *Job, call int) error
@@ -50,13 +32,13 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			return nil
 		}
 	}
-	withLongRetries := func(c *Config) {
+	withLongRetries := []func(*Config){func(c *Config) {
 		c.Queues[0].Retry.InitialDelay, c.Queues[0].Retry.MaxDelay = new(Duration(time.Hour)), new(Duration(time.Hour))
-	}
-	withOneAttempt := func(c *Config) { c.Queues[0].Retry.MaxAttempts = new(1) }
-	withoutDeadLetters := func(c *Config) { c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(false)} }
+	}}
+	withOneAttempt := []func(*Config){func(c *Config) { c.Queues[0].Retry.MaxAttempts = new(1) }}
+	withoutDeadLetters := []func(*Config){func(c *Config) { c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(false)} }}
 	for name, row := range map[string]struct {
-		change                     func(*Config)
+		changes                    []func(*Config)
 		handler                    handler
 		succeeded, failed, snoozed int64
 		deadLetterText             string
@@ -65,15 +47,15 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 		"an error: the job is retried":                           {handler: atFirst(errors.New("not yet")), succeeded: 1, failed: 1},
 		"an error in the last attempt: the job is dead-lettered": {handler: always(errors.New("never")), failed: 3, deadLetterText: "never"},
 		"an error in the last attempt without dead letters: the job is dropped": {
-			change: withoutDeadLetters, handler: always(errors.New("never")), failed: 3,
+			changes: withoutDeadLetters, handler: always(errors.New("never")), failed: 3,
 		},
 		"Retry: the job is retried after that time": {
-			change: withLongRetries, handler: atFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), succeeded: 1, failed: 1,
+			changes: withLongRetries, handler: atFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), succeeded: 1, failed: 1,
 		},
 		"DeadLetter: the job is dead-lettered at once": {
 			handler: always(fmt.Errorf("reading it: %w", DeadLetter("not JSON"))), failed: 1, deadLetterText: "reading it: not JSON",
 		},
-		"Snooze: the attempt does not count": {change: withOneAttempt, handler: func(_ context.Context, job *Job, call int) error {
+		"Snooze: the attempt does not count": {changes: withOneAttempt, handler: func(_ context.Context, job *Job, call int) error {
 			if call < 3 {
 				return fmt.Errorf("connection refused: %w", Snooze(time.Millisecond))
 			}
@@ -86,7 +68,7 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			handler: func(context.Context, *Job, int) error { panic("oh no") }, failed: 3, deadLetterText: "panic: oh no",
 		},
 		"a timeout: the job is retried": {
-			change: withTimeout, handler: func(ctx context.Context, _ *Job, _ int) error { return waitForContext(ctx) }, failed: 3,
+			changes: []func(*Config){withTimeout}, handler: func(ctx context.Context, _ *Job, _ int) error { return waitForContext(ctx) }, failed: 3,
 			deadLetterText: "the job exceeded its timeout of 1s: context deadline exceeded",
 		},
 	} {
@@ -95,12 +77,8 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			env := newTestEnv(t)
 			env.send("default", "x")
 			startTime, calls, log := time.Now(), 0, &bytes.Buffer{}
-			config := env.config(withFastRetries, func(c *Config) {
-				if row.change != nil {
-					row.change(c)
-				}
-			})
-			o := Options{Config: config, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			changes := append([]func(*Config){withFastRetries}, row.changes...)
+			o := Options{Config: env.config(changes...), Logger: slog.New(slog.NewTextHandler(log, nil))}
 			w := env.startWithOptions(o, func(ctx context.Context, job *Job) error {
 				calls++
 				return row.handler(ctx, job, calls)
@@ -147,37 +125,6 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 	}
 }
 
-// The dead letters of some are larger than the server accepts: the worker must not try without end, and other jobs must not wait for them.
-func TestFailedJobsOfAllLargeSizesDoNotHoldTheirWorker(t *testing.T) {
-	t.Parallel()
-	const limit, space, step = 1 << 20, 2 << 10, 64
-	env, payloads := newTestEnv(t), []string(nil)
-	for size := limit - space; size <= limit; size += step {
-		payloads = append(payloads, strings.Repeat("x", size))
-	}
-	env.send("default", append(payloads, "the last job")...)
-	isDone := atomic.Bool{}
-	w := env.start(env.config(withFastRetries, func(c *Config) { c.Concurrency = 4 }), func(_ context.Context, job *Job) error {
-		if len(job.Payload) >= limit-space {
-			return errors.New("poison")
-		}
-		isDone.Store(true)
-		return nil
-	})
-	begin := time.Now()
-	poll.Until(t, "all jobs to be settled", func() bool { return isDone.Load() && env.isEmpty() })
-	t.Logf("%d jobs were settled in %s", len(payloads), time.Since(begin))
-	requireCleanShutdown(t, w)
-	letters := env.deadLetters()
-	require.True(t, len(letters) == len(payloads), "%d dead letters of %d jobs", len(letters), len(payloads))
-	for _, letter := range letters {
-		isTruncated := strings.HasPrefix(letter.Error, "payload truncated from 10") && strings.HasSuffix(letter.Error, " bytes; poison")
-		if len(letter.Payload) < limit-2*space || letter.Attempts != 3 || letter.Error != "poison" && !isTruncated {
-			t.Errorf("%d bytes, %d attempts, error %q", len(letter.Payload), letter.Attempts, letter.Error)
-		}
-	}
-}
-
 // A server whose limit was lowered sends its clients no new limit, and ends the connection of a worker that exceeds the limit for good.
 func TestAWorkerWhoseConnectionTheServerEndedExits(t *testing.T) {
 	t.Parallel()
@@ -195,11 +142,11 @@ func TestAWorkerWhoseConnectionTheServerEndedExits(t *testing.T) {
 		lower()
 		return DeadLetter("no route")
 	}
-	err := <-env.start(config, handler).result
-	require.True(t, err != nil && strings.Contains(err.Error(), "Maximum Payload Violation"), "the worker ended with %v", err)
+	require.ErrorContains(t, <-env.start(config, handler).result, "Maximum Payload Violation")
 	next := env.start(config, handler)
-	poll.Until(t, "the next worker to settle the job", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, next)
+	require.Equal(t, 1, env.stats().DeadLetters)
 }
 
 // A dead letter that the broker refuses is not a reason to run its job again.
@@ -221,11 +168,12 @@ func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
 		calls.Add(1)
 		return errors.New("no route")
 	})
-	poll.Until(t, "two deliveries whose dead letter is refused", func() bool { return w.countedMessages(t, resultUnsettled) == 2 })
+	poll.Until(t, "two deliveries whose dead letter is refused", func() bool { return w.countedMessages(resultUnsettled) == 2 })
 	setMaximum(-1)
-	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
-	require.True(t, calls.Load() == 3, "the job ran %d times, want 3", calls.Load())
+	require.Equal(t, 1, env.stats().DeadLetters)
+	require.Equal(t, 3, calls.Load())
 }
 
 // The worker's clock jumps ahead, so that the worker considers its lease lost while the
@@ -255,8 +203,8 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 			})
 			created.now = func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }
 			w := env.run(created)
-			poll.Until(t, "the job to be counted as "+row.want, func() bool { return w.countedMessages(t, row.want) == 1 })
-			require.Equal(t, row.want == resultLate, w.countedMessages(t, resultDone) == 1)
+			poll.Until(t, "the job to be counted as "+row.want, func() bool { return w.countedMessages(row.want) == 1 })
+			require.Equal(t, row.want == resultLate, w.countedMessages(resultDone) == 1)
 			requireCleanShutdown(t, w)
 		})
 	}
@@ -314,7 +262,7 @@ func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	}
 	recovered.Store(true)
 	stoppedTime.Store(nil)
-	poll.Until(t, "all jobs to be done", env.isEmpty)
+	env.waitUntilEmpty()
 	require.Equal(t, "Closed", w.Stats().Breaker)
 	requireCleanShutdown(t, w)
 	require.Equal(t, 0, env.stats().DeadLetters)
@@ -345,7 +293,7 @@ func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
 			if err == nil {
 				_, err = c.validatedSettings()
 			}
-			require.True(t, err != nil && strings.Contains(err.Error(), row.want), "error %v, want %s", err, row.want)
+			require.ErrorContains(t, err, row.want)
 		})
 	}
 }
@@ -356,12 +304,12 @@ func TestAWorkerContinuesWithAConsumerThatWasDeletedAndCreatedAgain(t *testing.T
 	var done jobLog
 	w := env.start(env.config(), done.handle)
 	env.send("default", "before")
-	poll.Until(t, "the first job", func() bool { return done.count() == 1 && env.isEmpty() })
+	env.waitUntilEmpty()
 	require.NoError(t, env.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
 	env.send("default", numberedPayloads(20)...)
-	stats := env.stats()
-	require.True(t, stats.Ready == 20, "without the consumer: %+v", stats)
+	require.Equal(t, 20, env.stats().Ready)
 	env.ensureQueue("orders")
-	poll.Until(t, "the other jobs", func() bool { return done.count() == 21 && env.isEmpty() })
+	env.waitUntilEmpty()
 	requireCleanShutdown(t, w)
+	require.Equal(t, 21, done.count())
 }

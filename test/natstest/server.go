@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // startTimeout bounds the start of a server, and loginTimeout that of a connection: a busy machine needs many times as
@@ -44,13 +45,9 @@ func (s *Server) run() {
 	s.t.Helper()
 	options := s.options
 	running, err := server.NewServer(&options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	running.Start()
-	if !running.ReadyForConnections(startTimeout) {
-		s.t.Fatal("the server does not start")
-	}
+	require.True(s.t, running.ReadyForConnections(startTimeout), "the server does not start")
 	s.Server = running
 }
 
@@ -63,17 +60,13 @@ func (s *Server) Address() string {
 }
 
 // JetStream returns a client of the server, which is disconnected when the test ends.
-func (s *Server) JetStream() jetstream.JetStream {
+func (s *Server) JetStream(options ...jetstream.JetStreamOpt) jetstream.JetStream {
 	s.t.Helper()
-	connection, err := nats.Connect(s.ClientURL(), nats.Timeout(loginTimeout))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	connection, err := nats.Connect(s.ClientURL(), nats.Timeout(startTimeout), nats.MaxReconnects(-1))
+	require.NoError(s.t, err)
 	s.t.Cleanup(connection.Close)
-	js, err := jetstream.New(connection)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	js, err := jetstream.New(connection, append(options, jetstream.WithDefaultTimeout(startTimeout))...)
+	require.NoError(s.t, err)
 	return js
 }
 

@@ -6,6 +6,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Account is the account of a server whose users log in with credentials files.
@@ -39,16 +41,11 @@ func (a *Account) NewUser() (credentials []byte, revoke func()) {
 	a.t.Helper()
 	key := newKey(a.t, nkeys.CreateUser)
 	token, err := jwt.NewUserClaims(a.publicKey(key)).Encode(a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	seed, err := key.Seed()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if credentials, err = jwt.FormatUserConfig(token, seed); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	credentials, err = jwt.FormatUserConfig(token, seed)
+	require.NoError(a.t, err)
 	return credentials, func() {
 		a.claims.Revoke(a.publicKey(key))
 		a.store(a.claims)
@@ -60,28 +57,31 @@ func (a *Account) NewUser() (credentials []byte, revoke func()) {
 func (a *Account) store(claims *jwt.AccountClaims) {
 	a.t.Helper()
 	token, err := claims.Encode(a.operator)
-	if err == nil {
-		err = a.resolver.Store(claims.Subject, token)
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	require.NoError(a.t, a.resolver.Store(claims.Subject, token))
 }
 
 func (a *Account) publicKey(pair nkeys.KeyPair) string {
 	a.t.Helper()
 	public, err := pair.PublicKey()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	return public
 }
 
 func newKey(t testing.TB, create func() (nkeys.KeyPair, error)) nkeys.KeyPair {
 	t.Helper()
 	pair, err := create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pair
+}
+
+// NewNKey returns the seed of a new user, and its public key.
+func NewNKey(t testing.TB) (seed []byte, public string) {
+	t.Helper()
+	user := newKey(t, nkeys.CreateUser)
+	seed, err := user.Seed()
+	require.NoError(t, err)
+	public, err = user.PublicKey()
+	require.NoError(t, err)
+	return seed, public
 }
