@@ -142,8 +142,7 @@ func TestAnInvalidJobIsRejectedByField(t *testing.T) {
 
 func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		env.ensureQueue("draining")
-		require.NoError(t, env.admin.RejectNewMessages(t.Context(), "draining", owner))
+		env.createDraining("draining")
 		isNATS := env.engine != dial.AsynqEngine
 		if isNATS {
 			env.ensureQueue("full", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })

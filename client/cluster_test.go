@@ -6,22 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
-
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
-	env := &testEnv{t: t, engine: dial.NATSEngine, options: Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second}}
-	env.connectAdmin(cluster.URL())
+	env := &testEnv{t: t, admin: queuetest.Connect(t, dial.NATSEngine, cluster.URL())}
 	env.ensureQueue("orders")
-	c := env.connect(env.options)
+	c := env.connect(Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second})
 	const jobs = 600
 	for i := range jobs {
 		if i == jobs/3 {
@@ -45,12 +42,7 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 // stopLeader stops the server that leads the stream of the queue "orders".
 func (env *testEnv) stopLeader(cluster *natstest.Cluster) {
 	env.t.Helper()
-	nc, err := nats.Connect(cluster.URL(), nats.Timeout(testTimeout))
-	require.NoError(env.t, err)
-	defer nc.Close()
-	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout))
-	require.NoError(env.t, err)
-	stream, err := js.Stream(env.t.Context(), "yardmaster_orders")
+	stream, err := cluster.Servers[0].JetStream().Stream(env.t.Context(), "yardmaster_orders")
 	require.NoError(env.t, err)
 	cluster.Named(stream.CachedInfo().Cluster.Leader).Stop()
 }

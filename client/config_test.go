@@ -69,16 +69,12 @@ func TestAnInvalidBrokerOrLoginIsRejected(t *testing.T) {
 func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, dial.NATSEngine)
-	env.ensureQueue("closed")
-	require.NoError(t, env.admin.RejectNewMessages(t.Context(), "closed", owner))
+	env.createDraining("closed")
 	env.permitDocumented(1)
-	if _, err := env.Enqueue(t.Context(), "orders", nil, Delay(1), ID("1"), DeduplicateFor(1)); err != nil {
-		t.Error(err)
-	}
-	if _, err := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil)}); err != nil {
-		t.Error(err)
-	}
-	_, err := env.Enqueue(t.Context(), "orders", nil, Priority("high"))
+	env.enqueue("", Delay(1), ID("1"), DeduplicateFor(1))
+	_, err := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil)})
+	require.NoError(t, err)
+	_, err = env.Enqueue(t.Context(), "orders", nil, Priority("high"))
 	requireError(t, err, ErrUnknownPriority, "priority")
 	short := env.options
 	short.Timeout = defaultTimeout / 10
@@ -100,9 +96,7 @@ func TestDocumentedPermissionsSufficeForEachFeature(t *testing.T) {
 	}{
 		"canceling delayed jobs": {[]int{1, 2}, nil, func(env *testEnv) {
 			env.enqueue("x", ID("a"), Delay(time.Hour))
-			if !env.cancel("a") {
-				env.t.Error("the job was not canceled")
-			}
+			require.True(env.t, env.cancel("a"), "the job was not canceled")
 		}},
 		"following and canceling jobs": {[]int{1, 2, 3}, []func(*broker.QueueConfig){withResults}, func(env *testEnv) {
 			id := env.enqueue("1", Track()).ID

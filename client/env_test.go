@@ -3,15 +3,15 @@ package client
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/natstest"
-	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
@@ -39,24 +39,10 @@ type testEnv struct {
 	stop, restart func()
 }
 
-var owner = broker.QueueOwner{UID: "1", Name: "ns/orders", Cluster: "c"}
-
-// engines start a broker of each engine.
-var engines = map[dial.EngineName]func(testing.TB) *testEnv{
-	dial.NATSEngine: func(t testing.TB) *testEnv {
-		s := natstest.Start(t)
-		return &testEnv{server: s, engine: dial.NATSEngine, options: Options{Broker: BrokerConfig{URL: "nats://" + s.Address()}}, stop: s.Stop, restart: s.Restart}
-	},
-	dial.AsynqEngine: func(t testing.TB) *testEnv {
-		s := redistest.Start(t)
-		return &testEnv{redis: s, engine: dial.AsynqEngine, options: Options{Broker: BrokerConfig{URL: s.URL()}}, stop: s.Stop, restart: s.Restart}
-	},
-}
-
 // onEachEngine runs a test with a broker of each engine.
 func onEachEngine(t *testing.T, test func(*testing.T, *testEnv), changes ...func(*broker.QueueConfig)) {
 	t.Parallel()
-	for name := range engines {
+	for _, name := range []dial.EngineName{dial.NATSEngine, dial.AsynqEngine} {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
 			test(t, newTestEnv(t, name, changes...))
@@ -66,20 +52,18 @@ func onEachEngine(t *testing.T, test func(*testing.T, *testEnv), changes ...func
 
 func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.QueueConfig)) *testEnv {
 	t.Helper()
-	env := engines[engine](t)
-	env.t, env.options.Timeout = t, testTimeout
-	env.connectAdmin(env.options.Broker.URL)
+	env := &testEnv{t: t, engine: engine, options: Options{Timeout: testTimeout}}
+	if engine == dial.NATSEngine {
+		env.server = natstest.Start(t)
+		env.options.Broker.URL, env.stop, env.restart = "nats://"+env.server.Address(), env.server.Stop, env.server.Restart
+	} else {
+		env.redis = redistest.Start(t)
+		env.options.Broker.URL, env.stop, env.restart = env.redis.URL(), env.redis.Stop, env.redis.Restart
+	}
+	env.admin = queuetest.Connect(t, engine, env.options.Broker.URL)
 	env.ensureQueue("orders", changes...)
 	env.Client = env.connect(env.options)
 	return env
-}
-
-func (env *testEnv) connectAdmin(url string) {
-	env.t.Helper()
-	var err error
-	env.admin, err = dial.Connect(env.t.Context(), env.engine, broker.Credentials{URL: url, Name: "test"})
-	require.NoError(env.t, err)
-	env.t.Cleanup(env.admin.Disconnect)
 }
 
 func (env *testEnv) connect(options Options) *Client {
@@ -92,14 +76,14 @@ func (env *testEnv) connect(options Options) *Client {
 
 func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig)) {
 	env.t.Helper()
-	q := broker.DefaultQueueConfig(name)
-	q.Owner = owner
-	for _, change := range changes {
-		change(&q)
-	}
-	env.config = q
-	_, err := env.admin.EnsureQueue(env.t.Context(), q)
-	require.NoError(env.t, err)
+	env.config = queuetest.Ensure(env.t, env.admin, name, changes...)
+}
+
+// createDraining creates a queue that rejects jobs.
+func (env *testEnv) createDraining(name string) {
+	env.t.Helper()
+	q := queuetest.Ensure(env.t, env.admin, name)
+	require.NoError(env.t, env.admin.RejectNewMessages(env.t.Context(), name, q.Owner))
 }
 
 // enqueue sends a job to the queue "orders".
@@ -110,36 +94,16 @@ func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 	return receipt
 }
 
-// consume returns a function that receives and acknowledges the next message of the queue "orders", which the test
-// waits for.
+// consume returns a function that waits for the next message of the queue "orders", and acknowledges it.
 func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 	env.t.Helper()
-	subscription, err := env.admin.Subscribe(env.t.Context(), "orders")
-	require.NoError(env.t, err)
-	consumer, err := subscription.Consumer(env.t.Context(), priority)
-	require.NoError(env.t, err)
-	env.t.Cleanup(consumer.Stop)
-	return func() *broker.Message {
-		env.t.Helper()
-		var message *broker.Message
-		poll.Until(env.t, "a message", func() bool {
-			_, err := consumer.Next(env.t.Context(), time.Second, func(d broker.Delivery) {
-				message = d.Message()
-				go func() { _ = d.Ack(context.Background(), true) }()
-			})
-			require.NoError(env.t, err)
-			return message != nil
-		})
-		return message
-	}
+	return queuetest.Consume(env.t, env.admin, "orders", priority)
 }
 
 // stats of the queue "orders".
 func (env *testEnv) stats() broker.QueueStats {
 	env.t.Helper()
-	stats, err := env.admin.Stats(env.t.Context(), "orders")
-	require.NoError(env.t, err)
-	return stats
+	return queuetest.Stats(env.t, env.admin, "orders")
 }
 
 // requireError fails the test unless err is an *Error with that reason and field.
@@ -151,21 +115,8 @@ func requireError(t testing.TB, err, reason error, field string) {
 	}
 }
 
-// runWorker runs a worker of the queue "orders" until the test ends.
-func (env *testEnv) runWorker(mux *worker.Mux, changes ...func(*worker.QueueConfig)) {
-	env.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := env.startWorker(ctx, mux, changes...)
-	env.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			env.t.Error(err)
-		}
-	})
-}
-
-// startWorker runs a worker until ctx ends. The channel receives what it returns.
-func (env *testEnv) startWorker(ctx context.Context, mux *worker.Mux, changes ...func(*worker.QueueConfig)) <-chan error {
+// runWorker runs a worker of the queue "orders" until stop is called, or the test ends.
+func (env *testEnv) runWorker(mux *worker.Mux, changes ...func(*worker.QueueConfig)) (stop func()) {
 	env.t.Helper()
 	q := worker.QueueConfig{Name: "orders"}
 	if env.config.Results.IsEnabled() {
@@ -176,11 +127,9 @@ func (env *testEnv) startWorker(ctx context.Context, mux *worker.Mux, changes ..
 		change(&q)
 	}
 	w, err := mux.NewWorker(worker.Options{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
 	})
 	require.NoError(env.t, err)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	return ended
+	return background.Run(env.t, w.Run)
 }

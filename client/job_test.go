@@ -107,15 +107,13 @@ func TestADeadJobHasItsErrorAndWaitsAfterItWasRequeued(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, dial.NATSEngine, withResults)
 	env.enqueue("1", ID("a"))
-	ctx, stop := context.WithCancel(t.Context())
 	mux := worker.NewMux()
 	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad\x00\n") })
-	ended := env.startWorker(ctx, mux)
+	stop := env.runWorker(mux)
 	info := env.requireState("a", StateDead)
 	require.True(t, info.Error == "bad\x00\n" && info.Attempt == 1, "%+v", info)
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	stop()
-	require.NoError(t, <-ended)
 	number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
 	require.True(t, number == 1 && err == nil, "requeued %d: %v", number, err)
 	env.requireState("a", StateWaiting)
@@ -152,12 +150,10 @@ func TestARunningJobIsCanceled(t *testing.T) {
 		<-isRunning
 		env.requireState("a", StateRunning)
 		env.requireCancel("a", CancelRequested)
-		cause := <-causes
-		require.True(t, errors.Is(cause, worker.ErrCanceled), "the context ended with %v", cause)
+		require.ErrorIs(t, <-causes, worker.ErrCanceled)
 		env.requireState("a", StateCanceled)
 		env.requireCancel("a", CancelTooLate)
-		stats := env.stats()
-		require.True(t, stats.DeadLetters == 0, "%+v", stats)
+		require.Equal(t, 0, env.stats().DeadLetters)
 	})
 }
 

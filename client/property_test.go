@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -81,7 +81,7 @@ func runWorkerProcess(url, log string) error {
 		return job.SetResult(token)
 	})
 	w, err := mux.NewWorker(worker.Options{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 		Config: worker.Config{
 			Broker: worker.BrokerConfig{URL: url}, AdminAddress: "0", Concurrency: 50,
 			Queues: []worker.QueueConfig{{
@@ -140,19 +140,6 @@ func readHistory(t testing.TB, log string) map[string][]string {
 	return events
 }
 
-// jobRuns is the number of random jobs: JOB_RUNS, or else a few.
-func jobRuns(t *testing.T) int {
-	t.Helper()
-	const defaultRuns = 300
-	text := os.Getenv("JOB_RUNS")
-	if text == "" {
-		return defaultRuns
-	}
-	runs, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return runs
-}
-
 var plans = []string{"", "", "0s", "50ms", "300ms", "2s", "hang", "dead", "flaky", "flaky"}
 
 // TestNoStateIsClaimedThatIsNotTrue runs jobs that succeed, fail, hang until their timeout or are canceled, while worker
@@ -161,7 +148,7 @@ var plans = []string{"", "", "0s", "50ms", "300ms", "2s", "hang", "dead", "flaky
 func TestNoStateIsClaimedThatIsNotTrue(t *testing.T) {
 	t.Parallel()
 	const jobsPerRound = 100
-	for left := jobRuns(t); left > 0; left -= jobsPerRound {
+	for left := testbuilder.NumberFromEnv(t, "JOB_RUNS", 300); left > 0; left -= jobsPerRound {
 		seed, jobs := rand.Uint64(), min(left, jobsPerRound)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()

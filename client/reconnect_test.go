@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -52,59 +53,45 @@ func TestJobsThatFailWithoutAConnectionAreNotSentLater(t *testing.T) {
 	login := func(o *server.Options) {
 		o.Users = []*server.User{{Username: "admin", Password: "a"}, {Username: "producer", Password: "p"}}
 	}
+	revoke := func(s *natstest.Server) error {
+		revoked := s.Options().Clone()
+		revoked.Users = revoked.Users[:1]
+		return s.ReloadOptions(revoked)
+	}
 	for title, row := range map[string]struct {
-		takeAway, giveBack func(*testing.T, *natstest.Server)
+		takeAway, giveBack func(*natstest.Server) error
 		want               error
 	}{
 		"the server is away": {
-			takeAway: func(_ *testing.T, s *natstest.Server) { s.Stop() },
-			giveBack: func(_ *testing.T, s *natstest.Server) { s.Restart() },
-			want:     ErrUnavailable,
+			func(s *natstest.Server) error { s.Stop(); return nil }, func(s *natstest.Server) error { s.Restart(); return nil }, ErrUnavailable,
 		},
-		"the login is revoked": {
-			takeAway: func(t *testing.T, s *natstest.Server) {
-				revoked := s.Options().Clone()
-				revoked.Users = revoked.Users[:1]
-				require.NoError(t, s.ReloadOptions(revoked))
-			},
-			giveBack: func(t *testing.T, s *natstest.Server) {
-				require.NoError(t, s.ReloadOptions(s.Options().Clone()))
-			},
-			want: ErrUnauthorized,
-		},
+		"the login is revoked": {revoke, func(s *natstest.Server) error { return s.ReloadOptions(s.Options().Clone()) }, ErrUnauthorized},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			s := natstest.Start(t, login)
-			env := &testEnv{t: t, engine: dial.NATSEngine, server: s}
-			env.connectAdmin("nats://admin:a@" + s.Address())
+			env := &testEnv{t: t, admin: queuetest.Connect(t, dial.NATSEngine, "nats://admin:a@"+s.Address())}
 			env.ensureQueue("orders")
 			env.Client = env.connect(Options{Broker: BrokerConfig{URL: "nats://producer:p@" + s.Address()}, Timeout: testTimeout})
-			row.takeAway(t, s)
-			within := func(duration time.Duration, call func(context.Context) error) error {
+			require.NoError(t, row.takeAway(s))
+			enqueueWithin := func(duration time.Duration, payload string) error {
 				ctx, cancel := context.WithTimeout(t.Context(), duration)
 				defer cancel()
-				return call(ctx)
+				_, err := env.Enqueue(ctx, "orders", []byte(payload))
+				return err
 			}
 			poll.Until(t, "the client to report the cause", func() bool {
-				err := within(50*time.Millisecond, func(ctx context.Context) error {
-					_, err := env.Enqueue(ctx, "orders", []byte("before"))
-					return err
-				})
+				err := enqueueWithin(50*time.Millisecond, "before")
 				return errors.Is(err, row.want) && strings.Contains(err.Error(), "disconnected")
 			})
 			for range 10 {
-				one := within(10*time.Millisecond, func(ctx context.Context) error {
-					_, err := env.Enqueue(ctx, "orders", []byte("failed"))
-					return err
-				})
-				many := within(10*time.Millisecond, func(ctx context.Context) error {
-					_, err := env.EnqueueMany(ctx, "orders", []Job{NewJob([]byte("failed"))})
-					return err
-				})
+				one := enqueueWithin(10*time.Millisecond, "failed")
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				_, many := env.EnqueueMany(ctx, "orders", batchOf("failed"))
+				cancel()
 				require.True(t, one != nil && many != nil, "a job was sent without a connection")
 			}
-			row.giveBack(t, s)
+			require.NoError(t, row.giveBack(s))
 			env.enqueue("last") // waits for the connection
 			next := env.consume("default")
 			for {

@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -55,14 +53,7 @@ func TestProducersInOtherLanguagesSendTheSameJobs(t *testing.T) {
 					answer, err := run("orders", payload, job.arguments...)
 					require.True(t, err == nil && answer.Duplicate == isDuplicate, "%s: duplicate %t, want %t; %v", title, answer.Duplicate, isDuplicate, err)
 				}
-				got := next()
-				for _, message := range []*broker.Message{want, got} {
-					message.ID, message.SentTime = "", time.Time{}
-					delete(message.Headers, "Nats-Msg-Id")
-				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s: the job differs from that of package client (-want, +got):\n%s", title, diff)
-				}
+				queuetest.AssertSameJob(t, title, want, next())
 			}
 			_, err := run("nobody", payload)
 			require.True(t, err != nil, "a job was sent to an unknown queue")

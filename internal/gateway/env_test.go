@@ -40,7 +40,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -64,7 +66,6 @@ type testEnv struct {
 	url, ca string
 	client  *http.Client
 	stop    context.CancelFunc
-	ended   chan error
 
 	mu sync.Mutex
 	// denied are the accesses that are not allowed, as "verb namespace/queue".
@@ -79,30 +80,11 @@ type testEnv struct {
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	env := &testEnv{t: t, nats: natstest.Start(t)}
-	env.connect()
-	env.createQueue("orders", "orders")
+	env.engine = queuetest.Connect(t, dial.NATSEngine, env.nats.ClientURL())
+	queuetest.Ensure(t, env.engine, "orders")
 	env.createAPI()
 	env.start()
 	return env
-}
-
-func (env *testEnv) connect() {
-	env.t.Helper()
-	var err error
-	env.engine, err = dial.Connect(env.t.Context(), dial.NATSEngine, broker.Credentials{URL: "nats://" + env.nats.Address(), Name: "test"})
-	require.NoError(env.t, err)
-	env.t.Cleanup(env.engine.Disconnect)
-}
-
-func (env *testEnv) createQueue(name, owner string, changes ...func(*broker.QueueConfig)) {
-	env.t.Helper()
-	q := broker.DefaultQueueConfig(name)
-	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/" + owner, Cluster: "c"}
-	for _, change := range changes {
-		change(&q)
-	}
-	_, err := env.engine.EnsureQueue(env.t.Context(), q)
-	require.NoError(env.t, err)
 }
 
 // readyQueue returns a Queue as the operator leaves it.
@@ -139,9 +121,9 @@ func (*testEnv) get(ctx context.Context, c kubeclient.WithWatch, key kubeclient.
 func (env *testEnv) review(ctx context.Context, c kubeclient.WithWatch, object kubeclient.Object, options ...kubeclient.CreateOption) error {
 	switch review := object.(type) {
 	case *authenticationv1.TokenReview:
-		env.mu.Lock()
-		reviewing, failure := env.reviewing, env.reviewFailure
-		env.mu.Unlock()
+		var reviewing func(string)
+		var failure error
+		env.set(func() { reviewing, failure = env.reviewing, env.reviewFailure })
 		env.asked.Add(1)
 		if reviewing != nil {
 			reviewing(review.Spec.Token)
@@ -170,25 +152,11 @@ func statusOf(token string) authenticationv1.TokenReviewStatus {
 	return authenticationv1.TokenReviewStatus{Authenticated: found, User: authenticationv1.UserInfo{Username: user, UID: user}, Audiences: audiences}
 }
 
-// deny makes the API server deny accesses.
-func (env *testEnv) deny(accesses ...string) {
+// set changes how the API server answers.
+func (env *testEnv) set(change func()) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	env.denied = accesses
-}
-
-// failReviews makes all reviews fail.
-func (env *testEnv) failReviews(err error) {
-	env.mu.Lock()
-	defer env.mu.Unlock()
-	env.reviewFailure = err
-}
-
-// onTokenReview calls a function at the start of each review of a token.
-func (env *testEnv) onTokenReview(reviewing func(token string)) {
-	env.mu.Lock()
-	defer env.mu.Unlock()
-	env.reviewing = reviewing
+	change()
 }
 
 // start serves the gateway with TLS.
@@ -211,20 +179,17 @@ func (env *testEnv) start() {
 	require.NoError(env.t, err)
 	env.url = "https://" + tcp.Addr().String()
 	ctx, stop := context.WithCancel(context.WithoutCancel(env.t.Context()))
-	env.stop, env.ended = stop, make(chan error, 1)
+	ended := make(chan error, 1)
+	env.stop = stop
 	bounded := tls.NewListener(listener.New(tcp, apiConnections, m.refused.Inc), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
-	go func() { env.ended <- serveUntil(ctx, server, bounded, func() {}, testTimeout) }()
-	background := make(chan struct{})
-	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { defer close(background); _ = brokers.Start(connected) }()
+	go func() { ended <- serveUntil(ctx, server, bounded, func() {}, testTimeout) }()
 	env.client = newHTTPClient(env.t, env.ca)
+	background.Run(env.t, brokers.Start)
 	env.t.Cleanup(func() {
 		stop()
-		if err := <-env.ended; err != nil {
+		if err := <-ended; err != nil {
 			env.t.Error(err)
 		}
-		disconnect()
-		<-background
 	})
 }
 
@@ -319,7 +284,5 @@ func (env *testEnv) want(title string, got reply, status int, reason, field stri
 // stored returns the number of jobs in a queue.
 func (env *testEnv) stored(queue string) int64 {
 	env.t.Helper()
-	stats, err := env.engine.Stats(env.t.Context(), queue)
-	require.NoError(env.t, err)
-	return stats.Ready + stats.Delayed
+	return queuetest.Left(env.t, env.engine, queue)
 }

@@ -16,7 +16,9 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -56,7 +58,7 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 			require.True(t, got.header.Get("WWW-Authenticate") != "", "%s: no header WWW-Authenticate", title)
 		}
 	}
-	env.deny("create team-a/orders", "create team-a/missing", "create team-b/orders", "delete team-a/orders")
+	env.set(func() { env.denied = []string{"create team-a/orders", "create team-a/missing", "create team-b/orders", "delete team-a/orders"} })
 	for _, path := range []string{ordersPath, missing, "/namespaces/team-b/queues/orders/jobs", "/queues/orders/jobs", ordersPath + "/many"} {
 		env.want(path, env.do("POST", path, "{}"), http.StatusForbidden, reasonForbidden, "")
 	}
@@ -155,7 +157,7 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 func TestAFullQueueIsRetryable(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.createQueue("small", "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
+	queuetest.Ensure(t, env.engine, "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
 	require.NoError(t, env.api.Create(t.Context(), readyQueue(tenant, "small", "small")))
 	path := "/queues/small/jobs"
 	env.want("first", env.do("POST", path, "{}"), http.StatusCreated, "", "")
@@ -236,21 +238,19 @@ func TestADelayedJobIsCanceled(t *testing.T) {
 func TestReviewsAreKeptForAShortTimeAndErrorsAreNot(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.failReviews(errors.New("etcd is slow"))
+	env.set(func() { env.reviewFailure = errors.New("etcd is slow") })
 	for range 2 {
 		got := env.do("POST", ordersPath, "{}")
 		env.want("no API server", got, http.StatusServiceUnavailable, reasonAPIUnavailable, "")
 		require.True(t, !strings.Contains(got.Message, "etcd"), "the answer has the cause: %s", got.Message)
 	}
 	require.Equal(t, 2, env.asked.Load())
-	env.failReviews(nil)
+	env.set(func() { env.reviewFailure = nil })
 	for range 10 {
 		env.want("reviewed", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
 		env.want("forged", env.do("POST", ordersPath, "{}", "Authorization: Bearer forged"), http.StatusUnauthorized, reasonUnauthenticated, "")
 	}
-	if asked := env.asked.Load(); asked != 2+3 { // the token, the permission, the forged token
-		t.Errorf("%d reviews, want 5", asked)
-	}
+	require.Equal(t, 2+3, env.asked.Load()) // the token, the permission, the forged token
 }
 
 func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
@@ -270,8 +270,7 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		}
 		return got.status != http.StatusServiceUnavailable
 	})
-	env.connect() // the connection of the test may still wait before its next attempt
-	require.Equal(t, 2, env.stored("orders"))
+	require.Equal(t, 2, queuetest.Left(t, queuetest.Connect(t, dial.NATSEngine, env.nats.ClientURL()), "orders"))
 }
 
 // The clients of one namespace do not finish their bodies. Others are served meanwhile.
@@ -309,9 +308,11 @@ func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
 	env := newTestEnv(t)
 	env.want("before", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
 	release := make(chan struct{})
-	env.onTokenReview(func(token string) {
-		if token != validToken {
-			<-release
+	env.set(func() {
+		env.reviewing = func(token string) {
+			if token != validToken {
+				<-release
+			}
 		}
 	})
 	var forgers sync.WaitGroup
@@ -348,7 +349,7 @@ func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 		return env.shares.occupied.requests == 1
 	})
 	env.stop()
-	_, _ = write.Write([]byte("{}"))
+	_, _ = io.WriteString(write, "{}")
 	_ = write.Close()
 	got := <-ended
 	require.True(t, got.status == http.StatusCreated, "%+v", got)

@@ -9,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -34,7 +32,7 @@ func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 		}
 		return answer, err
 	}
-	next := env.consume()
+	next := queuetest.Consume(t, env.engine, "orders", broker.DefaultPriority)
 	payload := `{"name": "Müller & Söhne"}`
 	due := time.Now().Add(time.Second)
 	json := client.Header("Content-Type", "application/json")
@@ -58,7 +56,7 @@ func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 			answer, err := run(queue, payload, job.arguments...)
 			require.True(t, err == nil && answer.Duplicate == (queue != "orders"), "%s: %+v; %v", title, answer, err)
 		}
-		requireSameJob(t, title, want, next())
+		queuetest.AssertSameJob(t, title, want, next())
 	}
 	_, err := run("nobody", payload)
 	require.True(t, err != nil, "a job was sent to an unknown queue")
@@ -69,14 +67,14 @@ func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	producer := env.newProducer()
-	next := env.consume()
+	next := queuetest.Consume(t, env.engine, "orders", broker.DefaultPriority)
 	value := map[string]string{"name": "Müller"}
 	_, err := client.Enqueue(t.Context(), producer, "orders", value, client.ID("a"), client.Kind("charge"), client.Header("Tenant", "acme"))
 	require.NoError(t, err)
 	want := next()
 	got := env.do("POST", ordersPath+"/many", `{"id": "b", "kind": "charge", "headers": {"Tenant": "acme"}, "payload": {"name":"Müller"} }`)
 	require.True(t, got.status == 200, "%+v", got)
-	requireSameJob(t, "many", want, next())
+	queuetest.AssertSameJob(t, "many", want, next())
 }
 
 // newProducer returns a client that sends jobs without the gateway.
@@ -86,38 +84,4 @@ func (env *testEnv) newProducer() *client.Client {
 	require.NoError(env.t, err)
 	env.t.Cleanup(func() { _ = producer.Close(context.Background()) })
 	return producer
-}
-
-// requireSameJob compares messages without what the broker assigns, and without their IDs.
-func requireSameJob(t *testing.T, title string, want, got *broker.Message) {
-	t.Helper()
-	for _, message := range []*broker.Message{want, got} {
-		message.ID, message.SentTime = "", time.Time{}
-		delete(message.Headers, "Nats-Msg-Id")
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: the job differs from that of package client (-want, +got):\n%s", title, diff)
-	}
-}
-
-// consume returns a function that receives the next message of the queue "orders".
-func (env *testEnv) consume() (next func() *broker.Message) {
-	env.t.Helper()
-	subscription, err := env.engine.Subscribe(env.t.Context(), "orders")
-	require.NoError(env.t, err)
-	consumer, err := subscription.Consumer(env.t.Context(), broker.DefaultPriority)
-	require.NoError(env.t, err)
-	env.t.Cleanup(consumer.Stop)
-	return func() (message *broker.Message) {
-		env.t.Helper()
-		poll.Until(env.t, "the queue to have a message", func() bool {
-			_, err := consumer.Next(env.t.Context(), time.Second, func(d broker.Delivery) {
-				message = d.Message()
-				go func() { _ = d.Ack(context.WithoutCancel(env.t.Context()), true) }()
-			})
-			require.NoError(env.t, err)
-			return message != nil
-		})
-		return message
-	}
 }

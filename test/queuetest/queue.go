@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -88,6 +89,16 @@ func Consume(t testing.TB, engine broker.Engine, name, priority string) (next fu
 		})
 		return message
 	}
+}
+
+// AssertSameJob compares messages without what the broker assigns, and without their IDs.
+func AssertSameJob(t testing.TB, title string, want, got *broker.Message) {
+	t.Helper()
+	for _, message := range []*broker.Message{want, got} {
+		message.ID, message.SentTime = "", time.Time{}
+		delete(message.Headers, "Nats-Msg-Id")
+	}
+	assert.Equal(t, title+": the job of package client and this one", want, got)
 }
 
 // Queue is a queue on a NATS server of its own.
