@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -111,15 +112,12 @@ func TestRequestDescribesTheJobAndHeadersCannotBeForged(t *testing.T) {
 }
 
 func TestMissingResponse(t *testing.T) {
-	release := make(chan struct{})
-	defer close(release)
-	slow := func(http.ResponseWriter, *http.Request) { <-release }
-
+	slow := func(_ http.ResponseWriter, request *http.Request) {
+		_, _ = io.Copy(io.Discard, request.Body) // so that the server notices the end of the connection
+		<-request.Context().Done()
+	}
 	t.Run("a response after the timeout: the job is retried", func(t *testing.T) {
-		s := httptest.NewServer(http.HandlerFunc(slow))
-		target, err := url.Parse(s.URL)
-		require.NoError(t, err)
-		got := describeResult(newForwarder(target, 50*time.Millisecond).handle(t.Context(), newJob()))
+		got := describeResult(forwardTo(t, 50*time.Millisecond, slow).handle(t.Context(), newJob()))
 		require.True(t, strings.HasPrefix(got, "retry: "), "%v", got)
 	})
 	t.Run("connection refused: the job is snoozed", func(t *testing.T) {
@@ -127,12 +125,9 @@ func TestMissingResponse(t *testing.T) {
 		require.Equal(t, "snoozed", describeResult(newForwarder(target, time.Minute).handle(t.Context(), newJob())))
 	})
 	t.Run("the worker shuts down: the error of the context is returned", func(t *testing.T) {
-		s := httptest.NewServer(http.HandlerFunc(slow))
-		target, err := url.Parse(s.URL)
-		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, newForwarder(target, time.Minute).handle(ctx, newJob()), context.Canceled)
+		require.ErrorIs(t, forwardTo(t, time.Minute, slow).handle(ctx, newJob()), context.Canceled)
 	})
 }
 
@@ -140,13 +135,13 @@ func TestMissingResponse(t *testing.T) {
 func TestAJobThatEndsTheApplicationBecomesTheOnlyDeadLetter(t *testing.T) {
 	t.Parallel()
 	const number = 100
-	q, address := newTestQueue(t), ports.Reserve(t).String()
+	q, address := queuetest.Start(t, "orders"), ports.Reserve(t).String()
 	for i := range number {
 		payload := "innocent"
 		if i == number/2 {
 			payload = "poison"
 		}
-		q.send(t, payload, nil)
+		q.Send(payload, nil)
 	}
 	var crashes atomic.Int64
 	go func() {
@@ -164,23 +159,11 @@ func TestAJobThatEndsTheApplicationBecomesTheOnlyDeadLetter(t *testing.T) {
 			stop()
 		}
 	}()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error", "--forward", "http://" + address}
-		if err := Run(ctx, arguments, io.Discard, io.Discard); err != nil {
-			t.Error(err)
-		}
-	}()
-	poll.Until(t, "the queue to be empty", func() bool {
-		stats := q.stats(t)
-		return stats.Ready+stats.InFlight+stats.Delayed == 0
-	})
+	stop := runCommand(t, q, io.Discard, "--forward", "http://"+address)
+	poll.Until(t, "the queue to be empty", q.IsEmpty)
 	stop()
-	<-ended
-	letters, err := q.engine.DeadLetters("orders").List(t.Context(), 0, number)
-	if err != nil || len(letters) != 1 || string(letters[0].Payload) != "poison" || letters[0].Attempts != 5 || crashes.Load() != 5 {
-		t.Errorf("%d crashes, dead letters %+v: %v", crashes.Load(), letters, err)
+	letters := queuetest.DeadLetters(t, q.Engine, "orders")
+	if len(letters) != 1 || string(letters[0].Payload) != "poison" || letters[0].Attempts != 5 || crashes.Load() != 5 {
+		t.Errorf("%d crashes, dead letters %+v", crashes.Load(), letters)
 	}
 }

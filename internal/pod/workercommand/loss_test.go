@@ -22,7 +22,9 @@ import (
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // pythonPod is the quick start in Python, behind a worker in a process of its own, as in a Pod with a sidecar.
@@ -32,7 +34,7 @@ type pythonPod struct {
 	done *output.Buffer
 }
 
-func startPythonPod(t *testing.T, q *testQueue) *pythonPod {
+func startPythonPod(t *testing.T, q *queuetest.Queue) *pythonPod {
 	t.Helper()
 	done, address := &output.Buffer{}, ports.Reserve(t).String()
 	_, port, _ := net.SplitHostPort(address)
@@ -45,7 +47,7 @@ func startPythonPod(t *testing.T, q *testQueue) *pythonPod {
 	return &pythonPod{
 		start("python3", []string{quickstarts + "worker.py"}, done, "PORT="+port),
 		start(os.Args[0], []string{"-test.run", "^TestNoJobOfAPythonWorkerIsLost$"}, io.Discard, "YARDMASTER_TEST_WORKER="+
-			"--broker-url "+q.url+" --queues orders --concurrency 5 --admin-address 0 --log-level error --forward http://"+address),
+			"--broker-url "+q.ClientURL()+" --queues orders --concurrency 5 --admin-address 0 --log-level error --forward http://"+address),
 		done,
 	}
 }
@@ -65,11 +67,8 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	jobs := 100
-	if text := os.Getenv("LOSS_JOBS"); text != "" {
-		jobs, _ = strconv.Atoi(text)
-	}
-	q := newTestQueue(t)
+	jobs := testbuilder.NumberFromEnv(t, "LOSS_JOBS", 100)
+	q := queuetest.Start(t, "orders")
 	pods := []*pythonPod{startPythonPod(t, q), startPythonPod(t, q)}
 	all := slices.Clone(pods)
 	defer func() {
@@ -81,14 +80,14 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 	defer sending.Wait()
 	sending.Go(func() {
 		for i := range jobs {
-			q.send(t, `{"id": 1}`, nats.Header{"Yardmaster-Job-Id": {"job-" + strconv.Itoa(i)}})
+			q.Send(`{"id": 1}`, nats.Header{"Yardmaster-Job-Id": {"job-" + strconv.Itoa(i)}})
 			_ = clock.SleepContext(t.Context(), 30*time.Millisecond)
 		}
 	})
 	disturbances := map[string]int{}
 	poll.Until(t, "all jobs to be settled", func() bool {
 		_ = clock.SleepContext(t.Context(), time.Duration(300+rand.IntN(1500))*time.Millisecond)
-		stats := q.stats(t)
+		stats := q.Stats()
 		if stats.TotalArrivals == uint64(jobs) && stats.Ready+stats.InFlight+stats.Delayed == 0 {
 			return true
 		}
@@ -127,6 +126,6 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 			repeated++
 		}
 	}
-	require.Equal(t, 0, q.stats(t).DeadLetters)
+	require.Equal(t, 0, q.Stats().DeadLetters)
 	t.Logf("%d jobs, %v: %d ran more than once", jobs, disturbances, repeated)
 }

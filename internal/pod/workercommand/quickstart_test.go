@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -42,26 +43,25 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 			t.Parallel()
 			requireShortAndDocumented(t, file)
 			// A program writes a line in parts, so nothing else writes to jobs.
-			q, jobs, log, address := newTestQueue(t), &output.Buffer{}, &output.Buffer{}, ports.Reserve(t).String()
+			q, jobs, log, address := queuetest.Start(t, "orders"), &output.Buffer{}, &output.Buffer{}, ports.Reserve(t).String()
 			_, port, _ := net.SplitHostPort(address)
-			arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error"}
 			switch {
 			case row.isForward:
 				startProgram(t, jobs, log, row.command, "PORT="+port)
-				runWorker(t, log, append(arguments, "--forward", "http://"+address))
+				runCommand(t, q, log, "--forward", "http://"+address)
 			case file == "go/main.go":
 				program, config := filepath.Join(t.TempDir(), "worker"), filepath.Join(t.TempDir(), "worker.yaml")
 				text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput()
 				require.True(t, err == nil, "%v: %s", err, text)
-				require.NoError(t, os.WriteFile(config, []byte("broker: {url: "+q.url+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600))
+				require.NoError(t, os.WriteFile(config, []byte("broker: {url: "+q.ClientURL()+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600))
 				startProgram(t, jobs, log, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
 			default:
-				runWorker(t, jobs, append(arguments, "--exec", "--", quickstarts+file))
+				runCommand(t, q, jobs, "--exec", "--", quickstarts+file)
 			}
-			q.send(t, `{"id":7}`, nats.Header{"Nats-Msg-Id": {"order-7"}})
-			q.send(t, "invalid", nil)
+			q.Send(`{"id":7}`, nats.Header{"Nats-Msg-Id": {"order-7"}})
+			q.Send("invalid", nil)
 			poll.Until(t, "both jobs to be settled", func() bool {
-				stats := q.stats(t)
+				stats := q.Stats()
 				isDone := strings.Contains(strings.ReplaceAll(jobs.String(), `"id": 7`, `"id":7`), `job order-7 {"id":7}`)
 				return isDone && stats.Ready+stats.InFlight == 0 && stats.DeadLetters == 1
 			})
@@ -96,19 +96,6 @@ func startProgram(t *testing.T, output, log io.Writer, command []string, environ
 		defer time.AfterFunc(time.Minute, func() { _ = program.Process.Kill() }).Stop()
 		if err := program.Wait(); err != nil {
 			t.Errorf("the program exited on SIGTERM with %v: %v%v", err, output, log)
-		}
-	})
-}
-
-func runWorker(t *testing.T, output io.Writer, arguments []string) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, arguments, output, output) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package workercommand
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -14,8 +15,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -33,30 +36,27 @@ func TestAVersionTakesNoMessagesThatItCannotRun(t *testing.T) {
 		for _, defect := range []string{"none", "never listens", "listens late", "refuses", "hangs", "crashes", "answers 500"} {
 			t.Run(runtime+" "+defect, func(t *testing.T) {
 				t.Parallel()
-				q, admin := newTestQueue(t), ports.Reserve(t).String()
+				q, admin := queuetest.Start(t, "orders"), ports.Reserve(t).String()
 				for range releaseJobs {
-					q.send(t, "x", nil)
+					q.Send("x", nil)
 				}
-				arguments := []string{"--broker-url", q.url, "--queues", "orders", "--admin-address", admin, "--log-level", "error", "--drain-timeout", "1ms"}
+				arguments := []string{"--broker-url", q.ClientURL(), "--queues", "orders", "--admin-address", admin, "--log-level", "error", "--drain-timeout", "1ms"}
 				if runtime == "sidecar" {
 					arguments = append(arguments, "--forward", "http://"+startApplication(t, defect))
 				} else {
 					arguments = append(arguments, "--exec", "--", writeApplication(t, defect))
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
+				background.Run(t, func(ctx context.Context) error {
 					_ = Run(ctx, arguments, io.Discard, io.Discard) // it is killed while jobs hang
-				}()
-				t.Cleanup(func() { stop(); <-ended })
+					return nil
+				})
 				requireOutcome(t, q, admin, runtime, defect)
 			})
 		}
 	}
 }
 
-func requireOutcome(t *testing.T, q *testQueue, admin, runtime, defect string) {
+func requireOutcome(t *testing.T, q *queuetest.Queue, admin, runtime, defect string) {
 	t.Helper()
 	client := workerclient.New()
 	works, observations := defect == "none" || defect == "listens late", 0
@@ -67,7 +67,7 @@ func requireOutcome(t *testing.T, q *testQueue, admin, runtime, defect string) {
 		}
 		succeeded, failed, snoozed := ptr.Deref(stats.Succeeded, 0), ptr.Deref(stats.Failed, 0), ptr.Deref(stats.Snoozed, 0)
 		isReady := ptr.Deref(stats.Attached, false)
-		onBroker := q.stats(t)
+		onBroker := q.Stats()
 		left := onBroker.Ready + onBroker.InFlight + onBroker.DeadLetters
 		require.True(t, works || succeeded == 0 && left == releaseJobs, "%d succeeded, %+v on the broker", succeeded, onBroker)
 		switch {
@@ -147,32 +147,18 @@ func writeApplication(t *testing.T, defect string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "application")
 	write := func(text string) {
-		temporary := path + ".new"
-		if err := os.WriteFile(temporary, []byte(text), 0o700); err != nil {
-			t.Error(err)
-		}
-		if err := os.Rename(temporary, path); err != nil {
+		if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o700), os.Rename(path+".new", path)); err != nil {
 			t.Error(err)
 		}
 	}
-	const works = "#!/bin/sh\nexec cat >/dev/null\n"
-	switch defect {
-	case "none":
-		write(works)
-	case "never listens":
-		write("#!/no/such/interpreter\n")
-	case "listens late":
-		write("#!/no/such/interpreter\n")
+	const works, missing = "#!/bin/sh\nexec cat >/dev/null\n", "#!/no/such/interpreter\n"
+	write(map[string]string{
+		"none": works, "never listens": missing, "listens late": missing, "refuses": "#!/bin/sh\nexit 75\n", "hangs": "#!/bin/sh\nexec sleep 600\n",
+		"crashes": "#!/bin/sh\nkill -9 $$\n", "answers 500": "#!/bin/sh\nexit 1\n",
+	}[defect])
+	if defect == "listens late" {
 		timer := time.AfterFunc(lateness, func() { write(works) })
 		t.Cleanup(func() { timer.Stop() })
-	case "refuses":
-		write("#!/bin/sh\nexit 75\n")
-	case "hangs":
-		write("#!/bin/sh\nexec sleep 600\n")
-	case "crashes":
-		write("#!/bin/sh\nkill -9 $$\n")
-	case "answers 500":
-		write("#!/bin/sh\nexit 1\n")
 	}
 	return path
 }

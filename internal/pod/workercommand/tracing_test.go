@@ -3,6 +3,7 @@ package workercommand
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -26,8 +26,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -68,12 +70,9 @@ func (c *traceCollector) received() []*tracepb.Span {
 func (c *traceCollector) serveHTTP(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
+		body, readError := io.ReadAll(r.Body)
 		request := &collector.ExportTraceServiceRequest{}
-		if err == nil {
-			err = proto.Unmarshal(body, request)
-		}
-		if err != nil || r.URL.Path != "/v1/traces" {
+		if err := errors.Join(readError, proto.Unmarshal(body, request)); err != nil || r.URL.Path != "/v1/traces" {
 			t.Errorf("request to %s: %v", r.URL.Path, err)
 		}
 		_, _ = c.Export(r.Context(), request)
@@ -111,39 +110,34 @@ func serveHanging(t *testing.T) (target string, connections *atomic.Int64) {
 	return s.URL, connections
 }
 
-func environment(values map[string]string) func(string) string {
-	return func(name string) string { return values[name] }
-}
-
 // tracedOptions are the options of a worker with tracing. The exporters read the variables of the process.
 func tracedOptions(t *testing.T, values map[string]string) (o *worker.Options, stop func()) {
 	t.Helper()
 	for name, value := range values {
 		t.Setenv(name, value)
 	}
-	o = &worker.Options{Pool: "mail", Namespace: "shop", Pod: "mail-1", Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	return o, startTracing(t.Context(), environment(values), o)
+	o = &worker.Options{Pool: "mail", Namespace: "shop", Pod: "mail-1", Logger: slog.New(slog.DiscardHandler)}
+	return o, startTracing(t.Context(), func(name string) string { return values[name] }, o)
 }
 
 // forwardTwoAttempts runs a worker for a job whose first attempt fails. It returns the header traceparent of
 // each attempt, and how long the worker took to stop.
 func forwardTwoAttempts(t *testing.T) (parents []string, stopTime time.Duration) {
 	t.Helper()
-	q := newTestQueue(t)
-	q.send(t, "data", nats.Header{"traceparent": {"00-" + producerTrace + "-" + producerSpan + "-01"}})
+	q := queuetest.Start(t, "orders")
+	q.Send("data", nats.Header{"traceparent": {"00-" + producerTrace + "-" + producerSpan + "-01"}})
 	headers := make(chan string, 2)
-	stop := q.forward(t, func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers <- r.Header.Get("Traceparent")
 		if r.Header.Get(headerAttempt) == "1" {
 			w.Header().Set("Retry-After", "0")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-	})
+	}))
+	t.Cleanup(server.Close)
+	stop := runCommand(t, q, io.Discard, "--forward", server.URL)
 	parents = []string{<-headers, <-headers}
-	poll.Until(t, "the job to be done", func() bool {
-		stats := q.stats(t)
-		return stats.Ready+stats.InFlight+stats.Delayed+stats.DeadLetters == 0
-	})
+	poll.Until(t, "the job to be done", q.IsEmpty)
 	stoppedAt := time.Now()
 	stop()
 	return parents, time.Since(stoppedAt)
@@ -172,9 +166,8 @@ func TestEachAttemptIsExportedInTheTraceOfItsProducer(t *testing.T) {
 				}
 				want = append(want, fmt.Sprintf("00-%s-%x-01", producerTrace, span.GetSpanId()))
 			}
-			if diff := cmp.Diff(want, parents); len(want) != 2 || diff != "" {
-				t.Errorf("spans (-exported, +in requests):\n%s", diff)
-			}
+			require.True(t, len(want) == 2, "%d spans", len(want))
+			assert.Equal(t, "spans that were exported, and those in requests", want, parents)
 			resource := map[string]string{}
 			for _, a := range received.resources[0].GetAttributes() {
 				resource[a.GetKey()] = a.GetValue().GetStringValue()
@@ -197,14 +190,12 @@ func TestCommandsHaveTheTraceContextInTheirEnvironment(t *testing.T) {
 func TestTracingIsOffUnlessAnEndpointIsSet(t *testing.T) {
 	url, connections := serveHanging(t)
 	for title, values := range map[string]map[string]string{
-		"no variable":           {},
-		"no endpoint":           {"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-		"endpoint for metrics":  {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": url},
-		"SDK disabled":          {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_SDK_DISABLED": "true"},
-		"no exporter":           {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_TRACES_EXPORTER": "none"},
-		"an unknown exporter":   {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_TRACES_EXPORTER": "zipkin"},
-		"an unknown protocol":   {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
-		"an unknown protocol 2": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "x"},
+		"no endpoint":          {"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+		"endpoint for metrics": {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": url},
+		"SDK disabled":         {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_SDK_DISABLED": "true"},
+		"no exporter":          {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_TRACES_EXPORTER": "none"},
+		"an unknown exporter":  {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_TRACES_EXPORTER": "zipkin"},
+		"an unknown protocol":  {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			running := goleak.IgnoreCurrent()
