@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 const root = "../.."
@@ -18,24 +20,12 @@ const root = "../.."
 // images are public, and the agents have the versions that the tests use.
 func TestImagesOfAgentsAreBuiltFromACheckout(t *testing.T) {
 	paths, err := filepath.Glob("*/Dockerfile")
-	if err != nil || len(paths) != 4 {
-		t.Fatalf("Dockerfiles %v: %v", paths, err)
-	}
-	raw, err := os.ReadFile(filepath.Join(root, "test/agents/package.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.True(t, err == nil && len(paths) == 4, "Dockerfiles %v: %v", paths, err)
 	tested := struct{ Dependencies map[string]string }{}
-	if err := json.Unmarshal(raw, &tested); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(readText(t, filepath.Join(root, "test/agents/package.json"))), &tested))
 	stages := map[string]string{}
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(raw)
+		text := readText(t, path)
 		for _, image := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(text, -1) {
 			if image[1] != "golang:1.26.8" && image[1] != "node:24-slim" {
 				t.Errorf("%s starts from %s", path, image[1])
@@ -45,16 +35,12 @@ func TestImagesOfAgentsAreBuiltFromACheckout(t *testing.T) {
 		if len(agent) != 3 || tested.Dependencies[agent[1]] != agent[2] {
 			t.Errorf("%s installs %v, and the tests %v", path, agent, tested.Dependencies)
 		}
-		if !strings.Contains(text, "-f examples/agents/"+path+" .") {
-			t.Errorf("%s does not say how it is built", path)
-		}
+		require.Contains(t, text, "-f examples/agents/"+path+" .") // it says how it is built
 		_, stage, _ := strings.Cut(text, "AS session-runner\n")
 		stage, _, _ = strings.Cut(stage, "\nFROM")
 		stages[stage] = path
 	}
-	if len(stages) != 1 {
-		t.Fatalf("the first stages of the Dockerfiles differ: %v", stages)
-	}
+	require.True(t, len(stages) == 1, "the first stages of the Dockerfiles differ: %v", stages)
 	for stage := range stages {
 		loadStage(t, stage)
 	}
@@ -62,24 +48,20 @@ func TestImagesOfAgentsAreBuiltFromACheckout(t *testing.T) {
 
 // maxCostUSD of the examples holds only for a model with a price.
 func TestModelsOfTheExamplesHaveABuiltInPrice(t *testing.T) {
-	prices, err := os.ReadFile(filepath.Join(root, "internal/pod/modelproxy/prices.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	prices := readText(t, filepath.Join(root, "internal/pod/modelproxy/prices.yaml"))
 	paths, err := filepath.Glob("*/agent.yaml")
-	if err != nil || len(paths) != 4 {
-		t.Fatalf("examples %v: %v", paths, err)
-	}
+	require.True(t, err == nil && len(paths) == 4, "examples %v: %v", paths, err)
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		model := regexp.MustCompile(`(?m)^ {4}model: (?:\S+/)?(\S+)$`).FindStringSubmatch(string(raw))
-		if len(model) != 2 || !strings.Contains(string(prices), "\n  "+model[1]+": {") {
-			t.Errorf("%s: model %v", path, model)
-		}
+		model := regexp.MustCompile(`(?m)^ {4}model: (?:\S+/)?(\S+)$`).FindStringSubmatch(readText(t, path))
+		require.True(t, len(model) == 2 && strings.Contains(prices, "\n  "+model[1]+": {"), "%s: model %v", path, model)
 	}
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(raw)
 }
 
 // loadStage runs COPY of a stage, and checks that go build then finds all packages and files.
@@ -92,14 +74,11 @@ func loadStage(t *testing.T, stage string) {
 		}
 	}
 	packages := regexp.MustCompile(`(?m)go build .* (\./\S+)$`).FindStringSubmatch(stage)
-	if len(packages) != 2 {
-		t.Fatalf("the stage has no go build: %s", stage)
-	}
+	require.True(t, len(packages) == 2, "the stage has no go build: %s", stage)
 	command := exec.CommandContext(t.Context(), "go", "list", "-deps", packages[1]) // compiling takes long, and is that of other tests
 	command.Dir, command.Env = directory, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("packages or files are missing: %v: %s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	require.True(t, err == nil, "packages or files are missing: %v: %s", err, out)
 }
 
 // copySources copies the files that .dockerignore lets through.
@@ -130,7 +109,5 @@ func copySources(t *testing.T, source, to string) {
 		}
 		return os.WriteFile(target, raw, 0o600)
 	})
-	if err != nil || copied == 0 {
-		t.Fatalf("COPY %s: %d files, %v", source, copied, err)
-	}
+	require.True(t, err == nil && copied > 0, "COPY %s: %d files, %v", source, copied, err)
 }

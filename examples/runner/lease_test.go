@@ -46,32 +46,25 @@ func TestLeaseIsRenewedFromTheStartToTheEnd(t *testing.T) {
 	if err := a.executeLine(t.Context(), "one"); err != nil || out.String() != "one\n" {
 		t.Errorf("error %v, echoed %q", err, out)
 	}
-	const want = "the API server returned 403 Forbidden: because"
-	if err := l.markRunFinished(t.Context()); err == nil || err.Error() != want {
-		t.Errorf("error %v", err)
-	}
+	require.ErrorContains(t, l.markRunFinished(t.Context()), "the API server returned 403 Forbidden: because")
 }
 
 func TestInterruptedAttemptContinuesItsCost(t *testing.T) {
-	for title, test := range map[string]struct {
-		status       int
-		answer, want string
-	}{
-		"the first start":            {http.StatusOK, `{"metadata": {}}`, "demo-r1-a1=0.100000"},
-		"a further start":            {http.StatusOK, `{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a1=0.200000"}}}`, "demo-r1-a1=0.300000"},
-		"a report of other attempts": {http.StatusOK, `{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a0=7"}}}`, "demo-r1-a1=0.100000"},
-		"a malformed report":         {http.StatusOK, `{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a1=much"}}}`, "demo-r1-a1=0.100000"},
-		"a malformed answer":         {http.StatusOK, `none`, "demo-r1-a1=0.100000"},
-		"an error":                   {http.StatusForbidden, `no`, "demo-r1-a1=0.100000"},
+	for title, row := range map[string]struct{ answer, want string }{
+		"the first start":            {`{"metadata": {}}`, "demo-r1-a1=0.100000"},
+		"a further start":            {`{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a1=0.200000"}}}`, "demo-r1-a1=0.300000"},
+		"a report of other attempts": {`{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a0=7"}}}`, "demo-r1-a1=0.100000"},
+		"a malformed report":         {`{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a1=much"}}}`, "demo-r1-a1=0.100000"},
+		"a malformed answer":         {`none`, "demo-r1-a1=0.100000"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			l, server := newTestLease(t)
-			server.Status, server.Answer = test.status, test.answer
+			server.Answer = row.answer
 			l.restoreCost(t.Context())
 			a := &agent{lease: l, cost: l.cost}
 			require.NoError(t, a.addCost(t.Context(), "0.1"))
 			l.renewIfDue(t.Context())
-			require.Equal(t, test.want, server.Leases[0].Annotations[costAnnotation])
+			require.Equal(t, row.want, server.Leases[0].Annotations[costAnnotation])
 		})
 	}
 }

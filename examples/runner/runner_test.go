@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log"
 	"maps"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
@@ -126,19 +123,14 @@ func (do writerFunc) Write(p []byte) (int, error) {
 func TestTerminatedRunResumesAfterTheLastLine(t *testing.T) {
 	getenv := newSessionFiles(t, "/write notes one\nnow\n/write notes two\nthree", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	if code, err := runAndWriteResult(ctx, getenv, writerFunc(cancel)); code != exitTerminated || err != nil {
-		t.Fatalf("code %d, error %v", code, err)
-	}
-	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines" {
-		t.Errorf("result %+v", result)
-	}
+	code, err := runAndWriteResult(ctx, getenv, writerFunc(cancel))
+	require.True(t, code == exitTerminated && err == nil, "code %d, error %v", code, err)
+	require.Equal(t, "Echoed 1 lines", readResult(t, getenv).Summary)
 	mustRun(t, getenv)
 	notes, err := os.ReadFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), "notes"))
-	diff := cmp.Diff("one\ntwo\n", string(notes))
-	require.True(t, diff == "" && err == nil, "error %v, file (-want +got):\n%s", err, diff)
-	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines, resumed after line 2" {
-		t.Errorf("result %+v", result)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "one\ntwo\n", string(notes))
+	require.Equal(t, "Echoed 1 lines, resumed after line 2", readResult(t, getenv).Summary)
 }
 
 func TestNextRunRepeatsCompletedPromptInTheSameConversation(t *testing.T) {
@@ -158,18 +150,11 @@ func TestResultCommandReplacesTheResult(t *testing.T) {
 }
 
 func TestResultFitsTerminationMessage(t *testing.T) {
-	for title, summary := range map[string]string{
-		"short": "done", "long": strings.Repeat("x", 9000), "long, with multi-byte characters": strings.Repeat("é", 4000),
-		"long, with escaped characters": strings.Repeat("\n\"", 4000), "long, with invalid UTF-8": strings.Repeat("\xff", 4000),
-	} {
-		t.Run(title, func(t *testing.T) {
-			const maxResultBytes = 3072
-			text := marshalWithinLimit(&result{Summary: summary, SDKSessionID: "x"}, maxResultBytes)
-			parsed, err := sessions.ParseResult(text)
-			require.True(t, err == nil && len(text) <= maxResultBytes && parsed.SDKSessionID == "x", "%d bytes, error %v", len(text), err)
-			require.True(t, title != "short" || parsed.Summary == summary, "summary %q", parsed.Summary)
-			require.True(t, !strings.HasPrefix(title, "long") || parsed.Summary != "", "the summary is empty")
-		})
+	const maxResultBytes = 3072
+	for _, part := range []string{"x", "é", "\n\"", "\xff"} {
+		text := marshalWithinLimit(&result{Summary: strings.Repeat(part, 9000), SDKSessionID: "x"}, maxResultBytes)
+		parsed, err := sessions.ParseResult(text)
+		require.True(t, err == nil && len(text) <= maxResultBytes && parsed.SDKSessionID == "x" && parsed.Summary != "", "%q: %d bytes, error %v", part, len(text), err)
 	}
 }
 
@@ -185,18 +170,6 @@ func newTestAgent(t *testing.T, changes map[string]string) (*agent, *bytes.Buffe
 	return a, &out
 }
 
-// startServing starts an interactive session. It returns its URL and the error with which it ends.
-func startServing(t *testing.T) (url string, stop context.CancelFunc, end <-chan error) {
-	t.Helper()
-	a, _ := newTestAgent(t, map[string]string{"AGENTIC_PORT": "8080"})
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- a.serveMessages(ctx, listener) }()
-	return "http://" + listener.Addr().String(), stop, ended
-}
-
 func postMessage(t *testing.T, url, text string) (status int, answer string) {
 	t.Helper()
 	response, err := http.Post(url, "text/plain", strings.NewReader(text))
@@ -207,32 +180,26 @@ func postMessage(t *testing.T, url, text string) (status int, answer string) {
 	return response.StatusCode, string(raw)
 }
 
-func TestMessagesAreAnswered(t *testing.T) {
-	url, stop, end := startServing(t)
-	for text, want := range map[string]string{
-		"hello\nthere":    "hello\nthere\n",
-		"/dance\nhello":   "error: unknown command /dance\nhello\n",
-		"/done":           "error: /done: the session has no Lease; set activityLease in its SessionRunner\n",
-		"/write f x\ndid": "did\n",
-		"":                "",
+func TestMessagesAreAnsweredUntilOneEndsTheSession(t *testing.T) {
+	a, _ := newTestAgent(t, map[string]string{"AGENTIC_PORT": "8080"})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended, url := make(chan error, 1), "http://"+listener.Addr().String()
+	go func() { ended <- a.serveMessages(t.Context(), listener) }()
+	for _, row := range [][]string{
+		{"hello\nthere", "hello\nthere\n"},
+		{"/dance\nhello", "error: unknown command /dance\nhello\n"},
+		{"/done", "error: /done: the session has no Lease; set activityLease in its SessionRunner\n"},
+		{"/write f x\ndid", "did\n"},
+		{"", ""},
+		{"bye\n/fail 4\nnever", "bye\n"},
 	} {
-		if status, answer := postMessage(t, url, text); status != http.StatusOK || answer != want {
-			t.Errorf("the answer to %q is %d %q, want %q", text, status, answer, want)
+		status, answer := postMessage(t, url, row[0])
+		require.True(t, status == http.StatusOK && answer == row[1], "the answer to %q is %d %q, want %q", row[0], status, answer, row[1])
+		if row[0] == "" {
+			status, _ := postMessage(t, url, strings.Repeat("x", maxMessageBytes+1))
+			require.Equal(t, http.StatusBadRequest, status)
 		}
 	}
-	if status, _ := postMessage(t, url, strings.Repeat("x", maxMessageBytes+1)); status != http.StatusBadRequest {
-		t.Errorf("the answer to a message above the limit is %d", status)
-	}
-	stop()
-	err := <-end
-	require.True(t, errors.Is(err, context.Canceled), "the session ended with %v", err)
-}
-
-func TestExitMessageEndsTheSession(t *testing.T) {
-	url, _, end := startServing(t)
-	status, answer := postMessage(t, url, "bye\n/fail 4\nnever")
-	require.True(t, status == http.StatusOK && answer == "bye\n", "the answer is %d %q", status, answer)
-	var code exitCodeError
-	err := <-end
-	require.True(t, errors.As(err, &code) && code == 4, "the session ended with %v", err)
+	require.ErrorIs(t, <-ended, exitCodeError(4))
 }
