@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The environment of the processes of this test binary that are workers, and kill themselves when they run a job with the payload poison.
@@ -59,8 +59,6 @@ func runLethalWorker(url string) {
 // beside it, of which some fail by themselves.
 func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 	t.Parallel()
-	rounds, _ := strconv.Atoi(os.Getenv("POISON_ROUNDS"))
-	rounds = max(rounds, 1)
 	env := newTestEnv(t)
 	consumer, err := env.js.Consumer(t.Context(), "yardmaster_orders", broker.DefaultPriority)
 	require.NoError(t, err)
@@ -68,7 +66,7 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 	config.AckWait = 2500 * time.Millisecond // so that a round is short: the jobs take milliseconds
 	_, err = env.js.UpdateConsumer(t.Context(), "yardmaster_orders", config)
 	require.NoError(t, err)
-	for round := range rounds {
+	for round := range testbuilder.NumberFromEnv(t, "POISON_ROUNDS", 1) {
 		payloads := numberedPayloads(1000)
 		for i := 0; i < len(payloads); i += 10 {
 			payloads[i] = transient + payloads[i]

@@ -3,7 +3,6 @@ package asynq_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
@@ -29,17 +29,9 @@ type workerSet struct {
 // startWorker starts a worker and returns a function that drains it.
 func (c *workerSet) startWorker() (drain func()) {
 	c.t.Helper()
-	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, c.handleJob)
+	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.DiscardHandler)}, c.handleJob)
 	require.NoError(c.t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	return func() {
-		stop()
-		if err := <-ended; err != nil {
-			c.t.Error(err)
-		}
-	}
+	return background.Run(c.t, w.Run)
 }
 
 func (c *workerSet) handleJob(_ context.Context, job *worker.Job) error {
@@ -102,15 +94,10 @@ func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 		times := c.done[fmt.Sprint(n)]
 		require.True(t, times == 1, "task %d ran %d times", n, times)
 	}
-	for _, list := range [][]string{
-		{"LLEN", "asynq:{orders}:pending"},
-		{"LLEN", "asynq:{orders}:active"},
-		{"ZCARD", "asynq:{orders}:lease"},
-		{"ZCARD", "asynq:{orders}:retry"},
-		{"ZCARD", "asynq:{orders}:archived"},
-		{"ZCARD", "asynq:{orders}:scheduled"},
+	for set, command := range map[string]string{
+		"pending": "LLEN", "active": "LLEN", "lease": "ZCARD", "retry": "ZCARD", "archived": "ZCARD", "scheduled": "ZCARD",
 	} {
-		left := server.RunCLIForNumber(list...)
-		require.True(t, left == 0, "%v: %d", list, left)
+		left := server.RunCLIForNumber(command, "asynq:{orders}:"+set)
+		require.True(t, left == 0, "%d tasks are %s", left, set)
 	}
 }

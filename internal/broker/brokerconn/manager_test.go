@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsclient "github.com/nats-io/nats.go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -163,33 +163,32 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 
 func TestAnInvalidBrokerIsReported(t *testing.T) {
 	t.Parallel()
-	tls := natsBroker("broker")
-	tls.TLSSecretRef = &v1alpha1.LocalReference{Name: "empty"}
-	login := natsBroker("broker")
-	login.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "empty"}
-	unsupported := natsBroker("broker")
-	unsupported.Engine = "Pigeon"
-	key := natsBroker("broker")
-	key.URLSecretRef.Key = "address"
-	privateTLS := natsBroker("broker")
-	privateTLS.TLSSecretRef = &v1alpha1.LocalReference{Name: "private"}
-	privateLogin := natsBroker("broker")
-	privateLogin.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "private"}
+	with := func(change func(*v1alpha1.Broker)) *v1alpha1.Broker {
+		b := natsBroker("broker")
+		change(b)
+		return b
+	}
+	withTLS := func(secret string) *v1alpha1.Broker {
+		return with(func(b *v1alpha1.Broker) { b.TLSSecretRef = &v1alpha1.LocalReference{Name: secret} })
+	}
+	withLogin := func(secret string) *v1alpha1.Broker {
+		return with(func(b *v1alpha1.Broker) { b.CredentialsSecretRef = &v1alpha1.LocalReference{Name: secret} })
+	}
 	const needsLabel = `Secret "private" is not labeled for use with a broker: kubectl label secret private -n team yardmaster.dev/broker=true`
 	for name, row := range map[string]struct {
 		broker              *v1alpha1.Broker
 		reason, wantMessage string
 	}{
 		"no broker":                      {nil, v1alpha1.ReasonNoBroker, "the object has no broker"},
-		"an unsupported engine":          {unsupported, v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
-		"a missing key":                  {key, v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
-		"an empty TLS Secret":            {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
-		"empty credentials":              {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
+		"an unsupported engine":          {with(func(b *v1alpha1.Broker) { b.Engine = "Pigeon" }), v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
+		"a missing key":                  {with(func(b *v1alpha1.Broker) { b.URLSecretRef.Key = "address" }), v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
+		"an empty TLS Secret":            {withTLS("empty"), v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
+		"empty credentials":              {withLogin("empty"), v1alpha1.ReasonSecretInvalid, "none of the keys username"},
 		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonURLInvalid, "url has an unsupported scheme"},
 		"an invalid URL with a password": {natsBroker("odd"), v1alpha1.ReasonURLInvalid, "url is not a valid URL"},
 		"a URL Secret without the label": {natsBroker("private"), v1alpha1.ReasonSecretInvalid, needsLabel},
-		"a TLS Secret without the label": {privateTLS, v1alpha1.ReasonSecretInvalid, needsLabel},
-		"credentials without the label":  {privateLogin, v1alpha1.ReasonSecretInvalid, needsLabel},
+		"a TLS Secret without the label": {withTLS("private"), v1alpha1.ReasonSecretInvalid, needsLabel},
+		"credentials without the label":  {withLogin("private"), v1alpha1.ReasonSecretInvalid, needsLabel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			private := newSecret("private", "url", "nats://hidden", "token", "hidden", "ca.crt", "hidden")
@@ -212,10 +211,7 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	conn := m.Conn(ns, natsBroker("broker"))
 	engine, err := conn.Engine()
 	require.NoError(t, err)
-	q := broker.DefaultQueueConfig("orders")
-	q.Owner.UID = "1"
-	_, err = engine.EnsureQueue(t.Context(), q)
-	require.NoError(t, err)
+	queuetest.Ensure(t, engine, "orders")
 	first, err := conn.Stats(t.Context(), "orders", time.Hour)
 	require.NoError(t, err)
 	again, err := conn.Stats(t.Context(), "orders", time.Hour)
@@ -225,14 +221,12 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 
 	conn.NotifyWhenReady("orders")
 	conn.NotifyWhenReady("orders")
-	require.NoError(t, connectProducer(t, s).Publish("yardmaster.orders.ready.default", nil))
+	_, err = s.JetStream().Publish(t.Context(), "yardmaster.orders.ready.default", nil)
+	require.NoError(t, err)
 	m.expectNotification(Notification{Key: conn.Key, Queue: "orders"})
-	if len(m.notifications) > 0 {
-		t.Errorf("it is notified again: %+v", <-m.notifications)
-	}
-	if now, err := conn.Stats(t.Context(), "orders", time.Hour); err != nil || now.Ready != 1 {
-		t.Errorf("after a message: %+v: %v", now, err)
-	}
+	require.True(t, len(m.notifications) == 0, "it is notified again")
+	now, err = conn.Stats(t.Context(), "orders", time.Hour)
+	require.True(t, err == nil && now.Ready == 1, "after a message: %+v: %v", now, err)
 }
 
 // expectNotification waits for a notification and skips others.
@@ -246,14 +240,6 @@ func (m *testManager) expectNotification(want Notification) {
 		}
 		return false
 	})
-}
-
-func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
-	t.Helper()
-	nc, err := natsclient.Connect(s.ClientURL())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
 }
 
 func TestABrokerOfTheAsynqEngine(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,7 +49,7 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 	}))
 	defer webServer.Close()
 	server := natstest.Start(t)
-	addConsumer(t, server.ClientURL())
+	addConsumer(t, server)
 	s := NewSourceReader(fake.NewClientBuilder().WithObjects(
 		newSecret("redis", "url", redis.URL()), newSecret("web", "url", webServer.URL), newSecret("nats", "url", server.ClientURL()),
 	).Build(), shortIntervals)
@@ -86,13 +85,9 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 }
 
 // addConsumer creates the consumer billing of the stream orders, which has one message.
-func addConsumer(t *testing.T, url string) {
+func addConsumer(t *testing.T, server *natstest.Server) {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := server.JetStream()
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
 	require.NoError(t, err)
 	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})

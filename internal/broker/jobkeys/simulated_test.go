@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -13,26 +12,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// runs is the number of simulations: KEY_RUNS, or else some.
-func runs(t *testing.T) int {
-	t.Helper()
-	const defaultRuns = 1000
-	text := os.Getenv("KEY_RUNS")
-	if text == "" {
-		return defaultRuns
-	}
-	number, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return number
-}
-
-// simulateMany runs simulations until one fails.
+// simulateMany runs simulations until one fails: KEY_RUNS, or else some.
 func simulateMany(t *testing.T, producers func(*simulation) []func()) {
 	t.Helper()
 	t.Parallel()
-	for range runs(t) {
+	for range testbuilder.NumberFromEnv(t, "KEY_RUNS", 1000) {
 		seed := rand.Uint64()
 		synctest.Test(t, func(t *testing.T) {
 			s := newSimulation(t, seed)
