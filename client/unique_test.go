@@ -1,17 +1,14 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
-	"github.com/yardmaster/yardmaster/worker"
 )
 
 // requireTaken fails the test unless the key of a job is that of the holder.
@@ -27,47 +24,6 @@ func (env *testEnv) requireHolder(err error, holder string) {
 	requireError(env.t, err, ErrKeyTaken, "unique")
 	failure := (*Error)(nil)
 	require.True(env.t, errors.As(err, &failure) && failure.KeyHolder == holder && !IsRetryable(err), "%+v, want the holder %s", failure, holder)
-}
-
-func TestAUniqueJobKeepsItsKeyUntilItIsDoneOrDead(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		var tried, mayEnd atomic.Int32
-		mux := worker.NewMux()
-		mux.HandleUnknown(func(_ context.Context, job *worker.Job) error {
-			tried.Add(1)
-			switch {
-			case mayEnd.Load() == 0:
-				return worker.Retry(time.Second)
-			case string(job.Payload) == "dead":
-				return worker.DeadLetter("bad")
-			}
-			return nil
-		})
-		holders := map[string]string{"done": "", "dead": ""}
-		requireTaken := func() {
-			t.Helper()
-			for key, holder := range holders {
-				env.requireTaken(holder, Unique(key))
-			}
-		}
-		for key := range holders {
-			holders[key] = env.enqueue(key, Unique(key)).ID
-		}
-		requireTaken()
-		env.runWorker(mux, func(q *worker.QueueConfig) { q.Retry = &worker.RetryPolicy{MaxAttempts: new(20)} })
-		poll.Until(t, "the jobs to be tried", func() bool { return tried.Load() >= 2 })
-		requireTaken()
-		mayEnd.Store(1)
-		for key, holder := range holders {
-			var next Receipt
-			poll.Until(t, "the key to be free", func() (accepted bool) {
-				var err error
-				next, err = env.Enqueue(t.Context(), "orders", nil, Unique(key))
-				return err == nil
-			})
-			require.True(t, next.ID != holder && !next.Duplicate, "%s: %+v", key, next)
-		}
-	})
 }
 
 func TestACanceledDelayedJobReleasesItsKey(t *testing.T) {

@@ -59,8 +59,6 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 		"invalid nkey":               {BrokerConfig{URL: keys.ClientURL(), NKeyFile: token}, broker.ClassInvalid, "invalid nkey: it must be the seed of a user"},
 		"nkey for Redis":             {BrokerConfig{URL: redis.URL(), NKeyFile: token}, broker.ClassInvalid, "an nkey cannot log in to Redis"},
 		"domain for Redis":           {BrokerConfig{URL: redis.URL(), JetStreamDomain: "hub"}, broker.ClassInvalid, "jetStreamDomain and inboxPrefix are settings of NATS"},
-		"no login":                   {BrokerConfig{URL: users.ClientURL()}, broker.ClassUnauthorized, "Authorization Violation"},
-		"wrong password":             {BrokerConfig{URL: users.ClientURL(), UsernameFile: me, PasswordFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
 		"wrong token":                {BrokerConfig{URL: tokens.ClientURL(), TokenFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
 		"missing file":               {BrokerConfig{URL: users.ClientURL(), UsernameFile: dir + "/none"}, broker.ClassInvalid, "none: no such file"},
 		"empty file":                 {BrokerConfig{URL: users.ClientURL(), UsernameFile: empty}, broker.ClassInvalid, "broker.usernameFile: " + empty + " is empty"},

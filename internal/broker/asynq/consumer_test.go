@@ -53,9 +53,8 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 	}
 	all, got := collectInto(t, consumer, 100)
 	require.True(t, got == 6 && len(all) == 6, "fetched %d tasks, want 6", got)
-	if _, got := collectInto(t, consumer, 1); got != 0 {
-		t.Errorf("fetched %d tasks from an empty queue", got)
-	}
+	_, got = collectInto(t, consumer, 1)
+	require.Equal(t, 0, got) // the queue is empty
 }
 
 func TestARequestToCancelIsNotForALaterJob(t *testing.T) {
@@ -132,8 +131,7 @@ func TestTheLeaseOfATaskBeginsWithItsDeliveryHoweverLongItsConsumerWaited(t *tes
 			require.True(t, d != nil, "no task")
 			left := time.Until(b.leaseOf(d.Message().ID))
 			require.True(t, left >= leaseDuration-maxDequeueAge-5*time.Second, "the lease ends in %s", left)
-			err := d.Ack(t.Context(), true)
-			require.True(t, err == nil, "the result of the task is lost: %v", err)
+			b.requireSuccess(d.Ack(t.Context(), true)) // else the result of the task is lost
 		})
 	}
 }
@@ -211,8 +209,7 @@ func TestOutcomesOfADelivery(t *testing.T) {
 			} else if task == nil || task.State != row.state || task.Retried != row.retried || task.LastErr != row.lastErr {
 				t.Errorf("%+v", task)
 			}
-			f := b.readStats()
-			require.True(t, f.InFlight == 0, "%+v", f)
+			require.Equal(t, 0, b.readStats().InFlight)
 			removed, err := d.WasRemoved(t.Context())
 			require.True(t, removed && err == nil, "removed: %t, %v", removed, err)
 			if row.state == asynq.TaskStatePending {
@@ -258,12 +255,10 @@ func TestTimedOutTaskCannotBeSettled(t *testing.T) {
 	id := b.enqueueTask("x", asynq.Timeout(time.Second))
 	d := nextTask(t, b.openConsumer(b.Engine), time.Minute)
 	poll.Until(t, "asynq to retry the task", func() bool { return b.findTask(id).State == asynq.TaskStateRetry })
-	err := d.ExtendLease(t.Context())
-	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "extending the lease: %v", err)
+	requireClass(t, broker.ClassInvalid, d.ExtendLease(t.Context()))
 	removed, err := d.WasRemoved(t.Context())
 	require.True(t, removed && err == nil, "removed: %t, %v", removed, err)
-	err = d.Ack(t.Context(), true)
-	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "acknowledging: %v", err)
+	requireClass(t, broker.ClassInvalid, d.Ack(t.Context(), true))
 	task := b.findTask(id)
 	require.True(t, task != nil && task.State == asynq.TaskStateRetry, "%+v", task)
 }
@@ -291,8 +286,7 @@ func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
 	e.Disconnect()
 	task := b.findTask(id)
 	require.True(t, task.State == asynq.TaskStatePending && task.Retried == 0, "%+v", task)
-	err := d.Ack(t.Context(), true)
-	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "acknowledging: %v", err)
+	requireClass(t, broker.ClassInvalid, d.Ack(t.Context(), true))
 	require.True(t, nextTask(t, b.openConsumer(b.Engine), time.Minute) != nil, "the task is not delivered to another consumer")
 }
 
