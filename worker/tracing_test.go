@@ -137,6 +137,17 @@ func TestSpansShowWhatHappensToTheJob(t *testing.T) {
 	}
 }
 
+// traceJob returns the span of a job with headers, and that of the program that runs the worker.
+func traceJob(t *testing.T, headers nats.Header) (span tracetest.SpanStub, own trace.SpanContext) {
+	t.Helper()
+	provider, spans := newRecorder()
+	ctx, program := provider.Tracer("program").Start(t.Context(), "main")
+	tracer := newJobTracer(provider)
+	_, started := tracer.start(ctx, &Job{Headers: headers})
+	started.End()
+	return spans.GetSpans()[0], program.SpanContext()
+}
+
 func TestAnInvalidTraceContextStartsANewTrace(t *testing.T) {
 	t.Parallel()
 	for title, headers := range map[string]nats.Header{
@@ -155,13 +166,8 @@ func TestAnInvalidTraceContextStartsANewTrace(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			provider, spans := newRecorder()
-			tracer := newJobTracer(provider)
-			ctx, own := provider.Tracer("program").Start(t.Context(), "main")
-			_, span := tracer.start(ctx, &Job{Headers: headers})
-			span.End()
-			got := spans.GetSpans()[0]
-			if got.Parent.IsValid() || len(got.Links) > 0 || !got.SpanContext.IsValid() || got.SpanContext.TraceID() == own.SpanContext().TraceID() {
+			got, own := traceJob(t, headers)
+			if got.Parent.IsValid() || len(got.Links) > 0 || !got.SpanContext.IsValid() || got.SpanContext.TraceID() == own.TraceID() {
 				t.Errorf("parent %+v, links %+v", got.Parent, got.Links)
 			}
 		})
@@ -173,11 +179,8 @@ func TestAnInvalidTraceStateIsOmitted(t *testing.T) {
 	for _, state := range [][]string{
 		{"vendor=" + strings.Repeat("x", 600)}, {strings.Repeat("a=1,", 40) + "b=1"}, {"no state"}, {"a=\xff"},
 	} {
-		provider, spans := newRecorder()
-		tracer := newJobTracer(provider)
-		_, span := tracer.start(t.Context(), &Job{Headers: nats.Header{"traceparent": {producerParent}, "tracestate": state}})
-		span.End()
-		got := spans.GetSpans()[0].SpanContext
+		span, _ := traceJob(t, nats.Header{"traceparent": {producerParent}, "tracestate": state})
+		got := span.SpanContext
 		require.True(t, got.TraceState().Len() == 0 && got.TraceID().String() == producerTrace, "%.20q: %+v", state, got)
 	}
 }

@@ -286,20 +286,21 @@ func TestSlowClientsOfANamespaceDoNotExcludeOthers(t *testing.T) {
 		slow.Go(func() { <-release; _ = write.Close() })
 	}
 	poll.Until(t, "the namespace to have all its requests", func() bool {
-		env.shares.mu.Lock()
-		defer env.shares.mu.Unlock()
-		occupied := env.shares.occupiedBy["team-b"]
-		return occupied.plus(amount{1, requestBytes + memoryFactor*defaultMaxBody}).exceeds(env.shares.each)
+		return env.occupiedBy("team-b").plus(amount{1, requestBytes + memoryFactor*defaultMaxBody}).exceeds(env.shares.each)
 	})
 	env.want("the same namespace", env.do("POST", "/namespaces/team-b/queues/orders/jobs", strings.Repeat("x", defaultMaxBody)), http.StatusTooManyRequests, reasonTooManyRequests, "")
 	env.want("another namespace", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
 	close(release)
 	slow.Wait()
-	poll.Until(t, "nothing to be occupied", func() bool {
-		env.shares.mu.Lock()
-		defer env.shares.mu.Unlock()
-		return env.shares.occupied == amount{} && len(env.shares.occupiedBy) == 0
-	})
+	poll.Until(t, "nothing to be occupied", func() bool { return env.occupiedBy("team-a") == amount{} && env.occupiedBy("team-b") == amount{} })
+	require.True(t, env.shares.occupied == amount{} && len(env.shares.occupiedBy) == 0, "%+v is occupied", env.shares.occupied)
+}
+
+// occupiedBy returns what the requests of a namespace occupy.
+func (env *testEnv) occupiedBy(namespace string) amount {
+	env.shares.mu.Lock()
+	defer env.shares.mu.Unlock()
+	return env.shares.occupiedBy[namespace]
 }
 
 // Reviews of forged tokens do not end. A token that was valid is reviewed meanwhile.
@@ -343,16 +344,11 @@ func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 		got, _ := env.try("POST", ordersPath, body)
 		ended <- got
 	}()
-	poll.Until(t, "the request to arrive", func() bool {
-		env.shares.mu.Lock()
-		defer env.shares.mu.Unlock()
-		return env.shares.occupied.requests == 1
-	})
+	poll.Until(t, "the request to arrive", func() bool { return env.occupiedBy("team-a").requests == 1 })
 	env.stop()
 	_, _ = io.WriteString(write, "{}")
 	_ = write.Close()
-	got := <-ended
-	require.True(t, got.status == http.StatusCreated, "%+v", got)
+	require.Equal(t, http.StatusCreated, (<-ended).status)
 }
 
 // expire ends the time for which answers are kept.

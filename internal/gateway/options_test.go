@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"os"
@@ -9,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -37,7 +37,7 @@ func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
 		"--audiences=jobs":         "not defined: -audiences",
 	} {
 		_, err := ParseFlags(strings.Fields(arguments), nil, io.Discard)
-		require.True(t, err != nil && strings.Contains(err.Error(), message), "%s: error %v, want %q", arguments, err, message)
+		require.ErrorContains(t, err, message)
 	}
 	_, err = ParseFlags(nil, []string{"YARDMASTER_AUDIENCES=jobs"}, io.Discard)
 	require.ErrorContains(t, err, "no flag --audiences")
@@ -48,37 +48,30 @@ func TestACertificateMayArriveLateAndChange(t *testing.T) {
 	directory := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waiting := make(chan struct{}, 1)
+	waiting, found := make(chan struct{}, 1), make(chan *tls.Config)
 	log := slog.New(slog.NewTextHandler(writerFunc(func([]byte) { waiting <- struct{}{} }), nil))
-	type result struct {
-		leaf func() []byte
-		err  error
-	}
-	found := make(chan result)
 	go func() {
 		config, err := waitForCertificate(ctx, directory, log)
-		found <- result{func() []byte {
-			c, err := config.GetCertificate(nil)
-			if err != nil {
-				t.Error(err)
-				return nil
-			}
-			return c.Certificate[0]
-		}, err}
+		if err != nil {
+			t.Error(err)
+		}
+		found <- config
 	}()
 	<-waiting
 	writeCertificate(t, directory)
-	r := <-found
-	if r.err != nil {
-		t.Fatal(r.err)
+	config := <-found
+	leaf := func() []byte {
+		c, err := config.GetCertificate(nil)
+		require.NoError(t, err)
+		return c.Certificate[0]
 	}
-	first := r.leaf()
+	first := leaf()
 	writeCertificate(t, directory)
 	// A volume replaces both files at once; here, events of each file are read until they match.
 	poll.Until(t, "the new certificate to be served", func() bool {
 		now := time.Now()
 		_ = os.Chtimes(filepath.Join(directory, "tls.crt"), now, now)
-		return !cmp.Equal(first, r.leaf())
+		return !bytes.Equal(first, leaf())
 	})
 }
 

@@ -43,15 +43,11 @@ func TestAJobOfAnotherKindOvertakesThoseThatWaitForTheirKind(t *testing.T) {
 	for m := s.startNextMessage(now); m != nil; m = s.startNextMessage(now) {
 		started = append(started, m)
 	}
-	if len(started) != 3 || kindOf(started[0]) != "slow" || kindOf(started[1]) != "fast" || kindOf(started[2]) != "other" {
-		t.Fatalf("started %d jobs, want one of each kind", len(started))
-	}
+	require.Equal(t, []string{"slow", "fast", "other"}, []string{kindOf(started[0]), kindOf(started[1]), kindOf(started[2])})
+	require.Equal(t, 3, len(started))
 	s.finishMessage(started[1], OutcomeSucceeded, now)
-	if m := s.startNextMessage(now); m != nil {
-		t.Errorf("started a second job of the kind %s", kindOf(m))
-	}
-	request := s.allowedRequest(q.Buffers[0])
-	require.True(t, request.Messages == 1, "request %+v, want one message: those that wait for their kind do not use the capacity", request)
+	require.True(t, s.startNextMessage(now) == nil, "started a second job of a kind")
+	require.Equal(t, 1, s.allowedRequest(q.Buffers[0]).Messages) // those that wait for their kind do not use the capacity
 	s.finishMessage(started[0], OutcomeSucceeded, now)
 	m := s.startNextMessage(now)
 	require.True(t, m != nil && kindOf(m) == "slow", "the next job of the kind did not start when the first one ended")
@@ -65,8 +61,7 @@ func TestTheLeasesOfMessagesThatWaitForTheirKindAreExtended(t *testing.T) {
 	}
 	s.startNextMessage(now)
 	now = now.Add(q.Config.Lease / 2)
-	due := s.LeasesToExtend()
-	require.True(t, len(due) == 2, "%d leases are extended, want that of the running and that of the waiting job", len(due))
+	require.Equal(t, 2, len(s.LeasesToExtend())) // that of the running and that of the waiting job
 }
 
 func TestAWaitingKindDoesNotBlockLowerPrioritiesOrReserveSlots(t *testing.T) {
@@ -88,9 +83,8 @@ func TestAWaitingKindDoesNotBlockLowerPrioritiesOrReserveSlots(t *testing.T) {
 	s.AddMessage(limited.Buffers[0], pollRequest, kindDelivery{kind: "fast"})
 	m := s.startNextMessage(now)
 	require.True(t, m != nil && kindOf(m) == "slow", "the urgent job did not start first")
-	if m := s.startNextMessage(now); m == nil || m.buffer != low {
-		t.Error("the job with low priority did not start, although the urgent one waits for its kind")
-	}
+	m = s.startNextMessage(now)
+	require.True(t, m != nil && m.buffer == low, "the job with low priority did not start, although the urgent one waits for its kind")
 	slots, ok := s.NextReservation(limited)
 	require.True(t, slots == 1 && ok, "%d slots are reserved, want 1 for the job that does not wait for its kind", slots)
 }

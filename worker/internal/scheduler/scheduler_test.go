@@ -47,14 +47,9 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 
 	m := s.startNextMessage(s.now())
 	require.True(t, m != nil && m.buffer == high, "started %+v, want the message with high priority", m)
-	if m := s.startNextMessage(s.now()); m != nil {
-		t.Errorf("started a message of priority %d before the backlog of high priority", m.buffer.index)
-	}
-	request := s.allowedRequest(high)
-	require.True(t, request.Messages == 1 && !request.Poll, "request %+v for high priority, want 1 message", request)
-	if request := s.allowedRequest(low); request.Messages != 0 {
-		t.Errorf("request %+v for low priority, want none", request)
-	}
+	require.True(t, s.startNextMessage(s.now()) == nil, "started a message before the backlog of high priority")
+	require.Equal(t, FetchRequest{Messages: 1}, s.allowedRequest(high))
+	require.Equal(t, FetchRequest{}, s.allowedRequest(low))
 	now = now.Add(maxIdlePrefetch + time.Second)
 	s.UpdatePrefetch()
 	require.True(t, len(low.messages) == 0 && s.releasing == 2, "%d messages of low priority are still prefetched, want 0", len(low.messages))
@@ -86,9 +81,7 @@ func TestOnlyShortJobsArePrefetchedAndWithinMaxInFlight(t *testing.T) {
 		s.UpdatePrefetch()
 		s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
 		require.True(t, s.startNextMessage(s.now()) != nil, "no message started")
-		if request := s.allowedRequest(q.Buffers[0]); request.Messages != want {
-			t.Errorf("after %d jobs: request for %d messages besides the running one, want %d", started, request.Messages, want)
-		}
+		require.Equal(t, want, s.allowedRequest(q.Buffers[0]).Messages)
 	}
 }
 
@@ -97,11 +90,8 @@ func TestRateLimitedQueueDoesNotBlockOtherQueues(t *testing.T) {
 	limited, other := NewScheduledQueue(queueConfig("limited"), unavailableLimiter{}), NewScheduledQueue(queueConfig("other"), nil)
 	s.SetQueues([]*ScheduledQueue{limited, other}, MessageLimits{Concurrency: 1, MaxInFlight: 1 + MaxPrefetch})
 	s.AddMessage(limited.Buffers[0], pollRequest, fakeDelivery{backlog: 10})
-	request := s.allowedRequest(limited.Buffers[0])
-	require.True(t, request.Messages == 0, "request %+v for the limited queue, want none", request)
-	if request := s.allowedRequest(other.Buffers[0]); request.Messages != 1 {
-		t.Errorf("request %+v for the other queue, want 1 message", request)
-	}
+	require.Equal(t, 0, s.allowedRequest(limited.Buffers[0]).Messages)
+	require.Equal(t, 1, s.allowedRequest(other.Buffers[0]).Messages)
 	s.AddMessage(other.Buffers[0], pollRequest, fakeDelivery{})
 	m := s.startNextMessage(s.now())
 	require.True(t, m != nil && m.buffer.queue == other, "started %+v, want the message of the other queue", m)
