@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
@@ -32,14 +31,6 @@ func newRecorder() (trace.TracerProvider, *tracetest.InMemoryExporter) {
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), spans
 }
 
-// runToEnd runs the jobs of the queue with the handler until none is left.
-func (env *testEnv) runToEnd(provider trace.TracerProvider, handler Handler, changes ...func(*Config)) {
-	env.t.Helper()
-	w := env.startWithOptions(Options{Config: env.config(append(changes, withFastRetries)...), TracerProvider: provider}, handler)
-	env.waitUntilEmpty()
-	requireCleanShutdown(env.t, w)
-}
-
 func attributesOf(span *tracetest.SpanStub) map[string]string {
 	values := map[string]string{}
 	for _, a := range span.Attributes {
@@ -53,7 +44,7 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 	env := newTestEnv(t)
 	env.sendWithHeaders("data", nats.Header{"traceparent": {producerParent}, "Tracestate": {"vendor=1"}})
 	provider, spans := newRecorder()
-	env.runToEnd(provider, func(ctx context.Context, job *Job) error {
+	w := env.startWithOptions(Options{Config: env.config(withFastRetries), TracerProvider: provider}, func(ctx context.Context, job *Job) error {
 		_, child := provider.Tracer("program").Start(ctx, "work")
 		child.End()
 		if job.Attempt == 1 {
@@ -61,6 +52,8 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 		}
 		return nil
 	})
+	env.waitUntilEmpty()
+	requireCleanShutdown(t, w)
 	common := map[string]string{
 		"messaging.system": "nats", "messaging.destination.name": "orders", "messaging.operation.name": "process",
 		"messaging.operation.type": "process", "messaging.message.id": "1", "messaging.message.body.size": "4",
@@ -90,51 +83,22 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 	}
 }
 
-func TestSpansShowWhatHappensToTheJob(t *testing.T) {
-	t.Parallel()
-	for title, row := range map[string]struct {
-		result, errorType string
-		status            codes.Code
-		err               error
-		dropped           bool
-	}{
-		"done":                 {result: "done", status: codes.Unset},
-		"snoozed":              {result: "released", status: codes.Unset, err: Snooze(0)},
-		"dead letter":          {result: "dead_lettered", errorType: "_OTHER", status: codes.Error, err: DeadLetter(strings.Repeat("x", maxSpanTextBytes-2) + "\xffé")},
-		"queue without letter": {result: "dropped", errorType: "_OTHER", status: codes.Error, err: DeadLetter("invalid"), dropped: true},
-		"timeout":              {result: "retried", errorType: "timeout", status: codes.Error, err: context.DeadlineExceeded},
-	} {
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			env := newTestEnv(t)
-			env.send("default", "data")
-			provider, spans := newRecorder()
-			calls := 0
-			env.runToEnd(provider, func(ctx context.Context, _ *Job) error {
-				calls++
-				if calls > 1 {
-					return nil
-				}
-				if row.errorType == "timeout" {
-					<-ctx.Done()
-				}
-				return row.err
-			}, func(c *Config) {
-				c.Concurrency = 1
-				c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(!row.dropped)}
-				if row.errorType == "timeout" {
-					c.Queues[0].JobTimeout = Duration(time.Second)
-				}
-			})
-			span := spans.GetSpans()[0]
-			values := attributesOf(&span)
-			if values["yardmaster.job.result"] != row.result || values["error.type"] != row.errorType || span.Status.Code != row.status {
-				t.Errorf("attributes %v, status %+v", values, span.Status)
-			}
-			text := span.Status.Description
-			require.True(t, utf8.ValidString(text) && len(text) <= maxSpanTextBytes, "description of %d bytes, valid: %t", len(text), utf8.ValidString(text))
-		})
+// resultsOf returns the result of each attempt, and the type of its error.
+func resultsOf(spans *tracetest.InMemoryExporter) (results []string) {
+	for _, span := range spans.GetSpans() {
+		values := attributesOf(&span)
+		result := values["yardmaster.job.result"]
+		if span.Status.Code == codes.Error {
+			result += ": " + values["error.type"]
+		}
+		results = append(results, result)
 	}
+	return results
+}
+
+func TestTextsOfSpansAreBoundedAndValid(t *testing.T) {
+	text := spanText(strings.Repeat("x", maxSpanTextBytes-2) + "\xffé")
+	require.True(t, utf8.ValidString(text) && len(text) <= maxSpanTextBytes, "%d bytes, valid: %t", len(text), utf8.ValidString(text))
 }
 
 // traceJob returns the span of a job with headers, and that of the program that runs the worker.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -37,23 +38,26 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 	}}
 	withOneAttempt := []func(*Config){func(c *Config) { c.Queues[0].Retry.MaxAttempts = new(1) }}
 	withoutDeadLetters := []func(*Config){func(c *Config) { c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(false)} }}
+	const retried = "retried: _OTHER"
+	once, dead := []string{retried, "done"}, []string{retried, retried, "dead_lettered: _OTHER"}
 	for name, row := range map[string]struct {
 		changes                    []func(*Config)
 		handler                    handler
 		succeeded, failed, snoozed int64
 		deadLetterText             string
+		spans                      []string
 	}{
-		"nil: the job is done":                                   {handler: always(nil), succeeded: 1},
-		"an error: the job is retried":                           {handler: atFirst(errors.New("not yet")), succeeded: 1, failed: 1},
-		"an error in the last attempt: the job is dead-lettered": {handler: always(errors.New("never")), failed: 3, deadLetterText: "never"},
+		"nil: the job is done":                                   {handler: always(nil), succeeded: 1, spans: []string{"done"}},
+		"an error: the job is retried":                           {handler: atFirst(errors.New("not yet")), succeeded: 1, failed: 1, spans: once},
+		"an error in the last attempt: the job is dead-lettered": {handler: always(errors.New("never")), failed: 3, deadLetterText: "never", spans: dead},
 		"an error in the last attempt without dead letters: the job is dropped": {
-			changes: withoutDeadLetters, handler: always(errors.New("never")), failed: 3,
+			changes: withoutDeadLetters, handler: always(errors.New("never")), failed: 3, spans: []string{retried, retried, "dropped: _OTHER"},
 		},
 		"Retry: the job is retried after that time": {
-			changes: withLongRetries, handler: atFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), succeeded: 1, failed: 1,
+			changes: withLongRetries, handler: atFirst(fmt.Errorf("closed: %w", Retry(time.Millisecond))), succeeded: 1, failed: 1, spans: once,
 		},
 		"DeadLetter: the job is dead-lettered at once": {
-			handler: always(fmt.Errorf("reading it: %w", DeadLetter("not JSON"))), failed: 1, deadLetterText: "reading it: not JSON",
+			handler: always(fmt.Errorf("reading it: %w", DeadLetter("not JSON"))), failed: 1, deadLetterText: "reading it: not JSON", spans: dead[2:],
 		},
 		"Snooze: the attempt does not count": {changes: withOneAttempt, handler: func(_ context.Context, job *Job, call int) error {
 			if call < 3 {
@@ -63,13 +67,14 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 				return fmt.Errorf("attempt %d, want 1", job.Attempt)
 			}
 			return nil
-		}, succeeded: 1, snoozed: 2},
+		}, succeeded: 1, snoozed: 2, spans: []string{"released", "released", "done"}},
 		"a panic: the job is retried": {
-			handler: func(context.Context, *Job, int) error { panic("oh no") }, failed: 3, deadLetterText: "panic: oh no",
+			handler: func(context.Context, *Job, int) error { panic("oh no") }, failed: 3, deadLetterText: "panic: oh no", spans: dead,
 		},
 		"a timeout: the job is retried": {
 			changes: []func(*Config){withTimeout}, handler: func(ctx context.Context, _ *Job, _ int) error { return waitForContext(ctx) }, failed: 3,
 			deadLetterText: "the job exceeded its timeout of 1s: context deadline exceeded",
+			spans:          []string{"retried: timeout", "retried: timeout", "dead_lettered: timeout"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +83,8 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			env.send("default", "x")
 			startTime, calls, log := time.Now(), 0, &bytes.Buffer{}
 			changes := append([]func(*Config){withFastRetries}, row.changes...)
-			o := Options{Config: env.config(changes...), Logger: slog.New(slog.NewTextHandler(log, nil))}
+			provider, spans := newRecorder()
+			o := Options{Config: env.config(changes...), Logger: slog.New(slog.NewTextHandler(log, nil)), TracerProvider: provider}
 			w := env.startWithOptions(o, func(ctx context.Context, job *Job) error {
 				calls++
 				return row.handler(ctx, job, calls)
@@ -111,6 +117,7 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 			if float64(calls) != attempts || w.Stats().Overdue != 0 {
 				t.Errorf("the handler was called %d times, want %g; stats %+v", calls, attempts, w.Stats())
 			}
+			assert.Equal(t, "spans", row.spans, resultsOf(spans))
 			letters := env.deadLetters()
 			switch {
 			case row.deadLetterText != "" && strings.Count(log.String(), row.deadLetterText) < int(row.failed):

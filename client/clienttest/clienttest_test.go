@@ -71,6 +71,7 @@ func atFirst(err error) func(*worker.Job) error {
 }
 
 func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
+	twoWaits := []time.Duration{time.Second, 2 * time.Second}
 	for title, row := range map[string]struct {
 		handler func(*worker.Job) error
 		// waits are the delays before the next attempts.
@@ -80,9 +81,9 @@ func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
 	}{
 		"done":        {handler: func(*worker.Job) error { return nil }, attempts: 1},
 		"dead letter": {handler: func(*worker.Job) error { return worker.DeadLetter("bad") }, attempts: 1, letter: "bad"},
-		"retried":     {handler: func(*worker.Job) error { return errors.New("no") }, waits: []time.Duration{time.Second, 2 * time.Second}, attempts: 3, letter: "no"},
+		"retried":     {handler: func(*worker.Job) error { return errors.New("no") }, waits: twoWaits, attempts: 3, letter: "no"},
 		"Retry":       {handler: atFirst(worker.Retry(time.Hour)), waits: []time.Duration{time.Hour}, attempts: 2},
-		"panic":       {handler: func(*worker.Job) error { panic("oh") }, waits: []time.Duration{time.Second, 2 * time.Second}, attempts: 3, letter: "panic: oh"},
+		"panic":       {handler: func(*worker.Job) error { panic("oh") }, waits: twoWaits, attempts: 3, letter: "panic: oh"},
 		"snoozed":     {handler: atFirst(worker.Snooze(time.Minute)), waits: []time.Duration{time.Minute}, attempts: 1},
 	} {
 		t.Run(title, func(t *testing.T) {

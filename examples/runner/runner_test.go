@@ -154,7 +154,8 @@ func TestResultFitsTerminationMessage(t *testing.T) {
 	for _, part := range []string{"x", "é", "\n\"", "\xff"} {
 		text := marshalWithinLimit(&result{Summary: strings.Repeat(part, 9000), SDKSessionID: "x"}, maxResultBytes)
 		parsed, err := sessions.ParseResult(text)
-		require.True(t, err == nil && len(text) <= maxResultBytes && parsed.SDKSessionID == "x" && parsed.Summary != "", "%q: %d bytes, error %v", part, len(text), err)
+		require.NoError(t, err)
+		require.True(t, len(text) <= maxResultBytes && parsed.SDKSessionID == "x" && parsed.Summary != "", "%q: %d bytes", part, len(text))
 	}
 }
 

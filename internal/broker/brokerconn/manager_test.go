@@ -168,6 +168,7 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 		change(b)
 		return b
 	}
+	withKey := with(func(b *v1alpha1.Broker) { b.URLSecretRef.Key = "address" })
 	withTLS := func(secret string) *v1alpha1.Broker {
 		return with(func(b *v1alpha1.Broker) { b.TLSSecretRef = &v1alpha1.LocalReference{Name: secret} })
 	}
@@ -181,7 +182,7 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 	}{
 		"no broker":                      {nil, v1alpha1.ReasonNoBroker, "the object has no broker"},
 		"an unsupported engine":          {with(func(b *v1alpha1.Broker) { b.Engine = "Pigeon" }), v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
-		"a missing key":                  {with(func(b *v1alpha1.Broker) { b.URLSecretRef.Key = "address" }), v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
+		"a missing key":                  {withKey, v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
 		"an empty TLS Secret":            {withTLS("empty"), v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
 		"empty credentials":              {withLogin("empty"), v1alpha1.ReasonSecretInvalid, "none of the keys username"},
 		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonURLInvalid, "url has an unsupported scheme"},

@@ -40,7 +40,7 @@ func TestAVersionTakesNoMessagesThatItCannotRun(t *testing.T) {
 				for range releaseJobs {
 					q.Send("x", nil)
 				}
-				arguments := []string{"--broker-url", q.ClientURL(), "--queues", "orders", "--admin-address", admin, "--log-level", "error", "--drain-timeout", "1ms"}
+				arguments := []string{"--broker-url", q.ClientURL(), "--queues", "orders", "--admin-address", admin, "--drain-timeout", "1ms"}
 				if runtime == "sidecar" {
 					arguments = append(arguments, "--forward", "http://"+startApplication(t, defect))
 				} else {
