@@ -37,7 +37,7 @@ func writePublicKey(t *testing.T, file string, keys *adminauth.Keys) {
 // newAdminWorker returns a worker that does not run, for requests to its admin API.
 func newAdminWorker(t *testing.T, o Options) *Worker {
 	t.Helper()
-	env := &testEnv{t: t, url: "nats://127.0.0.1:1"}
+	env := newUnreachableEnv(t)
 	o.Config = env.config()
 	return env.newWorker(o, blockingHandler(nil))
 }

@@ -17,13 +17,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.send("default", numberedPayloads(100)...)
+	env.Send(numberedPayloads(100)...)
 	release := make(chan struct{})
 	var done jobLog
 	handler := func(ctx context.Context, job *Job) error {
@@ -34,14 +35,14 @@ func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	poll.Until(t, "all executors to be busy", func() bool { return w.Stats().InFlight == 10 })
 	w.shutDownNow()
 	poll.Until(t, "no message to be prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
-	if stats := env.stats(); stats.InFlight > 10+20 { // released messages count until they are delivered again
+	if stats := env.Stats(); stats.InFlight > 10+20 { // released messages count until they are delivered again
 		t.Errorf("queue stats %+v, want at most 30 in flight", stats)
 	}
 	close(release)
 	require.NoError(t, <-w.result)
 	require.Equal(t, 10, done.count())
 	other := env.start(env.config(), handler)
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, other)
 	wasDone := map[string]bool{}
 	for _, job := range done.all() {
@@ -92,7 +93,7 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	}
 	poll.Until(t, "the worker not to be ready", ready(http.StatusServiceUnavailable))
 	poll.Until(t, "the worker to be drained", func() bool { _, s := call(http.MethodGet, "/stats"); return s.State == StateDrained })
-	env.send("default", "x")
+	env.Send("x")
 	require.True(t, done.count() == 0, "the drained worker started a job")
 	if status, s := call(http.MethodPost, "/resume"); status != http.StatusOK || s.State != StateRunning {
 		t.Errorf("POST /resume returned %d, %+v", status, s)
@@ -122,12 +123,12 @@ func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 	env := newTestEnv(t)
 	dir := t.TempDir()
 	configWith := func(concurrency string) string {
-		return "{broker: {url: " + env.server.ClientURL() + "}, adminAddress: '0', queues: [{name: orders}], concurrency: " + concurrency + "}"
+		return "{broker: {url: " + env.Server.ClientURL() + "}, adminAddress: '0', queues: [{name: orders}], concurrency: " + concurrency + "}"
 	}
 	file := updateConfigMap(t, dir, "..1", configWith("2"))
 	release := make(chan struct{})
 	w := env.startWithOptions(Options{ConfigFile: file}, blockingHandler(release))
-	env.send("default", numberedPayloads(20)...)
+	env.Send(numberedPayloads(20)...)
 	poll.Until(t, "two jobs to run", func() bool { return w.Stats().InFlight == 2 })
 	updateConfigMap(t, dir, "..2", configWith("5"))
 	poll.Until(t, "five jobs to run", func() bool { return w.Stats().InFlight == 5 })
@@ -135,12 +136,12 @@ func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 	updateConfigMap(t, dir, "..4", configWith("1"))
 	poll.Until(t, "the capacity to be one", func() bool { return w.Stats().Capacity == 1 })
 	close(release)
-	poll.Until(t, "all jobs to be done", env.isEmpty)
+	poll.Until(t, "all jobs to be done", env.IsEmpty)
 	updateConfigMap(t, dir, "..5", strings.Replace(configWith("1"), "orders", "other", 1))
-	env.ensureQueue("other")
-	env.sendTo("other", "default", "x")
+	queuetest.Ensure(t, env.Engine, "other")
+	env.SendTo("other", "x")
 	poll.Until(t, "the job of the other queue to be done", func() bool {
-		stats, err := env.engine.Stats(t.Context(), "other")
+		stats, err := env.Engine.Stats(t.Context(), "other")
 		return err == nil && stats.Ready+stats.InFlight == 0
 	})
 	requireCleanShutdown(t, w)

@@ -9,13 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
-	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -24,56 +20,21 @@ import (
 // testTimeout bounds what ends within a second on an idle machine.
 const testTimeout = 5 * time.Minute
 
-// testEnv is a broker with the queue "orders", and a client that sends jobs to it.
+// testEnv is a broker with the queue "orders", and workers of it.
 type testEnv struct {
-	t      testing.TB
-	url    string
-	engine broker.Engine
-	// server and js are nil on other engines than NATS.
-	server *natstest.Server
-	js     natsjs.JetStream
+	*queuetest.Queue
+
+	t testing.TB
 }
 
 func newTestEnv(t testing.TB, changes ...func(*broker.QueueConfig)) *testEnv {
 	t.Helper()
-	return newTestEnvOn(t, natstest.Start(t), changes...)
+	return &testEnv{queuetest.Start(t, "orders", changes...), t}
 }
 
-func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.QueueConfig)) *testEnv {
-	t.Helper()
-	env := &testEnv{t: t, url: s.ClientURL(), server: s, js: s.JetStream(natsjs.WithPublishAsyncMaxPending(1000))}
-	env.engine = queuetest.Connect(t, dial.NATSEngine, env.url)
-	env.ensureQueue("orders", changes...)
-	return env
-}
-
-// ensureQueue creates or updates a queue.
-func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig)) {
-	env.t.Helper()
-	queuetest.Ensure(env.t, env.engine, name, changes...)
-}
-
-// send sends jobs to the queue "orders".
-func (env *testEnv) send(priority string, payloads ...string) {
-	env.t.Helper()
-	env.sendTo("orders", priority, payloads...)
-}
-
-func (env *testEnv) sendTo(queue, priority string, payloads ...string) {
-	env.t.Helper()
-	stallWait := natsjs.WithStallWait(testTimeout) // parallel tests can slow the server down
-	for _, payload := range payloads {
-		_, err := env.js.PublishAsync("yardmaster."+queue+".ready."+priority, []byte(payload), stallWait)
-		require.NoError(env.t, err)
-	}
-	<-env.js.PublishAsyncComplete()
-}
-
-// sendWithHeaders sends a job to the queue "orders".
-func (env *testEnv) sendWithHeaders(payload string, headers nats.Header) {
-	env.t.Helper()
-	_, err := env.js.PublishMsg(env.t.Context(), &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: headers, Data: []byte(payload)})
-	require.NoError(env.t, err)
+// newUnreachableEnv returns a broker that does not run.
+func newUnreachableEnv(t testing.TB) *testEnv {
+	return &testEnv{&queuetest.Queue{Name: "orders", URL: "nats://127.0.0.1:1"}, t}
 }
 
 // numberedPayloads returns the payloads "0", "1" and so on.
@@ -85,33 +46,10 @@ func numberedPayloads(count int) []string {
 	return payloads
 }
 
-// stats of the queue "orders".
-func (env *testEnv) stats() broker.QueueStats {
-	env.t.Helper()
-	return queuetest.Stats(env.t, env.engine, "orders")
-}
-
-// isEmpty reports whether the queue "orders" has no messages. Dead letters do not count.
-func (env *testEnv) isEmpty() bool {
-	env.t.Helper()
-	return queuetest.Left(env.t, env.engine, "orders") == 0
-}
-
-func (env *testEnv) waitUntilEmpty() {
-	env.t.Helper()
-	poll.Until(env.t, "the queue to be empty", env.isEmpty)
-}
-
-// deadLetters of the queue "orders".
-func (env *testEnv) deadLetters() []broker.DeadLetter {
-	env.t.Helper()
-	return queuetest.DeadLetters(env.t, env.engine, "orders")
-}
-
 // deadLetterErrors returns the sorted errors of the dead letters.
 func (env *testEnv) deadLetterErrors() (texts []string) {
 	env.t.Helper()
-	for _, letter := range env.deadLetters() {
+	for _, letter := range env.DeadLetters() {
 		texts = append(texts, letter.Error)
 	}
 	slices.Sort(texts)
@@ -120,7 +58,7 @@ func (env *testEnv) deadLetterErrors() (texts []string) {
 
 // purge removes all messages of the queue "orders".
 func (env *testEnv) purge() {
-	stream, err := env.js.Stream(env.t.Context(), "yardmaster_orders")
+	stream, err := env.JS.Stream(env.t.Context(), "yardmaster_orders")
 	if err == nil {
 		err = stream.Purge(env.t.Context())
 	}
@@ -130,7 +68,7 @@ func (env *testEnv) purge() {
 }
 
 func (env *testEnv) config(changes ...func(*Config)) Config {
-	c := Config{Broker: BrokerConfig{URL: env.url}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
+	c := Config{Broker: BrokerConfig{URL: env.URL}, Queues: []QueueConfig{{Name: env.Name}}, AdminAddress: "0"}
 	for _, change := range changes {
 		change(&c)
 	}

@@ -149,7 +149,7 @@ func TestAJobBecomesOneDeadLetterWhateverItsWorkerDoes(t *testing.T) {
 		func(t *testing.T, fault faults.Fault, state deadLetterState) fate {
 			q := servers.newQueue(t, state)
 			victim := q.newVictim(fault)
-			running := (&testEnv{t: t}).run(victim.Worker)
+			running := q.run(victim.Worker)
 			q.send(onlyJob)
 			replacement := "replacement"
 			switch fault {
@@ -190,7 +190,7 @@ func TestAJobBecomesOneDeadLetterWhateverItsBrokerDoes(t *testing.T) {
 				used = startServers(t) // the memory of Redis is limited for all queues
 			}
 			q := used.newQueue(t, state)
-			(&testEnv{t: t}).run(q.newVictim(fault).Worker)
+			q.run(q.newVictim(fault).Worker)
 			q.send(onlyJob)
 			if fault != faults.StartsLate {
 				<-q.reached
@@ -225,7 +225,7 @@ func TestAJobBecomesOneDeadLetterWhateverItContains(t *testing.T) {
 				found.Refused = refused
 				return found
 			}
-			(&testEnv{t: t}).run(q.newVictim(fault).Worker)
+			q.run(q.newVictim(fault).Worker)
 			q.send(onlyJob)
 			<-q.reached
 			require.True(t, q.send(onlyJob).Duplicate, "the broker stored a second job with the same ID")
@@ -268,7 +268,6 @@ func outageOf(fault faults.Fault) time.Duration {
 type servers struct {
 	nats  *natstest.Server
 	redis *redistest.Server
-	js    natsjs.JetStream
 	// setups limits the queues that are set up at a time: all at once would take longer than the timeout of a request.
 	setups chan struct{}
 	queues atomic.Int64
@@ -276,24 +275,19 @@ type servers struct {
 
 func startServers(t testing.TB) *servers {
 	t.Helper()
-	s := &servers{nats: natstest.Start(t), redis: redistest.Start(t), setups: make(chan struct{}, 4)}
-	s.js = s.nats.JetStream()
-	return s
+	return &servers{nats: natstest.Start(t), redis: redistest.Start(t), setups: make(chan struct{}, 4)}
 }
 
 // failingQueue is a queue whose jobs fail in each attempt. One worker of it, the victim, is connected through a proxy.
 type failingQueue struct {
-	t      *testing.T
-	state  deadLetterState
-	server *servers
-	name   string
-	// url and address of the server.
-	url, address string
-	engine       broker.Engine
-	js           natsjs.JetStream
-	redis        *goredis.Client
-	proxy        *faults.Proxy
-	calls        atomic.Int64
+	*testEnv
+
+	state   deadLetterState
+	server  *servers
+	address string // of the server
+	redis   *goredis.Client
+	proxy   *faults.Proxy
+	calls   atomic.Int64
 	// reached is closed when the victim is at the moment of the fault, and resumed when it may continue.
 	reached, resumed         chan struct{}
 	reachedOnce, resumedOnce sync.Once
@@ -303,17 +297,15 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 	t.Helper()
 	s.setups <- struct{}{}
 	defer func() { <-s.setups }()
-	q := &failingQueue{
-		t: t, state: state, server: s, name: fmt.Sprintf("q%d", s.queues.Add(1)), js: s.js, reached: make(chan struct{}), resumed: make(chan struct{}),
-	}
-	q.address, q.url = s.nats.Address(), "nats://"+s.nats.Address()
-	if state.engine == dial.AsynqEngine {
-		q.address, q.url = s.redis.Address(), s.redis.URL()
+	q := &failingQueue{state: state, server: s, address: s.nats.Address(), reached: make(chan struct{}), resumed: make(chan struct{})}
+	name, inMemory := fmt.Sprintf("q%d", s.queues.Add(1)), func(c *broker.QueueConfig) { c.Storage.Type = broker.StorageMemory }
+	if state.engine == dial.NATSEngine {
+		q.testEnv = &testEnv{queuetest.StartOn(t, s.nats, name, inMemory), t}
+	} else {
+		q.testEnv, q.address = &testEnv{queuetest.StartAsynqOn(t, s.redis, name, inMemory), t}, s.redis.Address()
 	}
 	q.redis = goredis.NewClient(&goredis.Options{Addr: s.redis.Address()})
 	t.Cleanup(func() { _ = q.redis.Close() })
-	q.engine = queuetest.Connect(t, state.engine, q.url)
-	queuetest.Ensure(t, q.engine, q.name, func(c *broker.QueueConfig) { c.Storage.Type = broker.StorageMemory })
 	q.proxy = faults.StartProxy(t, q.address)
 	t.Cleanup(q.resume)
 	return q
@@ -329,8 +321,8 @@ func (q *failingQueue) send(payload string) broker.SendResult {
 
 // sendJob sends a job with an ID.
 func (q *failingQueue) sendJob(job *broker.OutgoingJob) (broker.SendResult, error) {
-	job.Queue, job.HasChosenID = q.name, true
-	return q.engine.(broker.Producer).Send(queuetest.PatientContext(q.t), job)
+	job.Queue, job.HasChosenID = q.Name, true
+	return q.Engine.(broker.Producer).Send(queuetest.PatientContext(q.t), job)
 }
 
 // sendExtremes sends jobs with extremePayloads, and a job that is due in the far future. It returns how many of them the
@@ -367,21 +359,16 @@ func (q *failingQueue) fail(_ context.Context, job *Job) error {
 	return errNoRoute
 }
 
-func (q *failingQueue) config(url string, changes ...func(*Config)) Config {
-	c := Config{Broker: BrokerConfig{URL: url}, Queues: []QueueConfig{{Name: q.name}}, AdminAddress: "0"}
-	withFastRetries(&c)
+// withTwoAttempts retries once, after milliseconds.
+func withTwoAttempts(c *Config) {
+	withFastRetries(c)
 	c.Queues[0].Retry.MaxAttempts = new(deadLetterAttempts)
-	for _, change := range changes {
-		change(&c)
-	}
-	return c
 }
 
 // startReplacement starts a worker without a fault.
 func (q *failingQueue) startReplacement(name string) {
 	q.t.Helper()
-	env := &testEnv{t: q.t}
-	env.run(env.newWorker(Options{Config: q.config(q.url), Pod: name}, q.fail))
+	q.run(q.newWorker(Options{Config: q.config(withTwoAttempts), Pod: name}, q.fail))
 }
 
 // victim is the worker behind the proxy.
@@ -397,7 +384,8 @@ func (q *failingQueue) newVictim(fault faults.Fault) *victim {
 	if isLateStart(fault) {
 		q.proxy.Set(fault)
 	}
-	config := q.config(strings.Replace(q.url, q.address, q.proxy.Address(), 1), func(c *Config) {
+	config := q.config(withTwoAttempts, func(c *Config) {
+		c.Broker.URL = strings.Replace(q.URL, q.address, q.proxy.Address(), 1)
 		if fault == faults.ExitsWithAnotherCode {
 			c.DrainTimeout = Duration(50 * time.Millisecond)
 		}
@@ -406,7 +394,7 @@ func (q *failingQueue) newVictim(fault faults.Fault) *victim {
 		}
 	})
 	v := &victim{}
-	v.Worker = (&testEnv{t: q.t}).newWorker(Options{Config: config, Pod: victimName}, func(ctx context.Context, job *Job) error {
+	v.Worker = q.newWorker(Options{Config: config, Pod: victimName}, func(ctx context.Context, job *Job) error {
 		q.calls.Add(1)
 		isFirst, isLast := q.state.moment == inFirstAttempt, job.Attempt == job.MaxAttempts
 		if isLateStart(fault) || isFirst && job.Attempt > 1 || !isFirst && !isLast {
@@ -441,7 +429,7 @@ func (q *failingQueue) waitForRequest() {
 		return
 	}
 	err := poll.UntilNil(q.t.Context(), func() error {
-		consumer, err := q.js.Consumer(q.t.Context(), "yardmaster_"+q.name, broker.DefaultPriority)
+		consumer, err := q.JS.Consumer(q.t.Context(), "yardmaster_"+q.Name, broker.DefaultPriority)
 		if err == nil && consumer.CachedInfo().NumWaiting == 0 {
 			err = errors.New("the victim requests no message")
 		}
@@ -522,13 +510,13 @@ func (q *failingQueue) expireLeases() {
 		q.setTimes("lease")
 		return
 	}
-	ctx, stream := q.t.Context(), "yardmaster_"+q.name
-	consumer, err := q.js.Consumer(ctx, stream, broker.DefaultPriority)
+	ctx, stream := q.t.Context(), "yardmaster_"+q.Name
+	consumer, err := q.JS.Consumer(ctx, stream, broker.DefaultPriority)
 	require.NoError(q.t, err)
 	config := consumer.CachedInfo().Config
 	setLease := func(lease time.Duration) {
 		config.AckWait = lease
-		_, err := q.js.UpdateConsumer(ctx, stream, config)
+		_, err := q.JS.UpdateConsumer(ctx, stream, config)
 		require.NoError(q.t, err)
 	}
 	poll.Until(q.t, "the requests of the lost worker to expire", func() bool {
@@ -538,7 +526,7 @@ func (q *failingQueue) expireLeases() {
 	lease := config.AckWait
 	setLease(time.Millisecond)
 	poll.Until(q.t, "the lease to expire", func() bool {
-		stats, err := q.engine.Stats(ctx, q.name)
+		stats, err := q.Engine.Stats(ctx, q.Name)
 		return err == nil && (stats.RetryDue || stats.InFlight == 0)
 	})
 	setLease(lease)
@@ -551,7 +539,7 @@ func (q *failingQueue) setTimes(set string) {
 	if q.state.engine != dial.AsynqEngine {
 		return
 	}
-	key := "asynq:{" + q.name + "}:" + set
+	key := "asynq:{" + q.Name + "}:" + set
 	tasks, err := q.redis.ZRange(q.t.Context(), key, 0, -1).Result()
 	for _, task := range tasks {
 		err = cmp.Or(err, q.redis.ZAddXX(q.t.Context(), key, goredis.Z{Score: 1, Member: task}).Err())
@@ -589,11 +577,11 @@ func (q *failingQueue) setSpace(bytes int64) {
 		q.server.redis.RunCLI("CONFIG", "SET", "maxmemory", fmt.Sprint(bytes))
 		return
 	}
-	dead, err := q.js.Stream(q.t.Context(), "yardmaster_"+q.name+"_dead")
+	dead, err := q.JS.Stream(q.t.Context(), "yardmaster_"+q.Name+"_dead")
 	require.NoError(q.t, err)
 	config := dead.CachedInfo().Config
 	config.Discard, config.MaxBytes = natsjs.DiscardNew, cmp.Or(bytes, -1)
-	_, err = q.js.UpdateStream(q.t.Context(), config)
+	_, err = q.JS.UpdateStream(q.t.Context(), config)
 	require.NoError(q.t, err)
 }
 
@@ -602,15 +590,15 @@ func (q *failingQueue) waitUntilLeft(messages int64) {
 	q.t.Helper()
 	poll.Until(q.t, "all jobs to be dead letters", func() bool {
 		q.setTimes("retry")
-		stats, err := q.engine.Stats(q.t.Context(), q.name)
+		stats, err := q.Engine.Stats(q.t.Context(), q.Name)
 		return err == nil && stats.Ready+stats.InFlight+stats.Delayed <= messages
 	})
 }
 
 func (q *failingQueue) fate() fate {
 	q.t.Helper()
-	found := fate{Calls: int(q.calls.Load()), Left: queuetest.Left(q.t, q.engine, q.name)}
-	for _, one := range queuetest.DeadLetters(q.t, q.engine, q.name) {
+	found := fate{Calls: int(q.calls.Load()), Left: queuetest.Left(q.t, q.Engine, q.Name)}
+	for _, one := range q.DeadLetters() {
 		found.DeadLetters = append(found.DeadLetters, letter{string(one.Payload), one.Attempts})
 	}
 	slices.SortFunc(found.DeadLetters, func(a, b letter) int { return cmp.Compare(a.Payload, b.Payload) })

@@ -13,14 +13,14 @@ import (
 func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.send("default", "x")
+	env.Send("x")
 	sent := prometheus.NewCounter(prometheus.CounterOpts{Name: "mails_sent_total", Help: "Mails that were sent."})
 	o := Options{Config: env.config(), Pool: "mailers", Metrics: []prometheus.Collector{sent}}
 	w := env.startWithOptions(o, func(context.Context, *Job) error {
 		sent.Inc()
 		return nil
 	})
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
 	text := getAdmin(t, w.Worker, "/metrics")
 	for _, want := range []string{

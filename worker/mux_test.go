@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/redistest"
@@ -30,19 +29,8 @@ func onBothEngines(t *testing.T, test func(t *testing.T, env *testEnv)) {
 	})
 	t.Run("asynq", func(t *testing.T) {
 		t.Parallel()
-		env := &testEnv{t: t, url: redistest.Start(t).URL()}
-		env.engine = queuetest.Connect(t, dial.AsynqEngine, env.url)
-		env.ensureQueue("orders")
-		test(t, env)
+		test(t, &testEnv{queuetest.StartAsynqOn(t, redistest.Start(t), "orders"), t})
 	})
-}
-
-// sendKind sends a job with a kind to the queue "orders".
-func (env *testEnv) sendKind(kind, payload string) {
-	env.t.Helper()
-	job := &broker.OutgoingJob{Queue: "orders", Kind: kind, Payload: []byte(payload)}
-	_, err := env.engine.(broker.Producer).Send(queuetest.PatientContext(env.t), job)
-	require.NoError(env.t, err)
 }
 
 func (env *testEnv) startMux(mux *Mux, changes ...func(*Config)) *runningWorker {
@@ -76,12 +64,12 @@ func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
 		mux := NewMux()
 		Handle(mux, "bill", record("billed"))
 		Handle(mux, "ship", record("shipped"))
-		env.sendKind("bill", `{"number": 1}`)
-		env.sendKind("ship", `{"number": 2, "unknown": true}`)
-		env.sendKind("bill", `{"number": "one"}`)
-		env.sendKind("other", "{}")
+		env.SendKind("bill", `{"number": 1}`)
+		env.SendKind("ship", `{"number": 2, "unknown": true}`)
+		env.SendKind("bill", `{"number": "one"}`)
+		env.SendKind("other", "{}")
 		w := env.startMux(mux, func(c *Config) { c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(1)} })
-		env.waitUntilEmpty()
+		env.WaitUntilEmpty()
 		requireCleanShutdown(t, w)
 		slices.Sort(got)
 		require.Equal(t, []string{"billed bill 1", "shipped ship 2"}, got)
@@ -124,13 +112,13 @@ func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T)
 	env := newTestEnv(t)
 	mux := NewMux()
 	Handle(mux, "bill", succeed)
-	env.sendKind("ship", "{}")
+	env.SendKind("ship", "{}")
 	w := env.startMux(mux, func(c *Config) {
 		c.Queues[0].Retry, c.Queues[0].DeadLetter = &RetryPolicy{MaxAttempts: new(1)}, &DeadLetterPolicy{Enabled: new(false)}
 	})
 	poll.Until(t, "the job to be given back", func() bool { return w.countedMessages(resultSnoozed) == 1 })
 	requireCleanShutdown(t, w)
-	stats := env.stats()
+	stats := env.Stats()
 	require.True(t, stats.InFlight == 1, "stats %+v, want one job that waits for its next delivery", stats)
 }
 
@@ -206,10 +194,10 @@ func TestAKindHasItsOwnAttemptsAndTimeout(t *testing.T) {
 		hang := func(ctx context.Context, _ *Job, _ order) error { return waitForContext(ctx) }
 		Handle(mux, "slow", hang, WithRetry(RetryPolicy{MaxAttempts: new(1)}), WithTimeout(50*time.Millisecond))
 		for _, kind := range []string{"fewer", "more", "same", "slow"} {
-			env.sendKind(kind, "{}")
+			env.SendKind(kind, "{}")
 		}
 		w := env.startMux(mux, withFastRetries, func(c *Config) { c.Queues[0].JobTimeout = Duration(time.Hour) })
-		env.waitUntilEmpty()
+		env.WaitUntilEmpty()
 		requireCleanShutdown(t, w)
 		want := []string{
 			"attempt 1 of 1: retry after 0s", "attempt 3 of 3: retry after 0s", "attempt 4 of 4: retry after 0s",

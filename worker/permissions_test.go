@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -45,11 +46,9 @@ func TestDocumentedBrokerPermissionsAreSufficientInADomainWithAnInboxPrefix(t *t
 	})
 	file := filepath.Join(t.TempDir(), "nkey")
 	require.NoError(t, os.WriteFile(file, append(seed, '\n'), 0o600))
-	env := newTestEnvOn(t, hub, withRateLimit(100), func(q *broker.QueueConfig) {
-		q.Results = broker.ResultsConfig{Retention: time.Hour, MaxBytes: broker.DefaultResultsBytes}
-	})
-	env.send("default", "poison", "good", "retried", "released")
-	env.sendWithHeaders("unique", nats.Header{broker.UniqueHeader: {"k"}})
+	env := &testEnv{queuetest.StartOn(t, hub, "orders", withRateLimit(100), withResults), t}
+	env.Send("poison", "good", "retried", "released")
+	env.SendWithHeaders("unique", nats.Header{broker.UniqueHeader: {"k"}})
 	var wasTried, wasReleased atomic.Bool
 	w := env.start(env.config(withFastRetries, func(c *Config) {
 		c.Concurrency, c.Queues[0].Results = 1, &ResultsConfig{Retention: Duration(time.Hour)}
@@ -65,9 +64,9 @@ func TestDocumentedBrokerPermissionsAreSufficientInADomainWithAnInboxPrefix(t *t
 		}
 		return nil
 	})
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
-	require.Equal(t, 1, env.stats().DeadLetters)
+	require.Equal(t, 1, env.Stats().DeadLetters)
 	reports := func(result string) float64 { return testutil.ToFloat64(w.metrics.reports.WithLabelValues(result)) }
 	require.True(t, reports("failed") == 0 && reports("succeeded") >= 4, "%v reports failed, %v succeeded", reports("failed"), reports("succeeded"))
 }

@@ -60,11 +60,11 @@ func runLethalWorker(url string) {
 func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	consumer, err := env.js.Consumer(t.Context(), "yardmaster_orders", broker.DefaultPriority)
+	consumer, err := env.JS.Consumer(t.Context(), "yardmaster_orders", broker.DefaultPriority)
 	require.NoError(t, err)
 	config := consumer.CachedInfo().Config
 	config.AckWait = 2500 * time.Millisecond // so that a round is short: the jobs take milliseconds
-	_, err = env.js.UpdateConsumer(t.Context(), "yardmaster_orders", config)
+	_, err = env.JS.UpdateConsumer(t.Context(), "yardmaster_orders", config)
 	require.NoError(t, err)
 	for round := range testbuilder.NumberFromEnv(t, "POISON_ROUNDS", 1) {
 		payloads := numberedPayloads(1000)
@@ -72,9 +72,9 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 			payloads[i] = transient + payloads[i]
 		}
 		payloads[rand.IntN(len(payloads))] = poison
-		env.send(broker.DefaultPriority, payloads...)
+		env.Send(payloads...)
 		processes, begin := env.runLethalWorkersUntilEmpty(), time.Now()
-		letters := env.deadLetters()
+		letters := env.DeadLetters()
 		t.Logf("round %d: %d processes ended", round, processes)
 		for _, letter := range letters {
 			if string(letter.Payload) != poison {
@@ -84,7 +84,7 @@ func TestAMessageThatEndsItsProcessBecomesTheOnlyDeadLetter(t *testing.T) {
 		if len(letters) != 1 || processes > 7 {
 			t.Fatalf("round %d: %d dead letters, want 1, and %d processes ended, want at most 7", round, len(letters), processes)
 		}
-		require.NoError(t, env.engine.DeadLetters("orders").Purge(t.Context()))
+		require.NoError(t, env.Engine.DeadLetters("orders").Purge(t.Context()))
 	}
 	env.requireNoHistory()
 }
@@ -97,7 +97,7 @@ func (env *testEnv) runLethalWorkersUntilEmpty() (ended int) {
 	exits := make(chan error, lethalCount)
 	start := func() {
 		command := exec.CommandContext(ctx, os.Args[0])
-		command.Env = append(os.Environ(), lethalBroker+"="+env.server.ClientURL())
+		command.Env = append(os.Environ(), lethalBroker+"="+env.Server.ClientURL())
 		command.Stderr = os.Stderr
 		go func() { exits <- command.Run() }()
 	}
@@ -114,7 +114,7 @@ func (env *testEnv) runLethalWorkersUntilEmpty() (ended int) {
 			ended++
 			start()
 		case <-check.C:
-			if env.isEmpty() {
+			if env.IsEmpty() {
 				stop()
 				for range lethalCount {
 					<-exits
@@ -128,7 +128,7 @@ func (env *testEnv) runLethalWorkersUntilEmpty() (ended int) {
 // requireNoHistory fails the test if the bucket of the queue keeps the history of messages that are settled.
 func (env *testEnv) requireNoHistory() {
 	env.t.Helper()
-	bucket, err := env.js.KeyValue(env.t.Context(), "yardmaster_orders")
+	bucket, err := env.JS.KeyValue(env.t.Context(), "yardmaster_orders")
 	require.NoError(env.t, err)
 	keys, err := bucket.Keys(env.t.Context())
 	require.True(env.t, err == nil || errors.Is(err, natsjs.ErrNoKeysFound), "%v", err)

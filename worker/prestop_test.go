@@ -11,7 +11,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
-	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -54,7 +53,7 @@ func blockingHandler(release <-chan struct{}) Handler {
 func startBusyWorker(t *testing.T, jobs int, changes ...func(*Config)) (env *testEnv, w *runningWorker, release chan struct{}) {
 	t.Helper()
 	env, release = newTestEnv(t), make(chan struct{})
-	env.send("default", numberedPayloads(jobs)...)
+	env.Send(numberedPayloads(jobs)...)
 	w = env.start(env.config(append(changes, func(c *Config) { c.Concurrency = 1 })...), blockingHandler(release))
 	poll.Until(t, "a job to run", func() bool { return w.Stats().InFlight == 1 })
 	return env, w, release
@@ -79,7 +78,8 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 		require.True(t, r.err == nil && r.status == http.StatusOK && r.stats.State == StateDrained, "preStop returned %+v", r)
 	}
 	require.NoError(t, <-w.result)
-	require.Equal(t, 1, queuetest.Left(t, env.engine, "orders"))
+	stats := env.Stats()
+	require.Equal(t, 1, stats.Ready+stats.InFlight+stats.Delayed)
 }
 
 func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
@@ -130,12 +130,12 @@ func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 	require.ErrorIs(t, (<-first).err, context.Canceled)
 	close(release)
 	require.NoError(t, <-w.result)
-	require.True(t, env.isEmpty(), "the job was not done")
+	require.True(t, env.IsEmpty(), "the job was not done")
 }
 
 func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
 	t.Parallel()
-	env := &testEnv{t: t, url: "nats://" + ports.Reserve(t).String()}
+	env := newUnreachableEnv(t)
 	w := env.start(env.config(), blockingHandler(nil))
 	require.Equal(t, http.StatusOK, callAdmin(t, w.Worker, http.MethodGet, "/prestop", nil).Code)
 	require.True(t, !w.Stats().Connected, "the worker is connected to nothing")

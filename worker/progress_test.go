@@ -30,7 +30,7 @@ func getAdmin(t *testing.T, w *Worker, path string) string {
 func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.sendWithHeaders("data", nats.Header{broker.JobIDHeader: {"order-5"}, broker.KindHeader: {"bill"}})
+	env.SendWithHeaders("data", nats.Header{broker.JobIDHeader: {"order-5"}, broker.KindHeader: {"bill"}})
 	reported, end := make(chan struct{}), make(chan struct{})
 	w := env.start(env.config(), func(ctx context.Context, job *Job) error {
 		job.Progress(ctx, 0.1, "begin")
@@ -55,7 +55,7 @@ func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 		t.Errorf("the metrics contain the ID of a job:\n%s", metrics)
 	}
 	close(end)
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
 	progress := w.Stats().Progress
 	require.True(t, len(progress) == 0, "the job has ended, and its progress is %+v", progress)
@@ -126,12 +126,12 @@ func TestTheOperatorReadsTheLongestStats(t *testing.T) {
 	queueName := func(i int) string {
 		return strings.Repeat("n", 63) + "_" + fmt.Sprintf("%063d", i) + "_0123456789"
 	}
-	config := Config{Broker: BrokerConfig{URL: "nats://127.0.0.1:1"}, AdminAddress: "0", Concurrency: maxConcurrency}
+	config := Config{Broker: BrokerConfig{URL: "unused"}, AdminAddress: "0", Concurrency: maxConcurrency}
 	for i := range maxQueueCount {
 		config.Queues = append(config.Queues, QueueConfig{Name: queueName(i)})
 	}
 	name := strings.Repeat("p", 253)
-	env := &testEnv{t: t}
+	env := newUnreachableEnv(t)
 	w := env.newWorker(Options{Config: config, Pool: name, Namespace: name, Pod: name, Revision: name}, blockingHandler(nil))
 	for _, q := range w.settings.queues {
 		w.queues[q.Name] = &attachedQueue{config: q, scheduled: scheduler.NewScheduledQueue(q, nil)}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -32,7 +33,7 @@ func withRateLimit(perSecond int) func(*broker.QueueConfig) {
 func newRatedWorkers(t *testing.T, jobs, perSecond int) *ratedWorkers {
 	t.Helper()
 	w := &ratedWorkers{env: newTestEnv(t, withRateLimit(perSecond)), startTime: time.Now()}
-	w.env.send("default", numberedPayloads(jobs)...)
+	w.env.Send(numberedPayloads(jobs)...)
 	return w
 }
 
@@ -92,7 +93,7 @@ func measureRates(t *testing.T) {
 		time.Sleep(2 * time.Second)
 	}
 	changeStart := time.Now()
-	w.env.ensureQueue("orders", withRateLimit(50))
+	queuetest.Ensure(t, w.env.Engine, "orders", withRateLimit(50))
 	changeEnd := time.Now()
 	for _, n := range []int{20, 10, 1, 7, 20, 12} {
 		w.scale(t, n)

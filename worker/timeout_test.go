@@ -31,12 +31,12 @@ func TestAMessageWithAnInvalidTimeoutBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	for _, invalid := range []string{"soon", "-1s", "1ms", "25h", ""} {
-		env.sendWithHeaders("data", nats.Header{broker.TimeoutHeader: {invalid}})
+		env.SendWithHeaders("data", nats.Header{broker.TimeoutHeader: {invalid}})
 	}
 	w := env.start(env.config(), func(context.Context, *Job) error { return errors.New("the handler was called") })
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
-	letters := env.deadLetters()
+	letters := env.DeadLetters()
 	const want = `the header Yardmaster-Timeout is "soon", must be a duration from 1s to 24h0m0s, such as 90s`
 	if len(letters) != 5 || !slices.ContainsFunc(letters, func(l broker.DeadLetter) bool { return l.Error == want }) {
 		t.Errorf("dead letters %+v", letters)
@@ -56,13 +56,13 @@ func TestTheJobOfAHandlerThatHangsGoesToAnotherWorker(t *testing.T) {
 		return nil
 	})
 	sentTime := time.Now()
-	env.send("default", "x")
+	env.Send("x")
 	<-hangs
 	isAlive := func() bool { return callAdmin(t, hanging.Worker, http.MethodGet, "/livez", nil).Code == http.StatusOK }
 	require.True(t, isAlive() || time.Since(sentTime) >= broker.MinJobTimeout, "the worker is not alive before the timeout")
 	var second jobLog
 	other := env.start(config, second.handle)
-	poll.Until(t, "the other worker to do the job", func() bool { return second.count() == 1 && env.isEmpty() })
+	poll.Until(t, "the other worker to do the job", func() bool { return second.count() == 1 && env.IsEmpty() })
 	require.True(t, !isAlive() && hanging.Stats().Overdue == 1, "the worker is alive although all of its slots hang: %+v", hanging.Stats())
 	close(ends)
 	poll.Until(t, "the worker to be alive again", isAlive)

@@ -11,8 +11,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
+
+// withResults keeps the states of jobs for an hour.
+func withResults(q *broker.QueueConfig) {
+	q.Results = broker.ResultsConfig{Retention: time.Hour, MaxBytes: broker.DefaultResultsBytes}
+}
 
 // The work of a job whose result the broker refuses is done. It would be repeated in vain, without end.
 func TestAJobWhoseResultIsTooLargeForTheBrokerRunsOnce(t *testing.T) {
@@ -29,18 +35,16 @@ func TestAJobWhoseResultIsTooLargeForTheBrokerRunsOnce(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			env := newTestEnvOn(t, row.server, func(q *broker.QueueConfig) {
-				q.Results = broker.ResultsConfig{Retention: time.Hour, MaxBytes: broker.DefaultResultsBytes}
-			})
+			env := &testEnv{queuetest.StartOn(t, row.server, "orders", withResults), t}
 			if row.bucketLimit > 0 {
-				states, err := env.js.Stream(t.Context(), "KV_yardmaster_orders_jobs")
+				states, err := env.JS.Stream(t.Context(), "KV_yardmaster_orders_jobs")
 				require.NoError(t, err)
 				config := states.CachedInfo().Config
 				config.MaxMsgSize = row.bucketLimit
-				_, err = env.js.UpdateStream(t.Context(), config)
+				_, err = env.JS.UpdateStream(t.Context(), config)
 				require.NoError(t, err)
 			}
-			env.send("default", "large", "small")
+			env.Send("large", "small")
 			calls := atomic.Int64{}
 			w := env.start(env.config(func(c *Config) { c.Queues[0].Results = &ResultsConfig{Retention: Duration(time.Hour)} }), func(_ context.Context, job *Job) error {
 				calls.Add(1)
@@ -49,9 +53,9 @@ func TestAJobWhoseResultIsTooLargeForTheBrokerRunsOnce(t *testing.T) {
 				}
 				return job.SetResult(strings.Repeat("x", limit+1))
 			})
-			env.waitUntilEmpty()
+			env.WaitUntilEmpty()
 			requireCleanShutdown(t, w)
-			letters := env.deadLetters()
+			letters := env.DeadLetters()
 			if len(letters) != 1 || string(letters[0].Payload) != "large" || letters[0].Attempts != 1 ||
 				!strings.HasPrefix(letters[0].Error, "the broker refuses the result: ") || !strings.Contains(letters[0].Error, row.want) {
 				t.Errorf("dead letters %+v", letters)

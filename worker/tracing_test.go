@@ -42,7 +42,7 @@ func attributesOf(span *tracetest.SpanStub) map[string]string {
 func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.sendWithHeaders("data", nats.Header{"traceparent": {producerParent}, "Tracestate": {"vendor=1"}})
+	env.SendWithHeaders("data", nats.Header{"traceparent": {producerParent}, "Tracestate": {"vendor=1"}})
 	provider, spans := newRecorder()
 	w := env.startWithOptions(Options{Config: env.config(withFastRetries), TracerProvider: provider}, func(ctx context.Context, job *Job) error {
 		_, child := provider.Tracer("program").Start(ctx, "work")
@@ -52,7 +52,7 @@ func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
 		}
 		return nil
 	})
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
 	common := map[string]string{
 		"messaging.system": "nats", "messaging.destination.name": "orders", "messaging.operation.name": "process",

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -80,7 +81,7 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := newTestEnv(t)
-			env.send("default", "x")
+			env.Send("x")
 			startTime, calls, log := time.Now(), 0, &bytes.Buffer{}
 			changes := append([]func(*Config){withFastRetries}, row.changes...)
 			provider, spans := newRecorder()
@@ -98,7 +99,7 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 					t.Log(err) // a request has a second, which may be too short on a busy machine
 					return false
 				}
-				return *got.Succeeded+*got.Failed == row.succeeded+row.failed && env.isEmpty()
+				return *got.Succeeded+*got.Failed == row.succeeded+row.failed && env.IsEmpty()
 			})
 			recent := got.Recent
 			got.Recent = nil
@@ -118,7 +119,7 @@ func TestHandlerResultDecidesWhatHappensToTheJobAndIsCounted(t *testing.T) {
 				t.Errorf("the handler was called %d times, want %g; stats %+v", calls, attempts, w.Stats())
 			}
 			assert.Equal(t, "spans", row.spans, resultsOf(spans))
-			letters := env.deadLetters()
+			letters := env.DeadLetters()
 			switch {
 			case row.deadLetterText != "" && strings.Count(log.String(), row.deadLetterText) < int(row.failed):
 				t.Errorf("not each failed attempt is logged:\n%s", log)
@@ -137,11 +138,11 @@ func TestAWorkerWhoseConnectionTheServerEndedExits(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	config := env.config(withFastRetries, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
-	env.send("default", strings.Repeat("x", 200<<10))
+	env.Send(strings.Repeat("x", 200<<10))
 	lower := sync.OnceFunc(func() {
-		lowered := env.server.Options().Clone()
+		lowered := env.Server.Options().Clone()
 		lowered.MaxPayload = 64 << 10
-		if err := env.server.ReloadOptions(lowered); err != nil {
+		if err := env.Server.ReloadOptions(lowered); err != nil {
 			t.Error(err)
 		}
 	})
@@ -151,25 +152,25 @@ func TestAWorkerWhoseConnectionTheServerEndedExits(t *testing.T) {
 	}
 	require.ErrorContains(t, <-env.start(config, handler).result, "Maximum Payload Violation")
 	next := env.start(config, handler)
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, next)
-	require.Equal(t, 1, env.stats().DeadLetters)
+	require.Equal(t, 1, env.Stats().DeadLetters)
 }
 
 // A dead letter that the broker refuses is not a reason to run its job again.
 func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
-	dead, err := env.js.Stream(t.Context(), "yardmaster_orders_dead")
+	dead, err := env.JS.Stream(t.Context(), "yardmaster_orders_dead")
 	require.NoError(t, err)
 	setMaximum := func(bytes int32) {
 		config := dead.CachedInfo().Config
 		config.MaxMsgSize = bytes
-		_, err := env.js.UpdateStream(t.Context(), config)
+		_, err := env.JS.UpdateStream(t.Context(), config)
 		require.NoError(t, err)
 	}
 	setMaximum(10)
-	env.send("default", "x")
+	env.Send("x")
 	calls := atomic.Int64{}
 	w := env.start(env.config(withFastRetries, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) }), func(context.Context, *Job) error {
 		calls.Add(1)
@@ -177,9 +178,9 @@ func TestAJobWhoseDeadLetterIsRefusedDoesNotRunAgain(t *testing.T) {
 	})
 	poll.Until(t, "two deliveries whose dead letter is refused", func() bool { return w.countedMessages(resultUnsettled) == 2 })
 	setMaximum(-1)
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
-	require.Equal(t, 1, env.stats().DeadLetters)
+	require.Equal(t, 1, env.Stats().DeadLetters)
 	require.Equal(t, 3, calls.Load())
 }
 
@@ -199,7 +200,7 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := newTestEnv(t)
-			env.send("default", "x")
+			env.Send("x")
 			var clockOffset atomic.Int64
 			created := env.newWorker(Options{Config: env.config()}, func(context.Context, *Job) error {
 				if row.removed {
@@ -222,10 +223,10 @@ func TestWorkerWaitsForQueuesThatDoNotExist(t *testing.T) {
 	env := newTestEnv(t)
 	var done jobLog
 	w := env.start(env.config(func(c *Config) { c.Queues = append(c.Queues, QueueConfig{Name: "later"}) }), done.handle)
-	env.send("default", "x")
+	env.Send("x")
 	poll.Until(t, "the job of the existing queue to be done", func() bool { return done.count() == 1 })
-	env.ensureQueue("later")
-	env.sendTo("later", "default", "y")
+	queuetest.Ensure(t, env.Engine, "later")
+	env.SendTo("later", "y")
 	poll.Until(t, "the job of the new queue to be done", func() bool { return done.count() == 2 })
 	requireCleanShutdown(t, w)
 }
@@ -234,7 +235,7 @@ func TestWorkerWaitsForQueuesThatDoNotExist(t *testing.T) {
 func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	env.send("default", numberedPayloads(200)...)
+	env.Send(numberedPayloads(200)...)
 	const cooldown = 500 * time.Millisecond
 	var tried atomic.Int32
 	var recovered atomic.Bool
@@ -269,10 +270,10 @@ func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	}
 	recovered.Store(true)
 	stoppedTime.Store(nil)
-	env.waitUntilEmpty()
+	env.WaitUntilEmpty()
 	require.Equal(t, "Closed", w.Stats().Breaker)
 	requireCleanShutdown(t, w)
-	require.Equal(t, 0, env.stats().DeadLetters)
+	require.Equal(t, 0, env.Stats().DeadLetters)
 }
 
 func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
@@ -310,13 +311,13 @@ func TestAWorkerContinuesWithAConsumerThatWasDeletedAndCreatedAgain(t *testing.T
 	env := newTestEnv(t)
 	var done jobLog
 	w := env.start(env.config(), done.handle)
-	env.send("default", "before")
-	env.waitUntilEmpty()
-	require.NoError(t, env.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
-	env.send("default", numberedPayloads(20)...)
-	require.Equal(t, 20, env.stats().Ready)
-	env.ensureQueue("orders")
-	env.waitUntilEmpty()
+	env.Send("before")
+	env.WaitUntilEmpty()
+	require.NoError(t, env.JS.DeleteConsumer(t.Context(), "yardmaster_orders", "default"))
+	env.Send(numberedPayloads(20)...)
+	require.Equal(t, 20, env.Stats().Ready)
+	queuetest.Ensure(t, env.Engine, "orders")
+	env.WaitUntilEmpty()
 	requireCleanShutdown(t, w)
 	require.Equal(t, 21, done.count())
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
@@ -26,7 +24,7 @@ import (
 func runProgram(t *testing.T, shop *queuetest.Queue) (url string) {
 	t.Helper()
 	address, file := ports.Reserve(t).String(), filepath.Join(t.TempDir(), "worker.yaml")
-	config := fmt.Sprintf("broker: {url: %q}\nqueues: [{name: shop}]\ndrainTimeout: 100ms\nadminAddress: %q\n", shop.ClientURL(), address)
+	config := fmt.Sprintf("broker: {url: %q}\nqueues: [{name: shop}]\ndrainTimeout: 100ms\nadminAddress: %q\n", shop.URL, address)
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	t.Setenv("YARDMASTER_CONFIG_FILE", file)
 	background.Run(t, func(ctx context.Context) error {
@@ -52,8 +50,7 @@ func get(url string) string {
 func TestTheExampleRunsJobsByKindAndShowsTheirProgress(t *testing.T) {
 	shop := queuetest.Start(t, "shop")
 	url := runProgram(t, shop)
-	send := func(kind, payload string) { shop.Send(payload, nats.Header{"Yardmaster-Kind": {kind}}) }
-	send("report", `{"month": "2026-03", "pages": 12000}`) // ten minutes, so that it still runs when the orders are charged
+	shop.SendKind("report", `{"month": "2026-03", "pages": 12000}`) // ten minutes, so that it still runs when the orders are charged
 	var stats worker.Stats
 	poll.Until(t, "the report to show its progress", func() bool {
 		return json.Unmarshal([]byte(get(url+"/stats")), &stats) == nil && len(stats.Progress) == 1 && stats.Progress[0].Fraction > 0
@@ -61,11 +58,11 @@ func TestTheExampleRunsJobsByKindAndShowsTheirProgress(t *testing.T) {
 	if p := stats.Progress[0]; p.Kind != "report" || !strings.HasSuffix(p.Text, " of 12000") {
 		t.Errorf("progress %+v", p)
 	}
-	send("report", `{"month": "2026-04", "pages": 1}`)
-	send("charge", `{"order": "A-17", "cents": 1999}`)
-	send("charge", `{"order": "A-18", "cents": 0}`)
-	send("charge", `{"order": 19}`)
-	send("refund", `{}`)
+	shop.SendKind("report", `{"month": "2026-04", "pages": 1}`)
+	shop.SendKind("charge", `{"order": "A-17", "cents": 1999}`)
+	shop.SendKind("charge", `{"order": "A-18", "cents": 0}`)
+	shop.SendKind("charge", `{"order": 19}`)
+	shop.SendKind("refund", `{}`)
 	poll.Until(t, "both invalid jobs to be dead letters", func() bool { return shop.Stats().DeadLetters == 2 })
 	poll.Until(t, "the metrics to count the orders, and not the report that waits or the unknown kind", func() bool {
 		metrics := get(url + "/metrics")

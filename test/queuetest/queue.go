@@ -14,12 +14,16 @@ import (
 	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// PatientContext has a deadline, which replaces the short ones of requests that have none: a busy machine needs long.
+// patience bounds requests: a busy machine needs many times as long as an idle one.
+const patience = 5 * time.Minute
+
+// PatientContext has a deadline, which replaces the short ones of requests that have none.
 func PatientContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -101,40 +105,93 @@ func AssertSameJob(t testing.TB, title string, want, got *broker.Message) {
 	assert.Equal(t, title+": the job of package client and this one", want, got)
 }
 
-// Queue is a queue on a NATS server of its own.
+// Queue is a queue on a broker, and a client that sends jobs to it.
 type Queue struct {
-	*natstest.Server
-	Engine broker.Engine
+	Name, URL string
+	Engine    broker.Engine
+	// Server and JS are nil on other engines than NATS.
+	Server *natstest.Server
+	JS     jetstream.JetStream
 
-	t    testing.TB
-	name string
-	js   jetstream.JetStream
+	t testing.TB
 }
 
 // Start runs a NATS server with a queue until the test ends.
-func Start(t testing.TB, name string) *Queue {
+func Start(t testing.TB, name string, changes ...func(*broker.QueueConfig)) *Queue {
 	t.Helper()
-	s := natstest.Start(t)
-	q := &Queue{Server: s, Engine: Connect(t, dial.NATSEngine, s.ClientURL()), t: t, name: name, js: s.JetStream()}
-	Ensure(t, q.Engine, name)
+	return StartOn(t, natstest.Start(t), name, changes...)
+}
+
+// StartOn creates a queue on a NATS server.
+func StartOn(t testing.TB, s *natstest.Server, name string, changes ...func(*broker.QueueConfig)) *Queue {
+	t.Helper()
+	q := &Queue{Name: name, URL: s.ClientURL(), Server: s, JS: s.JetStream(jetstream.WithPublishAsyncMaxPending(1000)), t: t}
+	q.Engine = Connect(t, dial.NATSEngine, q.URL)
+	Ensure(t, q.Engine, name, changes...)
 	return q
 }
 
-// Send sends a job with headers.
-func (q *Queue) Send(payload string, headers nats.Header) {
+// StartAsynqOn creates a queue of asynq on a Redis server.
+func StartAsynqOn(t testing.TB, s *redistest.Server, name string, changes ...func(*broker.QueueConfig)) *Queue {
+	t.Helper()
+	q := &Queue{Name: name, URL: s.URL(), t: t}
+	q.Engine = Connect(t, dial.AsynqEngine, q.URL)
+	Ensure(t, q.Engine, name, changes...)
+	return q
+}
+
+// Send sends jobs, on NATS.
+func (q *Queue) Send(payloads ...string) {
 	q.t.Helper()
-	_, err := q.js.PublishMsg(q.t.Context(), &nats.Msg{Subject: "yardmaster." + q.name + ".ready.default", Header: headers, Data: []byte(payload)})
+	q.SendTo(q.Name, payloads...)
+}
+
+// SendTo sends jobs to another queue, on NATS.
+func (q *Queue) SendTo(queue string, payloads ...string) {
+	q.t.Helper()
+	stallWait := jetstream.WithStallWait(patience) // parallel tests can slow the server down
+	for _, payload := range payloads {
+		_, err := q.JS.PublishAsync("yardmaster."+queue+".ready.default", []byte(payload), stallWait)
+		require.NoError(q.t, err)
+	}
+	<-q.JS.PublishAsyncComplete()
+}
+
+// SendWithHeaders sends a job, on NATS.
+func (q *Queue) SendWithHeaders(payload string, headers nats.Header) {
+	q.t.Helper()
+	_, err := q.JS.PublishMsg(q.t.Context(), &nats.Msg{Subject: "yardmaster." + q.Name + ".ready.default", Header: headers, Data: []byte(payload)})
+	require.NoError(q.t, err)
+}
+
+// SendKind sends a job with a kind, on each engine.
+func (q *Queue) SendKind(kind, payload string) {
+	q.t.Helper()
+	producer, _ := q.Engine.(broker.Producer)
+	_, err := producer.Send(PatientContext(q.t), &broker.OutgoingJob{Queue: q.Name, Kind: kind, Payload: []byte(payload)})
 	require.NoError(q.t, err)
 }
 
 // Stats returns the stats of the queue.
 func (q *Queue) Stats() broker.QueueStats {
 	q.t.Helper()
-	return Stats(q.t, q.Engine, q.name)
+	return Stats(q.t, q.Engine, q.Name)
 }
 
 // IsEmpty reports whether the queue has no messages. Dead letters do not count.
 func (q *Queue) IsEmpty() bool {
 	q.t.Helper()
-	return Left(q.t, q.Engine, q.name) == 0
+	return Left(q.t, q.Engine, q.Name) == 0
+}
+
+// WaitUntilEmpty waits until the queue has no messages. Dead letters do not count.
+func (q *Queue) WaitUntilEmpty() {
+	q.t.Helper()
+	poll.Until(q.t, "the queue to be empty", q.IsEmpty)
+}
+
+// DeadLetters returns the dead letters of the queue.
+func (q *Queue) DeadLetters() []broker.DeadLetter {
+	q.t.Helper()
+	return DeadLetters(q.t, q.Engine, q.Name)
 }

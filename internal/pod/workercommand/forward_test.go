@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -141,7 +140,7 @@ func TestAJobThatEndsTheApplicationBecomesTheOnlyDeadLetter(t *testing.T) {
 		if i == number/2 {
 			payload = "poison"
 		}
-		q.Send(payload, nil)
+		q.Send(payload)
 	}
 	var crashes atomic.Int64
 	go func() {
@@ -160,9 +159,9 @@ func TestAJobThatEndsTheApplicationBecomesTheOnlyDeadLetter(t *testing.T) {
 		}
 	}()
 	stop := runCommand(t, q, io.Discard, "--forward", "http://"+address)
-	poll.Until(t, "the queue to be empty", q.IsEmpty)
+	q.WaitUntilEmpty()
 	stop()
-	letters := queuetest.DeadLetters(t, q.Engine, "orders")
+	letters := q.DeadLetters()
 	if len(letters) != 1 || string(letters[0].Payload) != "poison" || letters[0].Attempts != 5 || crashes.Load() != 5 {
 		t.Errorf("%d crashes, dead letters %+v", crashes.Load(), letters)
 	}

@@ -47,7 +47,7 @@ func startPythonPod(t *testing.T, q *queuetest.Queue) *pythonPod {
 	return &pythonPod{
 		start("python3", []string{quickstarts + "worker.py"}, done, "PORT="+port),
 		start(os.Args[0], []string{"-test.run", "^TestNoJobOfAPythonWorkerIsLost$"}, io.Discard, "YARDMASTER_TEST_WORKER="+
-			"--broker-url "+q.ClientURL()+" --queues orders --concurrency 5 --admin-address 0 --log-level error --forward http://"+address),
+			"--broker-url "+q.URL+" --queues orders --concurrency 5 --admin-address 0 --log-level error --forward http://"+address),
 		done,
 	}
 }
@@ -80,7 +80,7 @@ func TestNoJobOfAPythonWorkerIsLost(t *testing.T) {
 	defer sending.Wait()
 	sending.Go(func() {
 		for i := range jobs {
-			q.Send(`{"id": 1}`, nats.Header{"Yardmaster-Job-Id": {"job-" + strconv.Itoa(i)}})
+			q.SendWithHeaders(`{"id": 1}`, nats.Header{"Yardmaster-Job-Id": {"job-" + strconv.Itoa(i)}})
 			_ = clock.SleepContext(t.Context(), 30*time.Millisecond)
 		}
 	})

@@ -53,13 +53,13 @@ func TestTheQuickStartOfEachLanguageRunsJobs(t *testing.T) {
 				program, config := filepath.Join(t.TempDir(), "worker"), filepath.Join(t.TempDir(), "worker.yaml")
 				text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+quickstarts+"go").CombinedOutput()
 				require.True(t, err == nil, "%v: %s", err, text)
-				require.NoError(t, os.WriteFile(config, []byte("broker: {url: "+q.ClientURL()+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600))
+				require.NoError(t, os.WriteFile(config, []byte("broker: {url: "+q.URL+"}\nqueues: [{name: orders}]\nadminAddress: \"0\"\n"), 0o600))
 				startProgram(t, jobs, log, []string{program}, "YARDMASTER_CONFIG_FILE="+config)
 			default:
 				runCommand(t, q, jobs, "--exec", "--", quickstarts+file)
 			}
-			q.Send(`{"id":7}`, nats.Header{"Nats-Msg-Id": {"order-7"}})
-			q.Send("invalid", nil)
+			q.SendWithHeaders(`{"id":7}`, nats.Header{"Nats-Msg-Id": {"order-7"}})
+			q.Send("invalid")
 			poll.Until(t, "both jobs to be settled", func() bool {
 				stats := q.Stats()
 				isDone := strings.Contains(strings.ReplaceAll(jobs.String(), `"id": 7`, `"id":7`), `job order-7 {"id":7}`)

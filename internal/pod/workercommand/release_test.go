@@ -38,9 +38,9 @@ func TestAVersionTakesNoMessagesThatItCannotRun(t *testing.T) {
 				t.Parallel()
 				q, admin := queuetest.Start(t, "orders"), ports.Reserve(t).String()
 				for range releaseJobs {
-					q.Send("x", nil)
+					q.Send("x")
 				}
-				arguments := []string{"--broker-url", q.ClientURL(), "--queues", "orders", "--admin-address", admin, "--drain-timeout", "1ms"}
+				arguments := []string{"--broker-url", q.URL, "--queues", "orders", "--admin-address", admin, "--drain-timeout", "1ms"}
 				if runtime == "sidecar" {
 					arguments = append(arguments, "--forward", "http://"+startApplication(t, defect))
 				} else {

@@ -34,6 +34,6 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 // runCommand runs a worker of the queue "orders" until stop is called, or the test ends. Its output is that of the commands that it runs.
 func runCommand(t *testing.T, q *queuetest.Queue, output io.Writer, arguments ...string) (stop func()) {
 	t.Helper()
-	arguments = append([]string{"--broker-url", q.ClientURL(), "--queues", "orders", "--admin-address", "0", "--log-level", "error"}, arguments...)
+	arguments = append([]string{"--broker-url", q.URL, "--queues", "orders", "--admin-address", "0", "--log-level", "error"}, arguments...)
 	return background.Run(t, func(ctx context.Context) error { return Run(ctx, arguments, output, output) })
 }

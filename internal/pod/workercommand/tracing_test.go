@@ -125,7 +125,7 @@ func tracedOptions(t *testing.T, values map[string]string) (o *worker.Options, s
 func forwardTwoAttempts(t *testing.T) (parents []string, stopTime time.Duration) {
 	t.Helper()
 	q := queuetest.Start(t, "orders")
-	q.Send("data", nats.Header{"traceparent": {"00-" + producerTrace + "-" + producerSpan + "-01"}})
+	q.SendWithHeaders("data", nats.Header{"traceparent": {"00-" + producerTrace + "-" + producerSpan + "-01"}})
 	headers := make(chan string, 2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers <- r.Header.Get("Traceparent")
@@ -137,7 +137,7 @@ func forwardTwoAttempts(t *testing.T) (parents []string, stopTime time.Duration)
 	t.Cleanup(server.Close)
 	stop := runCommand(t, q, io.Discard, "--forward", server.URL)
 	parents = []string{<-headers, <-headers}
-	poll.Until(t, "the job to be done", q.IsEmpty)
+	q.WaitUntilEmpty()
 	stoppedAt := time.Now()
 	stop()
 	return parents, time.Since(stoppedAt)
