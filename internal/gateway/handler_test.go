@@ -24,23 +24,6 @@ import (
 
 const ordersPath = "/namespaces/team-a/queues/orders/jobs"
 
-func TestAJobIsStoredOnceHoweverOftenItIsSent(t *testing.T) {
-	t.Parallel()
-	env := newTestEnv(t)
-	for i, path := range []string{ordersPath, "/queues/orders/jobs", ordersPath} {
-		status := http.StatusOK
-		if i == 0 {
-			status = http.StatusCreated
-		}
-		got := env.do("POST", path+"?id=order-7", "{}")
-		env.want(path, got, status, "", "")
-		require.True(t, got.ID == "order-7" && got.Duplicate == (i > 0), "%s: %+v", path, got)
-	}
-	got := env.do("POST", ordersPath, "{}")
-	require.True(t, got.status == http.StatusCreated && got.ID != "", "a job without an ID: %+v", got)
-	require.Equal(t, 2, env.stored("orders"))
-}
-
 func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
@@ -160,7 +143,9 @@ func TestAFullQueueIsRetryable(t *testing.T) {
 	queuetest.Ensure(t, env.engine, "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
 	require.NoError(t, env.api.Create(t.Context(), readyQueue(tenant, "small", "small")))
 	path := "/queues/small/jobs"
-	env.want("first", env.do("POST", path, "{}"), http.StatusCreated, "", "")
+	first := env.do("POST", path, "{}")
+	env.want("first", first, http.StatusCreated, "", "")
+	require.True(t, first.ID != "", "a job without an ID gets none")
 	env.want("second", env.do("POST", path, "{}"), http.StatusTooManyRequests, reasonQueueFull, "queue")
 	many := env.do("POST", path+"/many", `{"payload": 1}`)
 	if many.status != http.StatusMultiStatus || many.Failed != 1 || len(many.Jobs) != 1 || many.Jobs[0].Error.Reason != reasonQueueFull {

@@ -188,6 +188,11 @@ func TestEnsureQueue(t *testing.T) {
 	t.Parallel()
 	paused := func(q *broker.QueueConfig) { q.Paused = true }
 	warn := func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn }
+	adopted := func(q *broker.QueueConfig) { q.Paused, q.AdoptsUnowned = true, true }
+	same := func(*broker.QueueConfig) {}
+	pausedByOther := func(config func(*broker.QueueConfig)) func(*testEnv) {
+		return func(b *testEnv) { b.ensureQueue(config); b.requireSuccess(b.inspector.PauseQueue("orders")) }
+	}
 	drift := []broker.SettingDifference{{Object: "queue orders", Setting: "paused", Want: "false", Found: "true"}}
 	for name, row := range map[string]struct {
 		before func(*testEnv)
@@ -196,29 +201,17 @@ func TestEnsureQueue(t *testing.T) {
 		paused bool
 	}{
 		"a missing queue is created":          {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
-		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, func(q *broker.QueueConfig) { paused(q); q.AdoptsUnowned = true }, broker.EnsureResult{Updated: true}, true},
-		"a second call changes nothing":       {func(b *testEnv) { b.ensureQueue() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
+		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, adopted, broker.EnsureResult{Updated: true}, true},
+		"a second call changes nothing":       {func(b *testEnv) { b.ensureQueue() }, same, broker.EnsureResult{}, false},
 		"a queue is paused":                   {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
-		"a pause by another client is ended": {
-			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.PauseQueue("orders")) }, func(*broker.QueueConfig) {},
-			broker.EnsureResult{Drift: drift, Corrected: true},
-			false,
-		},
-		"a pause by another client is reported with drift policy Warn": {
-			func(b *testEnv) { b.ensureQueue(warn); b.requireSuccess(b.inspector.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
-		},
+		"a pause by another client is ended":                           {pausedByOther(same), same, broker.EnsureResult{Drift: drift, Corrected: true}, false},
+		"a pause by another client is reported with drift policy Warn": {pausedByOther(warn), warn, broker.EnsureResult{Drift: drift}, true},
 		"a deleted queue is created again": {
-			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {},
-			broker.EnsureResult{Created: true},
-			false,
+			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, same, broker.EnsureResult{Created: true}, false,
 		},
 		"a queue that rejects messages accepts them again": {
-			func(b *testEnv) {
-				b.ensureQueue()
-				b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", desiredQueue().Owner))
-			}, func(*broker.QueueConfig) {},
-			broker.EnsureResult{},
-			false,
+			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.RejectNewMessages(t.Context(), "orders", desiredQueue().Owner)) }, same,
+			broker.EnsureResult{}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -382,6 +375,7 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 func TestDeleteQueue(t *testing.T) {
 	t.Parallel()
 	owner := desiredQueue().Owner
+	reject := func(b *testEnv) { b.requireSuccess(b.RejectNewMessages(t.Context(), "orders", owner)) }
 	fillQueue := func(b *testEnv) {
 		b.ensureQueue()
 		b.enqueueTask("x")
@@ -394,16 +388,13 @@ func TestDeleteQueue(t *testing.T) {
 	}{
 		"a missing queue needs no deletion":    {func(*testEnv) {}, true},
 		"all tasks are deleted with the queue": {fillQueue, true},
-		"a queue that rejects messages and is empty is deleted": {func(b *testEnv) {
-			b.ensureQueue()
-			b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner))
-		}, true},
+		"a queue that rejects messages and is empty is deleted": {func(b *testEnv) { b.ensureQueue(); reject(b) }, true},
 		"an interrupted deletion continues with the record of the owner": {func(b *testEnv) {
 			b.ensureQueue()
-			b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner))
+			reject(b)
 			b.requireSuccess(b.inspector.DeleteQueue("orders", true))
 		}, true},
-		"a queue that rejects messages is kept until it is empty": {func(b *testEnv) { fillQueue(b); b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
+		"a queue that rejects messages is kept until it is empty": {func(b *testEnv) { fillQueue(b); reject(b) }, false},
 		"a queue with an active task is kept":                     {func(b *testEnv) { fillQueue(b); b.fetchTasks(1) }, false},
 		"active tasks of lost workers do not prevent the deletion": {func(b *testEnv) {
 			fillQueue(b)

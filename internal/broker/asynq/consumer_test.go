@@ -160,39 +160,27 @@ func TestPausedQueueDeliversNothing(t *testing.T) {
 
 func TestOutcomesOfADelivery(t *testing.T) {
 	t.Parallel()
+	ack := func(d broker.Delivery) error { return d.Ack(t.Context(), true) }
+	retry := func(d broker.Delivery) error { return d.Retry(t.Context(), time.Hour, "it failed") }
+	release := func(d broker.Delivery) error { return d.Release(t.Context(), 0) }
+	releaseLater := func(d broker.Delivery) error { return d.Release(t.Context(), time.Hour) }
+	bury := func(d broker.Delivery) error { return d.Bury(t.Context(), "not JSON", 1) }
+	lastAttempt, kept := []asynq.Option{asynq.MaxRetry(0)}, []asynq.Option{asynq.Retention(time.Hour)}
 	for name, row := range map[string]struct {
 		options []asynq.Option
-		end     func(*testEnv, broker.Delivery) error
+		end     func(broker.Delivery) error
 		state   asynq.TaskState // 0: the task is deleted
 		retried int
 		lastErr string
 	}{
-		"Ack deletes the task": {nil, func(b *testEnv, d broker.Delivery) error { return d.Ack(b.t.Context(), true) }, 0, 0, ""},
-		"Ack keeps the task for the retention set by its producer": {
-			[]asynq.Option{asynq.Retention(time.Hour)},
-			func(b *testEnv, d broker.Delivery) error { return d.Ack(b.t.Context(), true) }, asynq.TaskStateCompleted, 0, "",
-		},
-		"Retry schedules the next attempt": {
-			nil, func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour, "it failed") }, asynq.TaskStateRetry, 1, "it failed",
-		},
-		"Retry archives a task without attempts left": {
-			[]asynq.Option{asynq.MaxRetry(0)},
-			func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour, "it failed") }, asynq.TaskStateArchived, 0, "it failed",
-		},
-		"Release makes the task pending": {
-			nil, func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
-		},
-		"Release makes a task without attempts left pending": {
-			[]asynq.Option{asynq.MaxRetry(0)},
-			func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
-		},
-		"Release with a delay schedules the task": {
-			[]asynq.Option{asynq.MaxRetry(0)},
-			func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), time.Hour) }, asynq.TaskStateScheduled, 0, "",
-		},
-		"Bury archives the task": {
-			nil, func(b *testEnv, d broker.Delivery) error { return d.Bury(b.t.Context(), "not JSON", 1) }, asynq.TaskStateArchived, 0, "not JSON",
-		},
+		"Ack deletes the task": {nil, ack, 0, 0, ""},
+		"Ack keeps the task for the retention set by its producer": {kept, ack, asynq.TaskStateCompleted, 0, ""},
+		"Retry schedules the next attempt":                         {nil, retry, asynq.TaskStateRetry, 1, "it failed"},
+		"Retry archives a task without attempts left":              {lastAttempt, retry, asynq.TaskStateArchived, 0, "it failed"},
+		"Release makes the task pending":                           {nil, release, asynq.TaskStatePending, 0, ""},
+		"Release makes a task without attempts left pending":       {lastAttempt, release, asynq.TaskStatePending, 0, ""},
+		"Release with a delay schedules the task":                  {lastAttempt, releaseLater, asynq.TaskStateScheduled, 0, ""},
+		"Bury archives the task":                                   {nil, bury, asynq.TaskStateArchived, 0, "not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,8 +189,8 @@ func TestOutcomesOfADelivery(t *testing.T) {
 			consumer := b.openConsumer(b.Engine)
 			d := nextTask(t, consumer, time.Minute)
 			b.requireSuccess(d.ExtendLease(t.Context()))
-			b.requireSuccess(row.end(b, d))
-			b.requireSuccess(row.end(b, d)) // repeated, as after a broken connection
+			b.requireSuccess(row.end(d))
+			b.requireSuccess(row.end(d)) // repeated, as after a broken connection
 			task := b.findTask(id)
 			if row.state == 0 {
 				require.True(t, task == nil, "%+v", task)
@@ -320,9 +308,7 @@ func TestSecondPriorityHasNoMessages(t *testing.T) {
 	low, err := from.Consumer(t.Context(), "low")
 	b.requireSuccess(err)
 	require.True(t, low == nil, "the second priority has a consumer")
-	d := nextTask(t, high, time.Minute)
-	require.True(t, d != nil && d.Message().Priority == "high", "the first priority has none")
+	require.Equal(t, "high", nextTask(t, high, time.Minute).Message().Priority)
 	limiter, err := from.RateLimiter(t.Context())
-	b.requireSuccess(err)
-	require.True(t, limiter == nil, "asynq has a rate limiter: %v", limiter)
+	require.True(t, err == nil && limiter == nil, "asynq has a rate limiter: %v, %v", limiter, err)
 }

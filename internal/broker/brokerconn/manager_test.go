@@ -90,17 +90,24 @@ func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 
 func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 	t.Parallel()
-	s := natstest.Start(t)
+	nats, redis := natstest.Start(t), redistest.Start(t)
 	// A request waits for a connection, so it must be short.
-	m := startImpatientManager(t, newSecret("broker", "url", s.ClientURL()))
-	if _, err := m.Conn(ns, natsBroker("broker")).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
-		t.Errorf("the first error is %v", err)
+	m := startImpatientManager(t, newSecret("nats", "url", nats.ClientURL()), newSecret("redis", "url", redis.URL()))
+	for secret, row := range map[string]struct {
+		engine        v1alpha1.Engine
+		stop, restart func()
+	}{"nats": {v1alpha1.EngineNATS, nats.Stop, nats.Restart}, "redis": {v1alpha1.EngineAsynq, redis.Stop, redis.Restart}} {
+		b := natsBroker(secret)
+		b.Engine = row.engine
+		if _, err := m.Conn(ns, b).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
+			t.Errorf("the first error is %v", err)
+		}
+		m.waitForReason(b, "")
+		row.stop()
+		m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
+		row.restart()
+		m.waitForReason(b, "")
 	}
-	m.waitForReason(natsBroker("broker"), "")
-	s.Stop()
-	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonConnectionFailed)
-	s.Restart()
-	m.waitForReason(natsBroker("broker"), "")
 }
 
 // A server ends the connection of a client for good when it sends a message beyond a limit that was lowered meanwhile.
@@ -241,17 +248,6 @@ func (m *testManager) expectNotification(want Notification) {
 		}
 		return false
 	})
-}
-
-func TestABrokerOfTheAsynqEngine(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := natsBroker("redis")
-	b.Engine = v1alpha1.EngineAsynq
-	m := startManager(t, newSecret("redis", "url", s.URL()))
-	m.waitForReason(b, "")
-	s.Stop()
-	m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
 }
 
 func TestAnUnusedConnectionIsClosed(t *testing.T) {
