@@ -34,25 +34,21 @@ func TestALoginThatItsFilesOrItsBrokerDoNotAllowIsReported(t *testing.T) {
 	seed, _ := natstest.NewNKey(t)
 	secret, empty := writeFile("secret", "hidden"), writeFile("empty", "\n")
 	const redis = "redis://127.0.0.1:1"
-	for name, row := range map[string]struct {
-		broker BrokerConfig
-		class  broker.ErrorClass
-		want   string
-	}{
-		"server without nkeys":       {BrokerConfig{URL: users.ClientURL(), NKeyFile: writeFile("nkey", string(seed))}, broker.ClassUnauthorized, "nkeys not supported by the server"},
-		"missing file":               {BrokerConfig{URL: users.ClientURL(), UsernameFile: secret + "/none"}, broker.ClassInvalid, "none: "},
-		"empty file":                 {BrokerConfig{URL: users.ClientURL(), UsernameFile: empty}, broker.ClassInvalid, "broker.usernameFile: " + empty + " is empty"},
-		"token for Redis":            {BrokerConfig{URL: redis, TokenFile: secret}, broker.ClassInvalid, "a token cannot log in to Redis"},
-		"nkey for Redis":             {BrokerConfig{URL: redis, NKeyFile: secret}, broker.ClassInvalid, "an nkey cannot log in to Redis"},
-		"NATS credentials for Redis": {BrokerConfig{URL: redis, CredentialsFile: secret}, broker.ClassInvalid, "a NATS credentials file cannot log in to Redis"},
-		"domain for Redis":           {BrokerConfig{URL: redis, JetStreamDomain: "hub"}, broker.ClassInvalid, "jetStreamDomain and inboxPrefix are settings of NATS"},
+	for want, config := range map[string]BrokerConfig{
+		"none: ": {URL: redis, UsernameFile: secret + "/none"},
+		"broker.usernameFile: " + empty + " is empty":          {URL: redis, UsernameFile: empty},
+		"a token cannot log in to Redis":                       {URL: redis, TokenFile: secret},
+		"an nkey cannot log in to Redis":                       {URL: redis, NKeyFile: secret},
+		"a NATS credentials file cannot log in to Redis":       {URL: redis, CredentialsFile: secret},
+		"jetStreamDomain and inboxPrefix are settings of NATS": {URL: redis, JetStreamDomain: "hub"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, _, err := login.Connect(t.Context(), &row.broker, "test")
-			require.ErrorContains(t, err, row.want)
-			require.True(t, broker.ClassOf(err) == row.class && !strings.Contains(err.Error(), "hidden"), "%v of the class %s", err, broker.ClassOf(err))
-		})
+		_, _, err := login.Connect(t.Context(), &config, "test")
+		require.ErrorContains(t, err, want)
+		require.True(t, broker.ClassOf(err) == broker.ClassInvalid && !strings.Contains(err.Error(), "hidden"), "%v of the class %s", err, broker.ClassOf(err))
 	}
+	_, _, err := login.Connect(t.Context(), &BrokerConfig{URL: users.ClientURL(), NKeyFile: writeFile("nkey", string(seed))}, "test")
+	require.True(t, broker.ClassOf(err) == broker.ClassUnauthorized, "%v of the class %s", err, broker.ClassOf(err))
+	require.ErrorContains(t, err, "nkeys not supported by the server")
 }
 
 // The password is changed in the file first and then at the broker, which closes all
@@ -92,7 +88,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 		"token":               {BrokerConfig{URL: tokens.ClientURL(), TokenFile: writeFile("token", "first\r\n")}, "token", "%", changeToken},
 		"password in the URL": {BrokerConfig{URLFile: writeFile("url", "nats://me:first@"+inURL.Address())}, "url", "nats://me:%@" + inURL.Address(), changeURL},
 		"nkey": {
-			BrokerConfig{URL: "nats://you:other@" + keys.Address(), NKeyFile: writeFile("nkey", string(firstSeed)+"\n")}, "nkey", string(secondSeed), changeKey,
+			BrokerConfig{URL: "nats://you:x@" + keys.Address(), NKeyFile: writeFile("nkey", string(firstSeed)+"\n")}, "nkey", string(secondSeed), changeKey,
 		},
 		"NATS credentials": {
 			BrokerConfig{URL: account.ClientURL(), CredentialsFile: writeFile("creds", string(firstCredentials))}, "creds", string(secondCredentials), revokeFirst,

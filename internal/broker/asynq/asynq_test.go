@@ -204,7 +204,9 @@ func TestEnsureQueue(t *testing.T) {
 		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, adopted, broker.EnsureResult{Updated: true}, true},
 		"a second call changes nothing":       {func(b *testEnv) { b.ensureQueue() }, same, broker.EnsureResult{}, false},
 		"a queue is paused":                   {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
-		"a pause by another client is ended":                           {pausedByOther(same), same, broker.EnsureResult{Drift: drift, Corrected: true}, false},
+		"a pause by another client is ended": {
+			pausedByOther(same), same, broker.EnsureResult{Drift: drift, Corrected: true}, false,
+		},
 		"a pause by another client is reported with drift policy Warn": {pausedByOther(warn), warn, broker.EnsureResult{Drift: drift}, true},
 		"a deleted queue is created again": {
 			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, same, broker.EnsureResult{Created: true}, false,
