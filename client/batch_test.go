@@ -168,9 +168,9 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		env.requireBatch("x", BatchInfo{State: BatchUnknown})
 		log := &jobLog{}
 		env.runWorker(log.mux())
-		poll.Until(t, "the final job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+		poll.Until(t, "the final job to be a dead letter", func() bool { return env.Stats().DeadLetters == 1 })
 		require.Equal(t, []string{"a"}, log.payloads())
-		_, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
+		_, err := env.Engine.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
 		require.NoError(t, err)
 		poll.Until(t, "the final job to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
 	})
@@ -199,7 +199,6 @@ func TestABatchThatIsInvalidIsRejectedBeforeAJobIsSent(t *testing.T) {
 		requireError(t, err, ErrInvalid, "jobs")
 		_, err = env.EnqueueBatch(t.Context(), "nobody", batchOf("a"), final)
 		requireError(t, err, ErrUnknownQueue, "queue")
-		stats := env.stats()
-		require.True(t, stats.Ready == 0, "%+v", stats)
+		require.Equal(t, 0, env.Stats().Ready)
 	})
 }

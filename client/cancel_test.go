@@ -36,12 +36,12 @@ func TestOnlyDelayedJobsAreCanceled(t *testing.T) {
 		if env.engine == dial.AsynqEngine {
 			ids = []string{"a", "never-sent"} // the second job becomes ready only while a worker runs
 		} else {
-			poll.Until(t, "the second job to be due", func() bool { return env.stats().Delayed == 0 })
+			poll.Until(t, "the second job to be due", func() bool { return env.Stats().Delayed == 0 })
 		}
 		for _, id := range ids {
 			require.True(t, !env.cancel(id), "%s was canceled", id)
 		}
-		stats := env.stats()
+		stats := env.Stats()
 		require.True(t, stats.Ready+stats.Delayed+stats.InFlight == 2, "%+v", stats)
 		_, err := env.CancelDelayed(t.Context(), "nobody", "a")
 		requireError(t, err, ErrUnknownQueue, "queue")

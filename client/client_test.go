@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -59,7 +60,7 @@ func TestOfJobsWithTheSameIDTheQueueKeepsOne(t *testing.T) {
 			first, second := env.enqueue("1", ID(id), option), env.enqueue("2", ID(id), option)
 			require.True(t, first == (Receipt{ID: id}) && second == (Receipt{ID: id, Duplicate: true}), "receipts %+v and %+v", first, second)
 		}
-		poll.Until(t, "the queue to have two jobs", func() bool { s := env.stats(); return s.Ready == 1 && s.Delayed == 1 })
+		poll.Until(t, "the queue to have two jobs", func() bool { s := env.Stats(); return s.Ready == 1 && s.Delayed == 1 })
 	})
 }
 
@@ -145,7 +146,7 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 		env.createDraining("draining")
 		isNATS := env.engine != dial.AsynqEngine
 		if isNATS {
-			env.ensureQueue("full", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
+			queuetest.Ensure(t, env.Engine, "full", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
 			_, err := env.Enqueue(t.Context(), "full", nil)
 			require.NoError(t, err)
 		}
@@ -226,7 +227,7 @@ func TestEnqueueManyReturnsAResultForEachJob(t *testing.T) {
 				require.True(t, result.Receipt == want && result.Err == nil, "result %d: %+v, want %+v", i, result, want)
 			}
 		}
-		poll.Until(t, "the queue to have all jobs", func() bool { return env.stats().Ready == 1998 })
+		poll.Until(t, "the queue to have all jobs", func() bool { return env.Stats().Ready == 1998 })
 		if results, err := env.EnqueueMany(t.Context(), "orders", nil); len(results) > 0 || err != nil {
 			t.Errorf("without jobs: %v, %v", results, err)
 		}

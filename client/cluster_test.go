@@ -16,13 +16,13 @@ import (
 func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
-	env := &testEnv{t: t, admin: queuetest.Connect(t, dial.NATSEngine, cluster.URL())}
-	env.ensureQueue("orders")
-	c := env.connect(Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second})
+	engine := queuetest.Connect(t, dial.NATSEngine, cluster.URL())
+	queuetest.Ensure(t, engine, "orders")
+	c := (&testEnv{t: t}).connect(Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second})
 	const jobs = 600
 	for i := range jobs {
 		if i == jobs/3 {
-			env.stopLeader(cluster)
+			stopLeader(t, cluster)
 		}
 		id := ID(fmt.Sprintf("order-%d", i))
 		poll.Until(t, "the job to be stored", func() bool {
@@ -34,15 +34,15 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 	poll.Until(t, "the queue to have each job once", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		stats, err := env.admin.Stats(ctx, "orders")
+		stats, err := engine.Stats(ctx, "orders")
 		return err == nil && stats.Ready+stats.Delayed == jobs
 	})
 }
 
 // stopLeader stops the server that leads the stream of the queue "orders".
-func (env *testEnv) stopLeader(cluster *natstest.Cluster) {
-	env.t.Helper()
-	stream, err := cluster.Servers[0].JetStream().Stream(env.t.Context(), "yardmaster_orders")
-	require.NoError(env.t, err)
+func stopLeader(t *testing.T, cluster *natstest.Cluster) {
+	t.Helper()
+	stream, err := cluster.Servers[0].JetStream().Stream(t.Context(), "yardmaster_orders")
+	require.NoError(t, err)
 	cluster.Named(stream.CachedInfo().Cluster.Leader).Stop()
 }

@@ -141,12 +141,12 @@ func (env *testEnv) permitDocumented(lists ...int) {
 	for _, number := range lists {
 		permissions.Publish.Allow = append(permissions.Publish.Allow, documentedSubjects(env.t, number)...)
 	}
-	o := env.server.Options()
+	o := env.Server.Options()
 	o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "producer", Password: "p", Permissions: permissions}}
 	o.NoAuthUser = "admin"
 	env.restart()
 	poll.Until(env.t, "the queue to be readable", func() bool {
-		_, err := env.admin.Stats(env.t.Context(), "orders")
+		_, err := env.Engine.Stats(env.t.Context(), "orders")
 		return err == nil
 	})
 	env.options.Broker.URL = strings.Replace(env.options.Broker.URL, "nats://", "nats://producer:p@", 1)

@@ -23,18 +23,13 @@ const testTimeout = 5 * time.Minute
 // testEnv is a broker with the queue "orders", and a client of it.
 type testEnv struct {
 	*Client
+	*queuetest.Queue
 
 	t       testing.TB
 	options Options
 	engine  dial.EngineName
-	// admin creates queues, and receives what they have.
-	admin broker.Engine
-	// server of NATS; nil on other engines.
-	server *natstest.Server
 	// redis is nil on other engines than asynq.
 	redis *redistest.Server
-	// config is that of the queue "orders".
-	config broker.QueueConfig
 	// stop and restart the server.
 	stop, restart func()
 }
@@ -52,16 +47,15 @@ func onEachEngine(t *testing.T, test func(*testing.T, *testEnv), changes ...func
 
 func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.QueueConfig)) *testEnv {
 	t.Helper()
-	env := &testEnv{t: t, engine: engine, options: Options{Timeout: testTimeout}}
+	env := &testEnv{t: t, engine: engine}
 	if engine == dial.NATSEngine {
-		env.server = natstest.Start(t)
-		env.options.Broker.URL, env.stop, env.restart = "nats://"+env.server.Address(), env.server.Stop, env.server.Restart
+		s := natstest.Start(t)
+		env.Queue, env.stop, env.restart = queuetest.StartOn(t, s, "orders", changes...), s.Stop, s.Restart
 	} else {
 		env.redis = redistest.Start(t)
-		env.options.Broker.URL, env.stop, env.restart = env.redis.URL(), env.redis.Stop, env.redis.Restart
+		env.Queue, env.stop, env.restart = queuetest.StartAsynqOn(t, env.redis, "orders", changes...), env.redis.Stop, env.redis.Restart
 	}
-	env.admin = queuetest.Connect(t, engine, env.options.Broker.URL)
-	env.ensureQueue("orders", changes...)
+	env.options = Options{Broker: BrokerConfig{URL: env.URL}, Timeout: testTimeout}
 	env.Client = env.connect(env.options)
 	return env
 }
@@ -74,16 +68,11 @@ func (env *testEnv) connect(options Options) *Client {
 	return c
 }
 
-func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig)) {
-	env.t.Helper()
-	env.config = queuetest.Ensure(env.t, env.admin, name, changes...)
-}
-
 // createDraining creates a queue that rejects jobs.
 func (env *testEnv) createDraining(name string) {
 	env.t.Helper()
-	q := queuetest.Ensure(env.t, env.admin, name)
-	require.NoError(env.t, env.admin.RejectNewMessages(env.t.Context(), name, q.Owner))
+	q := queuetest.Ensure(env.t, env.Engine, name)
+	require.NoError(env.t, env.Engine.RejectNewMessages(env.t.Context(), name, q.Owner))
 }
 
 // enqueue sends a job to the queue "orders".
@@ -97,13 +86,7 @@ func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 // consume returns a function that waits for the next message of the queue "orders", and acknowledges it.
 func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 	env.t.Helper()
-	return queuetest.Consume(env.t, env.admin, "orders", priority)
-}
-
-// stats of the queue "orders".
-func (env *testEnv) stats() broker.QueueStats {
-	env.t.Helper()
-	return queuetest.Stats(env.t, env.admin, "orders")
+	return queuetest.Consume(env.t, env.Engine, "orders", priority)
 }
 
 // requireError fails the test unless err is an *Error with that reason and field.
@@ -119,16 +102,16 @@ func requireError(t testing.TB, err, reason error, field string) {
 func (env *testEnv) runWorker(mux *worker.Mux, changes ...func(*worker.QueueConfig)) (stop func()) {
 	env.t.Helper()
 	q := worker.QueueConfig{Name: "orders"}
-	if env.config.Results.IsEnabled() {
-		q.Results = &worker.ResultsConfig{Retention: worker.Duration(env.config.Results.Retention)}
-		q.Retry = &worker.RetryPolicy{MaxAttempts: &env.config.Retry.MaxAttempts, InitialDelay: new(worker.Duration(env.config.Retry.InitialDelay)), JitterPercent: new(0)}
+	if env.Config.Results.IsEnabled() {
+		q.Results = &worker.ResultsConfig{Retention: worker.Duration(env.Config.Results.Retention)}
+		q.Retry = &worker.RetryPolicy{MaxAttempts: &env.Config.Retry.MaxAttempts, InitialDelay: new(worker.Duration(env.Config.Retry.InitialDelay)), JitterPercent: new(0)}
 	}
 	for _, change := range changes {
 		change(&q)
 	}
 	w, err := mux.NewWorker(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
-		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
 	})
 	require.NoError(env.t, err)
 	return background.Run(env.t, w.Run)

@@ -41,7 +41,7 @@ func (env *testEnv) requireState(id string, state State) (info JobInfo) {
 // holdRetries makes jobs that fail wait until the queue is ensured again. A busy machine could otherwise miss that a job waits.
 func (env *testEnv) holdRetries() {
 	env.t.Helper()
-	env.ensureQueue("orders", withResults, func(q *broker.QueueConfig) { q.Paused = true })
+	env.Update(withResults, func(q *broker.QueueConfig) { q.Paused = true })
 }
 
 func (env *testEnv) requireCancel(id string, want Cancellation) {
@@ -81,7 +81,7 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		}
 		_, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b")
 		require.ErrorIs(t, err, ErrNoResult)
-		env.ensureQueue("orders", withResults)
+		env.Update(withResults)
 		<-isRunning
 		proceed <- nil
 		info := env.requireState("a.b", StateDone)
@@ -112,9 +112,9 @@ func TestADeadJobHasItsErrorAndWaitsAfterItWasRequeued(t *testing.T) {
 	stop := env.runWorker(mux)
 	info := env.requireState("a", StateDead)
 	require.True(t, info.Error == "bad\x00\n" && info.Attempt == 1, "%+v", info)
-	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	poll.Until(t, "the job to be a dead letter", func() bool { return env.Stats().DeadLetters == 1 })
 	stop()
-	number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
+	number, err := env.Engine.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
 	require.True(t, number == 1 && err == nil, "requeued %d: %v", number, err)
 	env.requireState("a", StateWaiting)
 	env.runWorker((&jobLog{}).mux())
@@ -153,7 +153,7 @@ func TestARunningJobIsCanceled(t *testing.T) {
 		require.ErrorIs(t, <-causes, worker.ErrCanceled)
 		env.requireState("a", StateCanceled)
 		env.requireCancel("a", CancelTooLate)
-		require.Equal(t, 0, env.stats().DeadLetters)
+		require.Equal(t, 0, env.Stats().DeadLetters)
 	})
 }
 

@@ -196,14 +196,14 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 		number := r.random.IntN(len(workers.processes))
 		workers.kill(number)
 		if r.random.IntN(3) == 0 {
-			env.server.Restart()
+			env.Server.Restart()
 		}
 		workers.start(number)
 	}
 	left := jobs / 5
 	poll.Until(t, "the queue to be empty", func() bool {
 		r.observeSome(5)
-		stats, err := env.admin.Stats(t.Context(), "orders")
+		stats, err := env.Engine.Stats(t.Context(), "orders")
 		if err == nil && left > 0 && stats.Ready < 5 { // keys change their jobs often now
 			left--
 			if left%20 == 0 {

@@ -22,9 +22,9 @@ func TestTheClientConnectsAgainAfterTheServerEndedTheConnection(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, dial.NATSEngine)
 	const limit = 64 << 10
-	lowered := env.server.Options().Clone()
+	lowered := env.Server.Options().Clone()
 	lowered.MaxPayload = limit
-	require.NoError(t, env.server.ReloadOptions(lowered))
+	require.NoError(t, env.Server.ReloadOptions(lowered))
 	large := make([]byte, 2*limit)
 	_, err := env.Enqueue(t.Context(), "orders", large)
 	requireError(t, err, ErrUnavailable, "")
@@ -41,7 +41,7 @@ func TestTheClientConnectsAgainAfterTheServerEndedTheConnection(t *testing.T) {
 	}
 	_, err = env.Enqueue(t.Context(), "orders", large) // a new connection has the new limit
 	requireError(t, err, ErrPayloadTooLarge, "payload")
-	poll.Until(t, "the queue to have all jobs", func() bool { return env.stats().Ready == 5 })
+	poll.Until(t, "the queue to have all jobs", func() bool { return env.Stats().Ready == 5 })
 	require.NoError(t, env.Close(t.Context()))
 	_, err = env.Enqueue(t.Context(), "orders", nil)
 	requireError(t, err, ErrClosed, "")
@@ -70,8 +70,8 @@ func TestJobsThatFailWithoutAConnectionAreNotSentLater(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			s := natstest.Start(t, login)
-			env := &testEnv{t: t, admin: queuetest.Connect(t, dial.NATSEngine, "nats://admin:a@"+s.Address())}
-			env.ensureQueue("orders")
+			env := &testEnv{t: t, Queue: &queuetest.Queue{Engine: queuetest.Connect(t, dial.NATSEngine, "nats://admin:a@"+s.Address())}}
+			queuetest.Ensure(t, env.Engine, "orders")
 			env.Client = env.connect(Options{Broker: BrokerConfig{URL: "nats://producer:p@" + s.Address()}, Timeout: testTimeout})
 			require.NoError(t, row.takeAway(s))
 			enqueueWithin := func(duration time.Duration, payload string) error {

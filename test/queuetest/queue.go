@@ -109,6 +109,7 @@ func AssertSameJob(t testing.TB, title string, want, got *broker.Message) {
 type Queue struct {
 	Name, URL string
 	Engine    broker.Engine
+	Config    broker.QueueConfig
 	// Server and JS are nil on other engines than NATS.
 	Server *natstest.Server
 	JS     jetstream.JetStream
@@ -127,7 +128,7 @@ func StartOn(t testing.TB, s *natstest.Server, name string, changes ...func(*bro
 	t.Helper()
 	q := &Queue{Name: name, URL: s.ClientURL(), Server: s, JS: s.JetStream(jetstream.WithPublishAsyncMaxPending(1000)), t: t}
 	q.Engine = Connect(t, dial.NATSEngine, q.URL)
-	Ensure(t, q.Engine, name, changes...)
+	q.Update(changes...)
 	return q
 }
 
@@ -136,8 +137,14 @@ func StartAsynqOn(t testing.TB, s *redistest.Server, name string, changes ...fun
 	t.Helper()
 	q := &Queue{Name: name, URL: s.URL(), t: t}
 	q.Engine = Connect(t, dial.AsynqEngine, q.URL)
-	Ensure(t, q.Engine, name, changes...)
+	q.Update(changes...)
 	return q
+}
+
+// Update creates or updates the queue with the default configuration and changes.
+func (q *Queue) Update(changes ...func(*broker.QueueConfig)) {
+	q.t.Helper()
+	q.Config = Ensure(q.t, q.Engine, q.Name, changes...)
 }
 
 // Send sends jobs, on NATS.

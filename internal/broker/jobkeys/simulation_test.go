@@ -74,6 +74,7 @@ func (s *simulation) intN(n int) int {
 // process is a producer or a worker, which can die before and after each request.
 type process struct {
 	*simulation
+	broker.Producer // nil: simulations call only Send
 
 	isDead atomic.Bool
 }
@@ -205,18 +206,6 @@ func (p *process) StoredHolder(ctx context.Context, job *broker.OutgoingJob, dup
 	})
 	return holder, err
 }
-
-func (p *process) SendMany(ctx context.Context, _ string, jobs []*broker.OutgoingJob) (results []broker.SendResult) {
-	for _, job := range jobs {
-		result, err := p.Send(ctx, job)
-		result.Err = err
-		results = append(results, result)
-	}
-	return results
-}
-
-func (*process) CancelDelayed(context.Context, string, string) (bool, error) { return false, nil }
-func (*process) Disconnect()                                                 {}
 
 // work runs a worker with some executors, until the queue is empty after stop. A worker that dies is replaced.
 func (s *simulation) work(stop <-chan struct{}) {
