@@ -3,7 +3,6 @@ package main
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/leasetest"
@@ -67,20 +66,4 @@ func TestInterruptedAttemptContinuesItsCost(t *testing.T) {
 			require.Equal(t, row.want, server.Leases[0].Annotations[costAnnotation])
 		})
 	}
-}
-
-func TestOnlyWorkRenewsTheLeaseEveryInterval(t *testing.T) {
-	l, _ := newTestLease(t)
-	a, _ := newTestAgent(t, nil)
-	a.lease = l
-	synctest.Test(t, func(t *testing.T) {
-		clock := leasetest.NewClock()
-		l.client = &http.Client{Transport: clock}
-		require.NoError(t, a.executeLine(t.Context(), "hello"))
-		time.Sleep(3 * time.Second) // in the fake time of the bubble
-		require.NoError(t, a.executeLine(t.Context(), "/sleep 30s"))
-		require.NoError(t, a.executeLine(t.Context(), "/idle 10m"))
-		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}
-		require.Equal(t, want, clock.Times)
-	})
 }

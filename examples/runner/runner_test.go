@@ -142,13 +142,6 @@ func TestNextRunRepeatsCompletedPromptInTheSameConversation(t *testing.T) {
 	}
 }
 
-func TestResultCommandReplacesTheResult(t *testing.T) {
-	getenv := newSessionFiles(t, "/result nonsense", nil)
-	mustRun(t, getenv)
-	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
-	require.True(t, string(raw) == "nonsense" && err == nil, "result %q, error %v", raw, err)
-}
-
 func TestResultFitsTerminationMessage(t *testing.T) {
 	const maxResultBytes = 3072
 	for _, part := range []string{"x", "é", "\n\"", "\xff"} {

@@ -72,18 +72,6 @@ func TestOpenBreakerAdmitsOneProbeAfterTheCooldown(t *testing.T) {
 	}
 }
 
-func TestOneProbeRunsAtATime(t *testing.T) {
-	b := New(testSettings)
-	runJobs(b, 0, "----")
-	now := at(time.Minute)
-	first := b.AdmitJob(now)
-	require.Equal(t, 0, b.AdmissionLimit(now))
-	b.DiscardResult(first, now)
-	require.Equal(t, 1, b.AdmissionLimit(now))
-	b.RecordResult(b.AdmitJob(now), true, now)
-	require.Equal(t, Open, b.State(now))
-}
-
 func TestJobsStartedBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	b := New(testSettings)
 	slow := b.AdmitJob(startTime)
