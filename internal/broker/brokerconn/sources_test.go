@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,12 +11,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/grpc"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler/externalscaler"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -31,6 +28,7 @@ func accessWithURL(secret string) v1alpha1.BrokerAccess {
 	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: secret}}}
 }
 
+// Package kedascaler has the tests of external scalers, and the hostile sources are also external scalers.
 func TestEachTypeOfSourceIsRead(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -58,20 +56,18 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 		backlog  int64
 		inFlight int64 // -1: unknown
 		arrived  bool
-		target   float64
 	}{
-		"Redis list":                  {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false, 0},
-		"Redis stream":                {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false, 0},
-		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true, 0},
-		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true, 0},
-		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false, 0},
-		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true, 0},
-		"external scaler":             {v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: startConstantScaler(t)}}, 100, -1, false, 2.5},
+		"Redis list":                  {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
+		"Redis stream":                {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
+		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
+		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true},
+		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
+		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := s.ReadBacklog(t.Context(), ns, &row.source)
-			if err != nil || f.Backlog != row.backlog || f.BacklogPerReplica != row.target || f.InFlightKnown != (row.inFlight >= 0) ||
-				f.InFlightKnown && f.InFlight != row.inFlight || (f.Arrived != nil) != row.arrived {
+			if err != nil || f.Backlog != row.backlog || f.InFlightKnown != (row.inFlight >= 0) || f.InFlightKnown && f.InFlight != row.inFlight ||
+				(f.Arrived != nil) != row.arrived {
 				t.Errorf("%+v: %v", f, err)
 			}
 		})
@@ -79,9 +75,8 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
 	f, err := s.ReadBacklog(t.Context(), ns, external)
 	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "unreachable source: %+v, %v", f, err)
-	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("source without a type: %+v, %v", f, err)
-	}
+	_, err = s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{})
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "source without a type: %v", err)
 }
 
 // addConsumer creates the consumer billing of the stream orders, which has one message.
@@ -94,36 +89,6 @@ func addConsumer(t *testing.T, server *natstest.Server) {
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "orders.new", []byte("x"))
 	require.NoError(t, err)
-}
-
-// constantScaler is an external scaler with a value of 100 and a target of 2.5.
-type constantScaler struct {
-	externalscaler.UnimplementedExternalScalerServer
-}
-
-func (constantScaler) IsActive(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
-	return &externalscaler.IsActiveResponse{Result: true}, nil
-}
-
-func (constantScaler) GetMetricSpec(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
-	return &externalscaler.GetMetricSpecResponse{MetricSpecs: []*externalscaler.MetricSpec{{MetricName: "m", TargetSizeFloat: 2.5}}}, nil
-}
-
-func (constantScaler) GetMetrics(context.Context, *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
-	return &externalscaler.GetMetricsResponse{MetricValues: []*externalscaler.MetricValue{{MetricName: "m", MetricValue: 100}}}, nil
-}
-
-// startConstantScaler returns the address of the scaler.
-func startConstantScaler(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	externalscaler.RegisterExternalScalerServer(server, constantScaler{})
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-ended })
-	return listener.Addr().String()
 }
 
 func TestASourceFollowsItsSecret(t *testing.T) {
