@@ -35,13 +35,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 	"github.com/yardmaster/yardmaster/test/background"
-	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -57,11 +54,10 @@ const (
 // testEnv is a gateway with an API server that answers reviews, and a NATS server with the queue "orders".
 type testEnv struct {
 	*handler
+	*queuetest.Queue
 
-	t      *testing.T
-	nats   *natstest.Server
-	engine broker.Engine
-	api    kubeclient.Client
+	t   *testing.T
+	api kubeclient.Client
 	// url of the gateway; clients trust the certificate in ca.
 	url, ca string
 	client  *http.Client
@@ -79,9 +75,7 @@ type testEnv struct {
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	env := &testEnv{t: t, nats: natstest.Start(t)}
-	env.engine = queuetest.Connect(t, dial.NATSEngine, env.nats.ClientURL())
-	queuetest.Ensure(t, env.engine, "orders")
+	env := &testEnv{t: t, Queue: queuetest.Start(t, "orders")}
 	env.createAPI()
 	env.start()
 	return env
@@ -100,7 +94,7 @@ func readyQueue(namespace, name, onBroker string) *v1alpha1.Queue {
 func (env *testEnv) createAPI() {
 	newSecret := func(namespace string) *corev1.Secret {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nats", Labels: map[string]string{v1alpha1.LabelBroker: "true"}}}
-		secret.Data = map[string][]byte{"url": []byte("nats://" + env.nats.Address())}
+		secret.Data = map[string][]byte{"url": []byte(env.URL)}
 		return secret
 	}
 	scheme := runtime.NewScheme()
@@ -279,10 +273,4 @@ func (env *testEnv) want(title string, got reply, status int, reason, field stri
 	if isRetryable := status == 429 || status == 503; isRetryable != (got.header.Get("Retry-After") != "") {
 		env.t.Errorf("%s: status %d with Retry-After %q", title, status, got.header.Get("Retry-After"))
 	}
-}
-
-// stored returns the number of jobs in a queue.
-func (env *testEnv) stored(queue string) int64 {
-	env.t.Helper()
-	return queuetest.Left(env.t, env.engine, queue)
 }

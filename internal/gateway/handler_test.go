@@ -46,7 +46,7 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 		env.want(path, env.do("POST", path, "{}"), http.StatusForbidden, reasonForbidden, "")
 	}
 	env.want("cancel", env.do("DELETE", ordersPath+"/7", ""), http.StatusForbidden, reasonForbidden, "")
-	require.Equal(t, 0, env.stored("orders"))
+	require.True(t, env.IsEmpty(), "a job was stored")
 }
 
 func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
 	if many.status != http.StatusMultiStatus || many.Failed != 1 || many.Jobs[0].Error == nil || many.Jobs[0].Error.Reason != reasonKeyTaken {
 		t.Errorf("%+v", many)
 	}
-	require.Equal(t, 2, env.stored("orders"))
+	require.Equal(t, 2, queuetest.Left(t, env.Engine, "orders"))
 }
 
 func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 func TestAFullQueueIsRetryable(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	queuetest.Ensure(t, env.engine, "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
+	queuetest.Ensure(t, env.Engine, "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
 	require.NoError(t, env.api.Create(t.Context(), readyQueue(tenant, "small", "small")))
 	path := "/queues/small/jobs"
 	first := env.do("POST", path, "{}")
@@ -163,7 +163,7 @@ func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
 	env.want("known length", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody+1), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
 	env.want("many", env.do("POST", ordersPath+"/many", strings.Repeat("{}\n", 2*defaultMaxBody), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
 	env.want("more than the broker accepts", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody), "Job-Header-A: "+strings.Repeat("a", 1000)), http.StatusRequestEntityTooLarge, reasonTooLarge, "payload")
-	require.Equal(t, 0, env.stored("orders"))
+	require.True(t, env.IsEmpty(), "a job was stored")
 }
 
 func TestManyJobsHaveAResultEach(t *testing.T) {
@@ -179,7 +179,7 @@ func TestManyJobsHaveAResultEach(t *testing.T) {
 	if got.Jobs[0].ID != "a" || got.Jobs[0].Duplicate || !got.Jobs[1].Duplicate || got.Jobs[2].ID != "b" || got.Jobs[3].Error.Reason != reasonUnknownPriority {
 		t.Errorf("%+v", got.Jobs)
 	}
-	require.Equal(t, 2, env.stored("orders"))
+	require.Equal(t, 2, queuetest.Left(t, env.Engine, "orders"))
 }
 
 func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
@@ -202,7 +202,7 @@ func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
 	} {
 		env.want(shorten(body), env.do("POST", ordersPath+"/many", body), want.status, want.reason, want.field)
 	}
-	require.Equal(t, 0, env.stored("orders"))
+	require.True(t, env.IsEmpty(), "a job was stored")
 	got := env.do("POST", ordersPath+"/many", strings.Repeat(`{"payload": 1}`, maxJobs))
 	require.True(t, got.status == http.StatusOK && len(got.Jobs) == maxJobs, "the largest number of jobs: %d, %d jobs", got.status, len(got.Jobs))
 }
@@ -215,7 +215,7 @@ func TestADelayedJobIsCanceled(t *testing.T) {
 	path := ordersPath + "/" + url.PathEscape(id)
 	got := env.do("DELETE", path, "")
 	require.True(t, got.status == http.StatusOK && got.Canceled && got.ID == id, "%+v", got)
-	require.Equal(t, 0, env.stored("orders"))
+	require.True(t, env.IsEmpty(), "a job was stored")
 	env.want("again", env.do("DELETE", path, ""), http.StatusNotFound, reasonJobNotDelayed, "")
 	env.want("an invalid ID", env.do("DELETE", ordersPath+"/a%20b", ""), http.StatusBadRequest, reasonInvalidJob, "id")
 }
@@ -242,12 +242,12 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	env.want("before", env.do("POST", ordersPath+"?id=1", "{}"), http.StatusCreated, "", "")
-	env.nats.Stop()
+	env.Server.Stop()
 	for range 2 {
 		got := env.do("POST", ordersPath+"?id=2", "{}")
 		require.True(t, got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") != "", "during the outage: %+v", got)
 	}
-	env.nats.Restart()
+	env.Server.Restart()
 	poll.Until(t, "the job to be stored after the outage", func() bool {
 		got := env.do("POST", ordersPath+"?id=2", "{}")
 		if got.status != http.StatusCreated && got.status != http.StatusOK && got.status != http.StatusServiceUnavailable {
@@ -255,7 +255,7 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		}
 		return got.status != http.StatusServiceUnavailable
 	})
-	require.Equal(t, 2, queuetest.Left(t, queuetest.Connect(t, dial.NATSEngine, env.nats.ClientURL()), "orders"))
+	require.Equal(t, 2, queuetest.Left(t, queuetest.Connect(t, dial.NATSEngine, env.URL), "orders"))
 }
 
 // The clients of one namespace do not finish their bodies. Others are served meanwhile.

@@ -32,7 +32,7 @@ func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
 		}
 		return answer, err
 	}
-	next := queuetest.Consume(t, env.engine, "orders", broker.DefaultPriority)
+	next := queuetest.Consume(t, env.Engine, "orders", broker.DefaultPriority)
 	payload := `{"name": "Müller & Söhne"}`
 	due := time.Now().Add(time.Second)
 	json := client.Header("Content-Type", "application/json")
@@ -67,7 +67,7 @@ func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	producer := env.newProducer()
-	next := queuetest.Consume(t, env.engine, "orders", broker.DefaultPriority)
+	next := queuetest.Consume(t, env.Engine, "orders", broker.DefaultPriority)
 	value := map[string]string{"name": "Müller"}
 	_, err := client.Enqueue(t.Context(), producer, "orders", value, client.ID("a"), client.Kind("charge"), client.Header("Tenant", "acme"))
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
 // newProducer returns a client that sends jobs without the gateway.
 func (env *testEnv) newProducer() *client.Client {
 	env.t.Helper()
-	producer, err := client.New(env.t.Context(), client.Options{Broker: client.BrokerConfig{URL: "nats://" + env.nats.Address()}})
+	producer, err := client.New(env.t.Context(), client.Options{Broker: client.BrokerConfig{URL: env.URL}})
 	require.NoError(env.t, err)
 	env.t.Cleanup(func() { _ = producer.Close(context.Background()) })
 	return producer
