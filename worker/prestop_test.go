@@ -78,8 +78,7 @@ func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 		require.True(t, r.err == nil && r.status == http.StatusOK && r.stats.State == StateDrained, "preStop returned %+v", r)
 	}
 	require.NoError(t, <-w.result)
-	stats := env.Stats()
-	require.Equal(t, 1, stats.Ready+stats.InFlight+stats.Delayed)
+	require.Equal(t, 1, env.Left())
 }
 
 func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {

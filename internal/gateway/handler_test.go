@@ -16,7 +16,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -103,7 +102,7 @@ func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
 	if many.status != http.StatusMultiStatus || many.Failed != 1 || many.Jobs[0].Error == nil || many.Jobs[0].Error.Reason != reasonKeyTaken {
 		t.Errorf("%+v", many)
 	}
-	require.Equal(t, 2, queuetest.Left(t, env.Engine, "orders"))
+	require.Equal(t, 2, env.Left())
 }
 
 func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
@@ -179,7 +178,7 @@ func TestManyJobsHaveAResultEach(t *testing.T) {
 	if got.Jobs[0].ID != "a" || got.Jobs[0].Duplicate || !got.Jobs[1].Duplicate || got.Jobs[2].ID != "b" || got.Jobs[3].Error.Reason != reasonUnknownPriority {
 		t.Errorf("%+v", got.Jobs)
 	}
-	require.Equal(t, 2, queuetest.Left(t, env.Engine, "orders"))
+	require.Equal(t, 2, env.Left())
 }
 
 func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
@@ -255,7 +254,7 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		}
 		return got.status != http.StatusServiceUnavailable
 	})
-	require.Equal(t, 2, queuetest.Left(t, queuetest.Connect(t, dial.NATSEngine, env.URL), "orders"))
+	require.Equal(t, 2, env.Left())
 }
 
 // The clients of one namespace do not finish their bodies. Others are served meanwhile.

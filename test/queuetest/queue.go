@@ -50,29 +50,6 @@ func Ensure(t testing.TB, engine broker.Engine, name string, changes ...func(*br
 	return q
 }
 
-// Stats returns the stats of a queue.
-func Stats(t testing.TB, engine broker.Engine, name string) broker.QueueStats {
-	t.Helper()
-	stats, err := engine.Stats(PatientContext(t), name)
-	require.NoError(t, err)
-	return stats
-}
-
-// Left returns the number of messages in a queue. Dead letters do not count.
-func Left(t testing.TB, engine broker.Engine, name string) int64 {
-	t.Helper()
-	stats := Stats(t, engine, name)
-	return stats.Ready + stats.InFlight + stats.Delayed
-}
-
-// DeadLetters returns the dead letters of a queue.
-func DeadLetters(t testing.TB, engine broker.Engine, name string) []broker.DeadLetter {
-	t.Helper()
-	letters, err := engine.DeadLetters(name).List(PatientContext(t), 0, 1000)
-	require.NoError(t, err)
-	return letters
-}
-
 // Consume returns a function that waits for the next message of a queue, and acknowledges it.
 func Consume(t testing.TB, engine broker.Engine, name, priority string) (next func() *broker.Message) {
 	t.Helper()
@@ -182,13 +159,22 @@ func (q *Queue) SendKind(kind, payload string) {
 // Stats returns the stats of the queue.
 func (q *Queue) Stats() broker.QueueStats {
 	q.t.Helper()
-	return Stats(q.t, q.Engine, q.Name)
+	stats, err := q.Engine.Stats(PatientContext(q.t), q.Name)
+	require.NoError(q.t, err)
+	return stats
+}
+
+// Left returns the number of messages in the queue. Dead letters do not count.
+func (q *Queue) Left() int64 {
+	q.t.Helper()
+	stats := q.Stats()
+	return stats.Ready + stats.InFlight + stats.Delayed
 }
 
 // IsEmpty reports whether the queue has no messages. Dead letters do not count.
 func (q *Queue) IsEmpty() bool {
 	q.t.Helper()
-	return Left(q.t, q.Engine, q.Name) == 0
+	return q.Left() == 0
 }
 
 // WaitUntilEmpty waits until the queue has no messages. Dead letters do not count.
@@ -200,5 +186,7 @@ func (q *Queue) WaitUntilEmpty() {
 // DeadLetters returns the dead letters of the queue.
 func (q *Queue) DeadLetters() []broker.DeadLetter {
 	q.t.Helper()
-	return DeadLetters(q.t, q.Engine, q.Name)
+	letters, err := q.Engine.DeadLetters(q.Name).List(PatientContext(q.t), 0, 1000)
+	require.NoError(q.t, err)
+	return letters
 }

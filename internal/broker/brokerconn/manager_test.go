@@ -129,25 +129,16 @@ func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
 	})
 }
 
-func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
+func TestASecretIsFoundOnceCreatedAndItsDeletionKeepsTheConnectionForCleanup(t *testing.T) {
 	t.Parallel()
-	s := natstest.Start(t)
-	m := startManager(t)
-	err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
-	require.True(t, strings.Contains(err.Error(), `Secret "broker" not found`), "%v", err)
-	require.NoError(t, m.cluster.Create(t.Context(), newSecret("broker", "url", s.ClientURL())))
-	m.waitForReason(natsBroker("broker"), "")
-}
-
-func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
+	s, m, b := natstest.Start(t), startManager(t), natsBroker("broker")
+	require.ErrorContains(t, m.waitForReason(b, v1alpha1.ReasonSecretNotFound), `Secret "broker" not found`)
 	secret := newSecret("broker", "url", s.ClientURL())
-	m := startManager(t, secret)
-	m.waitForReason(natsBroker("broker"), "")
+	require.NoError(t, m.cluster.Create(t.Context(), secret))
+	m.waitForReason(b, "")
 	require.NoError(t, m.cluster.Delete(t.Context(), secret))
-	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
-	engine := m.Conn(ns, natsBroker("broker")).EngineForCleanup()
+	m.waitForReason(b, v1alpha1.ReasonSecretNotFound)
+	engine := m.Conn(ns, b).EngineForCleanup()
 	require.True(t, engine != nil, "the connection was closed")
 	_, err := engine.Stats(t.Context(), "orders")
 	require.True(t, broker.ClassOf(err) == broker.ClassNotFound, "reading the stats fails with %v", err)
