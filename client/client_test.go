@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -25,33 +27,22 @@ func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
 		if message.Kind != "bill" || message.ID != receipt.ID {
 			t.Errorf("kind %q, ID %q, want that of the receipt, %q", message.Kind, message.ID, receipt.ID)
 		}
-		want := map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""}
-		for name, value := range want {
-			got := strings.Join(message.Headers[name], ",")
-			require.True(t, got == value, "header %s is %q, want %q", name, got, value)
+		for name, want := range map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""} {
+			assert.Equal(t, "header "+name, want, strings.Join(message.Headers[name], ","))
 		}
 	})
 }
 
 func TestJobsAreSentToTheirPriority(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t, dial.NATSEngine, withPriorities("high", "default")) // asynq has no priorities
+	env := newTestEnv(t, dial.NATSEngine, func(q *broker.QueueConfig) { // asynq has no priorities
+		q.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "default", Weight: 1}}
+	})
 	env.enqueue("2")
 	env.enqueue("1", Priority("high"))
 	message := env.consume("high")()
 	require.True(t, string(message.Payload) == "1" && message.Priority == "high", "%q has the priority %s", message.Payload, message.Priority)
-	if message := env.consume("default")(); string(message.Payload) != "2" {
-		t.Errorf("%q has the priority default", message.Payload)
-	}
-}
-
-func withPriorities(names ...string) func(*broker.QueueConfig) {
-	return func(q *broker.QueueConfig) {
-		q.Priorities = nil
-		for _, name := range names {
-			q.Priorities = append(q.Priorities, broker.Priority{Name: name, Weight: 1})
-		}
-	}
+	require.Equal(t, "2", string(env.consume("default")().Payload))
 }
 
 func TestOfJobsWithTheSameIDTheQueueKeepsOne(t *testing.T) {
@@ -127,10 +118,7 @@ func TestAnInvalidJobIsRejectedByField(t *testing.T) {
 				t.Error("an invalid job was sent")
 				return broker.SendResult{}, nil
 			}}, dial.NATSEngine)
-			queue := row.queue
-			if queue == "" {
-				queue = "orders"
-			}
+			queue := cmp.Or(row.queue, "orders")
 			_, err := c.Enqueue(t.Context(), queue, nil, row.options...)
 			requireError(t, err, ErrInvalid, row.field)
 			require.True(t, !IsRetryable(err), "the error is retryable")
@@ -173,19 +161,15 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 				if isNATS {
 					want = row.onNATS
 				}
-				queue := row.queue
-				if queue == "" {
-					queue = "orders"
+				queue := cmp.Or(row.queue, "orders")
+				if want == nil && queue == "full" {
+					return // the engine has no limit
 				}
+				_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
 				if want == nil {
-					if queue == "full" {
-						return // the engine has no limit
-					}
-					_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
 					require.NoError(t, err)
 					return
 				}
-				_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
 				requireError(t, err, want, row.field)
 				require.True(t, IsRetryable(err) == errors.Is(want, ErrQueueFull), "retryable: %t", IsRetryable(err))
 				if errors.Is(want, ErrUnsupported) && !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(string(env.engine))) {
