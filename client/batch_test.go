@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/worker"
@@ -23,12 +21,6 @@ type jobLog struct {
 	ran []string
 }
 
-func (l *jobLog) add(payload string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ran = append(l.ran, payload)
-}
-
 func (l *jobLog) payloads() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,7 +29,9 @@ func (l *jobLog) payloads() []string {
 
 // handle succeeds, except for payloads that begin with dead.
 func (l *jobLog) handle(_ context.Context, job *worker.Job) error {
-	l.add(string(job.Payload))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ran = append(l.ran, string(job.Payload))
 	if string(job.Payload) == "dead" {
 		return worker.DeadLetter("bad")
 	}
@@ -67,10 +61,9 @@ func (env *testEnv) enqueueBatch(jobs []Job, final Job) Receipt {
 func (env *testEnv) requireBatch(id string, want BatchInfo) {
 	env.t.Helper()
 	info, err := env.Batch(env.t.Context(), "orders", id)
-	want.ID = id
-	if diff := cmp.Diff(want, info, cmpopts.IgnoreFields(BatchInfo{}, "SentTime")); diff != "" || err != nil {
-		env.t.Errorf("%v (-want, +got):\n%s", err, diff)
-	}
+	require.NoError(env.t, err)
+	want.ID, info.SentTime = id, time.Time{}
+	assert.Equal(env.t, "the batch", want, info)
 }
 
 func (env *testEnv) waitForBatch(id string, state BatchState) {
