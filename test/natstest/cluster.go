@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Cluster is a cluster of servers in the test process.
@@ -74,32 +75,25 @@ func (c *Cluster) Run(servers ...*Server) {
 		}
 		return false
 	})
-	poll.Until(c.t, "the servers to replicate a stream", func() bool { return c.replicates(running) })
-}
-
-// replicates reports whether the cluster has a stream with that number of current replicas. Servers that know
-// a leader may still refuse it for a moment.
-func (c *Cluster) replicates(replicas int) bool {
-	connection, err := nats.Connect(c.URL())
-	if err != nil {
-		return false
-	}
+	connection, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))
+	require.NoError(c.t, err)
 	defer connection.Close()
 	js, err := jetstream.New(connection)
-	if err != nil {
-		return false
-	}
-	probe, err := probeStream(c.t.Context(), js, replicas)
-	if err != nil || probe.Cluster == nil {
-		return false
-	}
+	require.NoError(c.t, err)
+	poll.Until(c.t, "the servers to replicate a stream", func() bool {
+		probe, err := probeStream(c.t.Context(), js, running) // servers that know a leader may still refuse it for a moment
+		return err == nil && probe.Cluster != nil && probe.Cluster.Leader != "" && currentReplicas(probe) == running
+	})
+}
+
+func currentReplicas(stream *jetstream.StreamInfo) int {
 	current := 1 // the leader
-	for _, replica := range probe.Cluster.Replicas {
+	for _, replica := range stream.Cluster.Replicas {
 		if replica.Current && !replica.Offline {
 			current++
 		}
 	}
-	return probe.Cluster.Leader != "" && current == replicas
+	return current
 }
 
 // probeStream changes the stream only if it has another number of replicas, because each change delays them.
