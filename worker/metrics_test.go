@@ -55,4 +55,3 @@ func TestNamesCanBeOmittedFromMetrics(t *testing.T) {
 	_, err := parseEnvironment(func(name string) string { return map[string]string{envOmitNames: "maybe"}[name] })
 	require.ErrorContains(t, err, envOmitNames)
 }
-

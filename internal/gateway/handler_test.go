@@ -40,7 +40,9 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 			require.True(t, got.header.Get("WWW-Authenticate") != "", "%s: no header WWW-Authenticate", title)
 		}
 	}
-	env.set(func() { env.denied = []string{"create team-a/orders", "create team-a/missing", "create team-b/orders", "delete team-a/orders"} })
+	env.set(func() {
+		env.denied = []string{"create team-a/orders", "create team-a/missing", "create team-b/orders", "delete team-a/orders"}
+	})
 	for _, path := range []string{ordersPath, missing, "/namespaces/team-b/queues/orders/jobs", "/queues/orders/jobs", ordersPath + "/many"} {
 		env.want(path, env.do("POST", path, "{}"), http.StatusForbidden, reasonForbidden, "")
 	}

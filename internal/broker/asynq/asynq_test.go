@@ -212,8 +212,12 @@ func TestEnsureQueue(t *testing.T) {
 			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, same, broker.EnsureResult{Created: true}, false,
 		},
 		"a queue that rejects messages accepts them again": {
-			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.RejectNewMessages(t.Context(), "orders", desiredQueue().Owner)) }, same,
-			broker.EnsureResult{}, false,
+			func(b *testEnv) {
+				b.ensureQueue()
+				b.requireSuccess(b.RejectNewMessages(t.Context(), "orders", desiredQueue().Owner))
+			}, same,
+			broker.EnsureResult{},
+			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -388,8 +392,8 @@ func TestDeleteQueue(t *testing.T) {
 		before      func(*testEnv)
 		wantDeleted bool
 	}{
-		"a missing queue needs no deletion":    {func(*testEnv) {}, true},
-		"all tasks are deleted with the queue": {fillQueue, true},
+		"a missing queue needs no deletion":                     {func(*testEnv) {}, true},
+		"all tasks are deleted with the queue":                  {fillQueue, true},
 		"a queue that rejects messages and is empty is deleted": {func(b *testEnv) { b.ensureQueue(); reject(b) }, true},
 		"an interrupted deletion continues with the record of the owner": {func(b *testEnv) {
 			b.ensureQueue()
