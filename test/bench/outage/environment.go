@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,21 +47,12 @@ func (env *environment) createObjects(ctx context.Context, c *harness.Cluster, u
 
 // publishBacklog publishes a backlog. It stays, because simulated workers process nothing.
 func publishBacklog(ctx context.Context, url string) error {
-	nc, err := nats.Connect(url)
+	producer, err := harness.ConnectProducer(url, consumedQueue)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	for range backlogMessages {
-		if _, err := js.Publish(ctx, "yardmaster."+consumedQueue+".ready.default", nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	defer producer.CloseConnection()
+	return producer.PublishBurst(ctx, backlogMessages, waitTimeout)
 }
 
 // newSequentialJob returns a SequentialJob with two steps of one second each.
@@ -73,9 +62,8 @@ func (env *environment) newSequentialJob(name string) *v1alpha1.SequentialJob {
 		Annotations: map[string]string{"sim.localcluster.dev/duration": "1s"},
 	}}}
 	for _, step := range []string{"first", "second"} {
-		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: corev1.Container{
-			Name: step, Image: "registry.example/tool:1", Command: []string{"run"},
-		}})
+		container := corev1.Container{Name: step, Image: "registry.example/tool:1", Command: []string{"run"}}
+		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: container})
 	}
 	return sj
 }

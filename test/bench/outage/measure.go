@@ -28,15 +28,11 @@ type outageResult struct {
 
 // measureOutages runs the operator and measures the given number of outages of its broker.
 func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, binary string, outages int, down time.Duration) ([]outageResult, error) {
-	broker, err := harness.StartNATS(ctx)
+	broker, end, err := env.StartBroker(ctx, c, env.createObjects)
 	if err != nil {
 		return nil, err
 	}
-	defer broker.StopAndRemove()
-	defer env.DeleteObjects(ctx, c)
-	if err := env.createObjects(ctx, c, broker.URL); err != nil {
-		return nil, fmt.Errorf("creating the environment: %w", err)
-	}
+	defer end()
 	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func simulateKEDA(w *workerSimulation, most int32, settings kedaSettings) simula
 
 // queueLength returns the number of waiting messages and messages in flight.
 func (k *kedaModel) queueLength() float64 {
-	return float64(k.waiting.queuedCount() + k.inFlightCount())
+	return float64(len(k.waiting) + k.inFlightCount())
 }
 
 // pollQueue is KEDA's loop, which only scales between zero and one.
@@ -65,8 +65,7 @@ func (k *kedaModel) pollQueue() {
 	if k.queueLength() > 0 {
 		k.lastActive = k.now
 	}
-	replicas := len(k.servingPods())
-	switch {
+	switch replicas := len(k.servingPods()); {
 	case replicas == 0 && k.queueLength() > 0:
 		k.scaleDeployment(1)
 	case replicas > 0 && k.queueLength() == 0 && k.now-k.lastActive >= k.cooldown:
@@ -122,20 +121,8 @@ func (k *kedaModel) scaleDeployment(replicas int) {
 		return
 	}
 	k.random.Shuffle(len(serving), func(i, j int) { serving[i], serving[j] = serving[j], serving[i] })
-	slices.SortStableFunc(serving, func(a, b *simulatedPod) int { return compareTrueFirst(!a.ready, !b.ready) })
+	slices.SortStableFunc(serving, func(a, b *simulatedPod) int { return a.readiness() - b.readiness() })
 	for _, p := range serving[:len(serving)-replicas] {
 		k.stopPod(p)
-	}
-}
-
-// compareTrueFirst orders true before false.
-func compareTrueFirst(a, b bool) int {
-	switch {
-	case a && !b:
-		return -1
-	case b && !a:
-		return 1
-	default:
-		return 0
 	}
 }

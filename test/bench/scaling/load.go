@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,8 +15,7 @@ type queuedMessage struct {
 // messageLoad is a pattern of arriving messages. A seed determines the messages, so that each
 // scaler gets the same ones.
 type messageLoad struct {
-	name, description string
-	// maxWorkers is the maximum number of workers.
+	name         string
 	maxWorkers   int32
 	drawMessages func(r *rand.Rand) []queuedMessage
 }
@@ -29,22 +29,10 @@ const (
 
 func messageLoads() []messageLoad {
 	return []messageLoad{
-		{
-			name: "bursts", maxWorkers: 50, drawMessages: drawBursts,
-			description: "3 bursts of 3,000 to 7,000 messages within a second; 1 s each, exponential",
-		},
-		{
-			name: "sine", maxWorkers: 40, drawMessages: drawSineWave,
-			description: "2 to 75 messages per second, with a period of 15 min; 2 s each, lognormal",
-		},
-		{
-			name: "steps", maxWorkers: 40, drawMessages: drawRateSteps,
-			description: "a new rate of 0 to 70 messages per second every 5 to 10 min; 2 s each, exponential",
-		},
-		{
-			name: "spikes", maxWorkers: 40, drawMessages: drawSpikes,
-			description: "3 messages per second, and 60 to 140 for 20 to 60 s every 4 to 10 min; 1 s each, lognormal",
-		},
+		{"bursts", 50, drawBursts},     // of 3,000 to 7,000 messages within a second; 1 s each, exponential
+		{"sine", 40, drawSineWave},   // 2 to 75 messages per second, with a period of 15 min; 2 s each, lognormal
+		{"steps", 40, drawRateSteps}, // a new rate of 0 to 70 messages per second every 5 to 10 min; 2 s each, exponential
+		{"spikes", 40, drawSpikes},     // 3 messages per second, and 60 to 140 for 20 to 60 s every 4 to 10 min; 1 s each, lognormal
 	}
 }
 
@@ -56,7 +44,8 @@ func drawBursts(r *rand.Rand) []queuedMessage {
 			all = append(all, queuedMessage{arrivalTime: at + r.Float64(), serviceTime: drawExponential(r, 1)})
 		}
 	}
-	return sortByArrival(all)
+	slices.SortFunc(all, func(a, b queuedMessage) int { return cmp.Compare(a.arrivalTime, b.arrivalTime) })
+	return all
 }
 
 func drawSineWave(r *rand.Rand) []queuedMessage {
@@ -115,18 +104,4 @@ func drawExponential(r *rand.Rand, mean float64) float64 { return mean * r.ExpFl
 func drawLognormal(r *rand.Rand, mean, spread float64) float64 {
 	variance := math.Log(1 + spread*spread)
 	return math.Exp(math.Log(mean) - variance/2 + math.Sqrt(variance)*r.NormFloat64())
-}
-
-func sortByArrival(all []queuedMessage) []queuedMessage {
-	slices.SortFunc(all, func(a, b queuedMessage) int {
-		switch {
-		case a.arrivalTime < b.arrivalTime:
-			return -1
-		case a.arrivalTime > b.arrivalTime:
-			return 1
-		default:
-			return 0
-		}
-	})
-	return all
 }

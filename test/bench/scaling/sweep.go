@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -19,12 +20,13 @@ func sweepThresholds(w io.Writer, count uint64) error {
 		for _, threshold := range []float64{6, 7, tunedThreshold, 9, 10, 12, 15, 20, 30} {
 			for _, stabilization := range []float64{15, 30, 60} {
 				m := measureScaler(l, tunedKEDA(threshold, stabilization), firstHeldOutSeed, count)
-				verdict := our.describeDifference(m)
-				if verdict == verdictBetterInBoth {
+				shorter, cheaper := m.p95 < our.p95 || m.p95 <= immediateWait, m.podSeconds < our.podSeconds
+				verdict := map[[2]bool]string{{true, true}: "better in both", {true, false}: "more Pods", {false, true}: "longer waits"}[[2]bool{shorter, cheaper}]
+				if shorter && cheaper {
 					better++
 				}
 				fmt.Fprintf(rows, "| %s\t| %g\t| %g\t| %.3f\t| %.1f\t| %.0f\t| %s\t|\n",
-					l.name, threshold, stabilization, m.p95, m.p99, m.podSeconds, verdict)
+					l.name, threshold, stabilization, m.p95, m.p99, m.podSeconds, cmp.Or(verdict, "worse in both"))
 			}
 		}
 	}
@@ -33,23 +35,4 @@ func sweepThresholds(w io.Writer, count uint64) error {
 	}
 	fmt.Fprintf(w, "\n%d settings have shorter waits and use fewer Pod-seconds than Yardmaster.\n", better)
 	return nil
-}
-
-// verdictBetterInBoth is the verdict on settings of KEDA that are better than Yardmaster.
-const verdictBetterInBoth = "better in both"
-
-// describeDifference compares KEDA with Yardmaster, the receiver.
-func (s meanResults) describeDifference(theirs meanResults) string {
-	shorter := theirs.p95 < s.p95 || theirs.p95 <= immediateWait
-	cheaper := theirs.podSeconds < s.podSeconds
-	switch {
-	case shorter && cheaper:
-		return verdictBetterInBoth
-	case shorter:
-		return "more Pods"
-	case cheaper:
-		return "longer waits"
-	default:
-		return "worse in both"
-	}
 }

@@ -24,7 +24,7 @@ type workerSimulation struct {
 	eventClock
 	random   *rand.Rand
 	messages []queuedMessage
-	waiting  messageQueue
+	waiting  []int // indexes of messages in the order of their arrival
 	pods     []*simulatedPod
 	// free are the ready Pods that can receive a message.
 	free []*simulatedPod
@@ -56,6 +56,14 @@ type simulatedPod struct {
 	freeIndex int
 }
 
+// readiness is 1 if the Pod is ready, else 0.
+func (p *simulatedPod) readiness() int {
+	if p.ready {
+		return 1
+	}
+	return 0
+}
+
 func newWorkerSimulation(messages []queuedMessage, seed uint64) *workerSimulation {
 	w := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a simulation must be reproducible
 	w.waits = make([]float64, 0, len(messages))
@@ -70,7 +78,7 @@ func (w *workerSimulation) scheduleArrival(i int) {
 	}
 	w.scheduleAfter(w.messages[i].arrivalTime-w.now, func() {
 		w.arrived++
-		w.waiting.pushMessage(i)
+		w.waiting = append(w.waiting, i)
 		w.dispatchMessages()
 		w.scheduleArrival(i + 1)
 	})
@@ -78,9 +86,9 @@ func (w *workerSimulation) scheduleArrival(i int) {
 
 // dispatchMessages delivers waiting messages to random workers that can receive them.
 func (w *workerSimulation) dispatchMessages() {
-	for w.waiting.queuedCount() > 0 && len(w.free) > 0 {
-		p := w.free[w.random.IntN(len(w.free))]
-		i := w.waiting.popMessage()
+	for len(w.waiting) > 0 && len(w.free) > 0 {
+		p, i := w.free[w.random.IntN(len(w.free))], w.waiting[0]
+		w.waiting = w.waiting[1:]
 		p.working[i] = w.now
 		w.updateFreePods(p)
 		w.scheduleAfter(w.messages[i].serviceTime, func() { w.finishMessage(p, i) })
@@ -119,7 +127,6 @@ func (w *workerSimulation) updateFreePods(p *simulatedPod) {
 	}
 }
 
-// createPods creates Pods.
 func (w *workerSimulation) createPods(count int) {
 	for range count {
 		p := &simulatedPod{createdAt: w.now, freeIndex: -1, working: map[int]float64{}}
@@ -152,7 +159,7 @@ func (w *workerSimulation) stopPod(p *simulatedPod) {
 			delete(p.working, i)
 			w.redeliveredMessages++
 			w.scheduleAfter(leaseSeconds, func() {
-				w.waiting.pushMessage(i)
+				w.waiting = append(w.waiting, i)
 				w.dispatchMessages()
 			})
 		}
@@ -169,8 +176,7 @@ func (w *workerSimulation) removePod(p *simulatedPod) {
 }
 
 // inFlightCount returns the number of messages in flight, including those of stopped Pods.
-func (w *workerSimulation) inFlightCount() int {
-	sum := 0
+func (w *workerSimulation) inFlightCount() (sum int) {
 	for _, p := range w.pods {
 		sum += len(p.working)
 	}
@@ -182,8 +188,7 @@ func (w *workerSimulation) servingPods() []*simulatedPod {
 	return w.selectPods(func(p *simulatedPod) bool { return !p.draining && !p.stopped })
 }
 
-func (w *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simulatedPod {
-	var found []*simulatedPod
+func (w *workerSimulation) selectPods(match func(p *simulatedPod) bool) (found []*simulatedPod) {
 	for _, p := range w.pods {
 		if match(p) {
 			found = append(found, p)
@@ -201,8 +206,8 @@ func (w *workerSimulation) runToEnd() simulationResult {
 		}
 		w.removePod(p)
 	}
-	for w.waiting.queuedCount() > 0 {
-		w.waits = append(w.waits, w.now-w.messages[w.waiting.popMessage()].arrivalTime)
+	for _, i := range w.waiting {
+		w.waits = append(w.waits, w.now-w.messages[i].arrivalTime)
 	}
 	slices.Sort(w.waits)
 	return w.simulationResult

@@ -29,12 +29,9 @@ var simulationEpoch = time.Unix(1_000_000_000, 0)
 
 func (m *yardmasterModel) scaleOnce() {
 	m.stopDrainedPods()
-	serving := m.servingPods()
-	ready := 0
+	serving, ready := m.servingPods(), 0
 	for _, p := range serving {
-		if p.ready {
-			ready++
-		}
+		ready += p.readiness()
 	}
 	decision := scaling.Decide(scaling.Observation{
 		Now:      simulationEpoch.Add(toDuration(m.now)),
@@ -51,11 +48,11 @@ func (m *yardmasterModel) scaleOnce() {
 
 func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	f := &scaling.BacklogStats{
-		Backlog: int64(m.waiting.queuedCount()), Running: int64(m.inFlightCount()),
+		Backlog: int64(len(m.waiting)), Running: int64(m.inFlightCount()),
 		Arrived: new(m.arrived), Finished: new(m.finished),
 	}
 	if f.Backlog > 0 {
-		f.OldestAge = toDuration(m.now - m.messages[m.waiting.firstMessage()].arrivalTime)
+		f.OldestAge = toDuration(m.now - m.messages[m.waiting[0]].arrivalTime)
 	}
 	return f
 }
@@ -73,7 +70,7 @@ func (m *yardmasterModel) applyReplicas(replicas int) {
 		return
 	}
 	slices.SortStableFunc(serving, func(a, b *simulatedPod) int {
-		return cmp.Or(compareTrueFirst(!a.ready, !b.ready), cmp.Compare(len(a.working), len(b.working)), cmp.Compare(b.createdAt, a.createdAt))
+		return cmp.Or(a.readiness()-b.readiness(), len(a.working)-len(b.working), cmp.Compare(b.createdAt, a.createdAt))
 	})
 	for _, p := range serving[:len(serving)-replicas] {
 		p.draining = true

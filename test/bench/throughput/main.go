@@ -4,7 +4,6 @@
 //
 //	go run ./test/bench/throughput                          10 rounds of 100,000 jobs
 //	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short run
-//	go run ./test/bench/throughput -profile dist/worker     with CPU profiles of the workers
 //	go run ./test/bench/throughput -results                 with a queue that keeps the states of jobs
 //
 // The NATS server runs in one process during the whole benchmark. Each subject is a process
@@ -29,27 +28,22 @@ func runBenchmark(ctx context.Context) error {
 	rounds, jobs := 10, 100_000
 	harness.PositiveFlag(&rounds, "rounds", "number of measurements of each subject")
 	harness.PositiveFlag(&jobs, "jobs", "number of jobs of a backlog")
-	profile := flag.String("profile", "", "prefix of files for CPU profiles of the workers, PREFIX-ROUND.pprof; if empty, none are written")
 	results := flag.Bool("results", false, "whether the queue keeps the states of jobs; then there is no target")
 	flag.Parse()
-	return measureRounds(ctx, rounds, jobs, *profile, *results)
-}
-
-func measureRounds(ctx context.Context, rounds, jobs int, profile string, keepsResults bool) error {
 	harness.PrintMachine()
 	nats, err := harness.StartNATS(ctx)
 	if err != nil {
 		return err
 	}
 	defer nats.StopAndRemove()
-	q, err := createQueue(ctx, nats.URL, nats.Pid(), keepsResults)
+	q, err := createQueue(ctx, nats.URL, nats.Pid(), *results)
 	if err != nil {
 		return err
 	}
 	defer q.CloseConnection()
-	var results []roundResult
+	var all []roundResult
 	for i := range rounds + 1 {
-		r, err := q.measureRound(ctx, i, jobs, profile)
+		r, err := q.measureRound(ctx, i, jobs)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
@@ -57,7 +51,7 @@ func measureRounds(ctx context.Context, rounds, jobs int, profile string, keepsR
 			continue // round 0 warms up
 		}
 		harness.PrintProgress("%d of %d: %.2f", i, rounds, r.throughputRatio())
-		results = append(results, r)
+		all = append(all, r)
 	}
-	return printReport(jobs, results, keepsResults)
+	return printReport(jobs, all, *results)
 }

@@ -24,23 +24,14 @@ func (r *roundResult) throughputRatio() float64 {
 }
 
 // measureRound measures each subject once.
-func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, profile string) (r roundResult, err error) {
-	turns := []func() error{
-		func() error {
-			path := ""
-			if profile != "" {
-				path = fmt.Sprintf("%s-%d.pprof", profile, number)
-			}
-			r.worker, err = q.measureSubject(ctx, q.worker, jobs, path)
-			return err
-		},
-		func() error {
-			r.bareConsumer, err = q.measureSubject(ctx, bareConsumerSubject, jobs, "")
-			return err
-		},
-	}
+func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int) (r roundResult, err error) {
+	turns := []struct {
+		subject string
+		usage   *subjectUsage
+	}{{q.worker, &r.worker}, {bareConsumerSubject, &r.bareConsumer}}
 	for i := range turns {
-		if err := turns[(i+number)%len(turns)](); err != nil {
+		turn := turns[(i+number)%len(turns)]
+		if *turn.usage, err = q.measureSubject(ctx, turn.subject, jobs); err != nil {
 			return r, err
 		}
 	}
@@ -48,7 +39,7 @@ func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, pro
 }
 
 // measureSubject publishes a backlog and runs a subject in a process of its own.
-func (q *benchmarkQueue) measureSubject(ctx context.Context, subject string, jobs int, profile string) (t subjectUsage, err error) {
+func (q *benchmarkQueue) measureSubject(ctx context.Context, subject string, jobs int) (t subjectUsage, err error) {
 	if err := q.PublishBurst(ctx, jobs, waitTimeout); err != nil {
 		return t, fmt.Errorf("publishing the backlog: %w", err)
 	}
@@ -60,7 +51,7 @@ func (q *benchmarkQueue) measureSubject(ctx context.Context, subject string, job
 	if err != nil {
 		return t, err
 	}
-	process := exec.CommandContext(ctx, self, subject, q.url, strconv.Itoa(jobs), profile)
+	process := exec.CommandContext(ctx, self, subject, q.url, strconv.Itoa(jobs))
 	process.Stderr = os.Stderr
 	output, err := process.Output()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/pprof"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -27,8 +26,8 @@ const (
 // runSubject consumes a backlog, and prints the duration and the CPU time of this process in
 // nanoseconds.
 func runSubject(ctx context.Context, args []string) error {
-	if len(args) != 4 {
-		return fmt.Errorf("%s URL JOBS PROFILE", args[0])
+	if len(args) != 3 {
+		return fmt.Errorf("%s URL JOBS", args[0])
 	}
 	jobs, err := strconv.ParseInt(args[2], 10, 64)
 	if err != nil {
@@ -39,21 +38,14 @@ func runSubject(ctx context.Context, args []string) error {
 		return err
 	}
 	defer q.CloseConnection()
-	endProfile, err := startProfile(args[3])
-	if err != nil {
-		return err
-	}
-	defer endProfile()
-	start := startWorker
-	switch args[0] {
-	case workerWithResultsSubject:
-		start = startWorkerWithResults
-	case bareConsumerSubject:
-		start = startBareConsumer
-	}
 	d := &doneCounter{jobs: jobs, all: make(chan struct{})}
 	cpu, startedAt := processCPUTime(), time.Now()
-	end, err := start(ctx, args[1], d)
+	var end func() error
+	if args[0] == bareConsumerSubject {
+		end, err = startBareConsumer(ctx, args[1], d)
+	} else {
+		end, err = startWorker(ctx, args[1], d, args[0] == workerWithResultsSubject)
+	}
 	if err != nil {
 		return err
 	}
@@ -68,36 +60,12 @@ func runSubject(ctx context.Context, args []string) error {
 	return nil
 }
 
-func startProfile(path string) (end func(), err error) {
-	if path == "" {
-		return func() {}, nil
+// startWorker starts a worker with the default configuration, whose queue may keep the states of jobs.
+func startWorker(ctx context.Context, url string, d *doneCounter, keepsResults bool) (end func() error, err error) {
+	queue := worker.QueueConfig{Name: queueName}
+	if keepsResults {
+		queue.Results = &worker.ResultsConfig{Retention: worker.Duration(resultsRetention)}
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		if err := file.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-		}
-	}, nil
-}
-
-// startWorker starts a worker with the default configuration.
-func startWorker(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
-	return startWorkerOf(ctx, url, d, worker.QueueConfig{Name: queueName})
-}
-
-// startWorkerWithResults starts a worker of a queue that keeps the states of jobs.
-func startWorkerWithResults(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
-	return startWorkerOf(ctx, url, d, worker.QueueConfig{Name: queueName, Results: &worker.ResultsConfig{Retention: worker.Duration(resultsRetention)}})
-}
-
-func startWorkerOf(ctx context.Context, url string, d *doneCounter, queue worker.QueueConfig) (end func() error, err error) {
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
 		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{queue}, AdminAddress: "0"},
