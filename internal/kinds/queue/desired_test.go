@@ -32,6 +32,9 @@ func newQueue(changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 }
 
 func TestDesiredQueue(t *testing.T) {
+	settings := func(s v1alpha1.QueueSettings) v1alpha1.QueueEffective { return v1alpha1.QueueEffective{QueueSettings: s} }
+	lowAndHigh := []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
+	low, high := broker.Priority{Name: "low", Weight: 1}, broker.Priority{Name: "high", Weight: 9}
 	for name, row := range map[string]struct {
 		queue     func(*v1alpha1.Queue)
 		effective v1alpha1.QueueEffective
@@ -48,73 +51,58 @@ func TestDesiredQueue(t *testing.T) {
 		},
 		"a broker of the namespace": {
 			queue:     func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{}}},
+			effective: settings(v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{}}),
 			want:      func(w *broker.QueueConfig) { w.Name = "post" },
 		},
 		"limits": {
 			queue: func(q *v1alpha1.Queue) {
 				q.Spec.MaxInFlight, q.Spec.MaxBacklog, q.Spec.Lease = new(int32(5)), new(int64(9)), durationOf(time.Minute)
-				q.Spec.MessageTimeout = durationOf(2 * time.Minute)
-				q.Spec.MaxAge = durationOf(time.Hour)
+				q.Spec.MessageTimeout, q.Spec.MaxAge = durationOf(2*time.Minute), durationOf(time.Hour)
 			},
 			want: func(w *broker.QueueConfig) {
 				w.MaxInFlight, w.MaxBacklog, w.Lease, w.JobTimeout, w.MaxAge = 5, 9, time.Minute, 2*time.Minute, time.Hour
 			},
 		},
 		"a rate limit without per and burst": {
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{RateLimit: &v1alpha1.RateLimit{Limit: 10}}},
+			effective: settings(v1alpha1.QueueSettings{RateLimit: &v1alpha1.RateLimit{Limit: 10}}),
 			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
 		},
+		"a whole rate limit": {
+			effective: settings(v1alpha1.QueueSettings{RateLimit: &v1alpha1.RateLimit{Limit: 10, Per: durationOf(time.Minute), Burst: new(int32(30))}}),
+			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Minute, Burst: 30} },
+		},
 		"an initial delay beyond the default maximum": {
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}}},
+			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}}),
 			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
 		},
-		"all settings of a rate limit and of retries": {
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{
-				RateLimit: &v1alpha1.RateLimit{Limit: 10, Per: durationOf(time.Minute), Burst: new(int32(30))},
-				Retry:     &v1alpha1.Retry{Backoff: durationOf(2 * time.Second), MaxBackoff: durationOf(3 * time.Second)},
-			}},
-			want: func(w *broker.QueueConfig) {
-				w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Minute, Burst: 30}
-				w.Retry.InitialDelay, w.Retry.MaxDelay = 2*time.Second, 3*time.Second
-			},
+		"both delays": {
+			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(2 * time.Second), MaxBackoff: durationOf(3 * time.Second)}}),
+			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = 2*time.Second, 3*time.Second },
 		},
 		"retries count without the first attempt": {
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}}},
+			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}}),
 			want:      func(w *broker.QueueConfig) { w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 1001, 150 },
 		},
 		"no dead letters": {
-			effective: v1alpha1.QueueEffective{QueueSettings: v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0))}}},
+			effective: settings(v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0))}}),
 			want:      func(w *broker.QueueConfig) { w.DeadLetter.Enabled = false },
 		},
 		"priorities keep their order": {
-			queue: func(q *v1alpha1.Queue) {
-				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
-			},
-			want: func(w *broker.QueueConfig) {
-				w.Priorities = []broker.Priority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
-			},
+			queue: func(q *v1alpha1.Queue) { q.Spec.Priorities = lowAndHigh },
+			want:  func(w *broker.QueueConfig) { w.Priorities = []broker.Priority{low, high} },
 		},
 		"strict priorities are sorted by weight": {
-			queue: func(q *v1alpha1.Queue) {
-				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
-				q.Spec.StrictPriority = true
-			},
-			want: func(w *broker.QueueConfig) {
-				w.Priorities = []broker.Priority{{Name: "high", Weight: 9}, {Name: "low", Weight: 1}}
-			},
+			queue: func(q *v1alpha1.Queue) { q.Spec.Priorities, q.Spec.StrictPriority = lowAndHigh, true },
+			want:  func(w *broker.QueueConfig) { w.Priorities = []broker.Priority{high, low} },
 		},
 		"storage": {
 			queue: func(q *v1alpha1.Queue) {
-				q.Spec.Storage = &v1alpha1.QueueStorage{
-					Replicas: new(int32(5)), Type: v1alpha1.StorageMemory,
-					Placement: &v1alpha1.QueuePlacement{Cluster: "eu", Tags: []string{"disk:fast"}},
-				}
+				placement := &v1alpha1.QueuePlacement{Cluster: "eu", Tags: []string{"disk:fast"}}
+				q.Spec.Storage = &v1alpha1.QueueStorage{Replicas: new(int32(5)), Type: v1alpha1.StorageMemory, Placement: placement}
 			},
 			want: func(w *broker.QueueConfig) {
-				w.Storage = broker.StorageConfig{
-					Replicas: 5, Type: broker.StorageMemory, Placement: &broker.Placement{Cluster: "eu", Tags: []string{"disk:fast"}},
-				}
+				placement := &broker.Placement{Cluster: "eu", Tags: []string{"disk:fast"}}
+				w.Storage = broker.StorageConfig{Replicas: 5, Type: broker.StorageMemory, Placement: placement}
 			},
 		},
 		"drift that is only reported": {

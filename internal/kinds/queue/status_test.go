@@ -79,10 +79,13 @@ func conditionStates(s *v1alpha1.QueueStatus) map[string]string {
 func TestConditionsOfAQueue(t *testing.T) {
 	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
 	type conditions = map[string]string
-	inConflict := conditions{
-		v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-		v1alpha1.ConditionReplicated: "Unknown OwnedByOtherQueue",
+	unknown := func(reachable, synced, replicated string) conditions {
+		return conditions{
+			v1alpha1.ConditionBrokerReachable: reachable, v1alpha1.ConditionConfigSynced: synced,
+			v1alpha1.ConditionReplicated: replicated, v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+		}
 	}
+	inConflict := unknown("True Connected", "False OwnedByOtherQueue", "Unknown OwnedByOtherQueue")
 	for name, row := range map[string]struct {
 		change func(*Observation)
 		ready  string
@@ -103,22 +106,14 @@ func TestConditionsOfAQueue(t *testing.T) {
 		"fewer replicas than by default": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}), "True Ready", status.CurrentStatus, nil, ""},
 		"no Secret": {
 			withoutConnection(v1alpha1.ReasonSecretNotFound), "False SecretNotFound", status.InProgressStatus,
-			conditions{
-				v1alpha1.ConditionBrokerReachable: "False SecretNotFound", v1alpha1.ConditionConfigSynced: "Unknown SecretNotFound",
-				v1alpha1.ConditionDeadLettersPresent: "Unknown Pending", v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
-			},
-			`Secret "broker" not found`,
+			unknown("False SecretNotFound", "Unknown SecretNotFound", "Unknown SecretNotFound"), `Secret "broker" not found`,
 		},
 		"the replicas are refused": {
 			storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False RefusedByBroker", status.FailedStatus, nil, "",
 		},
 		"the configuration is refused": {
 			failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")), "False RefusedByBroker", status.FailedStatus,
-			conditions{
-				v1alpha1.ConditionConfigSynced: "Unknown RefusedByBroker", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
-			},
-			"retention is Limits",
+			unknown("True Connected", "Unknown RefusedByBroker", "Unknown RefusedByBroker"), "retention is Limits",
 		},
 		"another Queue of the namespace owns the queue": {
 			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
@@ -152,8 +147,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 		},
 		"dead letters": {
 			func(o *Observation) { o.Stats.DeadLetters = 1 }, "True Ready", status.CurrentStatus,
-			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
-			"1 dead letter",
+			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"}, "1 dead letter",
 		},
 		"dead letters below the threshold": {
 			func(o *Observation) {
@@ -178,8 +172,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
 				o.EnsureResult = nil
 				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
-			}, "", "",
-			conditions{v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: ""},
+			}, "", "", conditions{v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: ""},
 			"2 messages left",
 		},
 	} {
@@ -194,17 +187,13 @@ func TestConditionsOfAQueue(t *testing.T) {
 			require.True(t, strings.Contains(messages, row.message), "no condition has the message %q:\n%s", row.message, messages)
 			if row.kstatus != "" {
 				kstatustest.AssertKstatus(t, o.Queue, row.kstatus)
-				reconciling, stalled := "False", "False"
-				switch row.kstatus {
-				case status.InProgressStatus, status.TerminatingStatus:
-					reconciling = "True"
-				case status.FailedStatus:
-					stalled = "True"
-				}
 				_, reason, _ := strings.Cut(row.ready, " ")
-				if got[v1alpha1.ConditionReady] != row.ready || got[v1alpha1.ConditionReconciling] != reconciling+" "+reason ||
-					got[v1alpha1.ConditionStalled] != stalled+" "+reason {
-					t.Errorf("conditions %v, want Ready %s, Reconciling %s, Stalled %s", got, row.ready, reconciling, stalled)
+				for kind, isTrue := range map[string]bool{
+					v1alpha1.ConditionReconciling: row.kstatus == status.InProgressStatus || row.kstatus == status.TerminatingStatus,
+					v1alpha1.ConditionStalled:     row.kstatus == status.FailedStatus,
+				} {
+					want := map[bool]string{true: "True ", false: "False "}[isTrue] + reason
+					require.True(t, got[v1alpha1.ConditionReady] == row.ready && got[kind] == want, "%v, want Ready %s, %s %s", got, row.ready, kind, want)
 				}
 			}
 			if row.others == nil {
