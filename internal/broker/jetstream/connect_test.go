@@ -29,7 +29,7 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) { eachDialer(t, testCon
 
 func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 	locked := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
-	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	plain, open := natstest.Start(t, func(o *server.Options) { o.JetStream = false }), natstest.Start(t)
 	certificate := selfSignedCertificate(t)
 	encrypted := natstest.Start(t, func(o *server.Options) {
 		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
@@ -46,6 +46,10 @@ func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 		"no server":                        {broker.Credentials{URL: at(stopped, "")}, broker.ClassUnreachable, ""},
 		"no password":                      {broker.Credentials{URL: at(locked, "")}, broker.ClassUnauthorized, "Authorization Violation"},
 		"the wrong password":               {broker.Credentials{URL: at(locked, "u:secret@")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"a domain that does not respond":   {broker.Credentials{URL: at(open, ""), JetStreamDomain: "nowhere"}, broker.ClassUnreachable, "the JetStream domain nowhere does not respond"},
+		"an invalid domain":                {broker.Credentials{URL: at(open, ""), JetStreamDomain: "a.>"}, broker.ClassInvalid, "jetStreamDomain must consist of"},
+		"an invalid inbox prefix":          {broker.Credentials{URL: at(open, ""), InboxPrefix: "a..b"}, broker.ClassInvalid, "inboxPrefix must consist of"},
+		"an invalid nkey":                  {broker.Credentials{URL: at(open, ""), NKeySeed: []byte("SAxyz")}, broker.ClassInvalid, "invalid nkey: it must be"},
 		"no JetStream":                     {broker.Credentials{URL: at(plain, "")}, broker.ClassInvalid, "jetstream not enabled"},
 		"an unknown certificate authority": {broker.Credentials{URL: at(encrypted, "")}, broker.ClassUnauthorized, "certificate"},
 		"not a URL":                        {broker.Credentials{URL: "nats://u:secret@a b"}, broker.ClassInvalid, "url is not a valid URL"},
@@ -66,15 +70,13 @@ func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 			defer cancel()
 			row.credentials.Dial = dial
 			_, err := Connect(ctx, row.credentials)
-			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("got %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
-			}
-			require.True(t, !strings.Contains(fmt.Sprint(err), "secret"), "the error contains a secret: %v", err)
+			require.ErrorContains(t, err, row.want)
+			isPublic := !strings.Contains(err.Error(), "secret")
+			require.True(t, broker.ClassOf(err) == row.class && isPublic, "got %v (%s), want %s without a secret", err, broker.ClassOf(err), row.class)
 		})
 	}
 	t.Run("a trusted server", func(t *testing.T) {
-		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: authority}, Dial: dial})
+		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: pemOf(certificate)}, Dial: dial})
 		require.NoError(t, err)
 		e.Disconnect()
 	})
@@ -107,9 +109,6 @@ func testLogin(t *testing.T, dial broker.DialFunc) {
 func TestReconnectUsesCurrentCertificates(t *testing.T) { eachDialer(t, testReconnect) }
 
 func testReconnect(t *testing.T, dial broker.DialFunc) {
-	pemOf := func(c tls.Certificate) []byte {
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
-	}
 	first, second := selfSignedCertificate(t), selfSignedCertificate(t)
 	s := natstest.Start(t, func(o *server.Options) {
 		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{first}, MinVersion: tls.VersionTLS12}
@@ -136,6 +135,8 @@ func testReconnect(t *testing.T, dial broker.DialFunc) {
 	})
 	require.NoError(t, err)
 }
+
+func pemOf(c tls.Certificate) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}) }
 
 func selfSignedCertificate(t *testing.T) tls.Certificate {
 	t.Helper()

@@ -68,9 +68,7 @@ func (a *application) receive(consumer jetstream.Consumer, number int) (all []je
 	for message := range batch.Messages() {
 		all = append(all, message)
 	}
-	if len(all) != number {
-		a.t.Fatalf("%d messages, want %d: %v", len(all), number, batch.Error())
-	}
+	require.True(a.t, len(all) == number, "%d messages, want %d: %v", len(all), number, batch.Error())
 	return all
 }
 
@@ -161,12 +159,11 @@ func TestBacklogOfAConsumer(t *testing.T) {
 func assertReading(t *testing.T, s *natstest.Server, waiting, inFlight int64, arrivals uint64) {
 	t.Helper()
 	got, err := readAt(t, broker.Credentials{URL: s.ClientURL()}, billing)
-	if err != nil || got.Backlog != waiting || got.InFlight == nil || *got.InFlight != inFlight || !got.InFlightMayWait || got.MeasuredTime.IsZero() {
-		t.Fatalf("%+v: %v, want %d waiting, %d in flight", got, err, waiting, inFlight)
-	}
-	if (got.TotalArrivals != nil) != (arrivals > 0) || arrivals > 0 && *got.TotalArrivals != arrivals {
-		t.Errorf("arrivals %v, want %d", got.TotalArrivals, arrivals)
-	}
+	require.NoError(t, err)
+	isRead := got.Backlog == waiting && got.InFlight != nil && *got.InFlight == inFlight && got.InFlightMayWait && !got.MeasuredTime.IsZero()
+	require.True(t, isRead, "%+v, want %d waiting, %d in flight", got, waiting, inFlight)
+	isCounted := got.TotalArrivals != nil && *got.TotalArrivals == arrivals || got.TotalArrivals == nil && arrivals == 0
+	require.True(t, isCounted, "arrivals %v, want %d", got.TotalArrivals, arrivals)
 }
 
 func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
@@ -258,10 +255,9 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 		"a stopped server":           {at(stopped.Address()), "orders", broker.ClassUnreachable, "unreachable"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got, err := readAt(t, row.credentials, ConsumerOptions{Stream: row.stream, Consumer: "billing"})
-			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
-				t.Errorf("%+v: %v is %s, want %s: %s", got, err, broker.ClassOf(err), row.want, row.wantError)
-			}
+			_, err := readAt(t, row.credentials, ConsumerOptions{Stream: row.stream, Consumer: "billing"})
+			require.ErrorContains(t, err, row.wantError)
+			require.True(t, broker.ClassOf(err) == row.want && !strings.Contains(err.Error(), "hidden"), "%v is %s, want %s", err, broker.ClassOf(err), row.want)
 		})
 	}
 }
@@ -307,10 +303,12 @@ func TestImpossibleNumbersAreErrors(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			address := serve(t, answerAll(fmt.Sprintf(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},%s}`, row.counts)))
 			got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing)
-			if row.want == "" && (err != nil || got.Backlog != 7) ||
-				row.want != "" && (broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), row.want)) {
-				t.Errorf("%+v: %v", got, err)
+			if row.want == "" {
+				require.True(t, err == nil && got.Backlog == 7, "%+v: %v", got, err)
+				return
 			}
+			require.ErrorContains(t, err, row.want)
+			require.Equal(t, broker.ClassInvalid, broker.ClassOf(err))
 		})
 	}
 }

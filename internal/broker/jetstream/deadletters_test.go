@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
 
@@ -74,9 +73,8 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	}}
 	got := listDeadLetters(t, e, "orders")
 	require.Equal(t, want, got, cmpopts.IgnoreFields(broker.DeadLetter{}, "SentTime", "DeadLetteredTime"))
-	if got[0].SentTime.Before(sent) || got[0].DeadLetteredTime.Before(got[0].SentTime) {
-		t.Errorf("sent %s, dead-lettered %s", got[0].SentTime, got[0].DeadLetteredTime)
-	}
+	inOrder := !got[0].SentTime.Before(sent) && !got[0].DeadLetteredTime.Before(got[0].SentTime)
+	require.True(t, inOrder, "sent %s, dead-lettered %s", got[0].SentTime, got[0].DeadLetteredTime)
 	f := readStats(t, e, "orders")
 	require.True(t, f.DeadLetters == 1 && f.Ready+f.InFlight+f.Delayed == 0, "stats %+v", f)
 
@@ -84,13 +82,9 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	again := fetchOne(t, e, "orders", "low")
 	history, err := again.History(t.Context())
 	require.True(t, err == nil && history.Attempt() == 1, "history %+v: %v", history, err)
-	m := again.Message()
-	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, m.Headers); diff != "" || string(m.Payload) != poison {
-		t.Errorf("requeued %q, headers (-want +got):\n%s", m.Payload, diff)
-	}
-	if f := readStats(t, e, "orders"); f.DeadLetters != 0 {
-		t.Errorf("stats %+v", f)
-	}
+	require.Equal(t, map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, again.Message().Headers)
+	require.Equal(t, poison, string(again.Message().Payload))
+	require.Equal(t, 0, readStats(t, e, "orders").DeadLetters)
 }
 
 // Other producers than the client can send a message that is as large as the server accepts.
@@ -129,30 +123,22 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 			// A part of a job does not run, and does not keep other dead letters from running.
 			publishWithHeaders(t, e, "yardmaster.orders.ready.low", "small", nil)
 			require.NoError(t, fetchOne(t, e, "orders", "low").Bury(t.Context(), reason, 1))
-			wantRequeued := 1
-			if isWhole {
-				wantRequeued = 2
-			}
 			n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
-			if n != wantRequeued || (err == nil) != isWhole || !isWhole && !errors.As(err, new(*broker.KeptDeadLetterError)) {
-				t.Errorf("%d requeued, error %v", n, err)
-			}
 			for range n {
 				require.NoError(t, fetchOne(t, e, "orders", "low").Ack(t.Context(), true))
 			}
 			if isWhole {
+				require.True(t, n == 2 && err == nil, "%d requeued, error %v", n, err)
 				return
 			}
-			if n, err := e.DeadLetters("orders").Move(t.Context(), "archive", 0); n != 1 || err != nil {
-				t.Fatalf("%d moved, error %v", n, err)
-			}
-			if n, err := e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{}); n != 0 || broker.ClassOf(err) != broker.ClassInvalid {
-				t.Errorf("%d requeued, error %v", n, err)
-			}
+			require.True(t, n == 1 && errors.As(err, new(*broker.KeptDeadLetterError)), "%d requeued, error %v", n, err)
+			n, err = e.DeadLetters("orders").Move(t.Context(), "archive", 0)
+			require.True(t, n == 1 && err == nil, "%d moved, error %v", n, err)
+			n, err = e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{})
+			require.True(t, n == 0 && broker.ClassOf(err) == broker.ClassInvalid, "%d requeued, error %v", n, err)
 			edited := []byte("a whole payload")
-			if n, err := e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{Payload: &edited}); n != 1 || err != nil {
-				t.Errorf("%d requeued with a payload, error %v", n, err)
-			}
+			n, err = e.DeadLetters("archive").Requeue(t.Context(), broker.RequeueOptions{Payload: &edited})
+			require.True(t, n == 1 && err == nil, "%d requeued with a payload, error %v", n, err)
 			require.NoError(t, fetchOne(t, e, "archive", "low").Ack(t.Context(), true))
 		})
 	}
@@ -212,9 +198,9 @@ func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
 	e := startWithQueue(t, withMaxBacklog(1))
 	buryNext(t, e, "a")
 	publish(t, e, "yardmaster.orders.ready.default", "x")
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err == nil || n != 0 || payloadsOf(listDeadLetters(t, e, "orders")) != "a" {
-		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
-	}
+	n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
+	require.True(t, err != nil && n == 0, "requeued %d", n)
+	require.Equal(t, "a", payloadsOf(listDeadLetters(t, e, "orders")))
 }
 
 func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,9 +212,8 @@ func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 	defer consumer.Stop()
 	got := map[string]int{}
 	poll.Until(t, "all jobs to be delivered", func() bool {
-		if f := readStats(t, e, "orders"); f.Ready+f.InFlight > 5 || int(f.Ready+f.InFlight+f.Delayed)+len(got) < 20 {
-			t.Errorf("%d received, and %+v", len(got), f)
-		}
+		f := readStats(t, e, "orders")
+		require.True(t, f.Ready+f.InFlight <= 5 && int(f.Ready+f.InFlight+f.Delayed)+len(got) >= 20, "%d received, and %+v", len(got), f)
 		var received []broker.Delivery
 		_, err := consumer.Fetch(t.Context(), 5, func(d broker.Delivery) { received = append(received, d) })
 		require.NoError(t, err)
@@ -236,11 +234,9 @@ func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 		"consumer": func(ctx context.Context, e *Engine) error {
 			return e.js.DeleteConsumer(ctx, "yardmaster_orders_delayed", "transfer")
 		},
-		"sources": func(ctx context.Context, e *Engine) error {
-			config := streamConfigOf(t, e, "yardmaster_orders")
-			config.Sources = nil
-			_, err := e.js.UpdateStream(ctx, config)
-			return err
+		"sources": func(_ context.Context, e *Engine) error {
+			changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.Sources = nil })
+			return nil
 		},
 		"queue": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders") },
 	} {
@@ -303,20 +299,15 @@ func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 			sendDelayed(t, e, "second", 1, due.Add(time.Second))
 			isFreed := false
 			poll.Until(t, "the second job to be ready, and the first to be ready or dead", func() bool {
-				if f := readStats(t, e, "orders"); row.isDead && f.Overdue {
-					if _, err := e.Rescue(t.Context(), "orders"); err != nil {
-						t.Error(err)
-					}
+				if row.isDead && readStats(t, e, "orders").Overdue {
+					_, err := e.Rescue(t.Context(), "orders")
+					require.NoError(t, err)
 				}
 				if row.waits && !isFreed && time.Now().After(due.Add(2*time.Second)) {
 					purgeStream(t, e)
 					isFreed = true
 				}
-				letters, err := e.DeadLetters("orders").List(t.Context(), 0, 10)
-				if err != nil {
-					t.Error(err)
-				}
-				first := 0
+				letters, first := listDeadLetters(t, e, "orders"), 0
 				for payload, times := range readyPayloads(t, e) {
 					if strings.HasPrefix(payload, "first") {
 						first += times
@@ -354,9 +345,8 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 		found := readyPayloads(t, e)
 		return found["first0"] == 1 && found["first1"] == 1 && found["first2"] == 1
 	})
-	if f := readStats(t, e, "orders"); f.Delayed != 1 || f.Ready != 3 {
-		t.Errorf("%+v", f)
-	}
+	f = readStats(t, e, "orders")
+	require.True(t, f.Delayed == 1 && f.Ready == 3, "%+v", f)
 }
 
 // olderServer returns the address of a server that says it has another version.
@@ -414,9 +404,8 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	upgraded := ensureQueue(t, e, ordersQueue())
 	require.True(t, upgraded.Updated && upgraded.Enforcement[broker.FieldDelayed].By == broker.EnforcedByBroker, "on a new server: %+v", upgraded)
 	sendDelayed(t, e, "later", 1, time.Now().Add(2*time.Second))
-	if again := ensureQueue(t, old, ordersQueue()); again.Updated { // through an older server of the same cluster
-		t.Errorf("on an old server: %+v", again)
-	}
+	again := ensureQueue(t, old, ordersQueue()) // through an older server of the same cluster
+	require.True(t, !again.Updated, "on an old server: %+v", again)
 	poll.Until(t, "both jobs to be ready", func() bool {
 		found := readyPayloads(t, e)
 		return found["now"] == 1 && found["later0"] == 1
@@ -427,30 +416,24 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	e := startWithQueue(t)
-	old := streamConfigOf(t, e, "yardmaster_orders")
-	old.Subjects, old.Sources = append(old.Subjects, "yardmaster.orders.delayed.>"), nil
-	old.AllowMsgSchedules, old.AllowRollup = true, true
-	err := e.js.DeleteStream(t.Context(), "yardmaster_orders_delayed")
-	if err == nil {
-		_, err = e.js.UpdateStream(t.Context(), old)
-	}
-	require.NoError(t, err)
+	require.NoError(t, e.js.DeleteStream(t.Context(), "yardmaster_orders_delayed"))
+	changeStream(t, e, "yardmaster_orders", func(old *jetstream.StreamConfig) {
+		old.Subjects, old.Sources = append(old.Subjects, "yardmaster.orders.delayed.>"), nil
+		old.AllowMsgSchedules, old.AllowRollup = true, true
+	})
 	publish(t, e, "yardmaster.orders.ready.default", "now")
 	publish(t, e, "yardmaster.orders.delayed.a", "later", jetstream.WithScheduleAt(time.Now().Add(2*time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
-	_, err = e.EnsureQueue(t.Context(), ordersQueue())
-	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), "spec.deletionPolicy of the Queue to Drain") {
-		t.Errorf("got %v", err)
-	}
+	_, err := e.EnsureQueue(t.Context(), ordersQueue())
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "got %v", err)
+	require.ErrorContains(t, err, "spec.deletionPolicy of the Queue to Drain")
 	_, err = e.Send(t.Context(), &broker.OutgoingJob{Queue: "orders", DueTime: time.Now().Add(time.Hour)})
-	if !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "drain, delete and create its Queue again") {
-		t.Errorf("a delayed job: %v", err)
-	}
+	require.ErrorIs(t, err, broker.ErrUnsupported)
+	require.ErrorContains(t, err, "drain, delete and create its Queue again")
 	f := readStats(t, e, "orders")
 	require.True(t, f.Ready+f.Delayed == 2 && len(f.Missing) == 0, "%+v", f)
 	require.NoError(t, e.RejectNewMessages(t.Context(), "orders", aliceOwner))
-	got := receiveAll(t, e, "orders", 2)
-	require.True(t, slices.Equal(got, []string{"now", "later"}), "received %v", got)
+	require.Equal(t, []string{"now", "later"}, receiveAll(t, e, "orders", 2))
 	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 	poll.Until(t, "the queue to be created again", func() bool { // not while the server removes the directory of its last stream
 		_, err = e.EnsureQueue(t.Context(), ordersQueue())
@@ -484,12 +467,10 @@ func TestAKillOfTheServerLosesNoDelayedJobAndRepeatsAtMostOne(t *testing.T) {
 	running := start()
 	defer func() { _ = running.Process.Kill(); _ = running.Wait() }()
 	var connected broker.Engine
-	if err := poll.UntilNil(t.Context(), func() (err error) {
+	require.NoError(t, poll.UntilNil(t.Context(), func() (err error) {
 		connected, err = Connect(t.Context(), broker.Credentials{URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Name: t.Name(), Dial: boundedDial})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer connected.Disconnect()
 	e := connected.(*Engine)
 	ensureQueue(t, e, ordersQueue())

@@ -85,28 +85,3 @@ func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing
 		}
 	}
 }
-
-// A leaf node may connect to its hub later.
-func TestADomainThatDoesNotRespondIsUnreachable(t *testing.T) {
-	t.Parallel()
-	for name, dial := range map[string]broker.DialFunc{"worker": nil, "operator": boundedDial} {
-		_, err := Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL(), JetStreamDomain: "nowhere", Dial: dial})
-		if broker.ClassOf(err) != broker.ClassUnreachable || !strings.Contains(err.Error(), "the JetStream domain nowhere does not respond") {
-			t.Errorf("%s: %v (%s)", name, err, broker.ClassOf(err))
-		}
-	}
-}
-
-func TestInvalidConnectionSettingsAreNamed(t *testing.T) {
-	t.Parallel()
-	url := natstest.Start(t).ClientURL()
-	for want, credentials := range map[string]broker.Credentials{
-		"jetStreamDomain must consist of": {JetStreamDomain: "a.>"},
-		"inboxPrefix must consist of":     {InboxPrefix: "a..b"},
-		"invalid nkey: it must be":        {NKeySeed: []byte("SAxyz")},
-	} {
-		credentials.URL = url
-		_, err := Connect(t.Context(), credentials)
-		require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(err.Error(), want), "%v, want %s", err, want)
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -39,9 +38,7 @@ func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testin
 			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
 			requireID := func(when string, d broker.Delivery) {
 				t.Helper()
-				if got := d.Message().ID; got != row.want {
-					t.Errorf("%s: the ID is %q, want %q", when, got, row.want)
-				}
+				require.True(t, d.Message().ID == row.want, "%s: the ID is %q, want %q", when, d.Message().ID, row.want)
 			}
 			d := fetchOne(t, e, "orders", "default")
 			requireID("first delivery", d)
@@ -104,9 +101,8 @@ func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.
 	require.Equal(t, want, listDeadLetters(t, e, "orders")[0].Headers)
 	requeueOne(t, e, "orders")
 	message := fetchOne(t, e, "orders", "default").Message()
-	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "bill" {
-		t.Errorf("kind %q, headers after requeueing (-want +got):\n%s", message.Kind, diff)
-	}
+	require.Equal(t, want, message.Headers)
+	require.Equal(t, "bill", message.Kind)
 }
 
 // When a delayed message is due, the server removes the headers with its instructions, and Nats-Msg-Id.
@@ -118,7 +114,6 @@ func TestADelayedJobKeepsItsIDAndHasNoHeadersOfTheServer(t *testing.T) {
 		broker.JobIDHeader: {"order-5"}, "Tenant": {"a"},
 	})
 	message := fetchOne(t, e, "orders", "default").Message()
-	if diff := cmp.Diff(map[string][]string{"Tenant": {"a"}}, message.Headers); diff != "" || message.ID != "order-5" {
-		t.Errorf("ID %q, headers (-want +got):\n%s", message.ID, diff)
-	}
+	require.Equal(t, map[string][]string{"Tenant": {"a"}}, message.Headers)
+	require.Equal(t, "order-5", message.ID)
 }

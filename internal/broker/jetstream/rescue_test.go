@@ -53,14 +53,7 @@ func strandWithHeaders(t *testing.T, e *Engine, payload string, headers nats.Hea
 	before := strandedCount(t, e)
 	publishWithHeaders(t, e, "yardmaster.orders.ready.default", payload, headers)
 	failDeliveries(t, e, "default", 2)
-	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	require.NoError(t, err)
-	poll.Until(t, "the server to stop delivering the message", func() bool {
-		// The server detects the limit at the next delivery.
-		_, err := consumer.FetchNoWait(1)
-		require.NoError(t, err)
-		return strandedCount(t, e) == before+1
-	})
+	pollUntilGivenUp(t, e, "the server to stop delivering the message", func() bool { return strandedCount(t, e) == before+1 })
 	deleteAdvisories(t, e)
 }
 
@@ -80,9 +73,8 @@ func storeAdvisories(t *testing.T, e *Engine) {
 func assertRescued(t *testing.T, e *Engine, want int, left int64) {
 	t.Helper()
 	got, err := e.Rescue(t.Context(), "orders")
-	if err != nil || got.Rescued != want || got.Stranded == nil || *got.Stranded != left {
-		t.Errorf("%+v, want %d rescued, %d left: %v", got, want, left, err)
-	}
+	isRescued := err == nil && got.Rescued == want && got.Stranded != nil && *got.Stranded == left
+	require.True(t, isRescued, "%+v, want %d rescued, %d left: %v", got, want, left, err)
 }
 
 // strandedCount returns -1 if the number is unknown.
@@ -96,11 +88,6 @@ func strandedCount(t *testing.T, e *Engine) int64 {
 		return -1
 	}
 	return *n
-}
-
-func assertStranded(t *testing.T, e *Engine, want int64) {
-	t.Helper()
-	require.Equal(t, want, strandedCount(t, e))
 }
 
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
@@ -118,7 +105,7 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 		require.NoError(t, d.Release(t.Context(), 0))
 	}
 	require.Equal(t, "x", string(fetchOne(t, e, "orders", "default").Message().Payload))
-	assertStranded(t, e, 0)
+	require.Equal(t, 0, strandedCount(t, e))
 }
 
 func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
@@ -139,10 +126,9 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	batch, err := jobkeys.ReadBatch(t.Context(), e, "orders", "x")
 	require.True(t, err == nil && batch.EndedCount() == 1 && batch.Failed == 1, "%+v, %v", batch, err)
 	letters := listDeadLetters(t, e, "orders")
-	if len(letters) != 1 || letters[0].Headers[broker.UniqueHeader] == nil || letters[0].Headers[broker.BatchHeader] != nil ||
-		string(letters[0].Payload) != "stranded" || letters[0].MessageID != "yardmaster_orders/1" || letters[0].Error != reasonGivenUp {
-		t.Errorf("%+v", letters)
-	}
+	require.Equal(t, "stranded", payloadsOf(letters))
+	isKept := letters[0].Headers[broker.UniqueHeader] != nil && letters[0].Headers[broker.BatchHeader] == nil
+	require.True(t, isKept && letters[0].MessageID == "yardmaster_orders/1" && letters[0].Error == reasonGivenUp, "%+v", letters)
 }
 
 func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
@@ -150,7 +136,9 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	e := startWithQueue(t)
 	storeAdvisories(t, e)
 	strandOne(t, e, "without an advisory")
-	strandOneWithAdvisory(t, e)
+	publish(t, e, "yardmaster.orders.ready.default", "with an advisory")
+	failDeliveries(t, e, "default", 2)
+	pollUntilGivenUp(t, e, "an advisory", func() bool { return readStats(t, e, "orders").DeadLetters > 0 })
 	changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.Metadata[metaApplied] = "the hash of another version" })
 	result := ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
 	require.True(t, result.Updated && len(result.Drift) == 0, "the upgrade is reported as drift: %+v", result)
@@ -161,16 +149,15 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	require.Equal(t, unlimitedDeliveries, consumerInfo(t, e, "default").Config.MaxDeliver)
 }
 
-func strandOneWithAdvisory(t *testing.T, e *Engine) {
+// pollUntilGivenUp waits until the server has given up on messages. It detects the limit at the next delivery.
+func pollUntilGivenUp(t *testing.T, e *Engine, what string, isGivenUp func() bool) {
 	t.Helper()
-	publish(t, e, "yardmaster.orders.ready.default", "with an advisory")
-	failDeliveries(t, e, "default", 2)
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
 	require.NoError(t, err)
-	poll.Until(t, "the server to store an advisory", func() bool {
-		_, err := consumer.FetchNoWait(1)
+	poll.Until(t, what, func() bool {
+		_, err := consumer.FetchNoWait(2 * broker.MaxRescued)
 		require.NoError(t, err)
-		return readStats(t, e, "orders").DeadLetters > 0
+		return isGivenUp()
 	})
 }
 
@@ -228,9 +215,7 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
 	stranded := strandedCount(t, e)
 	require.True(t, stranded == 0 || !time.Now().Before(due), "%d messages are stranded before they are due", stranded)
-	poll.Until(t, "the message to be due", func() bool {
-		return strandedCount(t, e) == 1
-	})
+	poll.Until(t, "the message to be due", func() bool { return strandedCount(t, e) == 1 })
 	assertRescued(t, e, 1, 0)
 	got := listDeadLetters(t, e, "orders")
 	require.True(t, len(got) == 1 && string(got[0].Payload) == "later" && got[0].Error == reasonRetired, "dead letters %+v", got)
@@ -247,13 +232,7 @@ func TestARescueIsBoundedAndContinues(t *testing.T) {
 		publish(t, e, "yardmaster.orders.ready.default", want[i])
 		failDeliveries(t, e, "default", 1)
 	}
-	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	require.NoError(t, err)
-	poll.Until(t, "the server to give up on all messages", func() bool {
-		_, err := consumer.FetchNoWait(stranded)
-		require.NoError(t, err)
-		return strandedCount(t, e) == stranded
-	})
+	pollUntilGivenUp(t, e, "the server to give up on all messages", func() bool { return strandedCount(t, e) == stranded })
 	assertRescued(t, e, broker.MaxRescued, 20)
 	assertRescued(t, e, 20, 0)
 	letters, err := e.DeadLetters("orders").List(t.Context(), 0, 0)
@@ -355,10 +334,7 @@ func (s *scenario) step() {
 		},
 		"restart": func() {
 			s.server.Restart()
-			poll.Until(s.t, "the engine to reconnect", func() bool {
-				_, err := s.engine.Stats(s.t.Context(), "orders")
-				return err == nil
-			})
+			waitForStats(s.t, s.engine)
 		},
 	}
 	weighted := slices.Concat(slices.Repeat([]string{"publish", "receive"}, 8), slices.Repeat([]string{"hold", "settle"}, 3),
@@ -437,13 +413,11 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 		return result
 	}
 	before := rescue()
-	if int64(before.Rescued)+*before.Stranded != 1 {
-		t.Errorf("while a worker holds a message: %d rescued, %d stranded", before.Rescued, *before.Stranded)
-	}
+	isOne := int64(before.Rescued)+*before.Stranded == 1
+	require.True(t, isOne, "while a worker holds a message: %d rescued, %d stranded", before.Rescued, *before.Stranded)
 	require.NoError(t, held.Ack(t.Context(), true))
-	if after := rescue(); before.Rescued+after.Rescued != 1 || *after.Stranded != 0 {
-		t.Errorf("afterwards: %d rescued, %d stranded", after.Rescued, *after.Stranded)
-	}
+	after := rescue()
+	require.True(t, before.Rescued+after.Rescued == 1 && *after.Stranded == 0, "afterwards: %d rescued, %d stranded", after.Rescued, *after.Stranded)
 	require.Equal(t, "stranded", payloadsOf(listDeadLetters(t, e, "orders")))
 	f := readStats(t, e, "orders")
 	require.True(t, f.Ready == 1 && f.InFlight+f.Delayed == 0, "stats %+v", f)

@@ -61,8 +61,8 @@ func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
 	q := ordersQueue()
 	with := ordersQueue(withResults(time.Hour))
 	require.True(t, broker.HashConfig(q.WithoutOwner()) != broker.HashConfig(with.WithoutOwner()), "the field does not change the hash")
-	raw := encode(t, q.WithoutOwner())
-	require.True(t, !strings.Contains(raw, "Results"), "an upgrade would change each queue: %s", raw)
+	raw, err := json.Marshal(q.WithoutOwner())
+	require.True(t, err == nil && !strings.Contains(string(raw), "Results"), "an upgrade would change each queue: %s", raw)
 }
 
 func TestKeysOfJobsAreTokens(t *testing.T) {
@@ -73,11 +73,4 @@ func TestKeysOfJobsAreTokens(t *testing.T) {
 		back, valid := idFromToken(token)
 		require.True(t, id == "" || back == id && valid, "%q is %q again", id, back)
 	}
-}
-
-func encode(t *testing.T, value any) string {
-	t.Helper()
-	raw, err := json.Marshal(value)
-	require.NoError(t, err)
-	return string(raw)
 }

@@ -65,6 +65,15 @@ func waitUntilUnchanging(t *testing.T, e *Engine) {
 	})
 }
 
+// waitForStats waits until a server answers, and the queue has a leader.
+func waitForStats(t *testing.T, e *Engine) {
+	t.Helper()
+	poll.Until(t, "the stats of the queue", func() bool {
+		_, err := e.Stats(t.Context(), "orders")
+		return err == nil
+	})
+}
+
 func assertReplicas(t *testing.T, e *Engine, want int) {
 	t.Helper()
 	for _, stream := range ordersStreams {
@@ -132,10 +141,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 	lost := c.Named(stream.CachedInfo().Cluster.Leader)
 	lost.Stop()
 
-	poll.Until(t, "the other servers to elect a leader", func() bool {
-		_, err := e.Stats(t.Context(), "orders")
-		return err == nil
-	})
+	waitForStats(t, e)
 	received := receiveAll(t, e, "orders", len(sent))
 	slices.Sort(received)
 	require.Equal(t, sent, slices.Compact(received))
@@ -293,9 +299,7 @@ func TestPlacementAppliesToAllStreams(t *testing.T) {
 	poll.Until(t, "the queue to move to n2", isOn("n2"))
 
 	result := ensureQueue(t, e, on("rack:9"))
-	if s := result.Storage; !s.RefusesConfig || !strings.Contains(s.Refusal, "rack:9") {
-		t.Errorf("%+v", s)
-	}
+	require.True(t, result.Storage.RefusesConfig && strings.Contains(result.Storage.Refusal, "rack:9"), "%+v", result.Storage)
 	require.Equal(t, `cluster "", tags "rack:2"`, formatPlacement(streamConfigOf(t, e, "yardmaster_orders").Placement))
 	ensureQueue(t, e, on())
 	for _, name := range ordersStreams {
