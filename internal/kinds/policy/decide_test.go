@@ -49,67 +49,53 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 	}
 	withoutSecret := namespace
 	withoutSecret.BrokerProblem = missingSecret()
+	tooLarge := withSelector("team", strings.Repeat("x", decision.MaxSpecBytes))
+	one := Observation{Objects: NewSelectableObjects([]v1alpha1.Queue{queueWithTeam("mail")}, nil)}
+	none, two, everything, onlyQueue := [3]int32{}, [3]int32{2, 2, 7}, [3]int32{3, 3, 16}, [3]int32{1, 0, 0}
+	const withReplicas = "selects 2 Queues and 2 WorkerPools with 7 replicas"
 	for title, test := range map[string]struct {
-		policy                  v1alpha1.Policy
-		observation             Observation
-		queues, pools, replicas int32
-		wantReady               metav1.ConditionStatus
-		wantReason, wantMessage string
-		wantKstatus             status.Status
+		policy      v1alpha1.Policy
+		observation Observation
+		selected    [3]int32 // Queues, WorkerPools and replicas
+		wantReason  string
+		wantMessage string
+		wantKstatus status.Status
 	}{
-		"selected objects are counted": {
-			newPolicy("a", 0, team), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
-			"selects 2 Queues and 2 WorkerPools with 7 replicas", status.CurrentStatus,
+		"selected objects are counted":          {newPolicy("a", 0, team), namespace, two, v1alpha1.ReasonReady, withReplicas, status.CurrentStatus},
+		"without a selector all are selected":   {newPolicy("a", 0), namespace, everything, v1alpha1.ReasonReady, "selects 3 Queues and 3 WorkerPools with 16 replicas", status.CurrentStatus},
+		"the use of a budget is reported":       {newPolicy("a", 0, team, withMaxReplicasTotal(10)), namespace, two, v1alpha1.ReasonReady, withReplicas + " of maxReplicasTotal 10", status.CurrentStatus},
+		"a budget may be used up":               {newPolicy("a", 0, team, withMaxReplicasTotal(7)), namespace, two, v1alpha1.ReasonReady, withReplicas + " of maxReplicasTotal 7", status.CurrentStatus},
+		"an exceeded budget is reported": {
+			newPolicy("a", 0, team, withMaxReplicasTotal(5)), namespace, two, v1alpha1.ReasonReady,
+			withReplicas + ", which exceeds maxReplicasTotal 5: workers are being drained", status.CurrentStatus,
 		},
-		"without a selector all objects of the namespace are selected": {
-			newPolicy("a", 0), namespace, 3, 3, 16, metav1.ConditionTrue, v1alpha1.ReasonReady,
-			"selects 3 Queues and 3 WorkerPools with 16 replicas", status.CurrentStatus,
-		},
-		"the use of a replica budget is reported": {
-			newPolicy("a", 0, team, withMaxReplicasTotal(10)), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
-			"selects 2 Queues and 2 WorkerPools with 7 replicas of maxReplicasTotal 10", status.CurrentStatus,
-		},
-		"a replica budget may be used up": {
-			newPolicy("a", 0, team, withMaxReplicasTotal(7)), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
-			"selects 2 Queues and 2 WorkerPools with 7 replicas of maxReplicasTotal 7", status.CurrentStatus,
-		},
-		"an exceeded replica budget is reported": {
-			newPolicy("a", 0, team, withMaxReplicasTotal(5)), namespace, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
-			"selects 2 Queues and 2 WorkerPools with 7 replicas, which exceeds maxReplicasTotal 5: workers are being drained", status.CurrentStatus,
-		},
-		"one Queue": {
-			newPolicy("a", 0),
-			Observation{Objects: NewSelectableObjects([]v1alpha1.Queue{queueWithTeam("mail")}, nil)},
-			1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady,
-			"selects 1 Queue and 0 WorkerPools", status.CurrentStatus,
-		},
+		"one Queue": {newPolicy("a", 0), one, onlyQueue, v1alpha1.ReasonReady, "selects 1 Queue and 0 WorkerPools", status.CurrentStatus},
 		"an empty selection is not a failure": {
-			newPolicy("a", 0, withSelector("team", "none")), namespace, 0, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonNothingSelected,
+			newPolicy("a", 0, withSelector("team", "none")), namespace, none, v1alpha1.ReasonNothingSelected,
 			"selects no Queue and no WorkerPool of the namespace", status.CurrentStatus,
 		},
 		"an invalid selector": {
-			newPolicy("a", 0, withInvalidSelector), namespace, 0, 0, 0, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid,
+			newPolicy("a", 0, withInvalidSelector), namespace, none, v1alpha1.ReasonSelectorInvalid,
 			`spec.selector: "Like" is not a valid label selector operator; the Policy selects nothing`, status.FailedStatus,
 		},
 		"a selector that needs too much memory": {
-			newPolicy("a", 0, withSelector("team", strings.Repeat("x", decision.MaxSpecBytes))), namespace, 0, 0, 0, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid,
+			newPolicy("a", 0, tooLarge), namespace, none, v1alpha1.ReasonSelectorInvalid,
 			"spec: " + decision.TooLargeMessage + "; the Policy selects nothing", status.FailedStatus,
 		},
-		"a missing Secret of the default broker": {
-			newPolicy("a", 0, team), withoutSecret, 2, 2, 7, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound,
-			missingSecret().Message, status.InProgressStatus,
-		},
+		"a missing Secret": {newPolicy("a", 0, team), withoutSecret, two, v1alpha1.ReasonSecretNotFound, missingSecret().Message, status.InProgressStatus},
 	} {
 		t.Run(title, func(t *testing.T) {
 			test.policy.Generation = 4
 			test.observation.Policy, test.observation.Now = &test.policy, testTime
 			got := Decide(test.observation).Status
-			if got.ObservedGeneration != 4 || got.Queues != test.queues || got.WorkerPools != test.pools || got.Replicas != test.replicas {
-				t.Errorf("status is %+v, want %d Queues, %d WorkerPools and %d replicas", got, test.queues, test.pools, test.replicas)
-			}
+			require.Equal(t, 4, got.ObservedGeneration)
+			require.Equal(t, test.selected, [3]int32{got.Queues, got.WorkerPools, got.Replicas})
 			want := metav1.Condition{
-				Type: v1alpha1.ConditionReady, Status: test.wantReady, Reason: test.wantReason, Message: test.wantMessage,
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: test.wantReason, Message: test.wantMessage,
 				ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(testTime),
+			}
+			if test.wantKstatus != status.CurrentStatus {
+				want.Status = metav1.ConditionFalse
 			}
 			require.Equal(t, &want, meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady))
 			test.policy.Status = got

@@ -77,9 +77,7 @@ func TestAsteriskMatchesAnyCharacters(t *testing.T) {
 		"a single asterisk":                  {"*", "anything", true},
 		"an empty text":                      {"a*", "", false},
 	} {
-		t.Run(title, func(t *testing.T) {
-			got := matchesPattern(test.pattern, test.text)
-			require.True(t, got == test.want, "matches(%q, %q) = %t, want %t", test.pattern, test.text, got, test.want)
-		})
+		got := matchesPattern(test.pattern, test.text)
+		require.True(t, got == test.want, "%s: matches(%q, %q) = %t, want %t", title, test.pattern, test.text, got, test.want)
 	}
 }

@@ -12,19 +12,26 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
+// queueWith returns the Queue mail with settings of its own.
+func queueWith(settings v1alpha1.QueueSettings) *v1alpha1.Queue {
+	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{QueueSettings: settings}}
+}
+
+// queueDefault returns the Policy team, whose defaults are the settings.
+func queueDefault(settings v1alpha1.QueueSettings) v1alpha1.Policy {
+	return newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: settings}))
+}
+
 func TestMaxBackoffIsRaisedToALongerBackoff(t *testing.T) {
 	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
-	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{MaxBackoff: minutes(2)}}}))
+	team := queueDefault(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{MaxBackoff: minutes(2)}})
 	for backoff, want := range map[int]sourcedValue{
 		1:  {*minutes(2), v1alpha1.FromPolicy, "team"},
 		2:  {*minutes(2), v1alpha1.FromPolicy, "team"},
 		20: {*minutes(20), v1alpha1.FromSpec, ""},
 	} {
-		q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: minutes(backoff)}}}}
-		got := EffectiveQueue(q, all(t, team))
-		if diff := cmp.Diff(want, valueWithSource(got.Sources, "retry.maxBackoff", dereference(got.Retry.MaxBackoff)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
-			t.Errorf("backoff of %d minutes: maxBackoff differs (-want, +got):\n%s", backoff, diff)
-		}
+		got := EffectiveQueue(queueWith(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: minutes(backoff)}}), all(t, team))
+		require.Equal(t, want, valueWithSource(got.Sources, "retry.maxBackoff", dereference(got.Retry.MaxBackoff)), cmp.AllowUnexported(sourcedValue{}))
 	}
 }
 
@@ -35,44 +42,31 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 	atMost := func(rate int32) func(s *v1alpha1.PolicySpec) {
 		return withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: &rate})
 	}
+	byDefault := []v1alpha1.Policy{queueDefault(v1alpha1.QueueSettings{RateLimit: new(perSecond(9, 90))})}
+	limitedTo := func(rate int32) []v1alpha1.Policy { return []v1alpha1.Policy{newPolicy("team", 0, atMost(rate))} }
+	limits := []v1alpha1.Policy{newPolicy("high", 10, atMost(80)), newPolicy("low", 0, atMost(60)), newPolicy("loose", 0, atMost(70))}
+	minute := new(apiDuration(time.Minute))
+	five, perMinute := &v1alpha1.RateLimit{Limit: 5}, &v1alpha1.RateLimit{Limit: 3000, Per: minute}
+	ofSpec := sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""}
+	wholeMinute := sourcedValue{v1alpha1.RateLimit{Limit: 3000, Per: minute, Burst: new(int32(3000))}, v1alpha1.FromSpec, ""}
 	for title, test := range map[string]struct {
 		own      *v1alpha1.RateLimit
 		policies []v1alpha1.Policy
 		want     sourcedValue
 	}{
-		"no rate limit": {want: sourcedValue{}},
-		"omitted fields default to one second and a burst of the limit": {
-			own: &v1alpha1.RateLimit{Limit: 5}, want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
-		},
-		"the spec replaces the whole default": {
-			own:      &v1alpha1.RateLimit{Limit: 5},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{RateLimit: new(perSecond(9, 90))}}))},
-			want:     sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
-		},
-		"the default of a Policy applies to a Queue without a rate limit": {
-			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{RateLimit: new(perSecond(9, 90))}}))},
-			want:     sourcedValue{perSecond(9, 90), v1alpha1.FromPolicy, "team"},
-		},
-		"a limit applies to a Queue without a rate limit": {
-			policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(50))}, want: sourcedValue{perSecond(50, 50), v1alpha1.FromLimit, "team"},
-		},
-		"a rate below the limit is kept": {
-			own: &v1alpha1.RateLimit{Limit: 5}, policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(5))},
-			want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
-		},
-		"a rate per minute is compared as a rate": {
-			own: &v1alpha1.RateLimit{Limit: 3000, Per: new(apiDuration(time.Minute))}, policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(50))},
-			want: sourcedValue{v1alpha1.RateLimit{Limit: 3000, Per: new(apiDuration(time.Minute)), Burst: new(int32(3000))}, v1alpha1.FromSpec, ""},
-		},
+		"no rate limit": {nil, nil, sourcedValue{}},
+		"omitted fields default to one second and a burst of the limit":   {five, nil, ofSpec},
+		"the spec replaces the whole default":                             {five, byDefault, ofSpec},
+		"the default of a Policy applies to a Queue without a rate limit": {nil, byDefault, sourcedValue{perSecond(9, 90), v1alpha1.FromPolicy, "team"}},
+		"a limit applies to a Queue without a rate limit":                 {nil, limitedTo(50), sourcedValue{perSecond(50, 50), v1alpha1.FromLimit, "team"}},
+		"a rate below the limit is kept":                                  {five, limitedTo(5), ofSpec},
+		"a rate per minute is compared as a rate":                         {perMinute, limitedTo(50), wholeMinute},
 		"the strictest limit applies regardless of precedence": {
-			own:      &v1alpha1.RateLimit{Limit: 5000, Per: new(apiDuration(time.Minute))},
-			policies: []v1alpha1.Policy{newPolicy("high", 10, atMost(80)), newPolicy("low", 0, atMost(60)), newPolicy("loose", 0, atMost(70))},
-			want:     sourcedValue{perSecond(60, 60), v1alpha1.FromLimit, "low"},
+			&v1alpha1.RateLimit{Limit: 5000, Per: minute}, limits, sourcedValue{perSecond(60, 60), v1alpha1.FromLimit, "low"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{RateLimit: test.own}}}
-			got := EffectiveQueue(q, all(t, test.policies...))
+			got := EffectiveQueue(queueWith(v1alpha1.QueueSettings{RateLimit: test.own}), all(t, test.policies...))
 			require.Equal(t, test.want, valueWithSource(got.Sources, "rateLimit", dereference(got.RateLimit)), cmp.AllowUnexported(sourcedValue{}))
 		})
 	}
@@ -82,28 +76,19 @@ func TestDeletionActionOfDeadLetters(t *testing.T) {
 	moving := func(to string) *v1alpha1.DeadLetter {
 		return &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveToRef: &v1alpha1.LocalReference{Name: to}}
 	}
+	block, purge := &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}
 	for title, test := range map[string]struct {
-		own, policy *v1alpha1.DeadLetter
-		want        v1alpha1.DeadLetter
-		from        v1alpha1.ValueSource
+		own, policy, want *v1alpha1.DeadLetter
+		from              v1alpha1.ValueSource
 	}{
-		"the default blocks the deletion": {want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault},
-		"a Policy moves dead letters": {
-			own: &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}, policy: moving("graveyard"), want: *moving("graveyard"), from: v1alpha1.FromPolicy,
-		},
-		"the action of the Queue replaces that of a Policy": {
-			own: &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}, policy: moving("graveyard"),
-			want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}, from: v1alpha1.FromSpec,
-		},
-		"a Policy does not move dead letters of the target Queue": {
-			policy: moving("mail"), want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault,
-		},
+		"the default blocks the deletion":                   {nil, nil, block, v1alpha1.FromDefault},
+		"a Policy moves dead letters":                       {&v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}, moving("graveyard"), moving("graveyard"), v1alpha1.FromPolicy},
+		"the action of the Queue replaces that of a Policy": {purge, moving("graveyard"), purge, v1alpha1.FromSpec},
+		"a Policy moves none of the target Queue":           {nil, moving("mail"), block, v1alpha1.FromDefault},
 	} {
 		t.Run(title, func(t *testing.T) {
-			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.own}}}
-			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{DeadLetter: test.policy}}))))
-			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveToRef: got.DeadLetter.MoveToRef}
-			require.Equal(t, test.want, onDelete)
+			got := EffectiveQueue(queueWith(v1alpha1.QueueSettings{DeadLetter: test.own}), all(t, queueDefault(v1alpha1.QueueSettings{DeadLetter: test.policy})))
+			require.Equal(t, test.want, &v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveToRef: got.DeadLetter.MoveToRef})
 			require.Equal(t, test.from, valueWithSource(got.Sources, "deadLetter.onDelete", nil).from)
 		})
 	}
@@ -115,7 +100,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 		b.URLSecretRef.Name = secret
 		return b
 	}
-	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{QueueSettings: v1alpha1.QueueSettings{Broker: at("teams")}}))
+	team := queueDefault(v1alpha1.QueueSettings{Broker: at("teams")})
 	for title, test := range map[string]struct {
 		own      *v1alpha1.Broker
 		policies []v1alpha1.Policy
@@ -128,7 +113,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 		"from the operator if the Policy sets none": {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil, v1alpha1.FromOperator},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: test.own}}}, all(t, test.policies...))
+			got := EffectiveQueue(queueWith(v1alpha1.QueueSettings{Broker: test.own}), all(t, test.policies...))
 			require.Equal(t, test.want, got.Broker)
 			require.Equal(t, test.from, valueWithSource(got.Sources, "broker", nil).from)
 		})

@@ -31,39 +31,22 @@ func TestTheDefaultGracePeriodIsAtMostTheLargestOneThatIsAllowed(t *testing.T) {
 }
 
 func TestMaxReplicasIsTheStrictestLimit(t *testing.T) {
+	autoscaled := v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}}
+	fixed := func(replicas int32) v1alpha1.WorkerPoolSpec { return v1alpha1.WorkerPoolSpec{Replicas: &replicas} }
+	perPool := func(name string, precedence, replicas int32) v1alpha1.Policy {
+		return newPolicy(name, precedence, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: &replicas}))
+	}
+	total := newPolicy("b", 0, withMaxReplicasTotal(5))
 	for title, test := range map[string]struct {
 		spec     v1alpha1.WorkerPoolSpec
 		policies []v1alpha1.Policy
 		want     sourcedValue
 	}{
-		"autoscaling.maxReplicas": {
-			spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}}, want: sourcedValue{int32(9), v1alpha1.FromSpec, ""},
-		},
-		"replicas": {
-			spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(4))}, want: sourcedValue{int32(4), v1alpha1.FromSpec, ""},
-		},
-		"the strictest limit": {
-			spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}},
-			policies: []v1alpha1.Policy{
-				newPolicy("a", 9, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(7))})),
-				newPolicy("b", 0, withLimits(v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(5))})),
-				newPolicy("c", 0, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(20))})),
-			},
-			want: sourcedValue{int32(5), v1alpha1.FromLimit, "b"},
-		},
-		"the limit of each pool": {
-			spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(9))},
-			policies: []v1alpha1.Policy{
-				newPolicy("a", 9, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(5))})),
-				newPolicy("b", 0, withLimits(v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(5))})),
-			},
-			want: sourcedValue{int32(5), v1alpha1.FromLimit, "a"},
-		},
-		"a limit that is not lower": {
-			spec:     v1alpha1.WorkerPoolSpec{Replicas: new(int32(5))},
-			policies: []v1alpha1.Policy{newPolicy("a", 0, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(5))}))},
-			want:     sourcedValue{int32(5), v1alpha1.FromSpec, ""},
-		},
+		"autoscaling.maxReplicas":   {autoscaled, nil, sourcedValue{int32(9), v1alpha1.FromSpec, ""}},
+		"replicas":                  {fixed(4), nil, sourcedValue{int32(4), v1alpha1.FromSpec, ""}},
+		"the strictest limit":       {autoscaled, []v1alpha1.Policy{perPool("a", 9, 7), total, perPool("c", 0, 20)}, sourcedValue{int32(5), v1alpha1.FromLimit, "b"}},
+		"the limit of each pool":    {fixed(9), []v1alpha1.Policy{perPool("a", 9, 5), total}, sourcedValue{int32(5), v1alpha1.FromLimit, "a"}},
+		"a limit that is not lower": {fixed(5), []v1alpha1.Policy{perPool("a", 0, 5)}, sourcedValue{int32(5), v1alpha1.FromSpec, ""}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec}, all(t, test.policies...))

@@ -13,164 +13,115 @@ import (
 
 func ago(d time.Duration) time.Time { return testTime.Add(-d) }
 
-// saturable returns an observation of four ready and busy workers with two handlers each, and a memory in which two workers had a
-// throughput of ten messages per second. Four should have at least 12.5. A message takes one second.
-func saturable() (Observation, Saturation, Rates) {
+// saturable is an observation of four ready and busy workers with two handlers each, and a memory in which two workers had a throughput of
+// ten messages per second. Four should have at least 12.5. A message takes one second.
+type saturable struct {
+	Observation
+	Saturation
+	rates Rates
+}
+
+func newSaturable() *saturable {
 	in := Observation{
 		Now: testTime, Settings: Settings{Concurrency: 2}, Replicas: 4, Ready: 4,
 		Stats: &BacklogStats{Backlog: 9, Running: 8, Finished: new(int64(100))},
 	}
-	return in, Saturation{BaselineReady: 2, BaselineRate: 10, Ready: 4, ReadySince: ago(time.Minute)}, Rates{FinishRate: 12.4}
+	return &saturable{in, Saturation{BaselineReady: 2, BaselineRate: 10, Ready: 4, ReadySince: ago(time.Minute)}, Rates{FinishRate: 12.4}}
 }
 
 func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
-	type change = func(in *Observation, s *Saturation, r *Rates)
-	withoutBaseline := func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 0, 0 }
+	type change = func(c *saturable)
+	rate := func(perSecond float64) change { return func(c *saturable) { c.rates.FinishRate = perSecond } }
+	running := func(messages int64) change { return func(c *saturable) { c.Stats.Running = messages } }
+	saturatedAt := func(perSecond float64) change { return func(c *saturable) { c.SaturatedRate = perSecond } }
+	baseline := func(ready int32, perSecond float64) change {
+		return func(c *saturable) { c.BaselineReady, c.BaselineRate = ready, perSecond }
+	}
+	readySince := func(ready int32, since time.Time) change {
+		return func(c *saturable) { c.Saturation.Ready, c.ReadySince = ready, since }
+	}
+	all := func(changes ...change) change {
+		return func(c *saturable) {
+			for _, one := range changes {
+				one(c)
+			}
+		}
+	}
+	withoutBaseline, forgotten := baseline(0, 0), all(baseline(0, 0), saturatedAt(0))
 	for title, row := range map[string]struct {
 		change change
 		grows  bool
 		want   change // of the memory before
 	}{
-		"it did not grow": {nil, false, func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = 12.4 }},
-		"it grew enough": {
-			func(_ *Observation, _ *Saturation, r *Rates) { r.FinishRate = 12.5 }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.5 },
-		},
-		"nothing finishes": {
-			func(_ *Observation, _ *Saturation, r *Rates) { r.FinishRate = 0 }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = minSaturatedRate },
-		},
-		"the workers are ready for less than 13 seconds": {func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = ago(13*time.Second - 1) }, false, nil},
-		"the workers are ready for 13 seconds": {
-			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = ago(13 * time.Second) }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = 12.4 },
-		},
+		"it did not grow":  {all(), false, saturatedAt(12.4)},
+		"it grew enough":   {rate(12.5), false, baseline(4, 12.5)},
+		"nothing finishes": {rate(0), false, saturatedAt(minSaturatedRate)},
+		"the workers are ready for less than 13 seconds": {readySince(4, ago(13*time.Second-1)), false, all()},
+		"the workers are ready for 13 seconds":           {readySince(4, ago(13*time.Second)), false, saturatedAt(12.4)},
 		"the workers had no time for three messages": {
-			func(_ *Observation, s *Saturation, r *Rates) {
-				s.ReadySince, r.ReportedServiceSeconds = ago(15*time.Second), 2
-			}, false, nil,
+			all(readySince(4, ago(15*time.Second)), func(c *saturable) { c.rates.ReportedServiceSeconds = 2 }), false, all(),
 		},
-		"it grew, but may not be settled": {
-			func(_ *Observation, s *Saturation, r *Rates) { s.ReadySince, r.FinishRate = ago(time.Second), 20 }, false, nil,
-		},
-		"a worker is not busy": {func(in *Observation, _ *Saturation, _ *Rates) { in.Stats.Running = 6 }, false, nil},
-		"a handler is not busy": {
-			func(in *Observation, _ *Saturation, _ *Rates) { in.Stats.Running = 7 }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.SaturatedRate = 12.4 },
-		},
-		"a worker is not ready":        {func(in *Observation, _ *Saturation, _ *Rates) { in.Replicas = 5 }, false, nil},
-		"fewer than twice the workers": {func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady = 3 }, false, nil},
-		"saturated, and hardly more": {
-			func(_ *Observation, s *Saturation, r *Rates) { s.SaturatedRate, r.FinishRate = 10, 12.5 }, false, nil,
-		},
-		"saturated, and a quarter more": {
-			func(_ *Observation, s *Saturation, r *Rates) { s.SaturatedRate, r.FinishRate = 10, 12.6 }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) {
-				s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
-			},
-		},
-		"no backlog": {
-			func(in *Observation, s *Saturation, _ *Rates) {
-				in.Stats.Backlog, in.Stats.Running, s.SaturatedRate = 0, 0, 10
-			}, false,
-			func(_ *Observation, s *Saturation, _ *Rates) {
-				s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
-			},
-		},
-		"unknown": {
-			func(in *Observation, s *Saturation, _ *Rates) { in.Stats.Finished, s.SaturatedRate = nil, 10 }, true,
-			func(_ *Observation, s *Saturation, _ *Rates) {
-				s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
-			},
-		},
-		"no baseline, and the pool does not grow": {
-			func(in *Observation, s *Saturation, r *Rates) { withoutBaseline(in, s, r); in.Stats.Running = 6 }, false, nil,
-		},
-		"no baseline, and the pool grows": {
-			func(in *Observation, s *Saturation, r *Rates) { withoutBaseline(in, s, r); in.Stats.Running = 6 }, true,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.4 },
-		},
-		"no baseline, and all workers are busy": {
-			withoutBaseline, false, func(_ *Observation, s *Saturation, _ *Rates) { s.BaselineReady, s.BaselineRate = 4, 12.4 },
-		},
-		"no worker is ready any more": {
-			func(in *Observation, s *Saturation, r *Rates) { withoutBaseline(in, s, r); in.Ready = 0 }, true,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 0, testTime },
-		},
+		"it grew, but may not be settled": {all(readySince(4, ago(time.Second)), rate(20)), false, all()},
+		"a worker is not busy":            {running(6), false, all()},
+		"a handler is not busy":           {running(7), false, saturatedAt(12.4)},
+		"a worker is not ready":           {func(c *saturable) { c.Replicas = 5 }, false, all()},
+		"fewer than twice the workers":    {baseline(3, 10), false, all()},
+		"saturated, and hardly more":      {all(saturatedAt(10), rate(12.5)), false, all()},
+		"saturated, and a quarter more":   {all(saturatedAt(10), rate(12.6)), false, forgotten},
+		"no backlog":                      {all(saturatedAt(10), running(0), func(c *saturable) { c.Stats.Backlog = 0 }), false, forgotten},
+		"unknown":                         {all(saturatedAt(10), func(c *saturable) { c.Stats.Finished = nil }), true, forgotten},
+		"no baseline, and the pool does not grow":          {all(withoutBaseline, running(6)), false, all()},
+		"no baseline, and the pool grows":                  {all(withoutBaseline, running(6)), true, baseline(4, 12.4)},
+		"no baseline, and all workers are busy":            {withoutBaseline, false, baseline(4, 12.4)},
+		"no worker is ready any more":                      {all(withoutBaseline, func(c *saturable) { c.Observation.Ready = 0 }), true, readySince(0, testTime)},
+		"no worker is ready yet":                           {func(c *saturable) { c.Saturation.Ready, c.Observation.Ready = 0, 0 }, false, all()},
+		"workers are ready as an operator starts":          {readySince(0, time.Time{}), false, readySince(4, testTime)},
+		"as many workers as before, since an unknown time": {readySince(4, time.Time{}), false, readySince(4, testTime)},
+		"another number of workers is ready":               {readySince(3, ago(time.Minute)), false, readySince(4, testTime)},
+		"a clock that was set back":                        {readySince(4, testTime.Add(time.Hour)), false, readySince(4, testTime)},
 		"the first workers are ready": {
-			func(in *Observation, s *Saturation, _ *Rates) { s.Ready = 0; in.Replicas = 5 }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) {
-				s.Ready, s.ReadySince, s.ActiveSince = 4, testTime, testTime
-			},
-		},
-		"no worker is ready yet": {
-			func(in *Observation, s *Saturation, _ *Rates) { s.Ready, in.Ready = 0, 0 }, false, nil,
-		},
-		"workers are ready as an operator starts": {
-			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 0, time.Time{} }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 4, testTime },
-		},
-		"as many workers as before, since an unknown time": {
-			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = time.Time{} }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = testTime },
-		},
-		"another number of workers is ready": {
-			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready = 3 }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.Ready, s.ReadySince = 4, testTime },
-		},
-		"a clock that was set back": {
-			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = testTime.Add(time.Hour) }, false,
-			func(_ *Observation, s *Saturation, _ *Rates) { s.ReadySince = testTime },
+			func(c *saturable) { c.Saturation.Ready, c.Replicas = 0, 5 }, false, all(readySince(4, testTime), func(c *saturable) { c.ActiveSince = testTime }),
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			in, got, rates := saturable()
-			if row.change != nil {
-				row.change(&in, &got, &rates)
-			}
-			want := got
-			if row.want != nil {
-				row.want(&in, &want, &rates)
-			}
-			got.updateSaturation(in, &rates, row.grows)
-			require.Equal(t, want, got)
+			got, want := newSaturable(), newSaturable()
+			row.change(got)
+			all(row.change, row.want)(want)
+			got.updateSaturation(got.Observation, &got.rates, row.grows)
+			require.Equal(t, want.Saturation, got.Saturation)
 		})
 	}
 }
 
 func TestAScaleUpWaitsForTheThroughputOfTheLastOne(t *testing.T) {
+	warmingUp := func(since time.Duration, finishRate float64) func(*saturable, *replicaTarget) {
+		return func(c *saturable, _ *replicaTarget) {
+			c.Saturation, c.rates.FinishRate = Saturation{ActiveSince: ago(since)}, finishRate
+		}
+	}
 	for title, row := range map[string]struct {
-		change func(in *Observation, n *replicaTarget, s *Saturation, r *Rates)
+		change func(*saturable, *replicaTarget)
 		want   Reason // of a pool that keeps its workers; empty if it scales up
 	}{
-		"throughput did not grow": {func(*Observation, *replicaTarget, *Saturation, *Rates) {}, ReasonThroughputUnproven},
-		"it grew":                 {func(_ *Observation, _ *replicaTarget, _ *Saturation, r *Rates) { r.FinishRate = 12.5 }, ""},
-		"it is saturated": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
-			s.SaturatedRate, r.FinishRate = 10, 20
-		}, ReasonThroughputSaturated},
-		"it is unknown":              {func(in *Observation, _ *replicaTarget, _ *Saturation, _ *Rates) { in.Stats.Finished = nil }, ""},
-		"no worker is ready":         {func(in *Observation, _ *replicaTarget, s *Saturation, _ *Rates) { in.Ready, s.SaturatedRate = 0, 10 }, ""},
-		"fewer workers than minimum": {func(_ *Observation, n *replicaTarget, _ *Saturation, _ *Rates) { n.lower = 5 }, ""},
-		"as many as the minimum":     {func(_ *Observation, n *replicaTarget, _ *Saturation, _ *Rates) { n.lower = 4 }, ReasonThroughputUnproven},
-		"the first workers have just started": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
-			*s, r.FinishRate = Saturation{ActiveSince: ago(12 * time.Second)}, 1.9 // of eight that they could finish
-		}, ReasonThroughputUnproven},
-		"the first workers finish messages": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
-			*s, r.FinishRate = Saturation{ActiveSince: ago(12 * time.Second)}, 2
-		}, ""},
-		"the first workers had time": {func(_ *Observation, _ *replicaTarget, s *Saturation, r *Rates) {
-			*s, r.FinishRate = Saturation{ActiveSince: ago(13 * time.Second)}, 0
-		}, ""},
+		"throughput did not grow":    {func(*saturable, *replicaTarget) {}, ReasonThroughputUnproven},
+		"it grew":                    {func(c *saturable, _ *replicaTarget) { c.rates.FinishRate = 12.5 }, ""},
+		"it is saturated":            {func(c *saturable, _ *replicaTarget) { c.SaturatedRate, c.rates.FinishRate = 10, 20 }, ReasonThroughputSaturated},
+		"it is unknown":              {func(c *saturable, _ *replicaTarget) { c.Stats.Finished = nil }, ""},
+		"no worker is ready":         {func(c *saturable, _ *replicaTarget) { c.Observation.Ready, c.SaturatedRate = 0, 10 }, ""},
+		"fewer workers than minimum": {func(_ *saturable, n *replicaTarget) { n.lower = 5 }, ""},
+		"as many as the minimum":     {func(_ *saturable, n *replicaTarget) { n.lower = 4 }, ReasonThroughputUnproven},
+		"the first workers have just started": {warmingUp(12*time.Second, 1.9), ReasonThroughputUnproven}, // of eight that they could finish
+		"the first workers finish messages":   {warmingUp(12*time.Second, 2), ""},
+		"the first workers had time":          {warmingUp(13*time.Second, 0), ""},
 	} {
 		for _, wanted := range []int32{3, 4, 6} {
-			in, before, rates := saturable()
-			n := replicaTarget{value: wanted, reason: ReasonDemand, upper: 9}
-			row.change(&in, &n, &before, &rates)
+			c, n := newSaturable(), replicaTarget{value: wanted, reason: ReasonDemand, upper: 9}
+			row.change(c, &n)
 			value, reason := wanted, ReasonDemand
-			if row.want != "" && wanted > in.Replicas {
-				value, reason = in.Replicas, row.want
+			if row.want != "" && wanted > c.Replicas {
+				value, reason = c.Replicas, row.want
 			}
-			n.applySaturation(in, before, &rates)
+			n.applySaturation(c.Observation, c.Saturation, &c.rates)
 			require.True(t, n.value == value && n.reason == reason, "%s, %d wanted: %d, %s; want %d, %s", title, wanted, n.value, n.reason, value, reason)
 		}
 	}
