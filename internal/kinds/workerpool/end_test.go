@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A worker of a sidecar pool has finished. Its grace period is that of an evicted one.
@@ -24,10 +25,8 @@ func TestAWorkerThatHasFinishedEndsSoon(t *testing.T) {
 		"it reports a message":             {func(_ *testPool, w *Worker) { w.Stats.InFlight = 1 }, false},
 		"it takes messages again":          {func(_ *testPool, w *Worker) { w.Stats.Drained = false }, false},
 		"the stats are unknown":            {func(s *testPool, _ *Worker) { withoutStats(s) }, false},
-		"the user has set its time": {func(s *testPool, _ *Worker) {
-			s.Pool.Spec.Drain.TerminationGrace = durationSeconds(600)
-		}, false},
-		"it has no sidecar": {func(s *testPool, _ *Worker) { s.Revisions[0].SidecarImage = "" }, false},
+		"the user has set its time":        {func(s *testPool, _ *Worker) { s.Pool.Spec.Drain.TerminationGrace = durationSeconds(600) }, false},
+		"it has no sidecar":                {func(s *testPool, _ *Worker) { s.Revisions[0].SidecarImage = "" }, false},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(1)
@@ -46,9 +45,8 @@ func TestAWorkerThatHasFinishedEndsSoon(t *testing.T) {
 			for _, size := range d.Resizes {
 				finished = append(finished, size.Finished...)
 			}
-			if got := slices.Equal(finished, []string{w.Name}); got != row.want || len(finished) > 0 != row.want {
-				t.Errorf("ends %v, want it to end: %t; %+v", finished, row.want, d.Resizes)
-			}
+			isIt := slices.Equal(finished, []string{w.Name})
+			require.True(t, isIt == row.want && len(finished) > 0 == row.want, "ends %v, want it to end: %t; %+v", finished, row.want, d.Resizes)
 		})
 	}
 }
@@ -67,9 +65,8 @@ func TestAWorkerThatHasFinishedLosesItsProtectionWithItsMark(t *testing.T) {
 			drainedSince(time.Minute)(&s.Workers[0])
 			s.Workers[0].Protection = row.protection
 			d := Decide(s.Observation)
-			if len(d.DrainStates) != 1 || d.DrainStates[0].RemovableSince.IsZero() || d.DrainStates[0].Unprotect != row.want {
-				t.Errorf("%+v", d.DrainStates)
-			}
+			isMarked := len(d.DrainStates) == 1 && !d.DrainStates[0].RemovableSince.IsZero()
+			require.True(t, isMarked && d.DrainStates[0].Unprotect == row.want, "%+v", d.DrainStates)
 		})
 	}
 }

@@ -24,6 +24,7 @@ func TestGracePeriodFollowsTheDrainTimeout(t *testing.T) {
 		"unless it is set":                    {v1alpha1.Drain{TerminationGrace: durationSeconds(20)}, 20, "15s"},
 		"but not with onTimeout Requeue":      {v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}, 60, "55s"},
 		"and is in addition to a Sidecar too": {v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}, 660, "10m55s"},
+		"and in mode Signal":                  {v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationSeconds(5 * 60)}, 360, "5m55s"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(1)
@@ -31,9 +32,8 @@ func TestGracePeriodFollowsTheDrainTimeout(t *testing.T) {
 			pod := builtDeployment(t, s).Spec.Template.Spec
 			consumer := append(pod.InitContainers, pod.Containers...)[0]
 			i := slices.IndexFunc(consumer.Env, func(e corev1.EnvVar) bool { return e.Name == "YARDMASTER_DRAIN_TIMEOUT" })
-			if grace := *pod.TerminationGracePeriodSeconds; grace != test.grace || consumer.Env[i].Value != test.forWorker {
-				t.Errorf("grace %d s, worker %s, want %d s and %s", grace, consumer.Env[i].Value, test.grace, test.forWorker)
-			}
+			require.Equal(t, test.grace, *pod.TerminationGracePeriodSeconds)
+			require.Equal(t, test.forWorker, consumer.Env[i].Value)
 		})
 	}
 }
@@ -47,21 +47,11 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 
 	s.Pool.Spec.Drain = nil
 	decision := Decide(s.Observation)
-	if len(decision.Resizes) > 0 || HasDrifted(decision.CurrentWorkload, old) {
-		t.Errorf("the revision is replaced or changed: %+v", decision.Resizes)
-	}
+	isKept := len(decision.Resizes) == 0 && !HasDrifted(decision.CurrentWorkload, old)
+	require.True(t, isKept, "the revision is replaced or changed: %+v", decision.Resizes)
 	progressing := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionProgressing)
 	want := "evicted workers have 1m0s, less than drain.timeout: the next revision gives them 11m0s"
 	require.True(t, strings.HasSuffix(progressing.Message, want), "message %q, want %q", progressing.Message, want)
 	s.Pool.Spec.Version = "2"
-	if next := newFleet(s.Observation).updated.workload; TerminationGraceOf(&TemplateOf(next).Spec) != 11*time.Minute {
-		t.Errorf("the next revision has a grace period of %s", TerminationGraceOf(&TemplateOf(next).Spec))
-	}
-}
-
-func TestGracePeriodInModeSignalIncludesTheDrainTimeout(t *testing.T) {
-	s := newTestPool(1)
-	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationSeconds(5 * 60)}
-	pod := builtDeployment(t, s).Spec.Template.Spec
-	require.True(t, *pod.TerminationGracePeriodSeconds == 360 && pod.Containers[0].Lifecycle == nil, "Pod %+v", pod)
+	require.Equal(t, 11*time.Minute, TerminationGraceOf(&TemplateOf(newFleet(s.Observation).updated.workload).Spec))
 }

@@ -21,18 +21,13 @@ func TestOrderInWhichWorkersAreDrained(t *testing.T) {
 				s.withInFlight("worker:1-0", 1).withInFlight("worker:1-1", 9).withInFlight("worker:1-2", 5)
 			}, "worker:1-2",
 		},
-		"an unready worker before idle ones": {
-			func(s *testPool) { s.changeWorker("worker:1-0", func(w *Worker) { w.ReadySince = time.Time{} }) }, "worker:1-0",
-		},
+		"an unready worker before idle ones": {func(s *testPool) { s.changeWorker("worker:1-0", unready) }, "worker:1-0"},
 		"an unassigned worker before all others": {
 			func(s *testPool) {
-				s.changeWorker("worker:1-1", func(w *Worker) { w.ReadySince = time.Time{} })
-				s.changeWorker("worker:1-0", func(w *Worker) { w.Assigned, w.ReadySince = false, time.Time{} })
+				s.changeWorker("worker:1-1", unready).changeWorker("worker:1-0", unready).changeWorker("worker:1-0", func(w *Worker) { w.Assigned = false })
 			}, "worker:1-0",
 		},
-		"a worker that does not respond after idle ones": {
-			func(s *testPool) { s.changeWorker("worker:1-2", func(w *Worker) { w.Stats = nil }) }, "worker:1-1",
-		},
+		"a worker that does not respond after idle ones": {func(s *testPool) { s.changeWorker("worker:1-2", reportNothing) }, "worker:1-1"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(3).withCurrentRevision(3).withReplicas(2)
@@ -61,65 +56,43 @@ func TestMissingAnswerKeepsTheIdleTime(t *testing.T) {
 
 func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 	const name = "worker:1-1"
+	type change = func(*testPool)
+	inFlight := func(messages int64) change { return func(s *testPool) { s.Stats.InFlight = messages } }
+	withRetries := func(s *testPool) { s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true }
+	noStats := func(s *testPool) { s.Stats = nil }
+	since := func(d time.Duration) change { return func(s *testPool) { s.changeWorker(name, drainedSince(d)) } }
+	silent := func(s *testPool) { s.changeWorker(name, reportNothing) }
+	busy := func(s *testPool) { s.withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false }) }
+	requeue := func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue} }
 	for title, test := range map[string]struct {
-		change func(s *testPool)
-		want   bool
+		changes []change
+		want    bool
 	}{
-		"it has finished, and the broker counts nothing in flight": {func(*testPool) {}, true},
-		"it has a message in flight": {
-			func(s *testPool) {
-				s.withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
-			}, false,
-		},
-		"another worker has the messages in flight": {func(s *testPool) { s.withInFlight("worker:1-0", 2) }, true},
+		"it has finished, and the broker counts nothing in flight": {nil, true},
+		"it has a message in flight":                               {[]change{busy}, false},
+		"another worker has the messages in flight":                {[]change{func(s *testPool) { s.withInFlight("worker:1-0", 2) }}, true},
 		"another worker has prefetched the messages in flight": {
-			func(s *testPool) {
-				s.Stats.InFlight = 2
+			[]change{inFlight(2), func(s *testPool) {
 				s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.InFlight, w.Stats.Prefetched = 1, 1 })
-			}, true,
+			}}, true,
 		},
-		"the broker counts more than the others report": {func(s *testPool) { s.Stats.InFlight = 1 }, false},
-		"the broker counts more, but the worker is idle for a lease": {
-			func(s *testPool) { s.Stats.InFlight = 1; s.changeWorker(name, drainedSince(30*time.Second)) }, true,
-		},
-		"the broker counts more, and includes retries": {func(s *testPool) { s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true }, true},
-		"it does not respond, and the broker counts retries for longer than a lease": {
-			func(s *testPool) {
-				s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true
-				s.changeWorker(name, drainedSince(time.Hour)).changeWorker(name, func(w *Worker) { w.Stats = nil })
-			}, false,
-		},
-		"the broker does not respond": {func(s *testPool) { s.Stats = nil }, false},
-		"the broker does not respond after the drain timeout": {
-			func(s *testPool) {
-				s.Stats = nil
-				s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}
-				s.changeWorker(name, drainedSince(time.Hour))
-			}, false,
-		},
-		"it does not respond, and draining has just started": {func(s *testPool) { s.changeWorker(name, func(w *Worker) { w.Stats = nil }) }, false},
-		"it does not respond, and the broker counts nothing for a lease": {
-			func(s *testPool) {
-				s.changeWorker(name, drainedSince(31*time.Second))
-				s.changeWorker(name, func(w *Worker) { w.Stats = nil })
-			}, true,
-		},
-		"it exceeds the drain timeout with onTimeout Wait": {
-			func(s *testPool) {
-				s.changeWorker(name, drainedSince(time.Hour)).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
-			}, false,
-		},
-		"it exceeds the drain timeout with onTimeout Requeue": {
-			func(s *testPool) {
-				s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}
-				s.changeWorker(name, drainedSince(time.Hour)).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
-			}, true,
-		},
-		"the source does not count messages in flight": {func(s *testPool) { s.Stats.InFlightKnown, s.Stats.InFlight = false, 7 }, true},
+		"the broker counts more than the others report":                              {[]change{inFlight(1)}, false},
+		"the broker counts more, but the worker is idle for a lease":                 {[]change{inFlight(1), since(30 * time.Second)}, true},
+		"the broker counts more, and includes retries":                               {[]change{withRetries}, true},
+		"it does not respond, and the broker counts retries for longer than a lease": {[]change{withRetries, since(time.Hour), silent}, false},
+		"the broker does not respond":                                                {[]change{noStats}, false},
+		"the broker does not respond after the drain timeout":                        {[]change{noStats, requeue, since(time.Hour)}, false},
+		"it does not respond, and draining has just started":                         {[]change{silent}, false},
+		"it does not respond, and the broker counts nothing for a lease":             {[]change{since(31 * time.Second), silent}, true},
+		"it exceeds the drain timeout with onTimeout Wait":                           {[]change{since(time.Hour), busy}, false},
+		"it exceeds the drain timeout with onTimeout Requeue":                        {[]change{requeue, since(time.Hour), busy}, true},
+		"the source does not count messages in flight":                               {[]change{inFlight(7), func(s *testPool) { s.Stats.InFlightKnown = false }}, true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
-			test.change(s)
+			for _, change := range test.changes {
+				change(s)
+			}
 			decision := Decide(s.Observation)
 			require.Equal(t, test.want, len(workersWhere(&decision, func(d DrainState) bool { return d.Worker == name && !d.RemovableSince.IsZero() })) > 0)
 		})
@@ -139,7 +112,7 @@ func TestWorkerIsRemovedOnlyAfterItWasMarkedRemovable(t *testing.T) {
 			s.changeWorker(name, markedRemovable).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
 		}, 2},
 		"it is marked, but another one would be removed first": {func(s *testPool) {
-			s.changeWorker(name, markedRemovable).changeWorker("worker:1-0", func(w *Worker) { w.ReadySince = time.Time{} })
+			s.changeWorker(name, markedRemovable).changeWorker("worker:1-0", unready)
 		}, 2},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -168,7 +141,7 @@ func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
 	}{
 		"it missed the signal":           {func(*Worker) {}, v1alpha1.DrainHTTP, stop},
 		"it drains":                      {func(w *Worker) { w.Stats.Draining = true }, v1alpha1.DrainHTTP, nil},
-		"it does not answer":             {func(w *Worker) { w.Stats = nil }, v1alpha1.DrainHTTP, nil},
+		"it does not answer":             {reportNothing, v1alpha1.DrainHTTP, nil},
 		"it is not terminating":          {func(w *Worker) { w.Terminating = false }, v1alpha1.DrainHTTP, nil},
 		"the pool knows only the signal": {func(*Worker) {}, v1alpha1.DrainSignal, nil},
 	} {
@@ -183,26 +156,22 @@ func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
 }
 
 func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
-	liveWorker := func(name string, change ...func(w *Worker)) Worker {
-		w := Worker{Name: name, Assigned: true, Running: true, ReadySince: testTime}
-		for _, c := range change {
-			c(&w)
-		}
-		return w
-	}
-	withMark := func(w *Worker) { w.RemovableSince = testTime }
+	live := func(name string) Worker { return Worker{Name: name, Assigned: true, Running: true, ReadySince: testTime} }
+	a, notReady, marked, removable, terminating := live("a"), live("a"), live("a"), live("b"), live("b")
+	notReady.ReadySince, marked.RemovableSince, removable.RemovableSince, terminating.Terminating = time.Time{}, testTime, testTime, true
+	toOne := RevisionSize{Replicas: 1, Removable: []string{"b"}}
 	for title, test := range map[string]struct {
 		workers []Worker
 		size    RevisionSize
 		want    bool
 	}{
-		"unchanged workers":                          {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, false},
-		"the worker has stopped already":             {[]Worker{liveWorker("a")}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, false},
-		"another worker was created":                 {[]Worker{liveWorker("a"), liveWorker("c")}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
-		"another worker is no longer ready":          {[]Worker{liveWorker("a", func(w *Worker) { w.ReadySince = time.Time{} }), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
-		"another worker is marked, but not finished": {[]Worker{liveWorker("a", withMark), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
-		"the worker has started":                     {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}, Unstarted: []string{"b"}}, true},
-		"the worker is terminating":                  {[]Worker{liveWorker("a"), liveWorker("b", func(w *Worker) { w.Terminating = true })}, RevisionSize{Replicas: 1}, false},
+		"unchanged workers":                          {[]Worker{a, removable}, toOne, false},
+		"the worker has stopped already":             {[]Worker{a}, toOne, false},
+		"another worker was created":                 {[]Worker{a, live("c")}, toOne, true},
+		"another worker is no longer ready":          {[]Worker{notReady, removable}, toOne, true},
+		"another worker is marked, but not finished": {[]Worker{marked, removable}, toOne, true},
+		"the worker has started":                     {[]Worker{a, removable}, RevisionSize{Replicas: 1, Removable: []string{"b"}, Unstarted: []string{"b"}}, true},
+		"the worker is terminating":                  {[]Worker{a, terminating}, RevisionSize{Replicas: 1}, false},
 	} {
 		t.Run(title, func(t *testing.T) {
 			require.Equal(t, test.want, test.size.WouldInterrupt(test.workers))

@@ -167,6 +167,10 @@ func TestCanarySteps(t *testing.T) {
 		history      History
 	}
 	reached := testTime.Add(-time.Minute)
+	first := History{ProvenWorkers: 2, LastProgress: reached}
+	firstReached, failed := first, first
+	firstReached.StepReached, failed.FailureMessage = reached, "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % of 107 before"
+	second := History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}
 	for title, test := range map[string]struct {
 		pool *testPool
 		want want
@@ -175,21 +179,12 @@ func TestCanarySteps(t *testing.T) {
 		"the step is reached when its workers are proven": {
 			canaryPool(8, 2, History{}), want{8, 2, History{StepReached: testTime, LastProgress: testTime, ProvenWorkers: 2}},
 		},
-		"the next step starts after the pause": {
-			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached, StepReached: reached}), want{8, 5, History{CanaryStep: 1, ProvenWorkers: 2, LastProgress: reached}},
-		},
-		"a step without a pause waits for samples": {
-			canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}),
-			want{5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}},
-		},
+		"the next step starts after the pause":      {canaryPool(8, 2, firstReached), want{8, 5, History{CanaryStep: 1, ProvenWorkers: 2, LastProgress: reached}}},
+		"a step without a pause waits for samples": {canaryPool(5, 5, second), want{5, 5, second}},
 		"all workers are replaced after the last step": {
-			canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}).changeWorker("worker:2-0", countOutcomes(20, 0)),
-			want{5, 8, History{CanaryStep: 2, ProvenWorkers: 5, LastProgress: reached}},
+			canaryPool(5, 5, second).changeWorker("worker:2-0", countOutcomes(20, 0)), want{5, 8, History{CanaryStep: 2, ProvenWorkers: 5, LastProgress: reached}},
 		},
-		"too many failures roll back": {
-			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached}).changeWorker("worker:2-0", countOutcomes(15, 4)),
-			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % of 107 before"}},
-		},
+		"too many failures roll back": {canaryPool(8, 2, first).changeWorker("worker:2-0", countOutcomes(15, 4)), want{10, 2, failed}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			decision := Decide(test.pool.Observation)
@@ -215,12 +210,8 @@ func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
 	s.changeWorker("worker:2-0", countOutcomes(0, 0)).Rollout = RolloutMemory{}
 	second := Decide(s.Observation)
 	require.True(t, !hasEvent(&second, v1alpha1.EventRolledBack), "the event is repeated")
-	for _, size := range second.Resizes {
-		if size.Name == s.Revisions[1].Name && size.History.FailureMessage != "" {
-			return
-		}
-	}
-	t.Errorf("the canary is retried: %+v", second.Resizes)
+	isFailed := func(size RevisionSize) bool { return size.Name == s.Revisions[1].Name && size.History.FailureMessage != "" }
+	require.True(t, slices.ContainsFunc(second.Resizes, isFailed), "the canary is retried: %+v", second.Resizes)
 }
 
 func hasEvent(d *Decision, reason string) bool {
@@ -228,40 +219,28 @@ func hasEvent(d *Decision, reason string) bool {
 }
 
 func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
-	long := strings.Repeat("é", 600)
+	waiting := func(reason, message string) corev1.ContainerStateWaiting {
+		return corev1.ContainerStateWaiting{Reason: reason, Message: message}
+	}
+	crashes := waiting("CrashLoopBackOff", "back-off 40s restarting failed container")
+	asRoot, noSecret := "container has runAsNonRoot and image will run as root", `secret "x" not found`
 	for title, test := range map[string]struct {
 		waiting corev1.ContainerStateWaiting
 		last    *corev1.ContainerStateTerminated
 		reason  string // of the condition; empty if the container starts by itself
 		message string
 	}{
-		"it is created":        {waiting: corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
-		"it waits for another": {waiting: corev1.ContainerStateWaiting{Reason: "PodInitializing"}},
-		"its image runs as root": {
-			waiting: corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "container has runAsNonRoot and image will run as root"},
-			reason:  v1alpha1.ReasonConfigError, message: "container worker: CreateContainerConfigError: container has runAsNonRoot and image will run as root",
-		},
-		"a Secret is missing": {
-			waiting: corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: `secret "x" not found`},
-			reason:  v1alpha1.ReasonConfigError, message: `container worker: CreateContainerConfigError: secret "x" not found`,
-		},
-		"its image does not exist": {
-			waiting: corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
-			reason:  v1alpha1.ReasonImagePull, message: "container worker: ErrImagePull: not found",
-		},
+		"it is created":                    {waiting("ContainerCreating", ""), nil, "", ""},
+		"it waits for another":             {waiting("PodInitializing", ""), nil, "", ""},
+		"its image runs as root":           {waiting("CreateContainerConfigError", asRoot), nil, v1alpha1.ReasonConfigError, "CreateContainerConfigError: " + asRoot},
+		"a Secret is missing":              {waiting("CreateContainerConfigError", noSecret), nil, v1alpha1.ReasonConfigError, "CreateContainerConfigError: " + noSecret},
+		"its image does not exist":         {waiting("ErrImagePull", "not found"), nil, v1alpha1.ReasonImagePull, "ErrImagePull: not found"},
+		"it crashes, and nobody knows how": {crashes, nil, v1alpha1.ReasonCrashLoop, "CrashLoopBackOff"},
 		"it crashes": {
-			waiting: corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"},
-			last:    &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no such table\n"},
-			reason:  v1alpha1.ReasonCrashLoop, message: "container worker: CrashLoopBackOff: exit code 3: no such table",
+			crashes, &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no such table\n"},
+			v1alpha1.ReasonCrashLoop, "CrashLoopBackOff: exit code 3: no such table",
 		},
-		"it crashes, and nobody knows how": {
-			waiting: corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"},
-			reason:  v1alpha1.ReasonCrashLoop, message: "container worker: CrashLoopBackOff",
-		},
-		"the kubelet says too much": {
-			waiting: corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: long},
-			reason:  v1alpha1.ReasonConfigError, message: "container worker: RunContainerError: ééé",
-		},
+		"the kubelet says too much": {waiting("RunContainerError", strings.Repeat("é", 600)), nil, v1alpha1.ReasonConfigError, "RunContainerError: ééé"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			status := &corev1.ContainerStatus{Name: "worker", State: corev1.ContainerState{Waiting: &test.waiting}, LastTerminationState: corev1.ContainerState{Terminated: test.last}}
@@ -274,9 +253,9 @@ func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
 				require.True(t, degraded.Status == metav1.ConditionFalse, "%+v", degraded)
 				return
 			}
-			if degraded.Reason != test.reason || !strings.Contains(degraded.Message, " does not start: "+test.message) || len(degraded.Message) > 1024 {
-				t.Errorf("%s: %s", degraded.Reason, degraded.Message)
-			}
+			require.Equal(t, test.reason, degraded.Reason)
+			require.Contains(t, degraded.Message, " does not start: container worker: "+test.message)
+			require.True(t, len(degraded.Message) <= 1024, "the message has %d bytes", len(degraded.Message))
 		})
 	}
 }

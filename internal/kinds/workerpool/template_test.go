@@ -9,8 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -42,9 +42,7 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		"concurrency does not create a revision":            {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
 		"the configuration file does not create a revision": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
 		"rollout does not create a revision":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
-		"the drain timeout does not create a revision": {
-			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(3600)} }, false,
-		},
+		"the drain timeout does not create a revision":      {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(3600)} }, false},
 	} {
 		t.Run(title, func(t *testing.T) {
 			before, after := newTestPool(1), newTestPool(1)
@@ -208,15 +206,9 @@ func TestInvalidSpecIsReported(t *testing.T) {
 			test.change(s)
 			decision := Decide(s.Observation)
 			require.True(t, !decision.changesCluster(), "decision changes the cluster")
-			var ready *metav1.Condition
-			for i := range decision.Status.Conditions {
-				if decision.Status.Conditions[i].Type == v1alpha1.ConditionReady {
-					ready = &decision.Status.Conditions[i]
-				}
-			}
-			if ready.Reason != v1alpha1.ReasonSpecInvalid || !strings.Contains(ready.Message, test.want) {
-				t.Errorf("Ready is %s: %s\nwant %s", ready.Reason, ready.Message, test.want)
-			}
+			ready := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
+			require.Equal(t, v1alpha1.ReasonSpecInvalid, ready.Reason)
+			require.Contains(t, ready.Message, test.want)
 		})
 	}
 }
