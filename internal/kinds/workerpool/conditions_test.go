@@ -12,8 +12,7 @@ import (
 )
 
 func TestConditionsSayWhatHoldsNow(t *testing.T) {
-	starting := newTestPool(2).withCurrentRevision(2)
-	starting.changeWorker("worker:1-1", func(w *Worker) { w.ReadySince = time.Time{} })
+	starting := newTestPool(2).withCurrentRevision(2).changeWorker("worker:1-1", unready)
 	atMinimum := autoscaledPool(2)
 	atMinimum.Pool.Spec.Autoscaling.MinReplicas = 2
 	atMaximum := autoscaledPool(2)
@@ -26,28 +25,24 @@ func TestConditionsSayWhatHoldsNow(t *testing.T) {
 		message   string
 	}{
 		"all workers are ready": {
-			newTestPool(2).withCurrentRevision(2),
-			v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut, "all workers are of revision " + newTestPool(2).revisionName(),
+			newTestPool(2).withCurrentRevision(2), v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut,
+			"all workers are of revision " + starting.revisionName(),
 		},
 		"a worker is not ready after the rollout": {
-			starting,
-			v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonWorkersStarting, "1 of 2 workers of revision " + starting.revisionName() + " are ready",
+			starting, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonWorkersStarting,
+			"1 of 2 workers of revision " + starting.revisionName() + " are ready",
 		},
 		"a pool whose metrics cannot be read is not autoscaled": {
 			withoutStats(autoscaledPool(2)), v1alpha1.ConditionScalingActive, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale, "the broker does not answer",
 		},
-		"a pool at its minimum is not limited": {
-			atMinimum, v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "",
-		},
+		"a pool at its minimum is not limited": {atMinimum, v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, ""},
 		"a pool that needs more than its maximum is limited": {
 			atMaximum, v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, "MaxReplicas", "25 recommended for an assumed service time of 1s, staying at 2: maxReplicas is 2",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			c := meta.FindStatusCondition(Decide(row.pool.Observation).Status.Conditions, row.condition)
-			if c.Status != row.want || c.Reason != row.reason || c.Message != row.message {
-				t.Errorf("%s is %s, %s: %q", c.Type, c.Status, c.Reason, c.Message)
-			}
+			require.True(t, c.Status == row.want && c.Reason == row.reason && c.Message == row.message, "%s is %s, %s: %q", c.Type, c.Status, c.Reason, c.Message)
 		})
 	}
 }
@@ -72,9 +67,8 @@ func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) 
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := autoscaledPool(1)
-			s.Pool.Spec.Autoscaling.WaitP95 = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}}
-			row.stats.InFlightKnown = true
-			s.Stats = &row.stats
+			s.Pool.Spec.Autoscaling.WaitP95 = durationSeconds(30)
+			row.stats.InFlightKnown, s.Stats = true, &row.stats
 			s.withInFlight("worker:1-0", row.inside)
 			require.Equal(t, row.want, Decide(s.Observation).Status.ObjectiveMet)
 		})

@@ -80,9 +80,8 @@ func withDeletionTimestamp(s *testPool) *testPool {
 func TestProblemPreventsAllChanges(t *testing.T) {
 	s := withMissingQueue(newTestPool(3).withCurrentRevision(3).withReplicas(0))
 	decision := Decide(s.Observation)
-	if decision.changesCluster() || len(decision.SharedObjects) > 0 || decision.Status.Desired != 3 {
-		t.Errorf("decision changes the cluster: %+v", decision)
-	}
+	isUnchanged := !decision.changesCluster() && len(decision.SharedObjects) == 0 && decision.Status.Desired == 3
+	require.True(t, isUnchanged, "decision changes the cluster: %+v", decision)
 	c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
 	require.True(t, c.Reason == v1alpha1.ReasonQueueNotFound, "Ready is %s, %s", c.Status, c.Reason)
 }
@@ -110,27 +109,25 @@ func TestBudgetAppliesToBusyPools(t *testing.T) {
 		s.withInFlight(w.Name, 10)
 	}
 	decision := Decide(s.Observation)
-	if decision.Status.Desired != 3 || len(workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })) != 2 {
-		t.Errorf("desired %d, drain states %+v", decision.Status.Desired, decision.DrainStates)
-	}
+	drained := workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })
+	require.True(t, decision.Status.Desired == 3 && len(drained) == 2, "desired %d, drained %v", decision.Status.Desired, drained)
 	require.True(t, len(decision.Events) != 0 && decision.Events[0].Reason == v1alpha1.EventPreempted, "events %+v, want Preempted", decision.Events)
 }
 
 func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
+	withRemovable := func() *testPool { return newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable) }
+	abandoned := withoutStats(withRemovable())
+	abandoned.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
 	for title, test := range map[string]struct {
 		pool      *testPool
 		drains    []string
 		finalizer bool
 		replicas  int32
 	}{
-		"all workers are drained":       {newTestPool(2).withCurrentRevision(2), []string{"worker:1-0", "worker:1-1"}, true, 2},
-		"removable workers are removed": {newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable), nil, true, 0},
-		"without stats no worker is removed": {
-			withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable)), nil, true, 1,
-		},
-		"the annotation abandons draining": {
-			withAbandonAnnotation(withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable))), nil, true, 0,
-		},
+		"all workers are drained":                  {newTestPool(2).withCurrentRevision(2), []string{"worker:1-0", "worker:1-1"}, true, 2},
+		"removable workers are removed":            {withRemovable(), nil, true, 0},
+		"without stats no worker is removed":       {withoutStats(withRemovable()), nil, true, 1},
+		"the annotation abandons draining":         {abandoned, nil, true, 0},
 		"a problem does not prevent draining":      {withMissingQueue(newTestPool(1).withCurrentRevision(1)), []string{"worker:1-0"}, true, 1},
 		"the finalizer is removed without workers": {newTestPool(0).withCurrentRevision(0), nil, false, 0},
 	} {
@@ -139,9 +136,8 @@ func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 			decision := Decide(s.Observation)
 			drains := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
 			require.Equal(t, test.drains, drains)
-			if decision.KeepFinalizer != test.finalizer || s.plannedReplicas(&decision)[s.Revisions[0].Name] != test.replicas {
-				t.Errorf("finalizer %t, replicas %v", decision.KeepFinalizer, s.plannedReplicas(&decision))
-			}
+			require.Equal(t, test.finalizer, decision.KeepFinalizer)
+			require.Equal(t, test.replicas, s.plannedReplicas(&decision)[s.Revisions[0].Name])
 		})
 	}
 }
@@ -168,11 +164,6 @@ func TestOnlyAPoolWithWorkersHasTheFinalizer(t *testing.T) {
 	}
 }
 
-func withAbandonAnnotation(s *testPool) *testPool {
-	s.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
-	return s
-}
-
 func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
 	lost := func(s *testPool) bool {
 		return slices.ContainsFunc(Decide(s.Observation).Events, func(e decision.Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
@@ -182,9 +173,8 @@ func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
 	s = autoscaledPool(1)
 	s.Pool.Status = Decide(s.Observation).Status
 	require.True(t, lost(withoutStats(s)), "no event MetricsLost")
-	if status := Decide(s.Observation).Status; status.Desired != 1 || status.Backlog != nil {
-		t.Errorf("without metrics, %d workers are wanted, and the backlog is %v", status.Desired, status.Backlog)
-	}
+	status := Decide(s.Observation).Status
+	require.True(t, status.Desired == 1 && status.Backlog == nil, "without metrics, %d workers are wanted, and the backlog is %v", status.Desired, status.Backlog)
 }
 
 func TestStatusThatDiffersInStatsOnlyIsDeferrable(t *testing.T) {

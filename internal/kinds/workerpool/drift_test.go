@@ -34,12 +34,10 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 		"another image annotation":  {func(d *appsv1.Deployment) { d.Annotations[AnnotationImage] = "worker:0" }, true},
 		"no pool label on its Pods": {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, LabelWorkerPool) }, true},
 	} {
-		t.Run(title, func(t *testing.T) {
-			desired := newFleet(newTestPool(1).Observation).updated.workload
-			found := desired.DeepCopyObject().(*appsv1.Deployment)
-			test.change(found)
-			require.Equal(t, test.want, HasDrifted(desired, found))
-		})
+		desired := newFleet(newTestPool(1).Observation).updated.workload
+		found := desired.DeepCopyObject().(*appsv1.Deployment)
+		test.change(found)
+		require.True(t, HasDrifted(desired, found) == test.want, "%s: drifted %t", title, !test.want)
 	}
 }
 
@@ -47,11 +45,8 @@ func TestUpdatedRevisionIsRestoredOnceItExists(t *testing.T) {
 	keep := Decide(newTestPool(1).Observation).CurrentWorkload
 	require.True(t, keep == nil, "restored before it exists: %v", keep)
 	s := newTestPool(1).withCurrentRevision(1)
-	if keep := Decide(s.Observation).CurrentWorkload; keep == nil || keep.GetName() != s.Revisions[0].Name {
-		t.Errorf("%v is restored, want %s", keep, s.Revisions[0].Name)
-	}
+	require.Equal(t, s.Revisions[0].Name, Decide(s.Observation).CurrentWorkload.GetName())
 	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
-	if HasDrifted(newFleet(s.Observation).updated.workload, newFleet(s.Observation).updated.workload) {
-		t.Error("a StatefulSet has drifted from itself")
-	}
+	workload := newFleet(s.Observation).updated.workload
+	require.True(t, !HasDrifted(workload, workload), "a StatefulSet has drifted from itself")
 }

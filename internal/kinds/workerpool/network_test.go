@@ -89,9 +89,8 @@ func TestOtherNetworkPoliciesDecideAboutTheOtherPorts(t *testing.T) {
 			s.NetworkPolicies = []networkingv1.NetworkPolicy{row.other}
 			decision := Decide(s.Observation)
 			policy := networkPolicyOf(&decision)
-			if opens := admits(policy, corev1.ProtocolTCP, 8080); opens != row.want || len(policy.Spec.Ingress[0].From) == 0 {
-				t.Errorf("opens other ports: %t, want %t; rules %+v", opens, row.want, policy.Spec.Ingress)
-			}
+			opens := admits(policy, corev1.ProtocolTCP, 8080)
+			require.True(t, opens == row.want && len(policy.Spec.Ingress[0].From) > 0, "opens other ports: %t; rules %+v", opens, policy.Spec.Ingress)
 		})
 	}
 }
@@ -104,7 +103,6 @@ func TestWithoutAManagedNetworkPolicyNoPodIsSelected(t *testing.T) {
 	s.Pool.Spec.NetworkPolicy = v1alpha1.PoolNetworkPolicyNone
 	decision = Decide(s.Observation)
 	selector, err := metav1.LabelSelectorAsSelector(&networkPolicyOf(&decision).Spec.PodSelector)
-	if err != nil || selector.Matches(labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)) || selector.Matches(labels.Set{}) {
-		t.Errorf("selector %s, %v", selector, err)
-	}
+	pod := labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)
+	require.True(t, err == nil && !selector.Matches(pod) && !selector.Matches(labels.Set{}), "selector %s, %v", selector, err)
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
@@ -21,12 +19,8 @@ func reporting(inFlight, prefetched int64) Worker {
 func TestRunningMessagesAreThoseThatWorkersReport(t *testing.T) {
 	silent, unstarted := Worker{Running: true}, Worker{}
 	stopping, removable := Worker{Running: true, Terminating: true}, Worker{Running: true, RemovableSince: testTime}
-	retries := func(inFlight int64) QueueStats {
-		return QueueStats{InFlight: inFlight, InFlightKnown: true, RetriesInFlight: true}
-	}
-	mayWait := func(inFlight int64) QueueStats {
-		return QueueStats{InFlight: inFlight, InFlightKnown: true, InFlightMayWait: true}
-	}
+	retries := func(inFlight int64) QueueStats { return QueueStats{InFlight: inFlight, InFlightKnown: true, RetriesInFlight: true} }
+	mayWait := func(inFlight int64) QueueStats { return QueueStats{InFlight: inFlight, InFlightKnown: true, InFlightMayWait: true} }
 	for title, test := range map[string]struct {
 		stats                         QueueStats
 		workers                       []Worker
@@ -52,13 +46,8 @@ func TestRunningMessagesAreThoseThatWorkersReport(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			before := test.stats
 			got := test.stats.addWorkers(test.workers, 10)
-			if got.Running != test.running || got.Backlog != test.backlog || got.Unaccounted != test.unaccounted {
-				t.Errorf("%d running, backlog %d, %d unaccounted; want %d, %d, %d",
-					got.Running, got.Backlog, got.Unaccounted, test.running, test.backlog, test.unaccounted)
-			}
-			if diff := gocmp.Diff(before, test.stats); diff != "" {
-				t.Errorf("the observation changed (-before, +after):\n%s", diff)
-			}
+			require.Equal(t, [3]int64{test.running, test.backlog, test.unaccounted}, [3]int64{got.Running, got.Backlog, got.Unaccounted})
+			require.Equal(t, before, test.stats) // the observation does not change
 		})
 	}
 }
@@ -73,10 +62,8 @@ func TestAPoolGrowsWhileMessagesThatNobodyReportsMayBeDue(t *testing.T) {
 		"the rest belongs to lost workers":          {QueueStats{InFlight: 60, InFlightKnown: true}, false},
 		"the server announces retries":              {QueueStats{InFlight: 60, InFlightKnown: true, RetriesInFlight: true}, false},
 	} {
-		t.Run(title, func(t *testing.T) {
-			got := test.stats.addWorkers([]Worker{reporting(10, 0)}, 10)
-			require.True(t, got.RetriesDue == test.want, "%t", got.RetriesDue)
-		})
+		got := test.stats.addWorkers([]Worker{reporting(10, 0)}, 10)
+		require.True(t, got.RetriesDue == test.want, "%s: %t", title, got.RetriesDue)
 	}
 }
 
@@ -104,9 +91,8 @@ func TestServiceTimeIsThatOfRecentAttempts(t *testing.T) {
 				workers = append(workers, Worker{Stats: &WorkerStats{Recent: recent}})
 			}
 			stats.addRecentAttempts(workers)
-			if stats.ServiceTime != test.service || math.Abs(stats.ReturnRate-test.returnRate) > 1e-9 {
-				t.Errorf("service time %s, %g return per second; want %s, %g", stats.ServiceTime, stats.ReturnRate, test.service, test.returnRate)
-			}
+			require.Equal(t, test.service, stats.ServiceTime)
+			require.True(t, math.Abs(stats.ReturnRate-test.returnRate) <= 1e-9, "%g return per second; want %g", stats.ReturnRate, test.returnRate)
 		})
 	}
 }

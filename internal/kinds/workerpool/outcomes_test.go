@@ -28,9 +28,8 @@ func TestARevisionIsWorseOnlyIfChanceDoesNotExplainIt(t *testing.T) {
 		"all fail, and nothing to compare with": {Outcomes{0, 1000}, Outcomes{}, false, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if c := rules.compare(test.updated, test.others); c.isWorse != test.isWorse || c.isAlike != test.isAlike {
-				t.Errorf("worse: %t, want %t; alike: %t, want %t", c.isWorse, test.isWorse, c.isAlike, test.isAlike)
-			}
+			c := rules.compare(test.updated, test.others)
+			require.True(t, c.isWorse == test.isWorse && c.isAlike == test.isAlike, "worse: %t, alike: %t", c.isWorse, c.isAlike)
 		})
 	}
 }
@@ -77,12 +76,10 @@ func TestOnlyWhatWorkersCountSinceTheStartIsCompared(t *testing.T) {
 	s.Workers = append(s.Workers, Worker{
 		Name: "new", Revision: s.Revisions[1].Hash, Created: testTime.Add(time.Minute), Stats: &WorkerStats{Succeeded: new(int64(4)), Failed: new(int64(0))},
 	})
-	if updated, _ := decide(); updated != (Outcomes{7, 5}) {
-		t.Errorf("updated %+v after a restart and with a new worker", updated)
-	}
-	s.Workers = s.Workers[:len(s.Workers)-1]
-	if updated, _ := decide(); updated != (Outcomes{7, 5}) {
-		t.Errorf("updated %+v after a worker stopped", updated)
+	for range 2 { // and again, after the new worker stopped
+		updated, _ = decide()
+		require.Equal(t, Outcomes{7, 5}, updated)
+		s.Workers = s.Workers[:5]
 	}
 	s.withImage("worker:3")
 	decide()

@@ -32,8 +32,7 @@ func (w *simulator) observeCluster() Observation {
 		Memory: w.scalingMemory, Rollout: w.rolloutMemory,
 		Config: WorkerConfig{File: "x"},
 	}
-	in.Revisions = slices.Clone(w.cache.revisions)
-	in.Workers = slices.Clone(w.cache.workers)
+	in.Revisions, in.Workers = slices.Clone(w.cachedRevisions), slices.Clone(w.cachedWorkers)
 	for i := range in.Workers {
 		in.Workers[i].Stats = w.workerStats(in.Workers[i].Name)
 	}
@@ -65,10 +64,8 @@ func (w *simulator) workerStats(name string) *WorkerStats {
 }
 
 func (w *simulator) findPod(name string) *simulatedPod {
-	for _, p := range w.pods {
-		if p.Name == name {
-			return p
-		}
+	if i := slices.IndexFunc(w.pods, func(p *simulatedPod) bool { return p.Name == name }); i >= 0 {
+		return w.pods[i]
 	}
 	return nil
 }

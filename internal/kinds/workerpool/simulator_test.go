@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,8 +67,9 @@ type simulator struct {
 
 	deployments map[string]*simulatedWorkload
 	pods        []*simulatedPod
-	// cache is the state that the operator reads; it may be stale.
-	cache cacheSnapshot
+	// cachedRevisions and cachedWorkers are the state that the operator reads; it may be stale.
+	cachedRevisions []Revision
+	cachedWorkers   []Worker
 
 	backlog int64
 	// lostLeaseEnds are the times at which the leases of lost workers' messages expire.
@@ -88,11 +90,6 @@ type simulator struct {
 	// scalingMemory and rolloutMemory are in the memory of the operator.
 	scalingMemory scaling.Memory
 	rolloutMemory RolloutMemory
-}
-
-type cacheSnapshot struct {
-	revisions []Revision
-	workers   []Worker
 }
 
 type simulatedWorkload struct{ Revision }
@@ -299,12 +296,7 @@ func (w *simulator) loseMessages(p *simulatedPod) {
 
 func (w *simulator) removePod(p *simulatedPod) {
 	w.loseMessages(p)
-	for i := range w.pods {
-		if w.pods[i] == p {
-			w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
-			return
-		}
-	}
+	w.pods = slices.DeleteFunc(slices.Clone(w.pods), func(other *simulatedPod) bool { return other == p })
 }
 
 // processMessages advances the broker and the workers to the current time.
@@ -318,7 +310,7 @@ func (w *simulator) processMessages() {
 		w.backlog++
 	}
 	w.lostLeaseEnds = lost
-	for _, p := range append([]*simulatedPod(nil), w.pods...) {
+	for _, p := range w.pods { // removePod changes a copy
 		w.processPodMessages(p)
 	}
 }
@@ -361,24 +353,20 @@ func (w *simulator) processPodMessages(p *simulatedPod) {
 // runWorkloadControllers simulates the controllers of Deployments and StatefulSets.
 func (w *simulator) runWorkloadControllers() {
 	for _, d := range w.deployments {
-		live := w.livePods(d.Hash)
-		for int32(len(live)) > d.Replicas {
+		for live := w.livePods(d.Hash); int32(len(live)) > d.Replicas; live = w.livePods(d.Hash) {
 			removedPod := w.nextPodToRemove(d, live)
 			w.logf("%s is removed, with %d in flight", removedPod.Name, len(removedPod.messageEnds))
 			removedPod.Terminating, removedPod.isDraining = true, true
 			removedPod.version++
 			w.removed++
-			live = w.livePods(d.Hash)
 		}
-		for int32(len(live)) < d.Replicas {
+		for int32(len(w.livePods(d.Hash))) < d.Replicas {
 			w.createPod(d)
-			live = w.livePods(d.Hash)
 		}
 	}
 }
 
-func (w *simulator) livePods(hash string) []*simulatedPod {
-	var live []*simulatedPod
+func (w *simulator) livePods(hash string) (live []*simulatedPod) {
 	for _, p := range w.pods {
 		if p.Revision == hash && !p.Terminating {
 			live = append(live, p)
@@ -402,19 +390,11 @@ func (w *simulator) nextPodToRemove(d *simulatedWorkload, live []*simulatedPod) 
 }
 
 func (w *simulator) createPod(d *simulatedWorkload) {
-	p := &simulatedPod{Worker: Worker{Revision: d.Hash, Created: w.now.Truncate(time.Second), Pending: true}}
 	w.podsCreated++
-	p.Name = fmt.Sprintf("pod-%d", w.podsCreated)
-	if d.Ordered {
-		taken := map[int32]bool{}
-		for _, other := range w.pods {
-			if other.Revision == d.Hash {
-				taken[other.Ordinal] = true
-			}
-		}
-		for taken[p.Ordinal] {
-			p.Ordinal++
-		}
+	p := &simulatedPod{Worker: Worker{Name: fmt.Sprintf("pod-%d", w.podsCreated), Revision: d.Hash, Created: w.now.Truncate(time.Second), Pending: true}}
+	isTaken := func(other *simulatedPod) bool { return other.Revision == d.Hash && other.Ordinal == p.Ordinal }
+	for d.Ordered && slices.ContainsFunc(w.pods, isTaken) {
+		p.Ordinal++
 	}
 	w.pods = append(w.pods, p)
 	w.logf("%s is created for %s", p.Name, d.Name)
@@ -422,11 +402,11 @@ func (w *simulator) createPod(d *simulatedWorkload) {
 
 // refreshCache updates the cache to the current state.
 func (w *simulator) refreshCache() {
-	w.cache = cacheSnapshot{}
+	w.cachedRevisions, w.cachedWorkers = nil, nil
 	for _, d := range w.deployments {
-		w.cache.revisions = append(w.cache.revisions, d.Revision)
+		w.cachedRevisions = append(w.cachedRevisions, d.Revision)
 	}
 	for _, p := range w.pods {
-		w.cache.workers = append(w.cache.workers, p.Worker)
+		w.cachedWorkers = append(w.cachedWorkers, p.Worker)
 	}
 }

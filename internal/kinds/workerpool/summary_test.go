@@ -69,10 +69,8 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 			ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 			reconciling := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReconciling)
 			stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
-			if ready.Status != test.wantReady || ready.Reason != test.wantReason || reconciling != test.wantReconciling || stalled != test.wantStalled {
-				t.Errorf("Ready is %s %s: %s; Reconciling %t, Stalled %t; want %s %s, %t, %t",
-					ready.Status, ready.Reason, ready.Message, reconciling, stalled, test.wantReady, test.wantReason, test.wantReconciling, test.wantStalled)
-			}
+			require.Equal(t, [2]string{string(test.wantReady), test.wantReason}, [2]string{string(ready.Status), ready.Reason})
+			require.Equal(t, map[string]bool{"Reconciling": test.wantReconciling, "Stalled": test.wantStalled}, map[string]bool{"Reconciling": reconciling, "Stalled": stalled})
 			wp := test.pool.Pool.DeepCopy()
 			wp.Status = d.Status
 			kstatustest.AssertKstatus(t, wp, test.wantKstatus)

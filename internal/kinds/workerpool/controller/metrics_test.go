@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,23 +19,13 @@ import (
 
 func TestGaugesShowTheStatusOfEachPool(t *testing.T) {
 	want := `
-# HELP yardmaster_workerpool_conditions WorkerPools by the status and reason of a condition.
-# TYPE yardmaster_workerpool_conditions gauge
 yardmaster_workerpool_conditions{condition="Degraded",namespace="a",pool="mail",reason="CrashLoop",status="True"} 1
-# HELP yardmaster_workerpool_decisions Autoscaled WorkerPools by the reason of their last scaling decision.
-# TYPE yardmaster_workerpool_decisions gauge
 yardmaster_workerpool_decisions{namespace="a",pool="mail",reason="MaxReplicas"} 1
-# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog, in_flight, or snoozed (given back by workers, a part of the backlog).
-# TYPE yardmaster_workerpool_messages gauge
 yardmaster_workerpool_messages{namespace="a",pool="mail",state="backlog"} 1200
 yardmaster_workerpool_messages{namespace="a",pool="mail",state="in_flight"} 50
 yardmaster_workerpool_messages{namespace="a",pool="mail",state="snoozed"} 7
-# HELP yardmaster_workerpool_objectives WorkerPools by whether they meet their waiting time objective: True, False or Unknown.
-# TYPE yardmaster_workerpool_objectives gauge
 yardmaster_workerpool_objectives{met="False",namespace="a",pool="mail"} 1
 yardmaster_workerpool_objectives{met="Unknown",namespace="a",pool="video"} 1
-# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy, draining, or breaker_open (its circuit breaker is not closed).
-# TYPE yardmaster_workerpool_workers gauge
 yardmaster_workerpool_workers{namespace="a",pool="mail",state="breaker_open"} 2
 yardmaster_workerpool_workers{namespace="a",pool="mail",state="busy"} 5
 yardmaster_workerpool_workers{namespace="a",pool="mail",state="desired"} 8
@@ -88,7 +79,7 @@ func TestCountersOfAPoolEndWithIt(t *testing.T) {
 	require.True(t, !strings.Contains(text, "counted"), "counters of a pool that does not exist:\n%s", text)
 }
 
-// gatherText returns the metrics of a collector in the text format.
+// gatherText returns the metrics of a collector in the text format, without comments.
 func gatherText(t *testing.T, collector prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -100,5 +91,5 @@ func gatherText(t *testing.T, collector prometheus.Collector) string {
 		_, err := expfmt.MetricFamilyToText(&text, family)
 		require.NoError(t, err)
 	}
-	return text.String()
+	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text.String(), "")
 }

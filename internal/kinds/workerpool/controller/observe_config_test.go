@@ -49,26 +49,19 @@ func TestWorkersUseTheLoginMethodOfTheSecret(t *testing.T) {
 }
 
 func TestSecretWithoutALoginIsInvalid(t *testing.T) {
-	for name, secret := range map[string]map[string]string{
-		"no keys":       {},
-		"password only": {"password": "p"},
-		"empty keys":    {"username": "", "token": "", "creds": "", "nkey": ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := observeWithSecret(t, secret).Problem
-			if p == nil || p.Reason != v1alpha1.ReasonSecretInvalid || !strings.Contains(p.Message, `"login" has none of the keys username, token, creds, nkey`) {
-				t.Errorf("problem %+v", p)
-			}
-		})
+	for _, secret := range []map[string]string{{}, {"password": "p"}, {"username": "", "token": "", "creds": "", "nkey": ""}} {
+		p := observeWithSecret(t, secret).Problem
+		require.True(t, p != nil && p.Reason == v1alpha1.ReasonSecretInvalid, "%v: problem %+v", secret, p)
+		require.Contains(t, p.Message, `"login" has none of the keys username, token, creds, nkey`)
 	}
 }
 
 // Runtimes of earlier versions refuse unknown fields.
 func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 	secret := map[string]string{"nkey": "SU"}
-	if o := observeWithSecret(t, secret); strings.Contains(o.Config.File, "inboxPrefix") || strings.Contains(o.Config.File, "jetStreamDomain") || strings.Contains(o.Config.File, "sentinel") || o.Config.Connection != "" {
-		t.Errorf("without settings: %+v", o.Config)
-	}
+	without := observeWithSecret(t, secret).Config
+	isShort := !strings.Contains(without.File, "inboxPrefix") && !strings.Contains(without.File, "jetStreamDomain") && !strings.Contains(without.File, "sentinel")
+	require.True(t, isShort && without.Connection == "", "without settings: %+v", without)
 	o := observeWithSecret(t, secret, func(key *brokeraccess.Key) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
 	c, err := worker.ParseConfig([]byte(o.Config.File))
 	require.True(t, err == nil && c.Broker.JetStreamDomain == "hub" && c.Broker.InboxPrefix == "_INBOX_a", "%+v: %v", c.Broker, err)
@@ -81,16 +74,12 @@ func TestWorkersLogInToTheSentinels(t *testing.T) {
 	}
 	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p"}, withSentinels)
 	c, err := worker.ParseConfig([]byte(o.Config.File))
-	want := worker.SentinelConfig{
-		MasterName: "main", UsernameFile: "/etc/yardmaster/sentinel/username", PasswordFile: "/etc/yardmaster/sentinel/password",
-	}
-	if err != nil || c.Broker.Sentinel != want || o.Config.Connection != "sentinelMaster=main" {
-		t.Errorf("%+v, %s: %v", c.Broker, o.Config.Connection, err)
-	}
+	require.NoError(t, err)
+	const dir = "/etc/yardmaster/sentinel/"
+	require.Equal(t, worker.SentinelConfig{MasterName: "main", UsernameFile: dir + "username", PasswordFile: dir + "password"}, c.Broker.Sentinel)
+	require.Equal(t, "sentinelMaster=main", o.Config.Connection)
 	require.Equal(t, workerpool.MountedSecret{Secret: "login", Keys: []string{"username", "password"}}, o.Config.Secrets["sentinel"])
-	if o := observeWithSecret(t, map[string]string{"password": "p"}, withSentinels); o.Problem == nil || o.Problem.Reason != v1alpha1.ReasonSecretInvalid {
-		t.Errorf("without a username: %+v", o.Problem)
-	}
+	require.Equal(t, v1alpha1.ReasonSecretInvalid, observeWithSecret(t, map[string]string{"password": "p"}, withSentinels).Problem.Reason)
 }
 
 // observeWithSecret observes a pool whose workers log in with the Secret.
