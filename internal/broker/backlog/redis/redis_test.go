@@ -3,7 +3,6 @@ package redis
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -129,63 +128,38 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := row.read(t)
-			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
-				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
-			}
+			require.ErrorContains(t, err, row.wantError)
+			require.True(t, broker.ClassOf(err) == row.want && !strings.Contains(err.Error(), "hidden"), "%v is %s, want %s", err, broker.ClassOf(err), row.want)
 		})
 	}
 }
 
-func TestPasswordComesFromURLOrCredentials(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--requirepass", "hidden")
-	for name, access := range map[string]broker.Credentials{
-		"the URL":    {URL: "redis://:hidden@" + s.Address()},
-		"the Secret": {URL: "redis://:wrong@" + s.Address(), Username: "default", Password: "hidden"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readList(t, access, "jobs")
-			require.NoError(t, err)
-		})
-	}
-}
-
-func TestTLSConnectionToRedis(t *testing.T) {
+func TestTLSAndThePasswordAreThoseOfTheURLOrTheSecret(t *testing.T) {
 	t.Parallel()
 	certificate, key := certtest.NewCertificate(t)
-	dir := t.TempDir()
-	file := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, content, 0o600))
-		return path
+	dir, port := t.TempDir(), ports.Reserve(t)
+	for name, content := range map[string][]byte{"/crt": certificate, "/key": key} {
+		require.NoError(t, os.WriteFile(dir+name, content, 0o600))
 	}
-	address := ports.Reserve(t)
-	s := redistest.Start(t, "--tls-port", fmt.Sprint(address.Port()), "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
-		"--tls-ca-cert-file", file("ca", certificate))
-	s.RunCLI("LPUSH", "jobs", "x")
-	url := "rediss://" + address.String()
+	s := redistest.Start(t, "--tls-port", fmt.Sprint(port.Port()), "--tls-cert-file", dir+"/crt", "--tls-key-file", dir+"/key", "--tls-ca-cert-file", dir+"/crt")
+	locked, secure := redistest.Start(t, "--requirepass", "hidden"), "rediss://"+port.String()
 	for name, row := range map[string]struct {
-		tls  *broker.TLS
-		want broker.ErrorClass
+		access broker.Credentials
+		want   broker.ErrorClass
 	}{
-		"with a client certificate":     {&broker.TLS{CA: certificate, Certificate: certificate, Key: key}, ""},
-		"without a client certificate":  {&broker.TLS{CA: certificate}, broker.ClassUnauthorized},
-		"unknown certificate authority": {nil, broker.ClassUnauthorized},
-		"invalid certificate authority": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
-		"invalid client key":            {&broker.TLS{CA: certificate, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
+		"the password of the URL":       {broker.Credentials{URL: "redis://:hidden@" + locked.Address()}, ""},
+		"the password of the Secret":    {broker.Credentials{URL: "redis://:wrong@" + locked.Address(), Username: "default", Password: "hidden"}, ""},
+		"with a client certificate":     {broker.Credentials{URL: secure, TLS: &broker.TLS{CA: certificate, Certificate: certificate, Key: key}}, ""},
+		"without a client certificate":  {broker.Credentials{URL: secure, TLS: &broker.TLS{CA: certificate}}, broker.ClassUnauthorized},
+		"unknown certificate authority": {broker.Credentials{URL: secure}, broker.ClassUnauthorized},
+		"invalid certificate authority": {broker.Credentials{URL: secure, TLS: &broker.TLS{CA: []byte("x")}}, broker.ClassInvalid},
 	} {
-		t.Run(name, func(t *testing.T) {
-			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")
-			if row.want == "" {
-				require.True(t, err == nil && reading.Backlog == 1, "%+v: %v", reading, err)
-				if reading, err := readBoundedList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs"); err != nil || reading.Backlog != 1 {
-					t.Errorf("on a bounded connection: %+v: %v", reading, err)
-				}
-				return
-			}
-			got := broker.ClassOf(err)
-			require.True(t, err != nil && got == row.want, "%v is %s, want %s", err, got, row.want)
-		})
+		for how, read := range map[string]func(*testing.T, broker.Credentials, string) (backlog.Reading, error){"worker": readList, "operator": readBoundedList} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				_, err := read(t, row.access, "jobs")
+				require.True(t, (err == nil) == (row.want == "") && (err == nil || broker.ClassOf(err) == row.want), "%v is %s, want %s", err, broker.ClassOf(err), row.want)
+			})
+		}
 	}
 }
 

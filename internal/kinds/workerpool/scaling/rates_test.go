@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -19,41 +18,26 @@ func memoryMeasured(ago time.Duration, r Rates) Memory {
 }
 
 func TestRatesAreMeasuredFromCounters(t *testing.T) {
-	const exact = 0.01
+	hundred := new(int64(100))
+	beforeAGap := func(r Rates) Memory {
+		r.Finished, r.ArrivalRate = hundred, 10
+		return memoryMeasured(10*time.Minute, r)
+	}
 	for title, test := range map[string]struct {
-		in                           Observation
-		arriving, finishing, service float64
+		stats  BacklogStats
+		memory Memory
+		want   [3]float64 // arriving and finishing messages per second, and the service time
 	}{
-		"the first measurement gives no rates": {
-			in: observationOf(1, &BacklogStats{Backlog: 10, Arrived: new(int64(500)), Finished: new(int64(490))}, Memory{}),
-		},
-		"after a long gap only the new rate counts": {
-			in: observationOf(1, &BacklogStats{Arrived: new(int64(7300)), Finished: new(int64(100))},
-				memoryMeasured(10*time.Minute, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
-			arriving: 12,
-		},
-		"a new counter gives no rate": {
-			in: observationOf(1, &BacklogStats{Arrived: new(int64(100)), Finished: new(int64(100))}, memoryMeasured(2*time.Second, Rates{})),
-		},
-		"arrivals are derived from outstanding and finished messages if the broker does not count them": {
-			in: observationOf(1, &BacklogStats{Backlog: 30, Finished: new(int64(120))},
-				memoryMeasured(10*time.Minute, Rates{Outstanding: 30, Finished: new(int64(100)), ArrivalRate: 10})),
-			arriving: 20.0 / 600, finishing: 20.0 / 600,
-		},
-		"the service time that workers report takes precedence": {
-			in: observationOf(1, &BacklogStats{ServiceTime: 3 * time.Second}, memoryWithRate(0)), service: 3,
-		},
+		"the first measurement gives no rates":         {BacklogStats{Backlog: 10, Arrived: new(int64(500)), Finished: new(int64(490))}, Memory{}, [3]float64{}},
+		"after a long gap only the new rate counts":    {BacklogStats{Arrived: new(int64(7300)), Finished: hundred}, beforeAGap(Rates{Arrived: hundred}), [3]float64{12, 0, 0}},
+		"a new counter gives no rate":                  {BacklogStats{Arrived: hundred, Finished: hundred}, memoryMeasured(2*time.Second, Rates{}), [3]float64{}},
+		"arrivals that are not counted are derived":    {BacklogStats{Backlog: 30, Finished: new(int64(120))}, beforeAGap(Rates{Outstanding: 30}), [3]float64{20.0 / 600, 20.0 / 600, 0}},
+		"the service time that workers report is used": {BacklogStats{ServiceTime: 3 * time.Second}, memoryWithRate(0), [3]float64{0, 0, 3}},
 	} {
-		t.Run(title, func(t *testing.T) {
-			d := Decide(test.in)
-			for rate, got := range map[string][2]float64{
-				"arriving":  {d.Memory.Rates.ArrivalRate, test.arriving},
-				"finishing": {d.Memory.Rates.FinishRate, test.finishing},
-				"service":   {d.Memory.Rates.serviceTime().Seconds(), test.service},
-			} {
-				require.True(t, math.Abs(got[0]-got[1]) <= exact, "%s is %.3f, want %.3f", rate, got[0], got[1])
-			}
-		})
+		rates := Decide(observationOf(1, &test.stats, test.memory)).Memory.Rates
+		for i, got := range [3]float64{rates.ArrivalRate, rates.FinishRate, rates.serviceTime().Seconds()} {
+			require.True(t, math.Abs(got-test.want[i]) <= 0.01, "%s: value %d is %.3f, want %v", title, i, got, test.want)
+		}
 	}
 }
 
@@ -61,15 +45,13 @@ func TestCountersAreMeasuredAgainAfterStatsWereUnavailable(t *testing.T) {
 	memory := memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), ArrivalRate: 10})
 	memory.IdleSince = testTime.Add(-time.Hour)
 	lost := Decide(observationOf(1, nil, memory))
-	if !lost.Memory.MissingSince.Equal(testTime) || !lost.Memory.IdleSince.IsZero() {
-		t.Errorf("missing since %s, idle since %s", lost.Memory.MissingSince, lost.Memory.IdleSince)
-	}
+	isMissing := lost.Memory.MissingSince.Equal(testTime) && lost.Memory.IdleSince.IsZero()
+	require.True(t, isMissing, "missing since %s, idle since %s", lost.Memory.MissingSince, lost.Memory.IdleSince)
 	back := observationOf(1, &BacklogStats{Arrived: new(int64(90000))}, lost.Memory)
 	back.Now = testTime.Add(time.Second)
 	found := Decide(back)
-	if found.Memory.Rates.ArrivalRate != 10 || !found.Memory.MissingSince.IsZero() {
-		t.Errorf("%.1f messages arrive a second, want 10; missing since %s", found.Memory.Rates.ArrivalRate, found.Memory.MissingSince)
-	}
+	require.Equal(t, 10, found.Memory.Rates.ArrivalRate)
+	require.True(t, found.Memory.MissingSince.IsZero(), "missing since %s", found.Memory.MissingSince)
 }
 
 func TestArrivalRateIsForecast(t *testing.T) {
@@ -82,10 +64,8 @@ func TestArrivalRateIsForecast(t *testing.T) {
 		"a sudden increase is limited": {Rates{ArrivalRate: 40, TrendRate: 0}, 50},
 		"a decrease is not forecast":   {Rates{ArrivalRate: 40, TrendRate: 80}, 40},
 	} {
-		t.Run(title, func(t *testing.T) {
-			got := test.rates.forecastRate(10 * time.Second)
-			require.True(t, math.Abs(got-test.want) <= 1e-9, "%.2f in ten seconds, want %.2f", got, test.want)
-		})
+		got := test.rates.forecastRate(10 * time.Second)
+		require.True(t, math.Abs(got-test.want) <= 1e-9, "%s: %.2f in ten seconds, want %.2f", title, got, test.want)
 	}
 }
 
@@ -124,9 +104,7 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 func TestSinceWhenAPoolIsIdleOrHasNoMetricsIsRestored(t *testing.T) {
 	since := metav1.NewTime(testTime)
 	want := Memory{IdleSince: testTime, MissingSince: testTime}
-	if got := RestoreMemory(&v1alpha1.WorkerPoolStatus{IdleSince: &since, ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
+	require.Equal(t, want, RestoreMemory(&v1alpha1.WorkerPoolStatus{IdleSince: &since, ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, LastTransitionTime: since},
-	}}}); !cmp.Equal(want, got) {
-		t.Error(cmp.Diff(want, got))
-	}
+	}}}))
 }

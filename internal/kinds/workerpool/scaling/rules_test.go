@@ -145,17 +145,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 }
 
 func TestWhileWorkersStartThePoolScalesUpOnlyToTwiceAsMany(t *testing.T) {
-	for title, test := range map[string]struct {
-		backlog int64
-		want    int32
-	}{
-		"50 % more":     {1200, 4},
-		"twice as many": {1700, 9},
-	} {
-		t.Run(title, func(t *testing.T) {
-			in := observationOf(4, &BacklogStats{Backlog: test.backlog}, memoryWithRate(0))
-			in.Ready = 1
-			require.Equal(t, test.want, Decide(in).Applied)
-		})
+	for backlog, want := range map[int64]int32{1200: 4, 1700: 9} { // 50 % more, and twice as many
+		in := observationOf(4, &BacklogStats{Backlog: backlog}, memoryWithRate(0))
+		in.Ready = 1
+		require.Equal(t, want, Decide(in).Applied)
 	}
 }
