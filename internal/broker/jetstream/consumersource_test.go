@@ -16,59 +16,29 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
-	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// application is a client of a server, which owns streams and consumers.
-type application struct {
-	t  *testing.T
-	nc *nats.Conn
-	js jetstream.JetStream
-}
-
-func connectApplication(t *testing.T, url string) *application {
+// createOrders creates the stream orders of an application.
+func createOrders(t *testing.T, e *Engine) jetstream.Stream {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	stream, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
 	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return &application{t, nc, js}
-}
-
-func (a *application) must(err error) {
-	a.t.Helper()
-	require.NoError(a.t, err)
-}
-
-func (a *application) createStream(replicas int) jetstream.Stream {
-	a.t.Helper()
-	stream, err := a.js.CreateStream(a.t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}, Replicas: replicas})
-	a.must(err)
 	return stream
 }
 
-func (a *application) publish(subject string, number int) {
-	a.t.Helper()
-	for range number {
-		_, err := a.js.Publish(a.t.Context(), subject, []byte("x"))
-		a.must(err)
-	}
-}
-
-// receive returns messages that a pull consumer delivers.
-func (a *application) receive(consumer jetstream.Consumer, number int) (all []jetstream.Msg) {
-	a.t.Helper()
+// fetch returns messages that a pull consumer delivers.
+func fetch(t *testing.T, consumer jetstream.Consumer, number int) (all []jetstream.Msg) {
+	t.Helper()
 	batch, err := consumer.Fetch(number, jetstream.FetchMaxWait(time.Minute))
-	a.must(err)
+	require.NoError(t, err)
 	for message := range batch.Messages() {
 		all = append(all, message)
 	}
-	require.True(a.t, len(all) == number, "%d messages, want %d: %v", len(all), number, batch.Error())
+	require.True(t, len(all) == number, "%d messages, want %d: %v", len(all), number, batch.Error())
 	return all
 }
 
@@ -84,7 +54,7 @@ func readWithin(t *testing.T, limit time.Duration, credentials broker.Credential
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	credentials.Dial, credentials.ConcealCauses = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"), true
+	credentials.Dial, credentials.ConcealCauses = boundedDial, true
 	source, err := NewConsumerSource(ctx, credentials, o)
 	if err != nil {
 		return backlog.Reading{}, err
@@ -98,58 +68,57 @@ func TestBacklogOfAConsumer(t *testing.T) {
 	for title, row := range map[string]struct {
 		config jetstream.ConsumerConfig
 		// act receives and acknowledges messages of a pull consumer.
-		act               func(*application, jetstream.Consumer)
+		act               func(*testing.T, jetstream.Consumer)
 		waiting, inFlight int64
 		arrivals          uint64 // 0: unknown
 	}{
 		"nothing was received": {waiting: 7, arrivals: 7},
 		"messages that are not acknowledged are in flight": {
-			act: func(a *application, c jetstream.Consumer) { a.receive(c, 2) }, waiting: 5, inFlight: 2, arrivals: 7,
+			act: func(t *testing.T, c jetstream.Consumer) { fetch(t, c, 2) }, waiting: 5, inFlight: 2, arrivals: 7,
 		},
 		"acknowledged messages do not count": {
-			act: func(a *application, c jetstream.Consumer) {
-				for _, message := range a.receive(c, 7) {
-					a.must(message.DoubleAck(a.t.Context()))
+			act: func(t *testing.T, c jetstream.Consumer) {
+				for _, message := range fetch(t, c, 7) {
+					require.NoError(t, message.DoubleAck(t.Context()))
 				}
 			}, arrivals: 7,
 		},
 		"messages that wait for a delayed retry are in flight": {
-			act: func(a *application, c jetstream.Consumer) {
-				for _, message := range a.receive(c, 3) {
-					a.must(message.NakWithDelay(time.Hour))
+			act: func(t *testing.T, c jetstream.Consumer) {
+				for _, message := range fetch(t, c, 3) {
+					require.NoError(t, message.NakWithDelay(time.Hour))
 				}
-				a.must(a.nc.Flush())
 			}, waiting: 4, inFlight: 3, arrivals: 7,
 		},
 		"without acknowledgements, nothing is in flight": {
 			config: jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy},
-			act:    func(a *application, c jetstream.Consumer) { a.receive(c, 2) }, waiting: 5, arrivals: 7,
+			act:    func(t *testing.T, c jetstream.Consumer) { fetch(t, c, 2) }, waiting: 5, arrivals: 7,
 		},
 		"only messages that match the filter count, and arrivals are unknown": {
 			config: jetstream.ConsumerConfig{FilterSubject: "orders.new"},
-			act:    func(a *application, c jetstream.Consumer) { a.receive(c, 1) }, waiting: 3, inFlight: 1,
+			act:    func(t *testing.T, c jetstream.Consumer) { fetch(t, c, 1) }, waiting: 3, inFlight: 1,
 		},
-		"several filters": {config: jetstream.ConsumerConfig{FilterSubjects: []string{"orders.new", "orders.none"}}, waiting: 4},
-		"a consumer that is not durable": {
-			config: jetstream.ConsumerConfig{Name: "billing", InactiveThreshold: time.Hour}, waiting: 7, arrivals: 7,
-		},
+		"several filters":                {config: jetstream.ConsumerConfig{FilterSubjects: []string{"orders.new", "orders.none"}}, waiting: 4},
+		"a consumer that is not durable": {config: jetstream.ConsumerConfig{Name: "billing", InactiveThreshold: time.Hour}, waiting: 7, arrivals: 7},
 		"only messages sent after the consumer was created": {
 			config: jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPolicy}, waiting: 1, arrivals: 7,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := natstest.Start(t)
-			a := connectApplication(t, s.ClientURL())
-			stream := a.createStream(1)
-			a.publish("orders.new", 4)
-			a.publish("orders.paid", 3)
+			e := connectTo(t, s)
+			stream := createOrders(t, e)
+			for _, subject := range []string{"new", "new", "new", "new", "paid", "paid", "paid"} {
+				publish(t, e, "orders."+subject, "x")
+			}
 			if row.config.Name == "" {
 				row.config.Durable = "billing"
 			}
 			consumer, err := stream.CreateConsumer(t.Context(), row.config)
-			a.must(err)
+			require.NoError(t, err)
 			if row.act != nil {
-				row.act(a, consumer)
+				row.act(t, consumer)
+				require.NoError(t, e.nc.Flush())
 			}
 			assertReading(t, s, row.waiting, row.inFlight, row.arrivals)
 		})
@@ -169,18 +138,20 @@ func assertReading(t *testing.T, s *natstest.Server, waiting, inFlight int64, ar
 func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	a := connectApplication(t, s.ClientURL())
-	stream := a.createStream(1)
-	a.publish("orders.new", 5)
+	e := connectTo(t, s)
+	stream := createOrders(t, e)
+	for range 5 {
+		publish(t, e, "orders.new", "x")
+	}
 	_, err := stream.CreateOrUpdatePushConsumer(t.Context(), jetstream.ConsumerConfig{
 		Durable: "billing", DeliverSubject: "deliver.billing", DeliverGroup: "billing", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 3,
 	})
-	a.must(err)
+	require.NoError(t, err)
 	assertReading(t, s, 5, 0, 5)
 	// A worker gets as many messages as the consumer allows, whatever it can handle.
 	received := make(chan *nats.Msg, 5)
-	_, err = a.nc.ChanQueueSubscribe("deliver.billing", "billing", received)
-	a.must(err)
+	_, err = e.nc.ChanQueueSubscribe("deliver.billing", "billing", received)
+	require.NoError(t, err)
 	for range 3 {
 		<-received
 	}
@@ -202,11 +173,10 @@ func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 			{Username: "consumer", Password: "p", Permissions: permitted(consumerInfo)},
 		}
 	})
-	a := connectApplication(t, "nats://application:p@"+s.Address())
-	stream := a.createStream(1)
+	stream := createOrders(t, connectWith(t, broker.Credentials{URL: "nats://application:p@" + s.Address()}))
 	for name, filter := range map[string]string{"billing": "", "filtered": "orders.new"} {
 		_, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: name, FilterSubject: filter})
-		a.must(err)
+		require.NoError(t, err)
 	}
 	for _, row := range []struct{ user, consumer, wantError string }{
 		{"both", "billing", ""},
@@ -232,8 +202,7 @@ func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 
 func TestReadErrorsHaveAClass(t *testing.T) {
 	s := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
-	a := connectApplication(t, "nats://u:right@"+s.Address())
-	a.createStream(1)
+	createOrders(t, connectWith(t, broker.Credentials{URL: "nats://u:right@" + s.Address()}))
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
 	stopped := natstest.Start(t)
 	stopped.Stop()

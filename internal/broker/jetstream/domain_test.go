@@ -68,9 +68,7 @@ func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing
 		}}}
 	})
 	atHub := connectTo(t, hub)
-	stream, err := atHub.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
-	require.NoError(t, err)
-	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
+	_, err := createOrders(t, atHub).CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
 	require.NoError(t, err)
 	publish(t, atHub, "orders.new", "x")
 	for domain, want := range map[string]string{natstest.HubDomain: "", "nowhere": "the JetStream domain nowhere does not respond"} {
