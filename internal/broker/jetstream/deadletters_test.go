@@ -113,13 +113,12 @@ func TestAMessageOfAnySizeBecomesADeadLetter(t *testing.T) {
 			delivery := fetchOne(t, e, "orders", "low")
 			require.NoError(t, delivery.Bury(t.Context(), reason, 3))
 			letters := listDeadLetters(t, e, "orders")
-			if len(letters) != 1 || len(letters[0].Payload) == 0 || !strings.HasPrefix(payload, string(letters[0].Payload)) || letters[0].Attempts != 3 {
-				t.Fatalf("%d dead letters", len(letters))
-			}
-			isWhole := len(letters[0].Payload) == len(payload)
-			if isWhole != row.wantsWhole || strings.Contains(letters[0].Error, "payload truncated from") == isWhole || !strings.Contains(letters[0].Error, "because") {
-				t.Errorf("%d of %d bytes, error %q", len(letters[0].Payload), len(payload), letters[0].Error)
-			}
+			require.True(t, len(letters) == 1 && letters[0].Attempts == 3, "%d dead letters", len(letters))
+			kept, reported := string(letters[0].Payload), letters[0].Error
+			isWhole := kept == payload
+			require.True(t, isWhole == row.wantsWhole && kept != "" && strings.HasPrefix(payload, kept), "%d of %d bytes", len(kept), len(payload))
+			isReported := strings.Contains(reported, "because") && strings.Contains(reported, "payload truncated from") != isWhole
+			require.True(t, isReported, "error %q", reported)
 			// A part of a job does not run, and does not keep other dead letters from running.
 			publishWithHeaders(t, e, "yardmaster.orders.ready.low", "small", nil)
 			require.NoError(t, fetchOne(t, e, "orders", "low").Bury(t.Context(), reason, 1))
@@ -170,20 +169,19 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 
 	page, err := dead.List(t.Context(), 1, 2)
 	require.True(t, err == nil && payloadsOf(page) == "b c", "after 1, at most 2: %s, %v", payloadsOf(page), err)
-	if n, err := dead.Requeue(t.Context(), broker.RequeueOptions{Number: 1}); err != nil || n != 1 || payloadsOf(listDeadLetters(t, e, "orders")) != "b c d" {
-		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
-	}
-	n, err := dead.Move(t.Context(), "other", 2)
+	n, err := dead.Requeue(t.Context(), broker.RequeueOptions{Number: 1})
+	require.True(t, err == nil && n == 1, "requeued %d: %v", n, err)
+	require.Equal(t, "b c d", payloadsOf(listDeadLetters(t, e, "orders")))
+	n, err = dead.Move(t.Context(), "other", 2)
 	require.True(t, err == nil && n == 2, "moved %d: %v", n, err)
-	if left, moved := payloadsOf(listDeadLetters(t, e, "orders")), listDeadLetters(t, e, "other"); left != "d" || payloadsOf(moved) != "b c" ||
-		moved[0].Error != "bad" || moved[0].MessageID != "yardmaster_orders/2" {
-		t.Errorf("left %s, moved %+v", left, moved)
-	}
+	moved := listDeadLetters(t, e, "other")
+	require.Equal(t, [2]string{"d", "b c"}, [2]string{payloadsOf(listDeadLetters(t, e, "orders")), payloadsOf(moved)})
+	require.True(t, moved[0].Error == "bad" && moved[0].MessageID == "yardmaster_orders/2", "moved %+v", moved)
 	isB := func(l *broker.DeadLetter) bool { return string(l.Payload) == "b" }
 	for _, want := range []int{1, 0} {
-		if n, err := e.DeadLetters("other").DeleteSelected(t.Context(), isB); err != nil || n != want || payloadsOf(listDeadLetters(t, e, "other")) != "c" {
-			t.Errorf("deleted %d (%v), want %d, left %s", n, err, want, payloadsOf(listDeadLetters(t, e, "other")))
-		}
+		n, err := e.DeadLetters("other").DeleteSelected(t.Context(), isB)
+		require.True(t, err == nil && n == want, "deleted %d, want %d: %v", n, want, err)
+		require.Equal(t, "c", payloadsOf(listDeadLetters(t, e, "other")))
 	}
 	err = dead.Purge(t.Context())
 	require.True(t, err == nil && readStats(t, e, "orders").DeadLetters == 0, "purged: %v, %+v", err, readStats(t, e, "orders"))

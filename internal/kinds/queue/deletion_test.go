@@ -92,9 +92,9 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 			if row.wantBlocked == "" {
 				return
 			}
-			if c := findCondition(&d.Status, v1alpha1.ConditionBlocked); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, row.wantBlocked) {
-				t.Errorf("Blocked is %s: %q, want True: %q", c.Status, c.Message, row.wantBlocked)
-			}
+			blocked := findCondition(&d.Status, v1alpha1.ConditionBlocked)
+			require.Equal(t, metav1.ConditionTrue, blocked.Status)
+			require.Contains(t, blocked.Message, row.wantBlocked)
 			require.True(t, d.RequeueAfter == blockedInterval, "the deletion is checked again after %s", d.RequeueAfter)
 		})
 	}
@@ -130,9 +130,8 @@ func TestDeletionCompletes(t *testing.T) {
 			o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
 			row.change(&o)
 			d := Decide(o)
-			if d.Action != ActionNone || !d.RemoveFinalizer || !strings.Contains(d.CompletionEvent.Message, row.wantMessage) {
-				t.Errorf("%+v, want the finalizer removed and an event with %q", d, row.wantMessage)
-			}
+			require.True(t, d.Action == ActionNone && d.RemoveFinalizer, "%+v, want the finalizer removed", d)
+			require.Contains(t, d.CompletionEvent.Message, row.wantMessage)
 		})
 	}
 }

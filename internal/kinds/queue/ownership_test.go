@@ -66,9 +66,8 @@ func TestDeadLettersAreMovedOnlyToAQueueThatOwnsItsQueue(t *testing.T) {
 		"the broker is not seen": {ownedQueue(withoutConnection(v1alpha1.ReasonConnectionFailed)), "does not own"},
 	} {
 		problem := MoveTargetProblem(row.target)
-		if (problem == nil) != (row.want == "") || problem != nil && !strings.Contains(problem.Message, row.want) {
-			t.Errorf("%s: %v, want %q", title, problem, row.want)
-		}
+		isRight := (problem == nil) == (row.want == "") && (problem == nil || strings.Contains(problem.Message, row.want))
+		require.True(t, isRight, "%s: %v, want %q", title, problem, row.want)
 	}
 }
 

@@ -273,9 +273,8 @@ func TestAStatusThatChangesHasTheTimeOfItsStatsAlsoIfTheyAreTheSame(t *testing.T
 	generation := observed().Queue.Generation
 	got := measured(generation)
 	require.True(t, got.Time.Equal(noon), "the time of an unchanged status is %v, want %v", got, noon)
-	if got, want := measured(generation+1), noon.Add(second*time.Second); !got.Time.Equal(want) {
-		t.Errorf("the time of a changed status is %v, want %v", got, want)
-	}
+	got = measured(generation + 1)
+	require.True(t, got.Time.Equal(noon.Add(second*time.Second)), "the time of a changed status is %v", got)
 }
 
 func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
@@ -358,9 +357,8 @@ func TestErasedDelayedMessagesAreReportedOnce(t *testing.T) {
 		o.EnsureResult.ErasedDelayed, o.Queue.Status.Delayed = true, new(int64(20))
 	})
 	d := Decide(o)
-	if len(d.Events) != 1 || d.Events[0].Reason != v1alpha1.EventDelayedErased || !strings.HasSuffix(d.Events[0].Message, "the queue had 20 before") {
-		t.Errorf("%+v", d.Events)
-	}
+	require.True(t, len(d.Events) == 1 && d.Events[0].Reason == v1alpha1.EventDelayedErased, "%+v", d.Events)
+	require.Contains(t, d.Events[0].Message, "the queue had 20 before")
 	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
 	o.Queue.Status, o.EnsureResult = d.Status, nil
 	again := Decide(o)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,20 +31,15 @@ func TestAQueueIsNotReadyWhileMessagesStayStranded(t *testing.T) {
 		require.True(t, ready.Status == metav1.ConditionTrue && *status.Stranded == 2 && *status.Delayed == 3, "after %s: %+v, %+v", elapsed, ready, status)
 	}
 	ready, _, events := readyAfter(2*sweep+time.Second, &two)
-	if ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonMessagesStranded || !strings.Contains(ready.Message, ": 2 messages") {
-		t.Errorf("after two sweeps: %+v", ready)
-	}
-	if !slices.ContainsFunc(events, func(e decision.Event) bool {
-		return e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonMessagesStranded
-	}) {
-		t.Errorf("events %+v", events)
-	}
-	if ready, status, _ := readyAfter(3*sweep, nil); ready.Reason != v1alpha1.ReasonMessagesStranded || status.Stranded != nil || *status.Delayed != 5 {
-		t.Errorf("while the number is unknown: %+v", ready)
-	}
-	if ready, status, _ := readyAfter(4*sweep, &none); ready.Status != metav1.ConditionTrue || *status.Stranded != 0 {
-		t.Errorf("after the rescue: %+v", ready)
-	}
+	require.True(t, ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonMessagesStranded, "after two sweeps: %+v", ready)
+	require.Contains(t, ready.Message, ": 2 messages")
+	isWarning := func(e decision.Event) bool { return e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonMessagesStranded }
+	require.True(t, slices.ContainsFunc(events, isWarning), "events %+v", events)
+	ready, status, _ := readyAfter(3*sweep, nil)
+	isUnknown := ready.Reason == v1alpha1.ReasonMessagesStranded && status.Stranded == nil && *status.Delayed == 5
+	require.True(t, isUnknown, "while the number is unknown: %+v", ready)
+	ready, status, _ = readyAfter(4*sweep, &none)
+	require.True(t, ready.Status == metav1.ConditionTrue && *status.Stranded == 0, "after the rescue: %+v", ready)
 }
 
 func TestARescueThatIsNotCompleteContinuesBeforeTheNextSweep(t *testing.T) {
@@ -64,9 +58,11 @@ func TestARescueThatIsNotCompleteContinuesBeforeTheNextSweep(t *testing.T) {
 			o := observed()
 			o.History.Comparison.Expires = o.Now.Add(time.Hour)
 			o.Apply(ActionRescueMessages, row.result)
-			if got := o.History.Comparison.Expires; row.want > 0 && !got.Equal(o.Now.Add(row.want)) || row.want == 0 && !got.IsZero() {
-				t.Errorf("the next comparison is at %s, now is %s", got, o.Now)
+			want := time.Time{}
+			if row.want > 0 {
+				want = o.Now.Add(row.want)
 			}
+			require.Equal(t, want, o.History.Comparison.Expires)
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -57,14 +56,12 @@ func TestTheContainerThatTakesMessagesRecognizesTheOperatorAndTheKubelet(t *test
 			secret := adminauth.PreStopSecret([]byte("a"), s.revisionHash())
 			consumer := consumerOf(&pod)
 			values := environmentOf(consumer)
-			if values["YARDMASTER_ADMIN_KEY_FILE"] != "/etc/yardmaster/admin/operator.pem" || values["YARDMASTER_PRESTOP_SECRET"] != secret ||
-				values["YARDMASTER_METRICS_ADDRESS"] != ":18081" {
-				t.Errorf("environment of container %s: %v", consumer.Name, values)
-			}
+			require.Equal(t, "/etc/yardmaster/admin/operator.pem", values["YARDMASTER_ADMIN_KEY_FILE"])
+			require.Equal(t, [2]string{secret, ":18081"}, [2]string{values["YARDMASTER_PRESTOP_SECRET"], values["YARDMASTER_METRICS_ADDRESS"]})
 			mount := consumer.VolumeMounts[len(consumer.VolumeMounts)-1]
-			if volume := pod.Volumes[len(pod.Volumes)-1]; mount.MountPath != "/etc/yardmaster/admin" || volume.Name != mount.Name || volume.ConfigMap.Name != "mail-workers" {
-				t.Errorf("mount %+v, volume %+v", mount, volume)
-			}
+			volume := pod.Volumes[len(pod.Volumes)-1]
+			isMounted := mount.MountPath == "/etc/yardmaster/admin" && volume.Name == mount.Name && volume.ConfigMap.Name == "mail-workers"
+			require.True(t, isMounted, "mount %+v, volume %+v", mount, volume)
 			var header []corev1.HTTPHeader
 			if lifecycle := pod.Containers[1].Lifecycle; lifecycle != nil {
 				header = lifecycle.PreStop.HTTPGet.HTTPHeaders
@@ -92,23 +89,22 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersToProtectThem(t *testing.T) {
 				}}
 			}
 			before := observe().updated
-			if s.Revisions = existing(before); s.Revisions[0].PreStopSecret != "" {
-				t.Fatal("the revision has a secret although the operator has no key")
+			s.Revisions = existing(before)
+			require.True(t, s.Revisions[0].PreStopSecret == "", "the revision has a secret although the operator has no key")
+			assertKept := func(revision *revisionState, access *AdminAccess) {
+				t.Helper()
+				s.Operator.Admin = access
+				after := observe()
+				require.Equal(t, 1, len(after.revisions))
+				require.Equal(t, revision.workload, after.updated.workload)
 			}
-			s.Operator.Admin = adminAccess("a")
-			if after := observe(); len(after.revisions) != 1 || cmp.Diff(before.workload, after.updated.workload) != "" {
-				t.Error("a key changes the existing revision")
-			}
+			assertKept(before, adminAccess("a"))
 			s.Pool.Spec.Version = "2"
 			next := observe().updated
 			s.Revisions = existing(next)
 			require.True(t, s.Revisions[0].PreStopSecret != "", "the next revision is not protected")
-			for _, access := range []*AdminAccess{adminAccess("b"), nil} {
-				s.Operator.Admin = access
-				if after := observe(); len(after.revisions) != 1 || cmp.Diff(next.workload, after.updated.workload) != "" {
-					t.Error("another key, or none, changes the existing revision")
-				}
-			}
+			assertKept(next, adminAccess("b"))
+			assertKept(next, nil)
 		})
 	}
 }

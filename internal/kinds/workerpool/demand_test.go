@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestAPoolWithASourceAssumesNoServiceTime(t *testing.T) {
@@ -26,11 +27,9 @@ func TestAPoolWithASourceAssumesNoServiceTime(t *testing.T) {
 			s.Pool.Spec.Autoscaling.MaxReplicas = 100
 			s.Stats.InFlightKnown, s.Stats.Backlog = false, 100
 			test.change(s)
-			f := newFleet(s.Observation)
-			d := decideDemand(f).decision
-			if d.Recommended != test.want || d.Target.Source != test.source {
-				t.Errorf("%d recommended by %s, want %d by %s: %s", d.Recommended, d.Target.Source, test.want, test.source, d.Formula)
-			}
+			d := decideDemand(newFleet(s.Observation)).decision
+			isRight := d.Recommended == test.want && d.Target.Source == test.source
+			require.True(t, isRight, "%d recommended by %s: %s", d.Recommended, d.Target.Source, d.Formula)
 		})
 	}
 }

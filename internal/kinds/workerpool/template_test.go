@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -72,17 +71,13 @@ func TestPodOfAWorker(t *testing.T) {
 	}
 	require.Equal(t, want, variables)
 	require.True(t, worker.Image == "worker:1" && worker.Lifecycle.PreStop.HTTPGet.Path == "/prestop", "worker %+v", worker)
-	if *pod.TerminationGracePeriodSeconds != 660 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
-		t.Errorf("Pod %+v", pod)
-	}
+	require.True(t, pod.ServiceAccountName == "mail-workers" && !*pod.AutomountServiceAccountToken, "Pod %+v", pod)
 	for _, c := range pod.Containers {
-		if *c.SecurityContext.AllowPrivilegeEscalation || c.SecurityContext.Capabilities.Drop[0] != "ALL" {
-			t.Errorf("container %s is not restricted", c.Name)
-		}
+		isRestricted := !*c.SecurityContext.AllowPrivilegeEscalation && c.SecurityContext.Capabilities.Drop[0] == "ALL"
+		require.True(t, isRestricted, "container %s is not restricted", c.Name)
 	}
-	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		t.Error("the Pod is not restricted")
-	}
+	isRestricted := *pod.SecurityContext.RunAsNonRoot && pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault
+	require.True(t, isRestricted, "the Pod is not restricted")
 	require.True(t, len(pod.Containers[1].VolumeMounts) == 0 && len(worker.VolumeMounts) == 2, "another container mounts Secrets")
 }
 
@@ -103,13 +98,12 @@ func TestReadinessOfAWorkerRequiresThatItIsAttached(t *testing.T) {
 			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: test.mode}
 			s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", ReadinessProbe: test.own}}}}
 			got := ""
-			switch probe := builtDeployment(t, s).Spec.Template.Spec.Containers[0].ReadinessProbe; {
-			case probe != nil && probe.HTTPGet != nil:
+			if probe := builtDeployment(t, s).Spec.Template.Spec.Containers[0].ReadinessProbe; probe != nil && probe.HTTPGet != nil {
 				got = probe.HTTPGet.Path
-			case probe != nil:
+			} else if probe != nil {
 				got = "own"
 			}
-			require.True(t, got == test.want, "readiness probe %q, want %q", got, test.want)
+			require.Equal(t, test.want, got)
 		})
 	}
 }
@@ -121,9 +115,8 @@ func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker"}}
 	pod := builtDeployment(t, s).Spec.Template.Spec
 	sidecar := pod.InitContainers[0]
-	if sidecar.Image != "yardmaster:1" || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || len(sidecar.VolumeMounts) != 2 {
-		t.Errorf("sidecar %+v", sidecar)
-	}
+	isSidecar := sidecar.Image == "yardmaster:1" && *sidecar.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	require.True(t, isSidecar && len(sidecar.VolumeMounts) == 2, "sidecar %+v", sidecar)
 	require.Equal(t, []string{"worker", "--forward", "http://127.0.0.1:8080"}, sidecar.Args)
 	worker := pod.Containers[0]
 	require.True(t, len(worker.Env)+len(worker.VolumeMounts) == 0 && worker.Lifecycle.PreStop != nil, "worker %+v", worker)
@@ -135,9 +128,7 @@ func TestTheTemplateHasOnlyResourcesAndEnvironmentOfTheSidecar(t *testing.T) {
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
 	sidecar := builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
 	for _, list := range []corev1.ResourceList{sidecar.Resources.Requests, sidecar.Resources.Limits} {
-		if list.Cpu().IsZero() || list.Memory().IsZero() {
-			t.Errorf("a ResourceQuota can refuse the sidecar, because it has the resources %+v", sidecar.Resources)
-		}
+		require.True(t, !list.Cpu().IsZero() && !list.Memory().IsZero(), "a ResourceQuota can refuse the sidecar with %+v", sidecar.Resources)
 	}
 	own := &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
 	endpoint := corev1.EnvVar{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: "http://collector:4318"}
@@ -146,9 +137,8 @@ func TestTheTemplateHasOnlyResourcesAndEnvironmentOfTheSidecar(t *testing.T) {
 		{Name: SidecarContainer, Resources: *own, Env: []corev1.EnvVar{endpoint}},
 	}}}
 	sidecar = builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
-	if sidecar.Args[2] != "http://127.0.0.1:8080/jobs" || !equality.Semantic.DeepEqual(*own, sidecar.Resources) {
-		t.Errorf("sidecar with arguments %q and resources %+v", sidecar.Args, sidecar.Resources)
-	}
+	require.Equal(t, "http://127.0.0.1:8080/jobs", sidecar.Args[2])
+	require.True(t, equality.Semantic.DeepEqual(*own, sidecar.Resources), "sidecar with resources %+v", sidecar.Resources)
 	require.True(t, slices.Contains(sidecar.Env, endpoint), "sidecar with the environment %+v", sidecar.Env)
 	s.Pool.Spec.Drain.Mode = v1alpha1.DrainHTTP
 	others := builtDeployment(t, s).Spec.Template.Spec.InitContainers
@@ -163,9 +153,8 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(&TemplateOf(before.workload).Spec)}}
 	s.Operator.Image = "yardmaster:2"
 	after := newFleet(s.Observation)
-	if diff := cmp.Diff(before.workload, after.updated.workload); diff != "" || len(after.revisions) != 1 {
-		t.Errorf("%d revisions, and the workload changes (-before, +after):\n%s", len(after.revisions), diff)
-	}
+	require.Equal(t, before.workload, after.updated.workload)
+	require.Equal(t, 1, len(after.revisions))
 	s.Pool.Spec.Version = "2"
 	next := newFleet(s.Observation).updated
 	image := SidecarImage(&TemplateOf(next.workload).Spec)
@@ -218,9 +207,8 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, owner := range []string{"mail", "a.b", "a-b", "1st", long, long + "b", "p1st"} {
 		for _, name := range []string{childObjectName(owner, "0123456789"), sharedObjectName(owner)} {
-			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
-				t.Errorf("%q is no valid name for an object of %q", name, owner)
-			}
+			isValid := len(name) <= maxNameLength && !strings.Contains(name, ".") && name[0] >= 'a'
+			require.True(t, isValid, "%q is no valid name for an object of %q", name, owner)
 			other, taken := seen[name]
 			require.True(t, !taken, "%q is the name for both %q and %q", name, owner, other)
 			seen[name] = owner

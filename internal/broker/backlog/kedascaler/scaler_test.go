@@ -117,9 +117,8 @@ func TestABacklogAndItsTargetAreReadFromTheMetricsOfAScaler(t *testing.T) {
 			s := newScalerSource(t, ScalerOptions{Address: row.scaler.listenAndServe(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
 			reading, err := s.Read(t.Context())
 			if row.class != "" {
-				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.wantError) || reading != (backlog.Reading{}) {
-					t.Errorf("%+v: %v is %s, want %s", reading, err, broker.ClassOf(err), row.class)
-				}
+				require.ErrorContains(t, err, row.wantError)
+				require.True(t, broker.ClassOf(err) == row.class && reading == (backlog.Reading{}), "%+v: %v is %s", reading, err, broker.ClassOf(err))
 				return
 			}
 			isRead := reading.Backlog == row.want && reading.BacklogPerReplica == row.target && !reading.MeasuredTime.IsZero()

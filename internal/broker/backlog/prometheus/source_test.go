@@ -84,17 +84,14 @@ func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 			defer s.Disconnect()
 			reading, err := s.Read(t.Context())
 			if row.class == "" {
-				if err != nil || reading.Backlog != row.want || reading.InFlight != nil || reading.TotalArrivals != nil || reading.MeasuredTime.IsZero() {
-					t.Errorf("%+v: %v, want %d", reading, err, row.want)
-				}
+				require.NoError(t, err)
+				isOnlyThat := reading.InFlight == nil && reading.TotalArrivals == nil && !reading.MeasuredTime.IsZero()
+				require.True(t, reading.Backlog == row.want && isOnlyThat, "%+v, want %d", reading, row.want)
 				return
 			}
-			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.wantError) || !strings.Contains(err.Error(), "query") {
-				t.Errorf("%v is %s, want %s: %s", err, broker.ClassOf(err), row.class, row.wantError)
-			}
-			if err != nil && len(err.Error()) > 1000 {
-				t.Errorf("the error has %d bytes", len(err.Error()))
-			}
+			require.ErrorContains(t, err, row.wantError)
+			require.ErrorContains(t, err, "query")
+			require.True(t, broker.ClassOf(err) == row.class && len(err.Error()) <= 1000, "%v of %d bytes is %s", err, len(err.Error()), broker.ClassOf(err))
 		})
 	}
 }
@@ -115,9 +112,9 @@ func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
 	} {
 		s, err := NewQuerySource(access, queries)
 		require.NoError(t, err)
-		if reading, err := s.Read(t.Context()); err == nil || !strings.Contains(err.Error(), field) || reading != (backlog.Reading{}) {
-			t.Errorf("%s: %+v, %v", field, reading, err)
-		}
+		reading, err := s.Read(t.Context())
+		require.ErrorContains(t, err, field)
+		require.Equal(t, backlog.Reading{}, reading)
 	}
 	_, err = NewQuerySource(access, Queries{Backlog: " "})
 	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "without a query: %v", err)

@@ -170,9 +170,8 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			_, err := readQueue(t, row.access, row.vhost, row.name)
-			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
-				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
-			}
+			require.ErrorContains(t, err, row.wantError)
+			require.True(t, broker.ClassOf(err) == row.want && !strings.Contains(err.Error(), "hidden"), "%v is %s, want %s", err, broker.ClassOf(err), row.want)
 		})
 	}
 }

@@ -47,9 +47,7 @@ func TestARefusedProtectionIsNoErrorAndIsRepeatedAfterAMinute(t *testing.T) {
 			write := func(after time.Duration) {
 				observed.Now = start.Add(after)
 				err := r.writeProtections(t.Context(), wp, observed, []workerpool.ProtectionChange{{Worker: "worker-0", Active: true, Time: observed.Now}})
-				if (err != nil) != test.isError {
-					t.Errorf("error %v, want one: %t", err, test.isError)
-				}
+				require.True(t, (err != nil) == test.isError, "error %v, want one: %t", err, test.isError)
 			}
 			write(0)
 			write(2 * time.Second)

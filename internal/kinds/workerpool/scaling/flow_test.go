@@ -96,24 +96,11 @@ func TestScaleUpStopsWhenThroughputIsSaturated(t *testing.T) {
 	f.rate = 40
 	f.runFor(30 * time.Minute)
 	require.True(t, f.replicas <= 100, "%d workers, although 3 reach the maximum throughput", f.replicas)
-	if f.last.Reason != ReasonThroughputSaturated {
-		t.Errorf("the reason is %s, want %s: %s", f.last.Reason, ReasonThroughputSaturated, Summarize(Observation{Settings: f.policy}, f.last))
-	}
+	require.Equal(t, ReasonThroughputSaturated, f.last.Reason)
 	// When the limit is lifted, the pool scales up again.
 	f.limit = 1000
 	f.runFor(15 * time.Minute)
 	require.True(t, f.waiting <= 100, "%.0f messages are still waiting", f.waiting)
-}
-
-func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
-	f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 30, service: 1}
-	f.runFor(5 * time.Minute)
-	f.rate, f.waiting, f.inFlight = 0, 0, 0
-	finished := f.now
-	for f.replicas > 0 && f.now.Sub(finished) < time.Hour {
-		f.runFor(DecisionInterval)
-	}
-	require.Equal(t, f.policy.IdleAfter, f.now.Sub(finished)-DecisionInterval)
 }
 
 // Without steps, the pool has at most one worker more or fewer than running and waiting messages justified in the last 15 s,
@@ -145,9 +132,7 @@ func TestTheNumberOfWorkersFollowsPatternsOfLoad(t *testing.T) {
 					t.Errorf("after %s: %d workers, and messages justify %d to %d", samples[i].now.Sub(testTime), got, least, most)
 				}
 			}
-			if f.replicas != 0 {
-				t.Errorf("%d workers without messages", f.replicas)
-			}
+			require.True(t, f.replicas == 0, "%d workers without messages", f.replicas)
 		})
 	}
 }
