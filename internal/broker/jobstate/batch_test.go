@@ -24,25 +24,6 @@ func TestAJobOfABatchEndsOnce(t *testing.T) {
 	}
 }
 
-func TestTheFinalJobRunsFromTheFirstMessageWhenAllOthersHaveEnded(t *testing.T) {
-	b := NewBatch(2, now)
-	starts := func(holder string, want FinalStart, wantChanged bool) {
-		t.Helper()
-		if start, changed := b.StartFinal(holder); start != want || changed != wantChanged {
-			t.Errorf("%s: %d, %t; want %d, %t", holder, start, changed, want, wantChanged)
-		}
-	}
-	starts("1", FinalWaits, true)
-	starts("1", FinalWaits, false)
-	starts("2", FinalIsDuplicate, false)
-	b.End(0, false)
-	starts("1", FinalWaits, false)
-	b.End(1, true)
-	starts("2", FinalIsDuplicate, false)
-	starts("1", FinalRuns, false)
-	require.True(t, b.Complete, "the producer has sent all jobs")
-}
-
 func TestAJobThatWaitsIsDeliveredAgainAfterATenthOfTheTime(t *testing.T) {
 	for age, want := range map[time.Duration]time.Duration{
 		-time.Hour: time.Second, 0: time.Second, time.Minute: 6 * time.Second, time.Hour: 30 * time.Second,

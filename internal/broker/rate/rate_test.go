@@ -14,48 +14,33 @@ func timeAt(d time.Duration) time.Time { return noon.Add(d) }
 
 func TestTakeSlots(t *testing.T) {
 	const ms = time.Millisecond
-	tenth := Limit{Interval: 100 * ms, Burst: 1}
+	tenth, everyMinute := Limit{Interval: 100 * ms, Burst: 1}, Limit{time.Minute, 1}
+	// granted returns slots, after which the next one is free; later that none is granted before a time.
+	granted := func(next time.Duration, slots ...time.Duration) (grant SlotGrant) {
+		for _, slot := range slots {
+			grant.Slots = append(grant.Slots, timeAt(slot))
+		}
+		grant.State = SharedState{timeAt(next)}
+		return grant
+	}
+	later := func(next, retry time.Duration) SlotGrant { return SlotGrant{State: SharedState{timeAt(next)}, RetryTime: timeAt(retry)} }
 	for name, row := range map[string]struct {
 		limit  Limit
 		next   time.Duration
 		number int
 		want   SlotGrant
 	}{
-		"the first job starts immediately": {
-			tenth, -time.Hour, 1, SlotGrant{Slots: []time.Time{timeAt(0)}, State: SharedState{timeAt(0)}},
-		},
-		"slots within the lead time are granted": {
-			tenth, 0, 9, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(100 * ms), timeAt(200 * ms)}, State: SharedState{timeAt(300 * ms)}},
-		},
-		"at most the requested number of slots is granted": {
-			tenth, 0, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(100 * ms)}, State: SharedState{timeAt(200 * ms)}},
-		},
-		"a slot after the lead time is not granted yet": {
-			tenth, 250 * ms, 1, SlotGrant{State: SharedState{timeAt(250 * ms)}, RetryTime: timeAt(50 * ms)},
-		},
-		"a slot that has just passed is granted and does not delay the next": {
-			tenth, -20 * ms, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(80 * ms)}, State: SharedState{timeAt(180 * ms)}},
-		},
-		"with a burst of 1, only the last unused slot in the past is granted": {
-			tenth, -time.Second, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(0)}, State: SharedState{timeAt(100 * ms)}},
-		},
-		"unused slots in the past are granted up to the burst": {
-			Limit{100 * ms, 3}, -time.Hour, 9, SlotGrant{
-				Slots: []time.Time{timeAt(0), timeAt(0), timeAt(0), timeAt(100 * ms), timeAt(200 * ms)}, State: SharedState{timeAt(300 * ms)},
-			},
-		},
-		"the next slot of an earlier, lower limit is moved forward": {
-			tenth, time.Hour, 1, SlotGrant{State: SharedState{timeAt(1300 * ms)}, RetryTime: timeAt(1100 * ms)},
-		},
-		"a slot that a worker with a fast clock has left free is not taken earlier": {
-			tenth, 1250 * ms, 1, SlotGrant{State: SharedState{timeAt(1250 * ms)}, RetryTime: timeAt(1050 * ms)},
-		},
-		"a limit of one job per minute grants the first immediately": {
-			Limit{time.Minute, 1}, -time.Hour, 5, SlotGrant{Slots: []time.Time{timeAt(0)}, State: SharedState{timeAt(time.Minute - 100*ms)}},
-		},
-		"a limit of one job per minute grants the next a minute later": {
-			Limit{time.Minute, 1}, time.Minute, 5, SlotGrant{State: SharedState{timeAt(time.Minute)}, RetryTime: timeAt(time.Minute - SlotLeadTime)},
-		},
+		"the first job starts immediately":                                   {tenth, -time.Hour, 1, granted(0, 0)},
+		"slots within the lead time are granted":                             {tenth, 0, 9, granted(300*ms, 0, 100*ms, 200*ms)},
+		"at most the requested number of slots is granted":                   {tenth, 0, 2, granted(200*ms, 0, 100*ms)},
+		"a slot after the lead time is not granted yet":                      {tenth, 250 * ms, 1, later(250*ms, 50*ms)},
+		"a slot that has just passed is granted and does not delay the next": {tenth, -20 * ms, 2, granted(180*ms, 0, 80*ms)},
+		"a burst of 1 grants only the last unused slot in the past":          {tenth, -time.Second, 2, granted(100*ms, 0, 0)},
+		"unused slots in the past are granted up to the burst":               {Limit{100 * ms, 3}, -time.Hour, 9, granted(300*ms, 0, 0, 0, 100*ms, 200*ms)},
+		"the next slot of an earlier, lower limit is moved forward":          {tenth, time.Hour, 1, later(1300*ms, 1100*ms)},
+		"a slot that a worker with a fast clock left free is kept":           {tenth, 1250 * ms, 1, later(1250*ms, 1050*ms)},
+		"one job per minute grants the first immediately":                    {everyMinute, -time.Hour, 5, granted(time.Minute-100*ms, 0)},
+		"one job per minute grants the next a minute later":                  {everyMinute, time.Minute, 5, later(time.Minute, time.Minute-SlotLeadTime)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, row.want, row.limit.TakeSlots(SharedState{timeAt(row.next)}, noon, row.number))

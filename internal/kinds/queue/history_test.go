@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,9 +50,8 @@ func TestARateFollowsAChangeWithItsTimeConstant(t *testing.T) {
 		second += 5
 		h = h.add(statsAt(second, arrivals, 0, 0, 0))
 	}
-	if got, want := h.Rates.arrivalRate(), 10/math.E; math.Abs(got-want) > 0.1 {
-		t.Errorf("30 s after the last message, the rate is %f, want %f", got, want)
-	}
+	got = h.Rates.arrivalRate()
+	require.True(t, math.Abs(got-10/math.E) <= 0.1, "30 s after the last message, the rate is %f", got)
 }
 
 func TestRatesAtTheirLimits(t *testing.T) {
@@ -71,34 +72,20 @@ func TestACounterThatDecreasesResetsTheHistory(t *testing.T) {
 }
 
 func TestLatencyOfDeliveredMessages(t *testing.T) {
+	type reads = []*broker.QueueStats
+	const minute, second = time.Minute, time.Second
+	delayed := statsAt(5, 150, 0, 0, 0)
+	delayed.Delayed = 50
 	for name, row := range map[string]struct {
-		reads []*broker.QueueStats
-		p95   time.Duration
+		reads reads
+		p95   time.Duration // negative: unknown
 	}{
-		"messages without waiting time": {
-			reads: []*broker.QueueStats{statsAt(0, 0, 0, 0, 0), statsAt(5, 50, 0, 2, 0)},
-		},
-		"a backlog of constant age": {
-			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 20*time.Second), statsAt(5, 150, 100, 0, 20*time.Second)},
-			p95:   20 * time.Second,
-		},
-		"a processed backlog": {
-			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 40*time.Second), statsAt(10, 100, 0, 0, 0)},
-			p95:   35 * time.Second,
-		},
-		"messages that workers took too long ago": {
-			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 40*time.Second), statsAt(10, 100, 0, 0, 0), statsAt(310, 100, 0, 0, 0)}, p95: -1,
-		},
-		"delayed messages": {
-			reads: []*broker.QueueStats{statsAt(0, 100, 0, 0, 0), func() *broker.QueueStats {
-				stats := statsAt(5, 150, 0, 0, 0)
-				stats.Delayed = 50
-				return stats
-			}()}, p95: -1,
-		},
-		"few messages with waiting time among many without": {
-			reads: []*broker.QueueStats{statsAt(0, 1000, 10, 0, time.Minute), statsAt(5, 1000, 0, 0, 0), statsAt(10, 1990, 0, 0, 0)},
-		},
+		"messages without waiting time":           {reads{statsAt(0, 0, 0, 0, 0), statsAt(5, 50, 0, 2, 0)}, 0},
+		"a backlog of constant age":               {reads{statsAt(0, 100, 100, 0, 20*second), statsAt(5, 150, 100, 0, 20*second)}, 20 * second},
+		"a processed backlog":                     {reads{statsAt(0, 100, 100, 0, 40*second), statsAt(10, 100, 0, 0, 0)}, 35 * second},
+		"messages that workers took too long ago": {reads{statsAt(0, 100, 100, 0, 40*second), statsAt(10, 100, 0, 0, 0), statsAt(310, 100, 0, 0, 0)}, -1},
+		"delayed messages":                        {reads{statsAt(0, 100, 0, 0, 0), delayed}, -1},
+		"few with waiting time among many":        {reads{statsAt(0, 1000, 10, 0, minute), statsAt(5, 1000, 0, 0, 0), statsAt(10, 1990, 0, 0, 0)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := StatsHistory{}
@@ -143,20 +130,10 @@ func TestLatencyEstimateIsCloseToARealQueue(t *testing.T) {
 	}
 }
 
+// simulatedQuantile returns the wait that a part of the messages, which count once, did not exceed.
 func simulatedQuantile(samples LatencySamples, part float64) time.Duration {
-	var total float64
-	most := time.Duration(0)
-	for limit := time.Duration(0); ; limit += 100 * time.Millisecond {
-		total = 0
-		for _, p := range samples {
-			if p.Wait <= limit {
-				total++
-			}
-		}
-		if most = limit; total >= part*float64(len(samples)) {
-			return most
-		}
-	}
+	slices.SortFunc(samples, func(a, b LatencySample) int { return cmp.Compare(a.Wait, b.Wait) })
+	return samples[int(math.Ceil(part*float64(len(samples))))-1].Wait
 }
 
 func TestAnEmptyQueueIsReadLessAndLessOften(t *testing.T) {
@@ -183,8 +160,7 @@ func TestADelayedMessageArrivesWhenItIsDue(t *testing.T) {
 	before := &broker.QueueStats{MeasuredTime: noon, TotalArrivals: 5, Delayed: 3, Postponed: 3}
 	after := &broker.QueueStats{MeasuredTime: noon.Add(10 * time.Second), TotalArrivals: 8, Ready: 1, InFlight: 1}
 	h := StatsHistory{}.add(before).add(after)
-	if arrived, finished := h.Rates.Arrived, h.Rates.Finished; arrived == 0 || math.Abs(arrived-3*finished) > 0.001 {
-		t.Errorf("%g messages arrived and %g were finished, want three and one", arrived, finished)
-	}
+	arrived, finished := h.Rates.Arrived, h.Rates.Finished
+	require.True(t, arrived > 0 && math.Abs(arrived-3*finished) <= 0.001, "%g messages arrived and %g were finished, want three and one", arrived, finished)
 	require.True(t, len(h.Latency) != 0 && h.Latency[0].Weight == 2.0/samplesPerRead, "%+v, want two messages that workers took", h.Latency)
 }

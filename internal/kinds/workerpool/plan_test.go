@@ -154,27 +154,3 @@ func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
 		})
 	}
 }
-
-func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
-	live := func(name string) Worker { return Worker{Name: name, Assigned: true, Running: true, ReadySince: testTime} }
-	a, notReady, marked, removable, terminating := live("a"), live("a"), live("a"), live("b"), live("b")
-	notReady.ReadySince, marked.RemovableSince, removable.RemovableSince, terminating.Terminating = time.Time{}, testTime, testTime, true
-	toOne := RevisionSize{Replicas: 1, Removable: []string{"b"}}
-	for title, test := range map[string]struct {
-		workers []Worker
-		size    RevisionSize
-		want    bool
-	}{
-		"unchanged workers":                          {[]Worker{a, removable}, toOne, false},
-		"the worker has stopped already":             {[]Worker{a}, toOne, false},
-		"another worker was created":                 {[]Worker{a, live("c")}, toOne, true},
-		"another worker is no longer ready":          {[]Worker{notReady, removable}, toOne, true},
-		"another worker is marked, but not finished": {[]Worker{marked, removable}, toOne, true},
-		"the worker has started":                     {[]Worker{a, removable}, RevisionSize{Replicas: 1, Removable: []string{"b"}, Unstarted: []string{"b"}}, true},
-		"the worker is terminating":                  {[]Worker{a, terminating}, RevisionSize{Replicas: 1}, false},
-	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, test.want, test.size.WouldInterrupt(test.workers))
-		})
-	}
-}

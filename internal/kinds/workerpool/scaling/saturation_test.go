@@ -241,13 +241,6 @@ func TestAChangeEndsTheRampOfTheOtherDirection(t *testing.T) {
 	}
 }
 
-func TestAPoolIsIdleWithoutMessagesOfAnyKind(t *testing.T) {
-	for stats, want := range map[BacklogStats]bool{{}: true, {Backlog: 1}: false, {Running: 1}: false, {Unaccounted: 1}: false, {Backlog: 1, Running: 1}: false} {
-		got := stats.IsIdle()
-		require.True(t, got == want, "%+v: %t", stats, got)
-	}
-}
-
 func TestARateLimitLeavesMessagesForFewWorkers(t *testing.T) {
 	for rate, want := range map[float64]int32{0: 20, 0.1: 1, 10: 3, 40: 10, 200: 20} { // of ten handlers, each with two seconds for a message
 		n := replicaTarget{value: 20, upper: 20}
