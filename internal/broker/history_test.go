@@ -1,6 +1,10 @@
 package broker
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
+)
 
 // Only a message that is lost alone may be the cause of a loss, and only failures and such losses use up attempts.
 func TestOnlyLossesAloneUseUpAttempts(t *testing.T) {
@@ -24,10 +28,7 @@ func TestOnlyLossesAloneUseUpAttempts(t *testing.T) {
 		"lost alone":                          {lost(false, false, true), 4, true},
 		"lost alone, and failed":              {lost(false, true).AfterFailure(), 4, true},
 	} {
-		t.Run(title, func(t *testing.T) {
-			if got := row.history.Attempt(); got != row.attempt || row.history.IsSuspect() != row.suspect {
-				t.Errorf("attempt %d, suspect %t, want %d and %t", got, row.history.IsSuspect(), row.attempt, row.suspect)
-			}
-		})
+		attempt, isSuspect := row.history.Attempt(), row.history.IsSuspect()
+		require.True(t, attempt == row.attempt && isSuspect == row.suspect, "%s: attempt %d, suspect %t", title, attempt, isSuspect)
 	}
 }

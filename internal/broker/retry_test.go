@@ -10,21 +10,9 @@ import (
 
 func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
 	retry := DefaultQueueConfig("orders").Retry
-	for name, row := range map[string]struct {
-		spread float64
-		want   []time.Duration
-	}{
-		"middle of the range": {0.5, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
-		"shortest delays":     {0, []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond}},
-		"longest delays":      {1, []time.Duration{1200 * time.Millisecond, 2400 * time.Millisecond, 4800 * time.Millisecond}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []time.Duration
-			for attempt := range 3 {
-				got = append(got, retry.DelayAfter(attempt+1, row.spread))
-			}
-			require.Equal(t, row.want, got)
-		})
+	for spread, first := range map[float64]time.Duration{0: 800 * time.Millisecond, 0.5: time.Second, 1: 1200 * time.Millisecond} {
+		got := []time.Duration{retry.DelayAfter(1, spread), retry.DelayAfter(2, spread), retry.DelayAfter(3, spread)}
+		require.Equal(t, []time.Duration{first, 2 * first, 4 * first}, got)
 	}
 }
 

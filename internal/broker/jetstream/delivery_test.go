@@ -23,11 +23,6 @@ func attemptNumber(t *testing.T, d broker.Delivery) int {
 
 func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
 	t.Parallel()
-	defer func() {
-		if failure := recover(); failure != nil {
-			t.Errorf("the worker crashes: %v", failure)
-		}
-	}()
 	consumer := &pullConsumer{}
 	for _, header := range []nats.Header{nil, {"Status": {"404"}}} {
 		consumer.handleMessage(&nats.Msg{Subject: "_INBOX.1", Reply: "$JS.ACK.s.c.1.1.1.1.0", Header: header, Sub: &nats.Subscription{}})

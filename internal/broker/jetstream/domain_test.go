@@ -39,9 +39,7 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	require.True(t, err == nil && result.Rescued == 0 && result.Stranded != nil && *result.Stranded == 0, "rescued %+v: %v", result, err)
 	n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{Number: 10})
 	require.True(t, n == 1 && err == nil, "%d dead letters were requeued: %v", n, err)
-	if f := readStats(t, atHub, "orders"); f.Ready != 2 {
-		t.Errorf("the hub has %+v", f)
-	}
+	require.Equal(t, 2, readStats(t, atHub, "orders").Ready)
 	require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 	left := streamNames(t, atHub.js)
 	require.True(t, len(left) == 0, "the hub has the streams %v", left)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -217,9 +216,8 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 			ensureQueue(t, e, q)
 			changeManually(t, e)
 			outcome := ensureQueue(t, e, q)
-			if diff := cmp.Diff(want, notifies(outcome)); diff != "" || outcome.Corrected != row.corrected || outcome.Updated {
-				t.Errorf("%+v, drift (-want +got):\n%s", outcome, diff)
-			}
+			require.Equal(t, want, notifies(outcome))
+			require.True(t, outcome.Corrected == row.corrected && !outcome.Updated, "%+v", outcome)
 			require.Equal(t, row.wantNext, notifies(ensureQueue(t, e, q)))
 		})
 	}
@@ -375,9 +373,8 @@ func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
 	// The server deletes a delayed message after the queue has stored it, so for a moment both streams have it.
 	poll.Until(t, "the delayed message to be moved", func() bool { return readStats(t, e, "orders").Delayed == 1 })
-	if f := readStats(t, e, "orders"); f.Ready != 1 || f.OldestReadyTime.Before(due) {
-		t.Errorf("when one is due: %+v", f)
-	}
+	f = readStats(t, e, "orders")
+	require.True(t, f.Ready == 1 && !f.OldestReadyTime.Before(due), "when one is due: %+v", f)
 }
 
 func TestWaitForMessage(t *testing.T) {

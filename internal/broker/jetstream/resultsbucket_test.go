@@ -36,16 +36,14 @@ func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.
 	require.True(t, bucket() == nil, "a queue without the field has a bucket")
 	ensure(withResults(time.Hour))
 	config := bucket()
-	if config == nil || config.MaxAge != time.Hour || config.MaxBytes != broker.DefaultResultsBytes || config.Discard != jetstream.DiscardOld {
-		t.Fatalf("%+v", config)
-	}
+	require.True(t, config != nil && config.MaxBytes == broker.DefaultResultsBytes && config.Discard == jetstream.DiscardOld, "%+v", config)
+	require.Equal(t, time.Hour, config.MaxAge)
 	_, err := e.js.KeyValue(t.Context(), "yardmaster_orders_jobs")
 	require.NoError(t, err)
 	changeStream(t, e, "KV_yardmaster_orders_jobs", func(c *jetstream.StreamConfig) { c.MaxAge = 2 * time.Minute })
 	result := ensure(withResults(time.Hour))
-	if len(result.Drift) != 1 || !result.Corrected || !strings.Contains(result.Drift[0].String(), "max_age is 2m0s, should be 1h0m0s") || bucket().MaxAge != time.Hour {
-		t.Errorf("drift %v", result.Drift)
-	}
+	require.True(t, len(result.Drift) == 1 && result.Corrected && bucket().MaxAge == time.Hour, "drift %v", result.Drift)
+	require.Contains(t, result.Drift[0].String(), "max_age is 2m0s, should be 1h0m0s")
 	ensure(withResults(2 * time.Hour))
 	require.True(t, bucket().MaxAge == 2*time.Hour, "the retention has not changed")
 	ensure()

@@ -3,7 +3,6 @@ package jetstream
 import (
 	"errors"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,9 +63,8 @@ func TestAClientWhoseConnectionTheServerEndedReportsWhy(t *testing.T) {
 		many := e.SendMany(withinAMinute(t), "orders", []*broker.OutgoingJob{job})
 		for _, err := range []error{err, many[0].Err} {
 			failure := (*broker.SendError)(nil)
-			if !errors.As(err, &failure) || !errors.Is(failure.Failure, broker.ErrUnavailable) || !strings.Contains(err.Error(), "Maximum Payload Violation") {
-				t.Errorf("%d bytes: %v", size, err)
-			}
+			require.ErrorContains(t, err, "Maximum Payload Violation")
+			require.True(t, errors.As(err, &failure) && errors.Is(failure.Failure, broker.ErrUnavailable), "%d bytes: %v", size, err)
 		}
 	}
 }
@@ -97,9 +95,7 @@ func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
 		},
 	} {
 		message, id := outgoingMessage(row.job, now)
-		if len(message.Header) != len(row.want) || (id != "") != row.wantID {
-			t.Errorf("%s: ID %q, headers %v, want %v", title, id, message.Header, row.want)
-		}
+		require.True(t, len(message.Header) == len(row.want) && (id != "") == row.wantID, "%s: ID %q, headers %v", title, id, message.Header)
 		for _, name := range row.want {
 			require.True(t, message.Header.Get(name) != "", "%s: no header %s in %v", title, name, message.Header)
 		}

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -91,14 +90,13 @@ func TestMessagesOfADeletedConsumerWait(t *testing.T) {
 	fetchOne(t, e, "orders", "high")
 	fetchOne(t, e, "orders", "low")
 	before := readStats(t, e, "orders")
-	if before.Ready != 17 || before.InFlight != 3 || !before.RetriesInFlight || before.RetryDue || len(before.Missing) != 0 {
-		t.Fatalf("before: %+v", before)
-	}
+	hasAll := before.RetriesInFlight && !before.RetryDue && len(before.Missing) == 0
+	require.True(t, hasAll && before.Ready == 17 && before.InFlight == 3, "before: %+v", before)
 	require.NoError(t, e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "low"))
 	deleted := readStats(t, e, "orders")
-	if deleted.Ready != 19 || deleted.InFlight != 1 || deleted.Delayed != 0 || deleted.OldestReadyTime.IsZero() || !slices.Equal(deleted.Missing, []string{"low"}) {
-		t.Errorf("after the deletion: %+v", deleted)
-	}
+	require.Equal(t, []string{"low"}, deleted.Missing)
+	isWaiting := deleted.Ready == 19 && deleted.InFlight == 1 && deleted.Delayed == 0 && !deleted.OldestReadyTime.IsZero()
+	require.True(t, isWaiting, "after the deletion: %+v", deleted)
 	require.NoError(t, e.WaitForMessage(t.Context(), "orders")) // a pool without workers is activated
 	got, err := e.Rescue(t.Context(), "orders")
 	require.True(t, err == nil && got.Rescued == 0 && got.Stranded == nil, "rescued %+v: %v", got, err)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -243,9 +242,8 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 			setReplicas(t, e, row.found)
 			waitUntilUnchanging(t, e)
 			result := ensureQueue(t, e, row.config)
-			if diff := cmp.Diff(row.drift, notifies(result)); diff != "" || result.Updated {
-				t.Errorf("%+v, drift (-want +got):\n%s", result, diff)
-			}
+			require.Equal(t, row.drift, notifies(result))
+			require.True(t, !result.Updated, "%+v", result)
 			assertReplicas(t, e, row.want)
 			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
 		})

@@ -13,9 +13,8 @@ func TestAJobOfABatchEndsOnce(t *testing.T) {
 	for _, total := range []int{1, 7, 8, 9, 64, MaxBatchJobs} {
 		b := NewBatch(total, now)
 		for count, member := range rand.Perm(total) {
-			if !b.End(member, member%2 == 0) || b.End(member, true) || b.EndedCount() != count+1 {
-				t.Fatalf("job %d of %d: %d have ended", member, total, b.EndedCount())
-			}
+			endsOnce := b.End(member, member%2 == 0) && !b.End(member, true)
+			require.True(t, endsOnce && b.EndedCount() == count+1, "job %d of %d: %d have ended", member, total, b.EndedCount())
 		}
 		require.True(t, !b.End(-1, true) && !b.End(total, true) && b.Failed == (total+1)/2, "%d failed", b.Failed)
 		raw, err := json.Marshal(b)

@@ -134,9 +134,8 @@ func TestAProblemIsReportedByOneEvent(t *testing.T) {
 			p := newPolicy("a", 0)
 			p.Status = test.before
 			events := Decide(Observation{Policy: &p, BrokerProblem: test.problem, Now: testTime}).Events
-			if len(events) != test.want || test.want > 0 && events[0].Reason != v1alpha1.ReasonSecretNotFound {
-				t.Errorf("events %+v, want %d", events, test.want)
-			}
+			require.True(t, len(events) == test.want, "events %+v, want %d", events, test.want)
+			require.True(t, test.want == 0 || events[0].Reason == v1alpha1.ReasonSecretNotFound, "events %+v", events)
 		})
 	}
 }
@@ -161,8 +160,7 @@ func TestSecretsOfADefaultBrokerAreReadAgain(t *testing.T) {
 func TestAnInvalidSelectorOfAnyLengthIsReportedInAMessageThatTheAPIServerAccepts(t *testing.T) {
 	p := newPolicy("long", 0, withSelector("team", strings.Repeat("long ", 10_000)))
 	for _, c := range Decide(Observation{Policy: &p, Now: time.Now()}).Status.Conditions {
-		if len(c.Message) > 32768 || !strings.HasPrefix(c.Message, "spec.selector: ") {
-			t.Errorf("%s has a message of %d bytes: %.100s", c.Type, len(c.Message), c.Message)
-		}
+		isValid := len(c.Message) <= 32768 && strings.HasPrefix(c.Message, "spec.selector: ")
+		require.True(t, isValid, "%s has a message of %d bytes: %.100s", c.Type, len(c.Message), c.Message)
 	}
 }

@@ -47,7 +47,5 @@ func TestInvalidSelectorSelectsNothingAndIsReported(t *testing.T) {
 	withInvalidSelector(&broken.Spec)
 	set, err := NewSet([]v1alpha1.Policy{broken, namedPolicy("fine", 0)})
 	require.Equal(t, "fine", selectedNames(set, nil))
-	if err == nil || !strings.HasPrefix(err.Error(), "policy broken: spec.selector: ") {
-		t.Errorf("error %v, want one that names the policy and the field", err)
-	}
+	require.ErrorContains(t, err, "policy broken: spec.selector: ")
 }

@@ -56,9 +56,8 @@ func decideAll(t *testing.T, o *Observation, execute func(Action) ActionResult) 
 		if d.Action == ActionNone {
 			return actions, d
 		}
-		if actions = append(actions, d.Action); len(actions) > 20 {
-			t.Fatalf("the actions do not end: %v", actions)
-		}
+		actions = append(actions, d.Action)
+		require.True(t, len(actions) <= 20, "the actions do not end: %v", actions)
 		if d.Action == ActionAddFinalizer {
 			o.Queue.Finalizers = []string{v1alpha1.QueueFinalizer}
 		}
@@ -195,9 +194,8 @@ func TestAProcessedRequestIsRemovedEvenIfTheBrokerIsLost(t *testing.T) {
 	o.Apply(ActionPurgeDeadLetters, ActionResult{})
 	o.Apply(ActionReadStats, ActionResult{Err: broker.Errorf(broker.ClassUnreachable, "timeout")})
 	d := Decide(o)
-	if !d.RemoveDeadLetterRequest || d.CompletionEvent.Reason != "DeadLettersPurged" || d.CompletionEvent.Message != "Purged 3 dead letters" {
-		t.Errorf("%+v", d)
-	}
+	require.True(t, d.RemoveDeadLetterRequest && d.CompletionEvent.Reason == "DeadLettersPurged", "%+v", d)
+	require.Equal(t, "Purged 3 dead letters", d.CompletionEvent.Message)
 }
 
 func TestADeadLetterThatStaysIsNamedAndDoesNotKeepTheRequest(t *testing.T) {
@@ -206,10 +204,8 @@ func TestADeadLetterThatStaysIsNamedAndDoesNotKeepTheRequest(t *testing.T) {
 	o.Apply(ActionRequeueDeadLetters, ActionResult{Requeued: 2, Err: fmt.Errorf("requeueing: %w", err)})
 	o.Apply(ActionReadStats, ActionResult{})
 	d := Decide(o)
-	if !d.RemoveDeadLetterRequest || d.CompletionEvent.Type != "Warning" ||
-		d.CompletionEvent.Message != "Requeued 2 dead letters; not all: the dead letter 7 has only the beginning of its payload" {
-		t.Errorf("%+v", d.CompletionEvent)
-	}
+	require.True(t, d.RemoveDeadLetterRequest && d.CompletionEvent.Type == "Warning", "%+v", d.CompletionEvent)
+	require.Equal(t, "Requeued 2 dead letters; not all: the dead letter 7 has only the beginning of its payload", d.CompletionEvent.Message)
 	require.Equal(t, "True Ready", conditionStates(&d.Status)[v1alpha1.ConditionReady])
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -86,9 +85,7 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 				change(&o)
 			}
 			d := Decide(o)
-			if d.Action != row.want || d.RemoveFinalizer {
-				t.Errorf("action %q, finalizer removed: %t; want action %q", d.Action, d.RemoveFinalizer, row.want)
-			}
+			require.True(t, d.Action == row.want && !d.RemoveFinalizer, "action %q, finalizer removed: %t", d.Action, d.RemoveFinalizer)
 			if row.wantBlocked == "" {
 				return
 			}
@@ -218,9 +215,7 @@ func assertDeleted(t *testing.T, initial, final *brokerModel, o *Observation, ac
 	if !initial.Exists || !initial.Owned {
 		initial.WorkerPools, final.WorkerPools = 0, 0
 		initial.Messages, final.Messages = 0, 0
-		if diff := cmp.Diff(initial, final); diff != "" {
-			t.Fatalf("the queue of another owner was changed by %v:\n%s", actions, diff)
-		}
+		require.True(t, *initial == *final, "the queue %+v of another owner became %+v by %v", *initial, *final, actions)
 		return
 	}
 	require.True(t, final.WorkerPools == 0, "the Queue was removed while WorkerPools referred to it: %v", actions)

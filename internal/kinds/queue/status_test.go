@@ -233,9 +233,8 @@ func TestNothingOfAStatusRevealsAnotherNamespacesOwner(t *testing.T) {
 func TestTheStatusHasStatsOnlyOfAReachableQueueThatItOwns(t *testing.T) {
 	known := Decide(observed(func(o *Observation) { o.Stats = statsAt(60, 3, 2, 1, time.Minute) }))
 	before := &known.Status
-	if before.Backlog == nil || *before.Backlog != 2 || *before.InFlight != 1 || before.OldestTime == nil || before.MeasuredTime == nil {
-		t.Errorf("%+v", *before)
-	}
+	isKnown := before.Backlog != nil && *before.Backlog == 2 && *before.InFlight == 1 && before.OldestTime != nil && before.MeasuredTime != nil
+	require.True(t, isKnown, "%+v", *before)
 	for title, change := range map[string]func(*Observation){
 		"the broker does not answer":   withoutConnection(v1alpha1.ReasonConnectionFailed),
 		"another Queue owns the queue": ownedBy(broker.QueueOwner{UID: "0"}),
@@ -385,10 +384,8 @@ func TestAQueueOnAServerThatMayEvictMessagesIsReadyAndSaysSo(t *testing.T) {
 		return result
 	})
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
-	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonMessagesEvictable || !strings.Contains(c.Message, "allkeys-lru") {
-		t.Errorf("%+v", c)
-	}
-	if !slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonMessagesEvictable }) {
-		t.Errorf("events %+v", d.Events)
-	}
+	require.True(t, c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonMessagesEvictable, "%+v", c)
+	require.Contains(t, c.Message, "allkeys-lru")
+	isReported := slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonMessagesEvictable })
+	require.True(t, isReported, "events %+v", d.Events)
 }

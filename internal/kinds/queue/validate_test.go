@@ -72,22 +72,17 @@ func TestAFieldInUseThatNothingEnforcesIsReported(t *testing.T) {
 			warnings, missing = append(warnings, "spec."+field+": not enforced: no"), append(missing, field+" (no)")
 		}
 		for range 20 { // the fields are in a map
-			if got := UnenforcedFieldWarnings(row.queue, capabilities); !slices.Equal(got, warnings) {
-				t.Errorf("%s: warnings %q, want %q", title, got, warnings)
-			}
+			got := UnenforcedFieldWarnings(row.queue, capabilities)
+			require.True(t, slices.Equal(got, warnings), "%s: warnings %q, want %q", title, got, warnings)
 			o := observed(func(o *Observation) { o.Queue = row.queue })
-			got := unenforcedFields(&o, &broker.EnsureResult{Enforcement: capabilities})
-			if got = slices.DeleteFunc(got, func(field string) bool { return row.queue == unused && field == "lease (no)" }); !slices.Equal(got, missing) {
-				t.Errorf("%s: missing %q, want %q", title, got, missing)
-			}
+			got = unenforcedFields(&o, &broker.EnsureResult{Enforcement: capabilities})
+			got = slices.DeleteFunc(got, func(field string) bool { return row.queue == unused && field == "lease (no)" })
+			require.True(t, slices.Equal(got, missing), "%s: missing %q, want %q", title, got, missing)
 		}
 	}
 }
 
 func assertPrefixes(t *testing.T, got, want []string) {
 	t.Helper()
-	require.True(t, len(got) == len(want), "%q, want %q", got, want)
-	for i := range want {
-		require.True(t, strings.HasPrefix(got[i], want[i]), "%q, want %q", got[i], want[i])
-	}
+	require.True(t, slices.EqualFunc(got, want, strings.HasPrefix), "%q, want %q", got, want)
 }

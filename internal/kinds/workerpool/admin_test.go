@@ -117,8 +117,8 @@ func TestWorkersGetThePublicKeyFromTheConfigMap(t *testing.T) {
 			want = access.PublicKey
 		}
 		for _, object := range Decide(s.Observation).SharedObjects {
-			if c, is := object.(*corev1.ConfigMap); is && c.Data["operator.pem"] != want {
-				t.Errorf("public key %q, want %q", c.Data["operator.pem"], want)
+			if c, is := object.(*corev1.ConfigMap); is {
+				require.Equal(t, want, c.Data["operator.pem"])
 			}
 		}
 	}
@@ -141,9 +141,8 @@ func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
 				continue
 			}
 			value, found := config.Data[reference.Key]
-			if config.Name != reference.Name || found != omit || found && value != "true" || !*reference.Optional {
-				t.Errorf("flag %t: %+v in the ConfigMap %s: %q", omit, reference, config.Name, value)
-			}
+			isSet := found == omit && (!found || value == "true")
+			require.True(t, isSet && config.Name == reference.Name && *reference.Optional, "flag %t: %+v in %s: %q", omit, reference, config.Name, value)
 		}
 	}
 }
@@ -164,12 +163,10 @@ func TestThePodMonitorSelectsTheWorkersOfEveryPoolAndTheirMetricsPort(t *testing
 	s := newTestPool(1)
 	s.Operator.Admin = adminAccess("a")
 	template := builtDeployment(t, s).Spec.Template
-	if !monitor.Spec.NamespaceSelector.Any || !selector.Matches(labels.Set(template.Labels)) || selector.Matches(labels.Set{"app": "a"}) {
-		t.Errorf("%+v does not select only workers, in any namespace", monitor.Spec)
-	}
+	isOnlyWorkers := selector.Matches(labels.Set(template.Labels)) && !selector.Matches(labels.Set{"app": "a"})
+	require.True(t, monitor.Spec.NamespaceSelector.Any && isOnlyWorkers, "%+v does not select only workers, in any namespace", monitor.Spec)
 	for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
-		if !slices.ContainsFunc(consumerOf(&template.Spec).Ports, func(p corev1.ContainerPort) bool { return p.Name == endpoint.Port }) {
-			t.Errorf("workers have no port %s", endpoint.Port)
-		}
+		isPort := func(p corev1.ContainerPort) bool { return p.Name == endpoint.Port }
+		require.True(t, slices.ContainsFunc(consumerOf(&template.Spec).Ports, isPort), "workers have no port %s", endpoint.Port)
 	}
 }

@@ -47,20 +47,14 @@ func TestRequeueInterval(t *testing.T) {
 	}
 }
 
-func withDelayedMessage(s *testPool) *testPool {
-	s.Stats.Delayed = 1
-	return s
-}
+func withDelayedMessage(s *testPool) *testPool { s.Stats.Delayed = 1; return s }
 
 func withRetry(s *testPool) *testPool {
 	s.Stats = retryStats(broker.QueueStats{InFlight: 1, TotalArrivals: 1})
 	return s
 }
 
-func withSource(s *testPool) *testPool {
-	s.Pool.Spec.Source = &v1alpha1.Source{}
-	return s
-}
+func withSource(s *testPool) *testPool { s.Pool.Spec.Source = &v1alpha1.Source{}; return s }
 
 func withoutStats(s *testPool) *testPool {
 	s.Stats, s.StatsError = nil, "the broker does not answer"

@@ -125,16 +125,15 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	s.decideFor(30*time.Second, func(time.Duration) {
 		s.Stats = retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55})
 	})
-	if last := s.Pool.Status.LastDecision; last.Recommendation != 0 || s.Pool.Status.Desired != 1 || *s.Pool.Status.InFlight != 55 {
-		t.Errorf("before idleAfter: %d desired, %d in flight, %s", s.Pool.Status.Desired, *s.Pool.Status.InFlight, last.Message)
-	}
+	before := s.Pool.Status
+	isIdle := before.LastDecision.Recommendation == 0 && before.Desired == 1 && *before.InFlight == 55
+	require.True(t, isIdle, "before idleAfter: %d desired, %d in flight", before.Desired, *before.InFlight)
 	s.decideFor(70*time.Second, func(time.Duration) {})
 	require.True(t, s.Pool.Status.Desired == 0, "after idleAfter: %s", s.Pool.Status.LastDecision.Message)
 	t.Run("a retry that is due scales the pool from zero", func(t *testing.T) {
 		s.Workers, s.Stats = nil, retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55, RetryDue: true})
-		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 1 || *decision.Status.InFlight != 55 {
-			t.Errorf("%d desired, backlog %d, %d in flight", decision.Status.Desired, *decision.Status.Backlog, *decision.Status.InFlight)
-		}
+		got := Decide(s.Observation).Status
+		require.Equal(t, [3]int64{1, 1, 55}, [3]int64{int64(got.Desired), *got.Backlog, *got.InFlight})
 	})
 	t.Run("a retry of a suspended queue does not", func(t *testing.T) {
 		s.Stats = CombineReadings([]QueueReading{{Queue: broker.QueueConfig{Paused: true}, Stats: broker.QueueStats{InFlight: 1, RetriesInFlight: true, RetryDue: true}}})

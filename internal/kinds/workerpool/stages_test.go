@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestNoStageChangesWhatAnEarlierOneDecided(t *testing.T) {
@@ -45,9 +46,8 @@ func TestNoStageChangesWhatAnEarlierOneDecided(t *testing.T) {
 			for stage, pair := range map[string][2]any{
 				"fleet": {newFleet(pool.Observation), f}, "demand": {freshDemand, d}, "rollout": {freshRollout, r}, "plan": {freshPlan, p},
 			} {
-				if diff := cmp.Diff(pair[0], pair[1], stages); diff != "" {
-					t.Errorf("a later stage changes %s (-before, +after):\n%s", stage, diff)
-				}
+				diff := cmp.Diff(pair[0], pair[1], stages)
+				require.True(t, diff == "", "a later stage changes %s (-before, +after):\n%s", stage, diff)
 			}
 		})
 	}

@@ -18,9 +18,7 @@ type testPool struct{ Observation }
 // newTestPool returns a pool with spec.replicas, without workers and without messages.
 func newTestPool(replicas int32) *testPool {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "ns", UID: "pool", Generation: 1}}
-	wp.Spec.Image, wp.Spec.Concurrency = "worker:1", 10
-	wp.Spec.Workload = v1alpha1.WorkloadDeployment
-	wp.Spec.Replicas = &replicas
+	wp.Spec.Image, wp.Spec.Concurrency, wp.Spec.Workload, wp.Spec.Replicas = "worker:1", 10, v1alpha1.WorkloadDeployment, &replicas
 	wp.Status.ObservedGeneration, wp.Status.Desired = 1, replicas
 	s := &testPool{Observation{Pool: wp, Now: testTime, Config: WorkerConfig{File: "x"}}}
 	s.Stats = &QueueStats{InFlightKnown: true, Lease: 30 * time.Second}
@@ -64,10 +62,7 @@ func (s *testPool) withCurrentRevision(workers int) *testPool {
 }
 
 // withImage changes the image of the spec.
-func (s *testPool) withImage(image string) *testPool {
-	s.Pool.Spec.Image = image
-	return s
-}
+func (s *testPool) withImage(image string) *testPool { s.Pool.Spec.Image = image; return s }
 
 // withReplicas changes the replicas of the spec.
 func (s *testPool) withReplicas(replicas int32) *testPool {

@@ -77,9 +77,8 @@ func TestAFinishedWorkerGetsAShortTimeToEnd(t *testing.T) {
 			observed := &Observed{pods: map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", UID: "u"}}}}
 			err := r.endWorkers(t.Context(), observed, []string{"worker-0"})
 			require.True(t, (err != nil) == row.isError, "error %v, want one: %t", err, row.isError)
-			if got.GracePeriodSeconds == nil || *got.GracePeriodSeconds != 5 || got.Preconditions == nil || *got.Preconditions.UID != "u" {
-				t.Errorf("options %+v", got)
-			}
+			isShort := got.GracePeriodSeconds != nil && *got.GracePeriodSeconds == 5
+			require.True(t, isShort && got.Preconditions != nil && *got.Preconditions.UID == "u", "options %+v", got)
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,9 +62,8 @@ func TestAnnotationsThatTheOperatorDidNotWriteAreForeign(t *testing.T) {
 		"removed by the operator": {map[string]string{workerpool.AnnotationProtection: written.Format(time.RFC3339Nano)}, workerpool.Protection{Written: written}},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}
-		if diff := cmp.Diff(row.want, workerOfPod(pod).Protection); diff != "" {
-			t.Errorf("%s (-want, +got):\n%s", title, diff)
-		}
+		got := workerOfPod(pod).Protection
+		require.True(t, got == row.want, "%s: %+v", title, got)
 	}
 }
 

@@ -14,7 +14,9 @@ func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *test
 	proven := &v1alpha1.Queue{}
 	proven.Status.Name, proven.Status.Effective = "mail", &v1alpha1.QueueEffective{}
 	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}}
-	ready, notReady := queueWithReady(metav1.ConditionTrue), queueWithReady(metav1.ConditionFalse)
+	ready, notReady := &v1alpha1.Queue{}, &v1alpha1.Queue{}
+	ready.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	notReady.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}}
 	for title, test := range map[string]struct {
 		before, after *v1alpha1.Queue
 		want          bool
@@ -26,14 +28,7 @@ func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *test
 		"proven to own its queue":     {&v1alpha1.Queue{}, proven, true},
 		"still proven, other changes": {proven, proven, false},
 	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, test.want, becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}))
-		})
+		got := becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
+		require.True(t, got == test.want, "%s: %t", title, got)
 	}
-}
-
-func queueWithReady(ready metav1.ConditionStatus) *v1alpha1.Queue {
-	q := &v1alpha1.Queue{}
-	q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
-	return q
 }

@@ -128,9 +128,8 @@ func TestTheNumberOfWorkersFollowsPatternsOfLoad(t *testing.T) {
 					least = min(least, int32(math.Ceil(near.inFlight/10)))
 					most = max(most, min(f.policy.MaxReplicas, int32(math.Ceil((near.inFlight+near.waiting)/8))))
 				}
-				if got := samples[i].replicas; got < least-1 || got > most+1 {
-					t.Errorf("after %s: %d workers, and messages justify %d to %d", samples[i].now.Sub(testTime), got, least, most)
-				}
+				got := samples[i].replicas
+				require.True(t, got >= least-1 && got <= most+1, "after %s: %d workers, want %d to %d", samples[i].now.Sub(testTime), got, least, most)
 			}
 			require.True(t, f.replicas == 0, "%d workers without messages", f.replicas)
 		})
