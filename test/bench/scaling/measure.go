@@ -9,10 +9,7 @@ import (
 
 // meanResults contains the means of the results of all seeds.
 type meanResults struct {
-	p50, p95, p99                           float64
-	podSeconds                              float64
-	scaleOperations                         float64
-	interruptedWorkers, redeliveredMessages float64
+	p95, p99, podSeconds, scaleOperations, interruptedWorkers, redeliveredMessages float64
 }
 
 // measureScaler simulates a load with each of the seeds.
@@ -27,18 +24,16 @@ func measureScaler(l messageLoad, s scalerModel, first, count uint64) meanResult
 		})
 	}
 	_ = group.Wait() // the functions return no errors
-	sum := meanResults{}
+	mean, n := meanResults{}, float64(count)
 	for _, r := range results {
-		sum.p50 += r.waitQuantile(0.5)
-		sum.p95 += r.waitQuantile(0.95)
-		sum.p99 += r.waitQuantile(0.99)
-		sum.podSeconds += r.podSeconds
-		sum.scaleOperations += float64(r.scaleOperations)
-		sum.interruptedWorkers += float64(r.interruptedWorkers)
-		sum.redeliveredMessages += float64(r.redeliveredMessages)
+		mean.p95 += r.waitQuantile(0.95) / n
+		mean.p99 += r.waitQuantile(0.99) / n
+		mean.podSeconds += r.podSeconds / n
+		mean.scaleOperations += float64(r.scaleOperations) / n
+		mean.interruptedWorkers += float64(r.interruptedWorkers) / n
+		mean.redeliveredMessages += float64(r.redeliveredMessages) / n
 	}
-	n := float64(count)
-	return meanResults{sum.p50 / n, sum.p95 / n, sum.p99 / n, sum.podSeconds / n, sum.scaleOperations / n, sum.interruptedWorkers / n, sum.redeliveredMessages / n}
+	return mean
 }
 
 // simulateSeed simulates the load of one seed.

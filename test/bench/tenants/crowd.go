@@ -88,9 +88,17 @@ func (b *benchmark) createObjects(ctx context.Context, c client.Client, kind str
 func (b *benchmark) waitUntilObserved(ctx context.Context, c client.Reader, kind string) error {
 	reportedAt := time.Now()
 	return harness.PollUntil(ctx, reconcileTimeout, func() (bool, error) {
-		observed, err := b.countObserved(ctx, c, kind)
-		if err != nil || observed == b.objects {
+		list, observed := listOf(kind), 0
+		if err := c.List(ctx, list, client.InNamespace(string(b.flood))); err != nil {
 			return true, err
+		}
+		for i := range list.Items {
+			if observedGeneration(&list.Items[i]) > 0 {
+				observed++
+			}
+		}
+		if observed == b.objects {
+			return true, nil
 		}
 		if time.Since(reportedAt) > 30*time.Second {
 			reportedAt = time.Now()
@@ -98,20 +106,6 @@ func (b *benchmark) waitUntilObserved(ctx context.Context, c client.Reader, kind
 		}
 		return false, clock.SleepContext(ctx, 2*time.Second) // lists of thousands of objects would add load to the control plane
 	})
-}
-
-func (b *benchmark) countObserved(ctx context.Context, c client.Reader, kind string) (int, error) {
-	list := listOf(kind)
-	if err := c.List(ctx, list, client.InNamespace(string(b.flood))); err != nil {
-		return 0, err
-	}
-	observed := 0
-	for i := range list.Items {
-		if observedGeneration(&list.Items[i]) > 0 {
-			observed++
-		}
-	}
-	return observed, nil
 }
 
 func listOf(kind string) *unstructured.UnstructuredList {

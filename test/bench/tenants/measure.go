@@ -75,11 +75,10 @@ func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operator *t
 
 // measureKind changes one object repeatedly.
 func (b *benchmark) measureKind(ctx context.Context, c *harness.Cluster, kind string) (latencies []float64, err error) {
-	w := &statusWatch{cluster: c, namespace: string(b.victim), kind: kind}
 	for trial := range b.trials {
 		// The offset makes the values differ from those of the previous measurement.
 		value := 1 + trial + int(time.Now().Unix()%400)
-		latency, err := w.measureChange(ctx, fmt.Sprintf(specChanges[kind], value))
+		latency, err := b.measureChange(ctx, c, kind, fmt.Sprintf(specChanges[kind], value))
 		if err != nil {
 			return nil, fmt.Errorf("trial %d of kind %s: %w", trial+1, kind, err)
 		}
@@ -93,28 +92,22 @@ func (b *benchmark) measureKind(ctx context.Context, c *harness.Cluster, kind st
 	return latencies, nil
 }
 
-// statusWatch measures how soon the status of an object observes a change of its spec.
-type statusWatch struct {
-	cluster         *harness.Cluster
-	namespace, kind string
-}
-
 // measureChange returns the time from the write of the spec to the arrival of the status. It is zero
 // if the patch did not change the spec.
-func (w *statusWatch) measureChange(ctx context.Context, patch string) (time.Duration, error) {
+func (b *benchmark) measureChange(ctx context.Context, c *harness.Cluster, kind, patch string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(w.kind))
-	object.SetNamespace(w.namespace)
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	object.SetNamespace(string(b.victim))
 	object.SetName(probeName)
-	events, err := w.cluster.Watch(ctx, listOf(w.kind), client.InNamespace(w.namespace))
+	events, err := c.Watch(ctx, listOf(kind), client.InNamespace(object.GetNamespace()))
 	if err != nil {
 		return 0, err
 	}
 	defer events.Stop()
 	writtenAt := time.Now()
-	if err := w.cluster.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	if err := c.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		return 0, err
 	}
 	if observedGeneration(object) == object.GetGeneration() {
