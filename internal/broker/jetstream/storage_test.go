@@ -42,26 +42,16 @@ func withDrift(drift broker.DriftPolicy) func(*broker.QueueConfig) {
 	return func(q *broker.QueueConfig) { q.Drift = drift }
 }
 
-// setReplicas changes the replicas of all streams of the queue, as someone else does.
-func setReplicas(t *testing.T, e *Engine, replicas int) {
+// allStreams reports whether something holds for all streams of the queue.
+func allStreams(t *testing.T, e *Engine, holds func(*jetstream.StreamInfo) bool) bool {
 	t.Helper()
-	for _, stream := range ordersStreams {
-		changeStream(t, e, stream, func(c *jetstream.StreamConfig) { c.Replicas = replicas })
-	}
-}
-
-// waitUntilUnchanging waits until the server has carried out all changes of the replicas.
-func waitUntilUnchanging(t *testing.T, e *Engine) {
-	t.Helper()
-	poll.Until(t, "the server to carry out all changes", func() bool {
-		for _, name := range ordersStreams {
-			stream, err := e.js.Stream(t.Context(), name)
-			if err != nil || stream.CachedInfo().Cluster.Desired != nil {
-				return false
-			}
+	for _, name := range ordersStreams {
+		stream, err := e.js.Stream(t.Context(), name)
+		if err != nil || !holds(stream.CachedInfo()) {
+			return false
 		}
-		return true
-	})
+	}
+	return true
 }
 
 // waitForStats waits until a server answers, and the queue has a leader.
@@ -75,10 +65,8 @@ func waitForStats(t *testing.T, e *Engine) {
 
 func assertReplicas(t *testing.T, e *Engine, want int) {
 	t.Helper()
-	for _, stream := range ordersStreams {
-		got := streamConfigOf(t, e, stream).Replicas
-		require.True(t, got == want, "%s has %d replicas, want %d", stream, got, want)
-	}
+	isRight := allStreams(t, e, func(i *jetstream.StreamInfo) bool { return i.Config.Replicas == want })
+	require.True(t, isRight, "a stream does not have %d replicas", want)
 }
 
 // waitUntilCurrent waits until all replicas of the queue have all messages.
@@ -110,9 +98,7 @@ func receiveAll(t *testing.T, e *Engine, queue string, want int) []string {
 	poll.Until(t, fmt.Sprintf("%d messages to be delivered", want), func() bool {
 		_, err := consumer.Next(t.Context(), 100*time.Millisecond, func(d broker.Delivery) {
 			payloads = append(payloads, string(d.Message().Payload))
-			if err := d.Ack(t.Context(), true); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, d.Ack(t.Context(), true))
 		})
 		if err != nil {
 			t.Log(err)
@@ -131,9 +117,8 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 	waitUntilCurrent(t, e, q, 3)
 	var sent []string
 	for i := range 100 {
-		payload := fmt.Sprintf("job %03d", i)
-		publish(t, e, readySubject("orders", "default"), payload)
-		sent = append(sent, payload)
+		sent = append(sent, fmt.Sprintf("job %03d", i))
+		publish(t, e, readySubject("orders", "default"), sent[i])
 	}
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
 	require.NoError(t, err)
@@ -239,8 +224,12 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := connectToCluster(t, c)
 			ensureQueue(t, e, row.config)
-			setReplicas(t, e, row.found)
-			waitUntilUnchanging(t, e)
+			for _, stream := range ordersStreams { // as someone else does
+				changeStream(t, e, stream, func(c *jetstream.StreamConfig) { c.Replicas = row.found })
+			}
+			poll.Until(t, "the server to carry out all changes", func() bool {
+				return allStreams(t, e, func(i *jetstream.StreamInfo) bool { return i.Cluster.Desired == nil })
+			})
 			result := ensureQueue(t, e, row.config)
 			require.Equal(t, row.drift, notifies(result))
 			require.True(t, !result.Updated, "%+v", result)
@@ -282,13 +271,7 @@ func TestPlacementAppliesToAllStreams(t *testing.T) {
 	}
 	isOn := func(server string) func() bool {
 		return func() bool {
-			for _, name := range ordersStreams {
-				stream, err := e.js.Stream(t.Context(), name)
-				if err != nil || stream.CachedInfo().Cluster.Leader != server {
-					return false
-				}
-			}
-			return true
+			return allStreams(t, e, func(i *jetstream.StreamInfo) bool { return i.Cluster.Leader == server })
 		}
 	}
 	ensureQueue(t, e, on("rack:1"))
@@ -300,10 +283,8 @@ func TestPlacementAppliesToAllStreams(t *testing.T) {
 	require.True(t, result.Storage.RefusesConfig && strings.Contains(result.Storage.Refusal, "rack:9"), "%+v", result.Storage)
 	require.Equal(t, `cluster "", tags "rack:2"`, formatPlacement(streamConfigOf(t, e, "yardmaster_orders").Placement))
 	ensureQueue(t, e, on())
-	for _, name := range ordersStreams {
-		got := streamConfigOf(t, e, name).Placement
-		require.True(t, got == nil, "%s still has the placement %+v", name, got)
-	}
+	isFree := allStreams(t, e, func(i *jetstream.StreamInfo) bool { return i.Config.Placement == nil })
+	require.True(t, isFree, "a stream still has the placement")
 }
 
 // The server refuses to change the replicas of a stream that it still moves.
@@ -320,15 +301,10 @@ func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
 		q.Storage.Placement, q.Drift = &broker.Placement{Cluster: "test", Tags: []string{"disk:fast"}}, broker.DriftWarn
 	})
 	waitUntilCurrent(t, e, q, 3)
-	for _, name := range ordersStreams {
-		stream, err := e.js.Stream(t.Context(), name)
-		require.NoError(t, err)
-		servers := []string{stream.CachedInfo().Cluster.Leader}
-		for _, peer := range stream.CachedInfo().Cluster.Replicas {
-			servers = append(servers, peer.Name)
-		}
-		require.True(t, !slices.Contains(servers, "n0"), "%s is on %v", name, servers)
-	}
+	isPlaced := allStreams(t, e, func(i *jetstream.StreamInfo) bool {
+		return i.Cluster.Leader != "n0" && !slices.ContainsFunc(i.Cluster.Replicas, func(p *jetstream.PeerInfo) bool { return p.Name == "n0" })
+	})
+	require.True(t, isPlaced, "a stream is on the server without the tag")
 }
 
 func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
@@ -336,10 +312,8 @@ func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
 	e := startEngine(t)
 	inMemory := func(q *broker.QueueConfig) { q.Storage.Type = broker.StorageMemory }
 	ensureQueue(t, e, ordersQueue(inMemory))
-	for _, name := range ordersStreams {
-		got := streamConfigOf(t, e, name).Storage
-		require.True(t, got == jetstream.MemoryStorage, "%s is stored in %s", name, got)
-	}
+	isInMemory := allStreams(t, e, func(i *jetstream.StreamInfo) bool { return i.Config.Storage == jetstream.MemoryStorage })
+	require.True(t, isInMemory, "a stream is stored in files")
 	_, err := e.EnsureQueue(t.Context(), ordersQueue())
 	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(fmt.Sprint(err), "its storage is"), "got %v", err)
 }
