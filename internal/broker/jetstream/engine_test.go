@@ -82,8 +82,7 @@ func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureRes
 	return outcome
 }
 
-// withinAMinute returns a context for requests to servers on a busy machine. Without a deadline the client gives them five
-// seconds.
+// withinAMinute returns a context for requests to servers on a busy machine. Without a deadline the client gives them five seconds.
 func withinAMinute(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -386,8 +385,7 @@ func TestWaitForMessage(t *testing.T) {
 		go func() { done <- e.WaitForMessage(t.Context(), "orders") }()
 		return done
 	}
-	// waitUntilListening waits until the call has read the queue: a request that a stop of the server
-	// interrupts fails.
+	// waitUntilListening waits until the call has read the queue: a request that a stop of the server interrupts fails.
 	waitUntilListening := func() {
 		t.Helper()
 		poll.Until(t, "the call to be waiting", func() bool {

@@ -32,8 +32,7 @@ func limitDeliveries(t *testing.T, e *Engine, priority string, limit int, change
 	require.NoError(t, err)
 }
 
-// failDeliveries receives the next message that often with a client that is no worker of ours, and never
-// acknowledges it.
+// failDeliveries receives the next message that often with a client that is no worker of ours, and never acknowledges it.
 func failDeliveries(t *testing.T, e *Engine, priority string, times int) {
 	t.Helper()
 	for range times {

@@ -65,8 +65,7 @@ func decideAll(t *testing.T, o *Observation, execute func(Action) ActionResult) 
 	}
 }
 
-// conflictOnce returns the answers of a broker whose queue belongs to another owner until that is
-// known to be removed.
+// conflictOnce returns the answers of a broker whose queue belongs to another owner until that is known to be removed.
 func conflictOnce(owner broker.QueueOwner) func(Action) ActionResult {
 	lookedUp := false
 	return func(action Action) ActionResult {

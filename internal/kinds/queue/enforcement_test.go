@@ -44,8 +44,7 @@ func TestEngineReportsEnforcementOfEachFieldOfTheSpec(t *testing.T) {
 	}
 }
 
-// fieldPaths returns the paths of the fields of a struct. It descends into a field of which only
-// parts are enforceable.
+// fieldPaths returns the paths of the fields of a struct. It descends into a field of which only parts are enforceable.
 func fieldPaths(of reflect.Type, within string, enforceable map[broker.QueueField]bool) []string {
 	var all []string
 	for field := range of.Fields() {

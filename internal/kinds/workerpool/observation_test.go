@@ -142,8 +142,7 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	})
 }
 
-// 20 messages arrive per second and take 50 ms each, so one runs on average. Some attempts fail, and are
-// retried after 25 s.
+// 20 messages arrive per second and take 50 ms each, so one runs on average. Some attempts fail, and are retried after 25 s.
 func TestRetriesDoNotChangeTheServiceTime(t *testing.T) {
 	for title, report := range map[string]func(count float64) *RecentAttempts{
 		"as workers report it": func(count float64) *RecentAttempts {

@@ -69,8 +69,7 @@ func TestAWorkerWhoseDrainStateIsWrittenIsProtectedByTheNextDecision(t *testing.
 	require.Equal(t, [2]int{1, 0}, [2]int{len(decision.DrainStates), len(decision.Protections)})
 }
 
-// protectionSimulator simulates workers with jobs of any length. The operator restarts, and reads stale Pods,
-// over which it cannot write.
+// protectionSimulator simulates workers with jobs of any length. The operator restarts, and reads stale Pods, over which it cannot write.
 type protectionSimulator struct {
 	*testPool
 	rng                  *rand.Rand
@@ -123,8 +122,7 @@ func (m *protectionSimulator) reconcileOnce(t *testing.T) {
 	}
 }
 
-// checkProtected checks that workers which are busy for 10 s are protected, unless their Pod is stale in the
-// cache.
+// checkProtected checks that workers which are busy for 10 s are protected, unless their Pod is stale in the cache.
 func (m *protectionSimulator) checkProtected(t *testing.T) {
 	t.Helper()
 	for i := range m.Workers {

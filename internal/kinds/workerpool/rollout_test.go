@@ -136,8 +136,7 @@ func TestOldRevisionsAreKeptForRollbacks(t *testing.T) {
 	require.Equal(t, []string{s.Revisions[1].Name, s.Revisions[0].Name}, decision.DeleteRevisions)
 }
 
-// canaryPool returns a pool of ten workers with two canary steps: two workers for a minute, then
-// five until the analysis has enough samples.
+// canaryPool returns a pool of ten workers with two canary steps: two workers for a minute, then five until the analysis has enough samples.
 func canaryPool(old, updated int, past History) *testPool {
 	s := newTestPool(10).withCurrentRevision(old).withImage("worker:2")
 	minute := durationSeconds(60)
@@ -195,8 +194,7 @@ func TestCanarySteps(t *testing.T) {
 	}
 }
 
-// The status is stored before the revision is written, which may fail. The failing worker may have
-// stopped in the meantime.
+// The status is stored before the revision is written, which may fail. The failing worker may have stopped in the meantime.
 func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
 	s := canaryPool(8, 2, History{ProvenWorkers: 2}).changeWorker("worker:2-0", countOutcomes(15, 4))
 	first := Decide(s.Observation)

@@ -14,8 +14,7 @@ import (
 // errInterrupted ends a reconciliation of the simulated operator: a crash, a conflict.
 var errInterrupted = errors.New("reconciliation ended")
 
-// reconcileOnce simulates one reconciliation: observe, decide, record, act, with a random crash
-// between any two requests.
+// reconcileOnce simulates one reconciliation: observe, decide, record, act, with a random crash between any two requests.
 func (w *simulator) reconcileOnce() Decision {
 	in := w.observeCluster()
 	plan := Decide(in)

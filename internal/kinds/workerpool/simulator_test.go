@@ -21,10 +21,9 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// The simulation tests the core with random events in a cluster and its broker: messages arrive and
-// are processed; workers start, become ready, hang, report wrong stats, restart and are lost with
-// their nodes; the broker is unreachable for a while; the operator reads stale caches and crashes
-// between any two requests; the user changes the spec. In every case:
+// The simulation tests the core with random events in a cluster and its broker: messages arrive and are processed; workers start, become
+// ready, hang, report wrong stats, restart and are lost with their nodes; the broker is unreachable for a while; the operator reads stale
+// caches and crashes between any two requests; the user changes the spec. In every case:
 //
 //   - the replicas of a revision are not reduced while that would remove a worker with messages in
 //     flight, unless its drain timed out,
@@ -104,8 +103,7 @@ type simulatedPod struct {
 	isDraining  bool
 	succeeded   int64
 	failed      int64
-	// reportsNoMessages makes the worker report that nothing is in flight. An unreachable worker
-	// neither responds nor drains.
+	// reportsNoMessages makes the worker report that nothing is in flight. An unreachable worker neither responds nor drains.
 	reportsNoMessages, unreachable bool
 }
 

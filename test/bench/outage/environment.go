@@ -16,8 +16,7 @@ import (
 const (
 	// consumedQueue is the queue of the WorkerPool.
 	consumedQueue = "orders-0000"
-	// poolReplicas is the pool's maxReplicas. backlogMessages is more than that number of
-	// workers can process.
+	// poolReplicas is the pool's maxReplicas. backlogMessages is more than that number of workers can process.
 	poolReplicas, backlogMessages = 5, 1000
 	// waitTimeout bounds every wait.
 	waitTimeout = 2 * time.Minute

@@ -4,11 +4,9 @@
 //	go run ./test/bench/outage                           5 outages with 1 Queue, 5 with 100
 //	go run ./test/bench/outage -queues 1000 -outages 10
 //
-// It runs a release build of the operator. In each outage, the broker is killed, so that its
-// connections are not closed, and later restarted with its files, while a watch records the
-// changes of each Queue's BrokerReachable condition. During the outage, the number of workers
-// of a WorkerPool with a backlog must not change, and a SequentialJob must complete, because it
-// does not use the broker.
+// It runs a release build of the operator. In each outage, the broker is killed, so that its connections are not closed, and later restarted
+// with its files, while a watch records the changes of each Queue's BrokerReachable condition. During the outage, the number of workers of a
+// WorkerPool with a backlog must not change, and a SequentialJob must complete, because it does not use the broker.
 package main
 
 import (

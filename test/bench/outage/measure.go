@@ -21,8 +21,7 @@ type outageResult struct {
 	unreachableAfter, reachableAfter []time.Duration
 	// sequenceDuration is the duration of the SequentialJob that ran during the outage.
 	sequenceDuration time.Duration
-	// minReplicas and maxReplicas are the bounds of the pool's replicas from before the outage
-	// until after it.
+	// minReplicas and maxReplicas are the bounds of the pool's replicas from before the outage until after it.
 	minReplicas, maxReplicas int32
 }
 
@@ -107,8 +106,7 @@ func (env *environment) waitUntilSteady(ctx context.Context, c *harness.Cluster,
 	return clock.SleepContext(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // the time is not a secret
 }
 
-// waitForCondition waits until each Queue has reported the status of BrokerReachable, and
-// returns how long each took.
+// waitForCondition waits until each Queue has reported the status of BrokerReachable, and returns how long each took.
 func (env *environment) waitForCondition(ctx context.Context, o *clusterObserver, status metav1.ConditionStatus, began time.Time) (took []time.Duration, err error) {
 	var since []time.Time
 	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {

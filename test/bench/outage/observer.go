@@ -16,8 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// clusterObserver watches the BrokerReachable conditions of the Queues and the replicas of the
-// pool's Deployments.
+// clusterObserver watches the BrokerReachable conditions of the Queues and the replicas of the pool's Deployments.
 type clusterObserver struct {
 	mu                 sync.Mutex
 	brokerConditions   map[string]brokerCondition // by Queue
@@ -27,8 +26,7 @@ type clusterObserver struct {
 	err                      error
 }
 
-// brokerCondition is the last observed status of BrokerReachable, and when it was first
-// observed.
+// brokerCondition is the last observed status of BrokerReachable, and when it was first observed.
 type brokerCondition struct {
 	status         metav1.ConditionStatus
 	transitionTime time.Time
@@ -87,8 +85,7 @@ func (o *clusterObserver) replicaCounts() (now, fewest, most int32) {
 	return o.totalReplicas(), o.minReplicas, o.maxReplicas
 }
 
-// transitionTimes returns when each Queue changed to the status, for those that currently have
-// it.
+// transitionTimes returns when each Queue changed to the status, for those that currently have it.
 func (o *clusterObserver) transitionTimes(status metav1.ConditionStatus) (since []time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -5,34 +5,29 @@ import (
 	"slices"
 )
 
-// kedaSettings are the settings of a ScaledObject and its HorizontalPodAutoscaler. Times are in
-// seconds.
+// kedaSettings are the settings of a ScaledObject and its HorizontalPodAutoscaler. Times are in seconds.
 type kedaSettings struct {
 	// polling is the interval at which KEDA checks the queue, to scale from zero. cooldown is
 	// the time for which the queue must be empty before KEDA scales to zero.
 	polling, cooldown float64
-	// threshold is the number of messages per replica, including those in flight: lagThreshold
-	// of the NATS JetStream scaler.
+	// threshold is the number of messages per replica, including those in flight: lagThreshold of the NATS JetStream scaler.
 	threshold float64
 	// stabilization is the window whose highest recommendation applies to a scale-down.
 	stabilization float64
-	// unlimitedScaleUp disables the limit of a scale-up to twice the replicas, or 4 more, every
-	// 15 s.
+	// unlimitedScaleUp disables the limit of a scale-up to twice the replicas, or 4 more, every 15 s.
 	unlimitedScaleUp bool
 }
 
 const (
-	// autoscalerSyncPeriod is the default of a flag of the controller manager, which users of a
-	// cluster cannot set.
+	// autoscalerSyncPeriod is the default of a flag of the controller manager, which users of a cluster cannot set.
 	autoscalerSyncPeriod = 15.0
 	// autoscalerTolerance is the difference between the ratio and 1 up to which nothing changes.
 	autoscalerTolerance = 0.1
 )
 
-// kedaModel models KEDA 2 and the HorizontalPodAutoscaler that it creates, for an external metric
-// with an average value, as their documentation describes them: KEDA scales from zero and to
-// zero, and the autoscaler does the rest. The simplifications are in their favor: reading a
-// metric and changing a Deployment take no time.
+// kedaModel models KEDA 2 and the HorizontalPodAutoscaler that it creates, for an external metric with an average value, as their
+// documentation describes them: KEDA scales from zero and to zero, and the autoscaler does the rest. The simplifications are in their favor:
+// reading a metric and changing a Deployment take no time.
 type kedaModel struct {
 	*workerSimulation
 	kedaSettings
@@ -108,8 +103,7 @@ func (k *kedaModel) stabilizedReplicas(desired, current int) int {
 	return min(highest, current)
 }
 
-// scaleDeployment scales the Deployment. A scale-down stops Pods that are not ready first, and
-// then random ones, whether busy or idle.
+// scaleDeployment scales the Deployment. A scale-down stops Pods that are not ready first, and then random ones, whether busy or idle.
 func (k *kedaModel) scaleDeployment(replicas int) {
 	serving := k.servingPods()
 	if replicas == len(serving) {

@@ -12,16 +12,14 @@ type queuedMessage struct {
 	arrivalTime, serviceTime float64
 }
 
-// messageLoad is a pattern of arriving messages. A seed determines the messages, so that each
-// scaler gets the same ones.
+// messageLoad is a pattern of arriving messages. A seed determines the messages, so that each scaler gets the same ones.
 type messageLoad struct {
 	name         string
 	maxWorkers   int32
 	drawMessages func(r *rand.Rand) []queuedMessage
 }
 
-// arrivalPeriod is the time in which messages arrive. The simulation continues until
-// simulationEnd, to finish them.
+// arrivalPeriod is the time in which messages arrive. The simulation continues until simulationEnd, to finish them.
 const (
 	arrivalPeriod = 3600.0
 	simulationEnd = arrivalPeriod + 900
@@ -99,8 +97,7 @@ func drawPoissonArrivals(r *rand.Rand, highest float64, rate func(t float64) flo
 
 func drawExponential(r *rand.Rand, mean float64) float64 { return mean * r.ExpFloat64() }
 
-// drawLognormal draws from a lognormal distribution with a standard deviation of spread times the
-// mean.
+// drawLognormal draws from a lognormal distribution with a standard deviation of spread times the mean.
 func drawLognormal(r *rand.Rand, mean, spread float64) float64 {
 	variance := math.Log(1 + spread*spread)
 	return math.Exp(math.Log(mean) - variance/2 + math.Sqrt(variance)*r.NormFloat64())

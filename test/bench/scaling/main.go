@@ -1,17 +1,14 @@
-// Command scaling compares Yardmaster's autoscaling with that of KEDA and the
-// HorizontalPodAutoscaler, in simulated time.
+// Command scaling compares Yardmaster's autoscaling with that of KEDA and the HorizontalPodAutoscaler, in simulated time.
 //
 //	go run ./test/bench/scaling            the table
 //	go run ./test/bench/scaling -sweep     many settings of KEDA, compared with Yardmaster
 //
-// Messages arrive in four patterns. Each pattern is drawn with several seeds, and each scaler gets
-// the same messages. The workers are also the same: they process ten messages at the same time and
-// take eight seconds to start. Only the number of workers and the end of a superfluous worker
-// differ.
+// Messages arrive in four patterns. Each pattern is drawn with several seeds, and each scaler gets the same messages. The workers are also
+// the same: they process ten messages at the same time and take eight seconds to start. Only the number of workers and the end of a
+// superfluous worker differ.
 //
-// Everything is a model. Yardmaster's calls the operator's scaling function every two seconds, and
-// removes a worker only after it has finished. The model of KEDA and the autoscaler is described in
-// keda.go; where it simplifies, it does so in their favor.
+// Everything is a model. Yardmaster's calls the operator's scaling function every two seconds, and removes a worker only after it has
+// finished. The model of KEDA and the autoscaler is described in keda.go; where it simplifies, it does so in their favor.
 package main
 
 import (

@@ -14,8 +14,7 @@ type scalerModel struct {
 	run  func(w *workerSimulation, most int32) simulationResult
 }
 
-// waitObjective is the wait objective of Yardmaster: the shortest waits possible, which are also the
-// purpose of KEDA's thresholds.
+// waitObjective is the wait objective of Yardmaster: the shortest waits possible, which are also the purpose of KEDA's thresholds.
 const waitObjective = 5 * time.Second
 
 // yardmasterScaler returns Yardmaster with default settings except for the objective.

@@ -14,9 +14,8 @@ const (
 	immediateWait = 0.01
 )
 
-// printTable prints a table, and returns an error for each missed target. Yardmaster must have
-// shorter waits, use no more Pod-seconds and not many more scale operations, and interrupt no
-// worker.
+// printTable prints a table, and returns an error for each missed target. Yardmaster must have shorter waits, use no more Pod-seconds and not
+// many more scale operations, and interrupt no worker.
 func printTable(w io.Writer, title string, first, count uint64) error {
 	fmt.Fprintf(w, "%s. Means of an hour.\n\n", title)
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)

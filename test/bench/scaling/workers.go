@@ -10,8 +10,7 @@ import (
 const (
 	// workerConcurrency is the number of messages that a worker processes at the same time.
 	workerConcurrency = 10
-	// medianPodStart is the median time from the creation of a Pod until it receives messages, in
-	// seconds.
+	// medianPodStart is the median time from the creation of a Pod until it receives messages, in seconds.
 	medianPodStart = 8.0
 	// leaseSeconds is the time after which the messages of a killed worker are redelivered.
 	leaseSeconds = 30.0
@@ -47,8 +46,7 @@ type simulatedPod struct {
 	createdAt float64
 	ready     bool
 	draining  bool
-	// stopped is set after SIGTERM: the worker receives no more messages and exits when those in
-	// flight are finished.
+	// stopped is set after SIGTERM: the worker receives no more messages and exits when those in flight are finished.
 	stopped bool
 	// working contains the messages in flight and the times at which their processing started.
 	working map[int]float64

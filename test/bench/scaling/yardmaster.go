@@ -8,8 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// yardmasterModel scales with the operator's function. Its input is the broker's counters: workers
-// report no service times.
+// yardmasterModel scales with the operator's function. Its input is the broker's counters: workers report no service times.
 type yardmasterModel struct {
 	*workerSimulation
 	settings scaling.Settings
@@ -57,8 +56,7 @@ func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	return f
 }
 
-// applyReplicas undrains Pods before it creates new ones, and drains idle Pods before busy ones, the
-// youngest first.
+// applyReplicas undrains Pods before it creates new ones, and drains idle Pods before busy ones, the youngest first.
 func (m *yardmasterModel) applyReplicas(replicas int) {
 	serving := m.servingPods()
 	if replicas == len(serving) {

@@ -1,16 +1,14 @@
-// Command tenants measures how much the objects of one tenant slow down another tenant, on a real
-// control plane with a real NATS server.
+// Command tenants measures how much the objects of one tenant slow down another tenant, on a real control plane with a real NATS server.
 //
 //	go run ./test/bench/tenants                            10,000 objects of every kind
 //	go run ./test/bench/tenants -objects 1000 -kinds Queue 1,000 Queues only
 //	go run ./test/bench/tenants -objects 1 -namespaces 30  what 30 further namespaces need, without any object
 //
-// It runs a release build of the operator with all its controllers. The first tenant's namespace
-// gets the objects: its Queues refer to a broker that does not exist, and its Policies select all
-// of its Queues and WorkerPools. In the namespace of the second tenant there is one object of each
-// kind. Once the operator has reconciled all objects, the benchmark changes the spec of each of
-// these repeatedly, and measures the time from the write until a watch shows a status with the new
-// observedGeneration. Another measurement before the first tenant's objects exist is the baseline.
+// It runs a release build of the operator with all its controllers. The first tenant's namespace gets the objects: its Queues refer to a
+// broker that does not exist, and its Policies select all of its Queues and WorkerPools. In the namespace of the second tenant there is one
+// object of each kind. Once the operator has reconciled all objects, the benchmark changes the spec of each of these repeatedly, and measures
+// the time from the write until a watch shows a status with the new observedGeneration. Another measurement before the first tenant's objects
+// exist is the baseline.
 package main
 
 import (

@@ -92,8 +92,7 @@ func (b *benchmark) measureKind(ctx context.Context, c *harness.Cluster, kind st
 	return latencies, nil
 }
 
-// measureChange returns the time from the write of the spec to the arrival of the status. It is zero
-// if the patch did not change the spec.
+// measureChange returns the time from the write of the spec to the arrival of the status. It is zero if the patch did not change the spec.
 func (b *benchmark) measureChange(ctx context.Context, c *harness.Cluster, kind, patch string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()

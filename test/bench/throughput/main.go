@@ -1,15 +1,13 @@
-// Command throughput measures how many jobs without work a worker completes per second,
-// compared with a bare consumer of the same queue that acknowledges each message and does
-// nothing else.
+// Command throughput measures how many jobs without work a worker completes per second, compared with a bare consumer of the same queue that
+// acknowledges each message and does nothing else.
 //
 //	go run ./test/bench/throughput                          10 rounds of 100,000 jobs
 //	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short run
 //	go run ./test/bench/throughput -results                 with a queue that keeps the states of jobs
 //
-// The NATS server runs in one process during the whole benchmark. Each subject is a process
-// that consumes a backlog. Both subjects run once in each round, in alternating order, so that
-// other load on the machine and work that the server has left affect both. The target applies
-// to the median of the ratios of all rounds.
+// The NATS server runs in one process during the whole benchmark. Each subject is a process that consumes a backlog. Both subjects run once
+// in each round, in alternating order, so that other load on the machine and work that the server has left affect both. The target applies to
+// the median of the ratios of all rounds.
 package main
 
 import (

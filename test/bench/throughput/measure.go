@@ -11,8 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// subjectUsage is what one subject used for a backlog: time, CPU time, and CPU time of the
-// server.
+// subjectUsage is what one subject used for a backlog: time, CPU time, and CPU time of the server.
 type subjectUsage struct{ duration, cpu, serverCPU time.Duration }
 
 // roundResult contains the usage of each subject.

@@ -23,8 +23,7 @@ const (
 	bareConsumerSubject      = "bare-consumer"
 )
 
-// runSubject consumes a backlog, and prints the duration and the CPU time of this process in
-// nanoseconds.
+// runSubject consumes a backlog, and prints the duration and the CPU time of this process in nanoseconds.
 func runSubject(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%s URL JOBS", args[0])
@@ -135,8 +134,7 @@ func (d *doneCounter) waitForAll(ctx context.Context, q *benchmarkQueue) error {
 	return errors.New("some jobs are not acknowledged")
 }
 
-// processCPUTime returns the CPU time of this process. Unlike elapsed time, it hardly depends
-// on other load of the machine.
+// processCPUTime returns the CPU time of this process. Unlike elapsed time, it hardly depends on other load of the machine.
 func processCPUTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

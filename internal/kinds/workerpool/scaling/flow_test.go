@@ -87,8 +87,7 @@ func TestConstantLoadLeadsToAStableNumberOfWorkers(t *testing.T) {
 	}
 }
 
-// A dependency of the workers handles 20 messages per second, and 40 arrive: more workers would
-// only wait longer.
+// A dependency of the workers handles 20 messages per second, and 40 arrive: more workers would only wait longer.
 func TestScaleUpStopsWhenThroughputIsSaturated(t *testing.T) {
 	f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 15, service: 1, limit: 20}
 	f.policy.MaxReplicas = 1000

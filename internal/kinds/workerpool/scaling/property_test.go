@@ -38,8 +38,7 @@ func TestGuaranteesHoldForRandomObservations(t *testing.T) {
 	}
 }
 
-// nextObservation returns an observation some time later, with other stats or none, possibly without
-// a memory, or with other settings.
+// nextObservation returns an observation some time later, with other stats or none, possibly without a memory, or with other settings.
 func nextObservation(r *rand.Rand, in Observation) Observation {
 	in.Now = in.Now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
 	switch r.IntN(40) {

@@ -14,8 +14,7 @@ func defaultSettings() Settings {
 	}
 }
 
-// memoryWithRate returns a memory with a service time of one second, an arrival rate, and
-// recommendations of zero for an hour.
+// memoryWithRate returns a memory with a service time of one second, an arrival rate, and recommendations of zero for an hour.
 func memoryWithRate(rate float64) Memory {
 	return Memory{
 		Rates:           Rates{BusySeconds: 100, BusyFinished: 100, ArrivalRate: rate, TrendRate: rate},
