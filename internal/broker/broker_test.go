@@ -32,9 +32,7 @@ func TestValidateQueueConfig(t *testing.T) {
 			func(q *QueueConfig) { q.MaxInFlight, q.MaxBacklog, q.DeadLetter.MaxEntries = -1, -1, -1 },
 			[]string{"maxInFlight is", "maxInFlight is -1", "maxBacklog is -1", "deadLetter.maxEntries is -1"},
 		},
-		"a rate limit of 0": {
-			func(q *QueueConfig) { q.RateLimit = &RateLimit{Per: time.Second, Burst: 1} }, []string{"rateLimit.limit is 0"},
-		},
+		"a rate limit of 0": {func(q *QueueConfig) { q.RateLimit = &RateLimit{Per: time.Second, Burst: 1} }, []string{"rateLimit.limit is 0"}},
 		"more than one job per microsecond": {
 			func(q *QueueConfig) { q.RateLimit = &RateLimit{Limit: 2_000_000, Per: time.Second, Burst: 1} },
 			[]string{"rateLimit allows more than one job per microsecond"},

@@ -61,9 +61,7 @@ func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 		"a certificate without its key": {
 			broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{Certificate: []byte("x")}}, broker.ClassInvalid, "invalid client certificate or key",
 		},
-		"invalid credentials": {
-			broker.Credentials{URL: at(locked, ""), NATSCredentials: []byte("secret")}, broker.ClassInvalid, "credentials",
-		},
+		"invalid credentials": {broker.Credentials{URL: at(locked, ""), NATSCredentials: []byte("secret")}, broker.ClassInvalid, "credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

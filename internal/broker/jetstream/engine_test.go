@@ -140,9 +140,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 			func(q *broker.QueueConfig) { q.MaxInFlight = 3 },
 			consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Config.MaxAckPending == 3 }),
 		},
-		"pause": {
-			func(q *broker.QueueConfig) { q.Paused = true }, consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Paused }),
-		},
+		"pause": {func(q *broker.QueueConfig) { q.Paused = true }, consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Paused })},
 		"age": {
 			func(q *broker.QueueConfig) { q.MaxAge = time.Hour },
 			stream("yardmaster_orders", func(c jetstream.StreamConfig) bool { return c.MaxAge == time.Hour }),
@@ -233,12 +231,8 @@ func notifies(o broker.EnsureResult) []string {
 func TestMissingObjectIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(context.Context, *Engine) error{
-		"stream yardmaster_orders_dead": func(ctx context.Context, e *Engine) error {
-			return e.js.DeleteStream(ctx, "yardmaster_orders_dead")
-		},
-		"bucket yardmaster_orders": func(ctx context.Context, e *Engine) error {
-			return e.js.DeleteKeyValue(ctx, "yardmaster_orders")
-		},
+		"stream yardmaster_orders_dead": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders_dead") },
+		"bucket yardmaster_orders": func(ctx context.Context, e *Engine) error { return e.js.DeleteKeyValue(ctx, "yardmaster_orders") },
 		"consumer default of yardmaster_orders": func(ctx context.Context, e *Engine) error {
 			return e.js.DeleteConsumer(ctx, "yardmaster_orders", "default")
 		},
@@ -259,9 +253,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 	t.Parallel()
 	bob := broker.QueueOwner{UID: "2", Name: "ns/bob", Cluster: "c"}
 	mallory := broker.QueueOwner{UID: "3", Name: "other/mallory", Cluster: "c"}
-	by := func(owner broker.QueueOwner) broker.QueueConfig {
-		return ordersQueue(func(q *broker.QueueConfig) { q.Owner = owner })
-	}
+	by := func(owner broker.QueueOwner) broker.QueueConfig { return ordersQueue(func(q *broker.QueueConfig) { q.Owner = owner }) }
 	e := startEngine(t)
 	requireConflict := func(err error, found broker.QueueOwner) {
 		t.Helper()

@@ -92,9 +92,7 @@ func strandedCount(t *testing.T, e *Engine) int64 {
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
 func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 	t.Parallel()
-	e := startWithQueue(t, func(q *broker.QueueConfig) {
-		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second
-	})
+	e := startWithQueue(t, func(q *broker.QueueConfig) { q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second })
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	const deliveries = 120
 	for number := range deliveries {

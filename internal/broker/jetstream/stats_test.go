@@ -68,9 +68,7 @@ func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
 	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"))
 	waiting := make(chan error, 1)
 	go func() { waiting <- e.WaitForMessage(t.Context(), "orders") }()
-	poll.Until(t, "the server to have a waiting request", func() bool {
-		return consumerInfo(t, e, "default").NumWaiting > 0
-	})
+	poll.Until(t, "the server to have a waiting request", func() bool { return consumerInfo(t, e, "default").NumWaiting > 0 })
 	publish(t, e, "yardmaster.orders.ready.default", "y")
 	require.Equal(t, "y", string(fetchOne(t, e, "orders", "default").Message().Payload))
 	require.NoError(t, <-waiting)

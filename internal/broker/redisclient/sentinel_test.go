@@ -59,9 +59,7 @@ func TestTheFirstTimeoutAfterAFailoverClosesAllConnectionsToTheOldMaster(t *test
 	for range cap(held) {
 		go func() { held <- client.BLPop(t.Context(), 0, "list").Err() }()
 	}
-	poll.Until(t, "five connections to be held", func() bool {
-		return strings.Contains(s.Master.RunCLI("INFO", "clients"), "blocked_clients:5")
-	})
+	poll.Until(t, "five connections to be held", func() bool { return strings.Contains(s.Master.RunCLI("INFO", "clients"), "blocked_clients:5") })
 	s.Master.RunCLI("RPUSH", "list", "1", "2", "3", "4", "5")
 	for range cap(held) {
 		require.NoError(t, <-held)

@@ -10,13 +10,9 @@ import (
 )
 
 func TestEachPolicyMustAllowEachImage(t *testing.T) {
-	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) {
-		return withLimits(v1alpha1.PolicyLimits{AllowedImages: images})
-	}
+	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) { return withLimits(v1alpha1.PolicyLimits{AllowedImages: images}) }
 	ours := newPolicy("ours", 0, allowing("registry.example/team/*", "registry.example/base:1"))
-	pod := func(image string) corev1.PodSpec {
-		return corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: image}}}
-	}
+	pod := func(image string) corev1.PodSpec { return corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: image}}} }
 	for title, test := range map[string]struct {
 		pod      corev1.PodSpec
 		policies []v1alpha1.Policy

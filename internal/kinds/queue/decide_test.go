@@ -94,9 +94,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			return ActionResult{}
 		}
 	}
-	failAction := func(failing Action, err error) func(Action) ActionResult {
-		return resultOf(failing, ActionResult{Err: err})
-	}
+	failAction := func(failing Action, err error) func(Action) ActionResult { return resultOf(failing, ActionResult{Err: err}) }
 	missingOnce := func(first Action) func(Action) ActionResult {
 		isCreated := false
 		return func(action Action) (result ActionResult) {

@@ -13,9 +13,7 @@ import (
 
 func TestAQueueOwnsWhatItsBrokerConfirmedLast(t *testing.T) {
 	own, other := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}, &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}
-	on := func(b *v1alpha1.Broker) func(*Observation) {
-		return func(o *Observation) { o.Effective.Broker = b }
-	}
+	on := func(b *v1alpha1.Broker) func(*Observation) { return func(o *Observation) { o.Effective.Broker = b } }
 	unreachable := withoutConnection(v1alpha1.ReasonConnectionFailed)
 	refused := failedWith(broker.Errorf(broker.ClassInvalid, "no"))
 	for title, row := range map[string]struct {

@@ -249,9 +249,7 @@ func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
 	history := History{}
 	changes := 0
 	for i := range 100 {
-		d := Decide(observed(func(o *Observation) {
-			o.Queue.Status, o.History, o.Stats = q.Status, history, statsAt(float64(60*i), 7, 0, 0, 0)
-		}))
+		d := Decide(observed(func(o *Observation) { o.Queue.Status, o.History, o.Stats = q.Status, history, statsAt(float64(60*i), 7, 0, 0, 0) }))
 		if history = d.History; !equality.Semantic.DeepEqual(q.Status, d.Status) {
 			changes++
 		}
@@ -307,9 +305,7 @@ func TestEventsReportTransitions(t *testing.T) {
 	oneReplica := storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"})
 	oneOffline := storedAs(broker.StorageState{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1})
 	onAsynq := func(o *Observation) { o.Connection.Engine = v1alpha1.EngineAsynq }
-	deadLetters := func(number int64) func(*Observation) {
-		return func(o *Observation) { o.Stats.DeadLetters = number }
-	}
+	deadLetters := func(number int64) func(*Observation) { return func(o *Observation) { o.Stats.DeadLetters = number } }
 	for name, row := range map[string]struct {
 		before, after *v1alpha1.QueueStatus
 		want          []string
@@ -352,9 +348,7 @@ func TestDriftIsReportedOnce(t *testing.T) {
 }
 
 func TestErasedDelayedMessagesAreReportedOnce(t *testing.T) {
-	o := observed(func(o *Observation) {
-		o.EnsureResult.ErasedDelayed, o.Queue.Status.Delayed = true, new(int64(20))
-	})
+	o := observed(func(o *Observation) { o.EnsureResult.ErasedDelayed, o.Queue.Status.Delayed = true, new(int64(20)) })
 	d := Decide(o)
 	require.True(t, len(d.Events) == 1 && d.Events[0].Reason == v1alpha1.EventDelayedErased, "%+v", d.Events)
 	require.Contains(t, d.Events[0].Message, "the queue had 20 before")

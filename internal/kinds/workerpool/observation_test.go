@@ -122,9 +122,7 @@ func retryStats(readings ...broker.QueueStats) *QueueStats {
 func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	s := autoscaledPool(1)
 	s.Pool.Spec.Autoscaling.IdleAfter = durationSeconds(60)
-	s.decideFor(30*time.Second, func(time.Duration) {
-		s.Stats = retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55})
-	})
+	s.decideFor(30*time.Second, func(time.Duration) { s.Stats = retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55}) })
 	before := s.Pool.Status
 	isIdle := before.LastDecision.Recommendation == 0 && before.Desired == 1 && *before.InFlight == 55
 	require.True(t, isIdle, "before idleAfter: %d desired, %d in flight", before.Desired, *before.InFlight)

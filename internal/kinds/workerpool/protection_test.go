@@ -16,9 +16,7 @@ func TestBusyWorkersAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
 	silent, noStats := reportNothing, func(s *testPool) { s.Stats = nil }
 	writtenAt := func(d time.Duration) func(*Worker) { return func(w *Worker) { w.Protection.Written = testTime.Add(d) } }
 	protected := func(w *Worker) { w.Protection = Protection{Active: true, Written: testTime.Add(-time.Hour)} }
-	idleSince := func(ago time.Duration) func(*testPool) {
-		return func(s *testPool) { s.BusyTimes = BusyTimes{"worker:1-0": testTime.Add(-ago)} }
-	}
+	idleSince := func(ago time.Duration) func(*testPool) { return func(s *testPool) { s.BusyTimes = BusyTimes{"worker:1-0": testTime.Add(-ago)} } }
 	for title, test := range map[string]struct {
 		worker []func(*Worker)
 		pool   func(*testPool)

@@ -212,9 +212,7 @@ func hasEvent(d *Decision, reason string) bool {
 }
 
 func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
-	waiting := func(reason, message string) corev1.ContainerStateWaiting {
-		return corev1.ContainerStateWaiting{Reason: reason, Message: message}
-	}
+	waiting := func(reason, message string) corev1.ContainerStateWaiting { return corev1.ContainerStateWaiting{Reason: reason, Message: message} }
 	crashes := waiting("CrashLoopBackOff", "back-off 40s restarting failed container")
 	asRoot, noSecret := "container has runAsNonRoot and image will run as root", `secret "x" not found`
 	for title, test := range map[string]struct {

@@ -89,9 +89,7 @@ func (k *kedaModel) syncAutoscaler() {
 // stabilizedReplicas returns the highest recommendation of the stabilization window, but at most
 // the current replicas. A scale-up is not stabilized.
 func (k *kedaModel) stabilizedReplicas(desired, current int) int {
-	k.recommendations = slices.DeleteFunc(k.recommendations, func(r recommendation) bool {
-		return r.at < k.now-k.stabilization
-	})
+	k.recommendations = slices.DeleteFunc(k.recommendations, func(r recommendation) bool { return r.at < k.now-k.stabilization })
 	k.recommendations = append(k.recommendations, recommendation{k.now, desired})
 	if desired >= current {
 		return desired

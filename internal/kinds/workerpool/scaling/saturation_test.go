@@ -34,12 +34,8 @@ func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
 	rate := func(perSecond float64) change { return func(c *saturable) { c.rates.FinishRate = perSecond } }
 	running := func(messages int64) change { return func(c *saturable) { c.Stats.Running = messages } }
 	saturatedAt := func(perSecond float64) change { return func(c *saturable) { c.SaturatedRate = perSecond } }
-	baseline := func(ready int32, perSecond float64) change {
-		return func(c *saturable) { c.BaselineReady, c.BaselineRate = ready, perSecond }
-	}
-	readySince := func(ready int32, since time.Time) change {
-		return func(c *saturable) { c.Saturation.Ready, c.ReadySince = ready, since }
-	}
+	baseline := func(ready int32, perSecond float64) change { return func(c *saturable) { c.BaselineReady, c.BaselineRate = ready, perSecond } }
+	readySince := func(ready int32, since time.Time) change { return func(c *saturable) { c.Saturation.Ready, c.ReadySince = ready, since } }
 	all := func(changes ...change) change {
 		return func(c *saturable) {
 			for _, one := range changes {

@@ -9,9 +9,7 @@ var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // defaultSettings returns settings with the defaults: 0 to 20 workers, concurrency 10.
 func defaultSettings() Settings {
-	return Settings{
-		MaxReplicas: 20, Concurrency: 10, WaitP95: 30 * time.Second, IdleAfter: time.Minute, ScaleDown: defaultScaleDown,
-	}
+	return Settings{MaxReplicas: 20, Concurrency: 10, WaitP95: 30 * time.Second, IdleAfter: time.Minute, ScaleDown: defaultScaleDown}
 }
 
 // memoryWithRate returns a memory with a service time of one second, an arrival rate, and recommendations of zero for an hour.
