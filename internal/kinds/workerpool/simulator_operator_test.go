@@ -26,11 +26,7 @@ func (w *simulator) reconcileOnce() Decision {
 }
 
 func (w *simulator) observeCluster() Observation {
-	in := Observation{
-		Pool: w.pool.DeepCopy(), Now: w.now,
-		Memory: w.scalingMemory, Rollout: w.rolloutMemory,
-		Config: WorkerConfig{File: "x"},
-	}
+	in := Observation{Pool: w.pool.DeepCopy(), Now: w.now, Memory: w.scalingMemory, Rollout: w.rolloutMemory, Config: WorkerConfig{File: "x"}}
 	in.Revisions, in.Workers = slices.Clone(w.cachedRevisions), slices.Clone(w.cachedWorkers)
 	for i := range in.Workers {
 		in.Workers[i].Stats = w.workerStats(in.Workers[i].Name)

@@ -46,10 +46,7 @@ func (m *yardmasterModel) scaleOnce() {
 }
 
 func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
-	f := &scaling.BacklogStats{
-		Backlog: int64(len(m.waiting)), Running: int64(m.inFlightCount()),
-		Arrived: new(m.arrived), Finished: new(m.finished),
-	}
+	f := &scaling.BacklogStats{Backlog: int64(len(m.waiting)), Running: int64(m.inFlightCount()), Arrived: new(m.arrived), Finished: new(m.finished)}
 	if f.Backlog > 0 {
 		f.OldestAge = toDuration(m.now - m.messages[m.waiting[0]].arrivalTime)
 	}
