@@ -108,15 +108,10 @@ func (env *environment) waitUntilSteady(ctx context.Context, c *harness.Cluster,
 
 // waitForCondition waits until each Queue has reported the status of BrokerReachable, and returns how long each took.
 func (env *environment) waitForCondition(ctx context.Context, o *clusterObserver, status metav1.ConditionStatus, began time.Time) (took []time.Duration, err error) {
-	var since []time.Time
-	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
-		var err error
-		since, err = o.transitionTimes(status)
-		return len(since) == env.queues, err
+	err = harness.PollUntil(ctx, waitTimeout, func() (_ bool, err error) {
+		took, err = o.transitionsSince(began, status)
+		return len(took) == env.queues, err
 	})
-	for _, at := range since {
-		took = append(took, at.Sub(began))
-	}
 	return took, err
 }
 

@@ -86,13 +86,13 @@ func (o *clusterObserver) replicaCounts() (now, fewest, most int32) {
 }
 
 // transitionTimes returns when each Queue changed to the status, for those that currently have it.
-func (o *clusterObserver) transitionTimes(status metav1.ConditionStatus) (since []time.Time, err error) {
+func (o *clusterObserver) transitionsSince(began time.Time, status metav1.ConditionStatus) (took []time.Duration, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, t := range o.brokerConditions {
 		if t.status == status {
-			since = append(since, t.transitionTime)
+			took = append(took, t.transitionTime.Sub(began))
 		}
 	}
-	return since, o.err
+	return took, o.err
 }
