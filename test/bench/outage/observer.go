@@ -85,7 +85,7 @@ func (o *clusterObserver) replicaCounts() (now, fewest, most int32) {
 	return o.totalReplicas(), o.minReplicas, o.maxReplicas
 }
 
-// transitionTimes returns when each Queue changed to the status, for those that currently have it.
+// transitionsSince returns after how long each Queue changed to the status, for those that currently have it.
 func (o *clusterObserver) transitionsSince(began time.Time, status metav1.ConditionStatus) (took []time.Duration, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
