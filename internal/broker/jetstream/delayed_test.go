@@ -1,12 +1,10 @@
 package jetstream
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -345,52 +343,36 @@ func TestJobsThatBecameDueWithoutStorageAreReadyLater(t *testing.T) {
 	require.True(t, f.Delayed == 1 && f.Ready == 3, "%+v", f)
 }
 
-// olderServer returns the address of a server that says it has another version.
-func olderServer(t *testing.T, s *natstest.Server, version string) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer client.Close()
-				conn, err := net.Dial("tcp", s.Address())
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				go func() { _, _ = io.Copy(conn, client); _ = conn.Close() }()
-				for reader := bufio.NewReader(conn); ; {
-					line, err := reader.ReadBytes('\n')
-					if bytes.HasPrefix(line, []byte("INFO")) {
-						line = bytes.Replace(line, []byte(server.VERSION), []byte(version), 1)
-					}
-					if _, failed := client.Write(line); err != nil || failed != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return listener.Addr().String()
+// olderConn is the connection to a server that says it has an older version.
+type olderConn struct{ net.Conn }
+
+// Read implements net.Conn. The versions have the same length.
+func (c olderConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	copy(p, bytes.ReplaceAll(p[:n], []byte(`"version":"`+server.VERSION), []byte(`"version":"`+olderVersion)))
+	return n, err
 }
+
+const olderVersion = "2.12.9"
 
 func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	old := connectWith(t, broker.Credentials{URL: "nats://" + olderServer(t, s, "2.12.9")})
+	require.Equal(t, len(olderVersion), len(server.VERSION))
+	connected, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return olderConn{conn}, err
+	}})
+	require.NoError(t, err)
+	defer connected.Disconnect()
+	old := connected.(*Engine)
 	outcome := ensureQueue(t, old, ordersQueue())
 	by := outcome.Enforcement[broker.FieldDelayed]
 	require.True(t, by.By == broker.NotEnforced && strings.Contains(by.Message, "2.14"), "%+v", by)
 	jobs := []*broker.OutgoingJob{
 		{Queue: "orders", Payload: []byte("now")}, {Queue: "orders", Payload: []byte("later"), DueTime: time.Now().Add(time.Hour)},
 	}
-	_, err := old.Send(t.Context(), jobs[1])
+	_, err = old.Send(t.Context(), jobs[1])
 	results := old.SendMany(t.Context(), "orders", jobs)
 	for _, err := range []error{err, results[1].Err} {
 		require.True(t, errors.Is(err, broker.ErrUnsupported) && strings.Contains(err.Error(), "from server version 2.14"), "a delayed job: %v", err)
