@@ -78,6 +78,8 @@ func conditionStates(s *v1alpha1.QueueStatus) map[string]string {
 // The rows with a status of kstatus are those of docs/conditions.md.
 func TestConditionsOfAQueue(t *testing.T) {
 	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
+	inOtherNamespace := broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}
+	inOtherCluster := broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}
 	type conditions = map[string]string
 	unknown := func(reachable, synced, replicated string) conditions {
 		return conditions{
@@ -119,12 +121,8 @@ func TestConditionsOfAQueue(t *testing.T) {
 			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
 			"The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
 		},
-		"a Queue of another namespace owns the queue": {
-			ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}), "False OwnedByOtherQueue", status.FailedStatus, inConflict, ofOthers,
-		},
-		"a Queue of another cluster owns the queue": {
-			ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}), "False OwnedByOtherQueue", status.FailedStatus, inConflict, ofOthers,
-		},
+		"a Queue of another namespace owns the queue": {ownedBy(inOtherNamespace), "False OwnedByOtherQueue", status.FailedStatus, inConflict, ofOthers},
+		"a Queue of another cluster owns the queue":   {ownedBy(inOtherCluster), "False OwnedByOtherQueue", status.FailedStatus, inConflict, ofOthers},
 		"the queue belongs to no Queue": {
 			ownedBy(broker.QueueOwner{}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
 			"The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
