@@ -71,34 +71,27 @@ func TestArrivalRateIsForecast(t *testing.T) {
 
 func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testing.T) {
 	// 60 messages per second of one second keep 6 of 8 workers busy, which the target utilization calls for.
-	restarted := func() *fluidQueue {
-		f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 60, service: 1}
+	restarted := func() (f *fluidQueue, replicas int32) {
+		f = &fluidQueue{policy: defaultSettings(), now: testTime, rate: 60, service: 1}
 		f.runFor(5 * time.Minute)
-		f.memory = RestoreMemory(&v1alpha1.WorkerPoolStatus{})
-		return f
+		f.memory, f.changes = RestoreMemory(&v1alpha1.WorkerPoolStatus{}), 0
+		return f, f.replicas
 	}
-	t.Run("under the same load, the number does not change", func(t *testing.T) {
-		f := restarted()
-		before := f.changes
-		f.runFor(5 * time.Minute)
-		require.True(t, f.changes == before, "%d changes: %s", f.changes-before, Summarize(Observation{Settings: f.policy}, f.last))
-	})
-	t.Run("under more load, it grows at once", func(t *testing.T) {
-		f := restarted()
-		before := f.replicas
-		f.waiting = 5000
-		f.runFor(DecisionInterval)
-		require.True(t, f.replicas > before, "%d workers, before %d", f.replicas, before)
-	})
-	t.Run("under less load, it shrinks when the rates have settled", func(t *testing.T) {
-		f := restarted()
-		before := f.replicas
-		f.rate = 10
-		f.runFor(settledRates)
-		require.True(t, f.replicas == before, "%d workers after %s, before %d", f.replicas, settledRates, before)
-		f.runFor(DecisionInterval)
-		require.True(t, f.replicas < before, "%d workers, before %d", f.replicas, before)
-	})
+	f, _ := restarted()
+	f.runFor(5 * time.Minute)
+	require.True(t, f.changes == 0, "%d changes under the same load: %s", f.changes, Summarize(Observation{Settings: f.policy}, f.last))
+
+	f, before := restarted()
+	f.waiting = 5000
+	f.runFor(DecisionInterval)
+	require.True(t, f.replicas > before, "%d workers at once under more load, before %d", f.replicas, before)
+
+	f, before = restarted()
+	f.rate = 10
+	f.runFor(settledRates)
+	require.True(t, f.replicas == before, "%d workers under less load, before %d, although rates have not settled", f.replicas, before)
+	f.runFor(DecisionInterval)
+	require.True(t, f.replicas < before, "%d workers when rates have settled, before %d", f.replicas, before)
 }
 
 func TestSinceWhenAPoolIsIdleOrHasNoMetricsIsRestored(t *testing.T) {
