@@ -368,7 +368,7 @@ func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
 	require.True(t, f.Ready == 1 && !f.OldestReadyTime.Before(due), "when one is due: %+v", f)
 }
 
-func TestWaitForMessage(t *testing.T) {
+func TestWaitForMessageReturnsWhenAMessageIsThereArrivesOrArrivedWhileItWasDisconnected(t *testing.T) {
 	s := natstest.Start(t)
 	e := connectTo(t, s)
 	ensureQueue(t, e, ordersQueue())
@@ -386,33 +386,27 @@ func TestWaitForMessage(t *testing.T) {
 			return bytes.Contains(stacks, []byte("jetstream.(*Engine).waitForChange("))
 		})
 	}
-	t.Run("returns immediately if there is a message", func(t *testing.T) {
-		publish(t, e, "yardmaster.orders.ready.default", "x")
-		require.NoError(t, <-waiting())
-	})
-	t.Run("returns when the first message arrives", func(t *testing.T) {
-		purgeStream(t, e)
-		done := waiting() // an idle queue is not read again before
-		waitUntilListening()
-		publish(t, e, "yardmaster.orders.ready.default", "x")
-		require.NoError(t, <-done)
-	})
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	require.NoError(t, <-waiting())
+
 	purgeStream(t, e)
-	t.Run("returns when a message arrived while it was disconnected", func(t *testing.T) {
-		done := waiting()
-		waitUntilListening()
-		s.Stop()
-		s.Restart()
-		other := connectTo(t, s)
-		publish(t, other, "yardmaster.orders.ready.default", "x")
-		require.NoError(t, <-done)
-	})
+	done := waiting() // an idle queue is not read again before
+	waitUntilListening()
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	require.NoError(t, <-done)
+
 	purgeStream(t, e)
-	t.Run("ends when its context is canceled", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, e.WaitForMessage(ctx, "orders"), context.Canceled)
-	})
+	done = waiting()
+	waitUntilListening()
+	s.Stop()
+	s.Restart()
+	publish(t, connectTo(t, s), "yardmaster.orders.ready.default", "x")
+	require.NoError(t, <-done)
+
+	purgeStream(t, e)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, e.WaitForMessage(ctx, "orders"), context.Canceled)
 }
 
 func purgeStream(t *testing.T, e *Engine) {
