@@ -12,8 +12,7 @@ func TestAnIdentifierIsShortTextWithoutControlCharacters(t *testing.T) {
 		"order-5": true, "a b/ü": true, strings.Repeat("x", maxIdentifierBytes): true,
 		"": false, strings.Repeat("x", maxIdentifierBytes+1): false, "a\nb": false, "a\x00": false, "\xff": false,
 	} {
-		got := IsIdentifier(id)
-		require.True(t, got == want, "IsIdentifier(%q) = %t, want %t", id, got, want)
+		require.True(t, IsIdentifier(id) == want, "IsIdentifier(%q) is not %t", id, want)
 	}
 }
 

@@ -12,8 +12,7 @@ func TestHandlersSeeTheTimeoutAndTheKindOfAllHeadersWithThePrefix(t *testing.T) 
 		"Tenant": true, "Yardmaster-Timeout": true, "yardmaster-timeout": true, "Yardmaster-Kind": true, "yardmaster-job-id": false,
 		"Yardmaster-Error": false, "YARDMASTER-ERROR": false, "Yardmaster-": false, "Yardmaster-Timeout-": false,
 	} {
-		got := IsProducerHeader(name)
-		require.True(t, got == want, "IsProducerHeader(%q) = %t, want %t", name, got, want)
+		require.True(t, IsProducerHeader(name) == want, "IsProducerHeader(%q) is not %t", name, want)
 	}
 }
 

@@ -210,14 +210,12 @@ func TestAllConnectionsShareTheMemory(t *testing.T) {
 		_, err := conn.Read(make([]byte, 100))
 		return err
 	}
-	for n := range 2 {
-		err := announce("a")
-		require.True(t, err == nil, "message %d of a tenant: %v", n, err)
+	for range 2 {
+		require.NoError(t, announce("a"))
 	}
 	require.ErrorIs(t, announce("a"), errNoMemory)
-	for n := range 2 {
-		err := announce("b")
-		require.True(t, err == nil, "message %d of another tenant: %v", n, err)
+	for range 2 {
+		require.NoError(t, announce("b"))
 	}
 	require.ErrorIs(t, announce("c"), errNoMemory)
 }

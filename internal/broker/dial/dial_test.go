@@ -12,8 +12,7 @@ func TestURLSelectsEngine(t *testing.T) {
 	for url, want := range map[string]EngineName{
 		"redis://a": AsynqEngine, "rediss://a": AsynqEngine, "nats://a": NATSEngine, "tls://a": NATSEngine, "a:4222": NATSEngine,
 	} {
-		got := EngineOf(url)
-		require.True(t, got == want, "%s selects %s, want %s", url, got, want)
+		require.True(t, EngineOf(url) == want, "%s selects %s, want %s", url, EngineOf(url), want)
 	}
 }
 

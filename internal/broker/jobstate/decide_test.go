@@ -93,8 +93,7 @@ func TestAnEntryIsReplacedOnlyByALaterOne(t *testing.T) {
 		"the end of the same attempt":              {entry(1, 1, Running), entry(1, 1, Done), true},
 		"the producer, after a worker":             {entry(1, 1, Running), entry(1, 0, Waiting), false},
 	} {
-		got := row.entry.Replaces(row.stored)
-		require.True(t, got == row.want, "%s: %t, want %t", title, got, row.want)
+		require.True(t, row.entry.Replaces(row.stored) == row.want, "%s: not %t", title, row.want)
 	}
 }
 

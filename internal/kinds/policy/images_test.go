@@ -73,7 +73,6 @@ func TestAsteriskMatchesAnyCharacters(t *testing.T) {
 		"a single asterisk":                  {"*", "anything", true},
 		"an empty text":                      {"a*", "", false},
 	} {
-		got := matchesPattern(test.pattern, test.text)
-		require.True(t, got == test.want, "%s: matches(%q, %q) = %t, want %t", title, test.pattern, test.text, got, test.want)
+		require.True(t, matchesPattern(test.pattern, test.text) == test.want, "%s: matches(%q, %q) is not %t", title, test.pattern, test.text, test.want)
 	}
 }

@@ -214,13 +214,6 @@ func TestAPostponedStatusIsRetried(t *testing.T) {
 	}
 }
 
-func TestJitterSpreadsComparisons(t *testing.T) {
-	for jitter, want := range map[float64]time.Duration{0: 90 * time.Second, 0.5: 2 * time.Minute, 1: 150 * time.Second} {
-		got := withJitter(2*time.Minute, jitter)
-		require.True(t, got == want, "jitter %g: %s, want %s", jitter, got, want)
-	}
-}
-
 func TestAQueueWithoutAConsumerIsRepairedAtOnce(t *testing.T) {
 	for title, broken := range map[string]broker.QueueStats{
 		"a missing part":               {Ready: 3, Missing: []string{"default"}},

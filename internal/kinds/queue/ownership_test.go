@@ -39,8 +39,7 @@ func TestAQueueOwnsWhatItsBrokerConfirmedLast(t *testing.T) {
 				o := observed(append(changes, func(o *Observation) { o.Queue.Status = q.Status })...)
 				q.Status = Decide(o).Status
 			}
-			got := OwnsQueue(q, row.broker)
-			require.True(t, got == row.want, "owned: %t, want %t; the status is %+v", got, row.want, q.Status)
+			require.True(t, OwnsQueue(q, row.broker) == row.want, "owned: not %t; the status is %+v", row.want, q.Status)
 		})
 	}
 }

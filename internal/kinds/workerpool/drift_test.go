@@ -42,8 +42,7 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 }
 
 func TestUpdatedRevisionIsRestoredOnceItExists(t *testing.T) {
-	keep := Decide(newTestPool(1).Observation).CurrentWorkload
-	require.True(t, keep == nil, "restored before it exists: %v", keep)
+	require.True(t, Decide(newTestPool(1).Observation).CurrentWorkload == nil, "it is restored before it exists")
 	s := newTestPool(1).withCurrentRevision(1)
 	require.Equal(t, s.Revisions[0].Name, Decide(s.Observation).CurrentWorkload.GetName())
 	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet

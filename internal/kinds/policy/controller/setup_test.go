@@ -22,7 +22,6 @@ func TestPolicyIsReconciledWhenTheReplicasOfAPoolChange(t *testing.T) {
 		"other stats only": {pool(2, 0), pool(2, 2), false},
 		"unchanged":        {pool(2, 1), pool(2, 1), false},
 	} {
-		got := replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
-		require.True(t, got == test.want, "%s: %t", title, got)
+		require.True(t, replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}) == test.want, "%s: not %t", title, test.want)
 	}
 }

@@ -28,7 +28,6 @@ func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *test
 		"proven to own its queue":     {&v1alpha1.Queue{}, proven, true},
 		"still proven, other changes": {proven, proven, false},
 	} {
-		got := becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
-		require.True(t, got == test.want, "%s: %t", title, got)
+		require.True(t, becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}) == test.want, "%s: not %t", title, test.want)
 	}
 }
