@@ -46,6 +46,18 @@ func newKEDAScaler(name string, settings kedaSettings) scalerModel {
 	return scalerModel{name, func(w *workerSimulation, most int32) simulationResult { return simulateKEDA(w, most, settings) }}
 }
 
+// sweptScalers returns Yardmaster and KEDA with many settings.
+func sweptScalers() []scalerModel {
+	all := []scalerModel{yardmasterScaler()}
+	for _, threshold := range []float64{6, 7, tunedThreshold, 9, 10, 12, 15, 20, 30} {
+		for _, stabilization := range []float64{15, 30, 60} {
+			all = append(all, tunedKEDA(threshold, stabilization))
+			all[len(all)-1].name += fmt.Sprintf(", %g messages", threshold)
+		}
+	}
+	return all
+}
+
 // comparedScalers returns the rows of the table.
 func comparedScalers() []scalerModel {
 	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
