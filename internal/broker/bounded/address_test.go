@@ -27,8 +27,10 @@ func TestLocalAndDeniedAddressesAreRefusedInEachForm(t *testing.T) {
 }
 
 func TestAnAddressIsRefusedBeforeAndAfterNameResolution(t *testing.T) {
-	listener := listen(t, func(conn net.Conn) { _ = conn.Close() })
-	_, port, err := net.SplitHostPort(listener)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
 	refused, allowed := NewDialer(Options{}).For("team"), NewDialer(Options{AllowLocal: true}).For("team")
 	for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "a.localhost", "", "0.0.0.0", "::1", "::ffff:127.0.0.1"} {

@@ -2,7 +2,6 @@ package bounded
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -15,24 +14,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/require"
 )
-
-// listen serves connections until the test ends, and returns the address.
-func listen(t *testing.T, serve func(net.Conn)) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serve(conn)
-		}
-	}()
-	return listener.Addr().String()
-}
 
 // pipe returns a connection with budgets and its peer.
 func pipe(framing framing) (*Conn, net.Conn) {
