@@ -108,11 +108,12 @@ func TestAMessageMustArriveInTime(t *testing.T) {
 						_, err = io.WriteString(peer, row.more)
 					}
 				})
-				start := time.Now()
+				start, before := time.Now(), closedFor(t, BudgetTime)
 				// What a client library sets for each of its reads cannot extend the time.
 				require.NoError(t, conn.SetReadDeadline(start.Add(time.Hour)))
 				_, err := io.Copy(io.Discard, conn)
 				require.True(t, errors.Is(err, errTooSlow) && time.Since(start) == messageTimeout, "%v after %s", err, time.Since(start))
+				require.Equal(t, before+1, closedFor(t, BudgetTime))
 			})
 		})
 	}

@@ -72,7 +72,7 @@ func TestEachRuleOfADecision(t *testing.T) {
 			observationOf(0, burst, memoryWithRate(0), func(p *Settings) { p.Budget, p.MinReplicas = new(int32(4)), 6 }), outcome{10, 4, ReasonBudget},
 		},
 		"a lowered bound applies to busy workers":   {observationOf(8, busy, memoryWithRate(90), atMost(4)), outcome{12, 4, ReasonMaxReplicas}},
-		"also when the operator has just started":   {observationOf(8, busy, justStarted(memoryWithRate(90)), atMost(4)), outcome{12, 4, ReasonMaxReplicas}},
+		"a lowered bound applies after a start of the operator": {observationOf(8, busy, justStarted(memoryWithRate(90)), atMost(4)), outcome{12, 4, ReasonMaxReplicas}},
 		"a lowered bound is reached in steps":       {observationOf(20, &BacklogStats{}, memoryWithRate(0), atMost(5)), outcome{0, 8, ReasonMaxStep}},
 
 		"saturated throughput prevents scaling up":           {observationOf(10, &BacklogStats{Backlog: 5000, Running: 100, Finished: new(int64(9))}, saturated), outcome{26, 10, ReasonThroughputSaturated}},
