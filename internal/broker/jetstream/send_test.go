@@ -72,29 +72,20 @@ func TestAClientWhoseConnectionTheServerEndedReportsWhy(t *testing.T) {
 func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	job := func(change func(*broker.OutgoingJob)) *broker.OutgoingJob {
-		j := &broker.OutgoingJob{Queue: "orders"}
-		change(j)
-		return j
-	}
+	delayed := []string{"Yardmaster-Job-Id", "Nats-Schedule", "Nats-Schedule-Target", "Nats-Expected-Last-Subject-Sequence"}
 	for title, row := range map[string]struct {
-		job    *broker.OutgoingJob
+		job    broker.OutgoingJob
 		want   []string
 		wantID bool
 	}{
-		"nothing set: the server assigns the ID": {job(func(*broker.OutgoingJob) {}), nil, false},
-		"ID":                                     {job(func(j *broker.OutgoingJob) { j.ID, j.HasChosenID = "a", true }), []string{"Nats-Msg-Id"}, true},
-		"kind and timeout": {
-			job(func(j *broker.OutgoingJob) { j.Kind, j.Timeout = "a", time.Second }), []string{"Yardmaster-Kind", "Yardmaster-Timeout"}, false,
-		},
-		"due in the past": {job(func(j *broker.OutgoingJob) { j.DueTime = now }), nil, false},
-		"delayed": {
-			job(func(j *broker.OutgoingJob) { j.DueTime = now.Add(1) }),
-			[]string{"Yardmaster-Job-Id", "Nats-Schedule", "Nats-Schedule-Target", "Nats-Expected-Last-Subject-Sequence"},
-			true,
-		},
+		"nothing set: the server assigns the ID": {broker.OutgoingJob{}, nil, false},
+		"ID":               {broker.OutgoingJob{ID: "a", HasChosenID: true}, []string{"Nats-Msg-Id"}, true},
+		"kind and timeout": {broker.OutgoingJob{Kind: "a", Timeout: time.Second}, []string{"Yardmaster-Kind", "Yardmaster-Timeout"}, false},
+		"due in the past":  {broker.OutgoingJob{DueTime: now}, nil, false},
+		"delayed":          {broker.OutgoingJob{DueTime: now.Add(1)}, delayed, true},
 	} {
-		message, id := outgoingMessage(row.job, now)
+		row.job.Queue = "orders"
+		message, id := outgoingMessage(&row.job, now)
 		require.True(t, len(message.Header) == len(row.want) && (id != "") == row.wantID, "%s: ID %q, headers %v", title, id, message.Header)
 		for _, name := range row.want {
 			require.True(t, message.Header.Get(name) != "", "%s: no header %s in %v", title, name, message.Header)
