@@ -26,7 +26,8 @@ func TestValidateQueueConfig(t *testing.T) {
 			[]string{`priorities[1].name "a" is a duplicate`, "priorities[1].weight is 0"},
 		},
 		"maxInFlight below the number of priorities": {
-			func(q *QueueConfig) { q.Priorities, q.MaxInFlight = []Priority{{"a", 1}, {"b", 1}}, 1 }, []string{"maxInFlight is 1, must be at least 2, the number of priorities"},
+			func(q *QueueConfig) { q.Priorities, q.MaxInFlight = []Priority{{"a", 1}, {"b", 1}}, 1 },
+			[]string{"maxInFlight is 1, must be at least 2, the number of priorities"},
 		},
 		"negative bounds": {
 			func(q *QueueConfig) { q.MaxInFlight, q.MaxBacklog, q.DeadLetter.MaxEntries = -1, -1, -1 },

@@ -359,10 +359,11 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
 	require.Equal(t, len(olderVersion), len(server.VERSION))
-	connected, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		return olderConn{conn}, err
-	}})
+	}
+	connected, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Dial: dial})
 	require.NoError(t, err)
 	defer connected.Disconnect()
 	old := connected.(*Engine)

@@ -31,7 +31,8 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 			storage{Replicas: 1, CurrentReplicas: 1, Refusal: "no peers"}, 0, "False ReplicasRefused", "1 of 3 replicas: no peers", "",
 		},
 		"the broker refuses the spec": {
-			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers", RefusesConfig: true}, 5, "False ReplicasRefused", "3 of 5 replicas: no peers", "False RefusedByBroker",
+			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers", RefusesConfig: true}, 5,
+			"False ReplicasRefused", "3 of 5 replicas: no peers", "False RefusedByBroker",
 		},
 		"nothing adds replicas":       {storage{Replicas: 1, CurrentReplicas: 1}, 0, "False ReplicasMissing", "drift is Warn", ""},
 		"one replica by choice":       {storage{Replicas: 1, CurrentReplicas: 1}, 1, "False SingleReplica", "lost with its server", ""},

@@ -168,7 +168,7 @@ func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
 	s.Pool.Status = Decide(s.Observation).Status
 	require.True(t, lost(withoutStats(s)), "no event MetricsLost")
 	status := Decide(s.Observation).Status
-	require.True(t, status.Desired == 1 && status.Backlog == nil, "without metrics, %d workers are wanted, and the backlog is %v", status.Desired, status.Backlog)
+	require.True(t, status.Desired == 1 && status.Backlog == nil, "without metrics: %d workers, backlog %v", status.Desired, status.Backlog)
 }
 
 func TestStatusThatDiffersInStatsOnlyIsDeferrable(t *testing.T) {

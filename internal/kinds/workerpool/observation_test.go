@@ -120,7 +120,8 @@ func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
 	s.Workers, s.Stats = nil, retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55, RetryDue: true})
 	got := Decide(s.Observation).Status
 	require.Equal(t, [3]int64{1, 1, 55}, [3]int64{int64(got.Desired), *got.Backlog, *got.InFlight})
-	s.Stats = CombineReadings([]QueueReading{{Queue: broker.QueueConfig{Paused: true}, Stats: broker.QueueStats{InFlight: 1, RetriesInFlight: true, RetryDue: true}}})
+	due := broker.QueueStats{InFlight: 1, RetriesInFlight: true, RetryDue: true}
+	s.Stats = CombineReadings([]QueueReading{{Queue: broker.QueueConfig{Paused: true}, Stats: due}})
 	require.Equal(t, 0, Decide(s.Observation).Status.Desired)
 }
 

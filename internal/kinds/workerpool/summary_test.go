@@ -70,7 +70,8 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 			reconciling := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReconciling)
 			stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
 			require.Equal(t, [2]string{string(test.wantReady), test.wantReason}, [2]string{string(ready.Status), ready.Reason})
-			require.Equal(t, map[string]bool{"Reconciling": test.wantReconciling, "Stalled": test.wantStalled}, map[string]bool{"Reconciling": reconciling, "Stalled": stalled})
+			isRight := reconciling == test.wantReconciling && stalled == test.wantStalled
+			require.True(t, isRight, "Reconciling %t, Stalled %t", reconciling, stalled)
 			wp := test.pool.Pool.DeepCopy()
 			wp.Status = d.Status
 			kstatustest.AssertKstatus(t, wp, test.wantKstatus)

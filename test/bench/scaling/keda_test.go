@@ -57,7 +57,7 @@ func TestMessagesOfAStoppedWorkerAreRedelivered(t *testing.T) {
 	w.stopPod(w.pods[0])
 	w.createPods(1)
 	w.runUntil(2000)
-	require.True(t, w.interruptedWorkers == 1 && w.redeliveredMessages == 1, "%d interrupted workers, %d messages", w.interruptedWorkers, w.redeliveredMessages)
+	require.Equal(t, [2]int{1, 1}, [2]int{w.interruptedWorkers, w.redeliveredMessages})
 	require.Equal(t, []float64{0, gracePeriodSeconds + leaseSeconds + 5}, w.waits)
 }
 

@@ -141,8 +141,10 @@ func TestTLSAndThePasswordAreThoseOfTheURLOrTheSecret(t *testing.T) {
 	for name, content := range map[string][]byte{"/crt": certificate, "/key": key} {
 		require.NoError(t, os.WriteFile(dir+name, content, 0o600))
 	}
-	s := redistest.Start(t, "--tls-port", fmt.Sprint(port.Port()), "--tls-cert-file", dir+"/crt", "--tls-key-file", dir+"/key", "--tls-ca-cert-file", dir+"/crt")
+	files := []string{"--tls-cert-file", dir + "/crt", "--tls-key-file", dir + "/key", "--tls-ca-cert-file", dir + "/crt"}
+	redistest.Start(t, append(files, "--tls-port", fmt.Sprint(port.Port()))...)
 	locked, secure := redistest.Start(t, "--requirepass", "hidden"), "rediss://"+port.String()
+	type read = func(*testing.T, broker.Credentials, string) (backlog.Reading, error)
 	for name, row := range map[string]struct {
 		access broker.Credentials
 		want   broker.ErrorClass
@@ -154,10 +156,11 @@ func TestTLSAndThePasswordAreThoseOfTheURLOrTheSecret(t *testing.T) {
 		"unknown certificate authority": {broker.Credentials{URL: secure}, broker.ClassUnauthorized},
 		"invalid certificate authority": {broker.Credentials{URL: secure, TLS: &broker.TLS{CA: []byte("x")}}, broker.ClassInvalid},
 	} {
-		for how, read := range map[string]func(*testing.T, broker.Credentials, string) (backlog.Reading, error){"worker": readList, "operator": readBoundedList} {
+		for how, read := range map[string]read{"worker": readList, "operator": readBoundedList} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				_, err := read(t, row.access, "jobs")
-				require.True(t, (err == nil) == (row.want == "") && (err == nil || broker.ClassOf(err) == row.want), "%v is %s, want %s", err, broker.ClassOf(err), row.want)
+				isRight := err == nil && row.want == "" || err != nil && broker.ClassOf(err) == row.want
+				require.True(t, isRight, "%v is %s, want %s", err, broker.ClassOf(err), row.want)
 			})
 		}
 	}

@@ -97,7 +97,9 @@ func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testin
 func TestSinceWhenAPoolIsIdleOrHasNoMetricsIsRestored(t *testing.T) {
 	since := metav1.NewTime(testTime)
 	want := Memory{IdleSince: testTime, MissingSince: testTime}
-	require.Equal(t, want, RestoreMemory(&v1alpha1.WorkerPoolStatus{IdleSince: &since, ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
+	status := v1alpha1.WorkerPoolStatus{IdleSince: &since}
+	status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, LastTransitionTime: since},
-	}}}))
+	}
+	require.Equal(t, want, RestoreMemory(&status))
 }

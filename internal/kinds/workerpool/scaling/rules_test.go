@@ -84,7 +84,8 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"a worker stops that 5 % more arrivals would not need":               {observationOf(3, &BacklogStats{Running: 15}, memoryWithRate(15.2)), outcome{2, 2, ReasonDemand}},
 		"a small scale-up to maxReplicas is not ignored as within tolerance": {observationOf(19, &BacklogStats{Backlog: 5000}, memoryWithRate(0)), outcome{25, 20, ReasonMaxReplicas}},
 		"scaling up follows the lowest recommendation of the window": {
-			observationOf(2, burst, recommended(5*time.Second, 4), func(p *Settings) { p.ScaleUp.Window = 4 * time.Second }), outcome{11, 2, ReasonStabilizationWindow},
+			observationOf(2, burst, recommended(5*time.Second, 4), func(p *Settings) { p.ScaleUp.Window = 4 * time.Second }),
+			outcome{11, 2, ReasonStabilizationWindow},
 		},
 		"scaling up is limited by its step":                                  {observationOf(2, burst, memoryWithRate(0), inThrees), outcome{10, 5, ReasonMaxStep}},
 		"scaling from zero skips the window":                                 {observationOf(0, burst, memoryWithRate(0), func(p *Settings) { p.ScaleUp.Window = time.Minute }), outcome{10, 10, ReasonDemand}},
@@ -97,7 +98,8 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"what a small change left of the step is allowed in the same period": {observationOf(4, &BacklogStats{Running: 8}, scaledDown(5*time.Second, 5, 5)), outcome{1, 2, ReasonMaxStep}},
 		"after a large change, the period has no other one":                  {observationOf(6, &BacklogStats{Running: 8}, scaledDown(20*time.Second, 10, 10)), outcome{1, 6, ReasonMaxStep}},
 		"after a small change, a period has no other small one": {
-			observationOf(18, &BacklogStats{Running: 8}, scaledDown(20*time.Second, 20, 20), func(p *Settings) { p.MinReplicas = 14 }), outcome{1, 18, ReasonMaxStep},
+			observationOf(18, &BacklogStats{Running: 8}, scaledDown(20*time.Second, 20, 20), func(p *Settings) { p.MinReplicas = 14 }),
+			outcome{1, 18, ReasonMaxStep},
 		},
 		"a percentage refers to the start of the scale-down": {observationOf(10, &BacklogStats{Running: 8}, scaledDown(30*time.Second, 12, 12)), outcome{1, 2, ReasonMaxStep}},
 		"busy workers are kept":                              {observationOf(10, &BacklogStats{Running: 61}, memoryWithRate(8)), outcome{7, 7, ReasonDemand}},
