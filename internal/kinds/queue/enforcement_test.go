@@ -58,22 +58,14 @@ func fieldPaths(of reflect.Type, within string, enforceable map[broker.QueueFiel
 		if kind.Kind() == reflect.Pointer {
 			kind = kind.Elem()
 		}
-		if hasFieldBelow(enforceable, path) {
+		isBelow := func(field broker.QueueField) bool { return strings.HasPrefix(string(field), path+".") }
+		if slices.ContainsFunc(slices.Collect(maps.Keys(enforceable)), isBelow) {
 			all = append(all, fieldPaths(kind, path+".", enforceable)...)
 			continue
 		}
 		all = append(all, path)
 	}
 	return all
-}
-
-func hasFieldBelow(enforceable map[broker.QueueField]bool, path string) bool {
-	for field := range enforceable {
-		if strings.HasPrefix(string(field), path+".") {
-			return true
-		}
-	}
-	return false
 }
 
 func TestEachEngineReportsAllCapabilities(t *testing.T) {

@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"testing"
-	"time"
 
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -18,7 +17,7 @@ func TestAPoolWithASourceAssumesNoServiceTime(t *testing.T) {
 		"the default is at least 5":                   {func(s *testPool) { s.Pool.Spec.Concurrency = 1 }, 20, scaling.TargetDefault},
 		"backlogPerReplica":                           {func(s *testPool) { s.Pool.Spec.Autoscaling.BacklogPerReplica = new(int32(50)) }, 2, scaling.TargetBacklogPerReplica},
 		"the target of the source":                    {func(s *testPool) { s.Stats.BacklogPerReplica = 25 }, 4, scaling.TargetFromSource},
-		"the service time that a worker reports":      {func(s *testPool) { reportRecent(s, 100*time.Millisecond) }, 1, scaling.TargetServiceTime},
+		"the service time that a worker reports":      {func(s *testPool) { s.Workers[0].Stats.Recent = &RecentAttempts{Count: 10, Seconds: 1} }, 1, scaling.TargetServiceTime},
 		"a pool with Queues assumes a service time":   {func(s *testPool) { s.Pool.Spec.Source = nil }, 3, scaling.TargetAssumedServiceTime},
 		"workers that do not answer change no target": {func(s *testPool) { s.Workers[0].Stats = nil }, 10, scaling.TargetDefault},
 	} {
@@ -32,9 +31,4 @@ func TestAPoolWithASourceAssumesNoServiceTime(t *testing.T) {
 			require.True(t, isRight, "%d recommended by %s: %s", d.Recommended, d.Target.Source, d.Formula)
 		})
 	}
-}
-
-// reportRecent lets the first worker report attempts that took this time each.
-func reportRecent(s *testPool, each time.Duration) {
-	s.Workers[0].Stats.Recent = &RecentAttempts{Count: 10, Seconds: 10 * each.Seconds()}
 }

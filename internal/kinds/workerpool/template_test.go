@@ -60,16 +60,12 @@ func TestPodOfAWorker(t *testing.T) {
 	d := builtDeployment(t, s)
 	pod := d.Spec.Template.Spec
 	worker := pod.Containers[0]
-	variables := map[string]string{}
-	for _, e := range worker.Env {
-		variables[e.Name] = e.Value
-	}
 	want := map[string]string{
 		"A": "1", "B": "2", "YARDMASTER_POOL": "mail", "YARDMASTER_NAMESPACE": "ns", "YARDMASTER_POD": "",
 		"YARDMASTER_REVISION": s.revisionHash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
 		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "10m55s",
 	}
-	require.Equal(t, want, variables)
+	require.Equal(t, want, environmentOf(&worker))
 	require.True(t, worker.Image == "worker:1" && worker.Lifecycle.PreStop.HTTPGet.Path == "/prestop", "worker %+v", worker)
 	require.True(t, pod.ServiceAccountName == "mail-workers" && !*pod.AutomountServiceAccountToken, "Pod %+v", pod)
 	for _, c := range pod.Containers {

@@ -114,7 +114,8 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"suspended autoscaling changes nothing": {observationOf(2, burst, memoryWithRate(0), func(p *Settings) { p.Suspended = true }), outcome{10, 2, ReasonSuspended}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			require.Equal(t, test.want, decideOutcome(test.in))
+			d := Decide(test.in)
+			require.Equal(t, test.want, outcome{d.Recommended, d.Applied, d.Reason})
 		})
 	}
 }

@@ -40,8 +40,3 @@ type outcome struct {
 	Want, Applied int32
 	Reason        Reason
 }
-
-func decideOutcome(in Observation) outcome {
-	d := Decide(in)
-	return outcome{d.Recommended, d.Applied, d.Reason}
-}
