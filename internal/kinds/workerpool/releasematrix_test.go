@@ -144,15 +144,9 @@ func (m *matrixPool) run(duration time.Duration) {
 		if m.now.Unix()%6 == 0 {
 			m.backlog++
 		}
-		var left []matrixReturn
-		for _, r := range m.returns {
-			if r.due.After(m.now) {
-				left = append(left, r)
-				continue
-			}
-			m.backlog++
-		}
-		m.returns = left
+		waiting := len(m.returns)
+		m.returns = slices.DeleteFunc(m.returns, func(r matrixReturn) bool { return !r.due.After(m.now) })
+		m.backlog += int64(waiting - len(m.returns))
 		// The broker serves the requests of workers in turn.
 		pods := slices.Clone(m.pods)
 		m.rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })

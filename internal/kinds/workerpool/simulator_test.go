@@ -299,15 +299,9 @@ func (w *simulator) removePod(p *simulatedPod) {
 
 // processMessages advances the broker and the workers to the current time.
 func (w *simulator) processMessages() {
-	var lost []time.Time
-	for _, end := range w.lostLeaseEnds {
-		if end.After(w.now) {
-			lost = append(lost, end)
-			continue
-		}
-		w.backlog++
-	}
-	w.lostLeaseEnds = lost
+	lost := len(w.lostLeaseEnds)
+	w.lostLeaseEnds = slices.DeleteFunc(w.lostLeaseEnds, func(end time.Time) bool { return !end.After(w.now) })
+	w.backlog += int64(lost - len(w.lostLeaseEnds))
 	for _, p := range w.pods { // removePod changes a copy
 		w.processPodMessages(p)
 	}
