@@ -252,7 +252,7 @@ func (m *matrixPool) reconcile() {
 		in.Workers[i].Stats = m.report(m.findPod(in.Workers[i].Name))
 	}
 	d := Decide(in)
-	_ = m.executeDecision(&in, &d)
+	m.executeDecision(&in, &d)
 	m.work = d.Work
 }
 

@@ -1,7 +1,6 @@
 package workerpool
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -11,16 +10,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// errInterrupted ends a reconciliation of the simulated operator: a crash, a conflict.
-var errInterrupted = errors.New("reconciliation ended")
-
 // reconcileOnce simulates one reconciliation: observe, decide, record, act, with a random crash between any two requests.
 func (w *simulator) reconcileOnce() Decision {
 	in := w.observeCluster()
 	plan := Decide(in)
 	w.checkDecision(&in, &plan)
-	if w.executeDecision(&in, &plan) != nil {
-		return Decision{} // the reconciliation was interrupted
+	if !w.executeDecision(&in, &plan) {
+		return Decision{}
 	}
 	return plan
 }
@@ -117,20 +113,21 @@ func (w *simulator) maybeCrash() bool {
 	return true
 }
 
-func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
+// executeDecision reports whether nothing interrupted it: a crash, or a conflict.
+func (w *simulator) executeDecision(in *Observation, plan *Decision) bool {
 	if w.maybeCrash() {
-		return errInterrupted
+		return false
 	}
 	w.pool = w.pool.DeepCopy()
 	w.pool.Status, w.scalingMemory, w.rolloutMemory = plan.Status, plan.Memory, plan.Rollout
 	for _, m := range plan.DrainStates {
 		if w.maybeCrash() || !w.writeDrainState(in, m) {
-			return errInterrupted
+			return false
 		}
 	}
 	for _, request := range plan.DrainRequests {
 		if w.maybeCrash() {
-			return errInterrupted
+			return false
 		}
 		if p := w.findPod(request.Worker); p != nil && !p.unreachable && !p.Terminating {
 			w.logf("request to %s: drain %t", p.Name, request.Drain)
@@ -139,7 +136,7 @@ func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
 	}
 	for _, size := range plan.Resizes {
 		if w.maybeCrash() || !w.resizeRevision(size) {
-			return errInterrupted
+			return false
 		}
 	}
 	for _, name := range plan.DeleteRevisions {
@@ -148,7 +145,7 @@ func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
 		}
 		delete(w.deployments, name)
 	}
-	return nil
+	return true
 }
 
 // writeDrainState writes the drain state of a Pod under the optimistic lock.
