@@ -42,14 +42,6 @@ type recommendation struct {
 	replicas int
 }
 
-// simulateKEDA runs the simulation with workers that KEDA scales.
-func simulateKEDA(w *workerSimulation, most int32, settings kedaSettings) simulationResult {
-	k := &kedaModel{workerSimulation: w, kedaSettings: settings, maxReplicas: int(most)}
-	w.scheduleEvery(k.polling, k.polling*w.random.Float64(), k.pollQueue)
-	w.scheduleEvery(autoscalerSyncPeriod, autoscalerSyncPeriod*w.random.Float64(), k.syncAutoscaler)
-	return w.runToEnd()
-}
-
 // queueLength returns the number of waiting messages and messages in flight.
 func (k *kedaModel) queueLength() float64 {
 	return float64(len(k.waiting) + k.inFlightCount())

@@ -22,13 +22,11 @@ func yardmasterScaler() scalerModel {
 	return scalerModel{"Yardmaster", func(w *workerSimulation, most int32) simulationResult {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, WaitP95: new(v1alpha1.Duration)}
 		autoscaling.WaitP95.Duration.Duration = waitObjective
-		return simulateYardmaster(w, scaling.NewSettings(autoscaling, workerConcurrency))
+		m := &yardmasterModel{workerSimulation: w, settings: scaling.NewSettings(autoscaling, workerConcurrency)}
+		interval := scaling.DecisionInterval.Seconds()
+		w.scheduleEvery(interval, interval*w.random.Float64(), m.scaleOnce)
+		return w.runToEnd()
 	}}
-}
-
-// defaultKEDA returns KEDA with default settings except for the trigger.
-func defaultKEDA() scalerModel {
-	return newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
 }
 
 // tunedThreshold is a threshold with which workers are as busy as with Yardmaster.
@@ -43,7 +41,12 @@ func tunedKEDA(threshold, stabilization float64) scalerModel {
 }
 
 func newKEDAScaler(name string, settings kedaSettings) scalerModel {
-	return scalerModel{name, func(w *workerSimulation, most int32) simulationResult { return simulateKEDA(w, most, settings) }}
+	return scalerModel{name, func(w *workerSimulation, most int32) simulationResult {
+		k := &kedaModel{workerSimulation: w, kedaSettings: settings, maxReplicas: int(most)}
+		w.scheduleEvery(k.polling, k.polling*w.random.Float64(), k.pollQueue)
+		w.scheduleEvery(autoscalerSyncPeriod, autoscalerSyncPeriod*w.random.Float64(), k.syncAutoscaler)
+		return w.runToEnd()
+	}}
 }
 
 // sweptScalers returns Yardmaster and KEDA with many settings.
@@ -60,5 +63,6 @@ func sweptScalers() []scalerModel {
 
 // comparedScalers returns the rows of the table.
 func comparedScalers() []scalerModel {
-	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
+	byDefault := newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
+	return []scalerModel{yardmasterScaler(), byDefault, tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
 }

@@ -15,14 +15,6 @@ type yardmasterModel struct {
 	memory   scaling.Memory
 }
 
-// simulateYardmaster runs the simulation with workers that Yardmaster scales.
-func simulateYardmaster(w *workerSimulation, policy scaling.Settings) simulationResult {
-	m := &yardmasterModel{workerSimulation: w, settings: policy}
-	interval := scaling.DecisionInterval.Seconds()
-	w.scheduleEvery(interval, interval*w.random.Float64(), m.scaleOnce)
-	return w.runToEnd()
-}
-
 // simulationEpoch is the start of simulated time.
 var simulationEpoch = time.Unix(1_000_000_000, 0)
 
