@@ -229,16 +229,6 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 	}
 }
 
-// serve returns the address of a server.
-func serve(t *testing.T, attack hostile.Attack) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go hostile.Serve(listener, attack)
-	return listener.Addr().String()
-}
-
 // answerAll is an old server that answers each request with a document.
 func answerAll(document string) hostile.Attack {
 	return func(conn net.Conn) {
@@ -268,8 +258,11 @@ func TestImpossibleNumbersAreErrors(t *testing.T) {
 		"a valid number of any old server": {`"num_pending":7`, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			address := serve(t, answerAll(fmt.Sprintf(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},%s}`, row.counts)))
-			got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer listener.Close()
+			go hostile.Serve(listener, answerAll(fmt.Sprintf(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},%s}`, row.counts)))
+			got, err := readAt(t, broker.Credentials{URL: "nats://" + listener.Addr().String()}, billing)
 			if row.want == "" {
 				require.True(t, err == nil && got.Backlog == 7, "%+v: %v", got, err)
 				return

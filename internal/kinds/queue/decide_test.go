@@ -77,14 +77,6 @@ func conflictOnce(owner broker.QueueOwner) func(Action) ActionResult {
 	}
 }
 
-func ownerThatExists(execute func(Action) ActionResult) func(Action) ActionResult {
-	return func(action Action) ActionResult {
-		result := execute(action)
-		result.OwnerExists = true
-		return result
-	}
-}
-
 func TestActionsOfALiveQueue(t *testing.T) {
 	resultOf := func(special Action, result ActionResult) func(Action) ActionResult {
 		return func(action Action) ActionResult {
@@ -110,7 +102,10 @@ func TestActionsOfALiveQueue(t *testing.T) {
 	}
 	sweepDue := unobserved(comparedAt(noon.Add(-2 * time.Minute)))
 	deletedOwner := broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: testCluster}
-	neverFree := &broker.OwnerConflictError{Owner: deletedOwner}
+	neverFree, conflict := &broker.OwnerConflictError{Owner: deletedOwner}, conflictOnce(deletedOwner)
+	ownerExists := func(action Action) ActionResult {
+		return ActionResult{OwnerExists: true, Err: conflict(action).Err}
+	}
 	read, compare := []Action{ActionReadStats}, []Action{ActionReadStats, ActionEnsureQueue}
 	rescue := slices.Concat(compare, []Action{ActionRescueMessages, ActionReadStats})
 	create := []Action{ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}
@@ -158,7 +153,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		"an owner that a version before v0.2 recorded is not looked up": {
 			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old"}), compare, "False OwnedByOtherQueue", retryInterval,
 		},
-		"an owner that exists keeps its queue":               {unobserved(), ownerThatExists(conflictOnce(deletedOwner)), lookUp, "False OwnedByOtherQueue", retryInterval},
+		"an owner that exists keeps its queue":               {unobserved(), ownerExists, lookUp, "False OwnedByOtherQueue", retryInterval},
 		"a queue that cannot be taken over is in conflict":   {unobserved(), failAction(ActionEnsureQueue, neverFree), takeOver, "False OwnedByOtherQueue", retryInterval},
 		"a refused configuration is retried": {
 			unobserved(), failAction(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")), compare, "False RefusedByBroker", retryInterval,

@@ -54,10 +54,6 @@ func withDrift(corrected bool) func(*Observation) {
 	}
 }
 
-func hasStranded(o *Observation) {
-	o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)}
-}
-
 func isSuspended(o *Observation) { o.Queue.Spec.Suspend = true }
 
 func findCondition(s *v1alpha1.QueueStatus, kind string) metav1.Condition {
@@ -80,6 +76,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
 	inOtherNamespace := broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}
 	inOtherCluster := broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}
+	stranded := func(o *Observation) { o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)} }
 	type conditions = map[string]string
 	unknown := func(reachable, synced, replicated string) conditions {
 		return conditions{
@@ -131,7 +128,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 			withDrift(false), "False Drifted", status.FailedStatus, conditions{v1alpha1.ConditionConfigSynced: "False Drifted"}, "stream x: max_msgs is 2, should be 1",
 		},
 		"drift that was corrected": {withDrift(true), "True Ready", status.CurrentStatus, conditions{}, ""},
-		"stranded messages":        {hasStranded, "False MessagesStranded", status.InProgressStatus, nil, ""},
+		"stranded messages":        {stranded, "False MessagesStranded", status.InProgressStatus, nil, ""},
 		"a field that is not enforced": {
 			func(o *Observation) {
 				o.Queue.Spec.MaxBacklog = new(int64(9))

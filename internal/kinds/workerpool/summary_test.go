@@ -14,8 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-const quotaMessage = `pods "mail-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1`
-
 func withRefusal(s *testPool, class decision.Class) *testPool {
 	s.Refusal = &decision.Refusal{Class: class, Kind: "Deployment", Name: "mail-1", Message: "no"}
 	return s
@@ -26,17 +24,14 @@ func withProblem(s *testPool, reason string) *testPool {
 	return s
 }
 
-func withCreationFailure(s *testPool, message string) *testPool {
-	s.Revisions[0].CreationFailure = message
-	return s
-}
-
 func unready(w *Worker) { w.ReadySince = time.Time{} }
 
 // The rows are those of docs/conditions.md.
 func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 	notProven := rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Second))
 	notProven.Revisions[1].Created = testTime.Add(-time.Minute)
+	overQuota := newTestPool(2).withCurrentRevision(1)
+	overQuota.Revisions[0].CreationFailure = `pods "mail-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1`
 	for title, test := range map[string]struct {
 		pool                         *testPool
 		wantReady                    metav1.ConditionStatus
@@ -57,7 +52,7 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 		"a missing Secret":               {withProblem(newTestPool(1), v1alpha1.ReasonSecretNotFound), "False", true, false, v1alpha1.ReasonSecretNotFound, status.InProgressStatus},
 		"an invalid Secret":              {withProblem(newTestPool(1), v1alpha1.ReasonSecretInvalid), "False", false, true, v1alpha1.ReasonSecretInvalid, status.FailedStatus},
 		"no quota for an object":         {withRefusal(newTestPool(1), decision.QuotaExceeded), "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
-		"no quota for a Pod":             {withCreationFailure(newTestPool(2).withCurrentRevision(1), quotaMessage), "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
+		"no quota for a Pod":             {overQuota, "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
 		"an object is invalid":           {withRefusal(newTestPool(1), decision.Invalid), "False", false, true, v1alpha1.ReasonSpecInvalid, status.FailedStatus},
 		"an object is denied":            {withRefusal(newTestPool(1), decision.PolicyDenied), "False", false, true, v1alpha1.ReasonPolicyDenied, status.FailedStatus},
 		"the name of an object is taken": {withRefusal(newTestPool(1), decision.AlreadyExists), "False", false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},

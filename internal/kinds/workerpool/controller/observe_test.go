@@ -29,7 +29,11 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{workerpool.LabelRevision: hash}}
 	}
 	other := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail", UID: "2"}}
-	r := &Reconciler{Clients: kube.Clients{Client: indexedClientBuilder().WithObjects(
+	cache := fake.NewClientBuilder()
+	for _, object := range indexedByPool() { // as in the cache of the manager
+		cache.WithIndex(object, workerpool.LabelWorkerPool, poolLabels)
+	}
+	r := &Reconciler{Clients: kube.Clients{Client: cache.WithObjects(
 		&appsv1.Deployment{
 			ObjectMeta: metadata("mail-a", wp), Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: selector("a")},
 			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
@@ -65,13 +69,4 @@ func TestAnnotationsThatTheOperatorDidNotWriteAreForeign(t *testing.T) {
 		got := workerOfPod(pod).Protection
 		require.True(t, got == row.want, "%s: %+v", title, got)
 	}
-}
-
-// indexedClientBuilder returns a builder of a client with the indexes of the manager's cache.
-func indexedClientBuilder() *fake.ClientBuilder {
-	b := fake.NewClientBuilder()
-	for _, object := range indexedByPool() {
-		b.WithIndex(object, workerpool.LabelWorkerPool, poolLabels)
-	}
-	return b
 }
