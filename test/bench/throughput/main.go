@@ -3,7 +3,6 @@
 //
 //	go run ./test/bench/throughput                          10 rounds of 100,000 jobs
 //	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short run
-//	go run ./test/bench/throughput -results                 with a queue that keeps the states of jobs
 //
 // The NATS server runs in one process during the whole benchmark. Each subject is a process that consumes a backlog. Both subjects run once
 // in each round, in alternating order, so that other load on the machine and work that the server has left affect both. The target applies to
@@ -19,14 +18,13 @@ import (
 )
 
 func main() {
-	harness.RunMain(runBenchmark, map[string]harness.ProcessRole{workerSubject: runSubject, workerWithResultsSubject: runSubject, bareConsumerSubject: runSubject})
+	harness.RunMain(runBenchmark, map[string]harness.ProcessRole{workerSubject: runSubject, bareConsumerSubject: runSubject})
 }
 
 func runBenchmark(ctx context.Context) error {
 	rounds, jobs := 10, 100_000
 	harness.PositiveFlag(&rounds, "rounds", "number of measurements of each subject")
 	harness.PositiveFlag(&jobs, "jobs", "number of jobs of a backlog")
-	results := flag.Bool("results", false, "whether the queue keeps the states of jobs; then there is no target")
 	flag.Parse()
 	harness.PrintMachine()
 	nats, err := harness.StartNATS(ctx)
@@ -34,7 +32,7 @@ func runBenchmark(ctx context.Context) error {
 		return err
 	}
 	defer nats.StopAndRemove()
-	q, err := createQueue(ctx, nats.URL, nats.Pid(), *results)
+	q, err := createQueue(ctx, nats.URL, nats.Pid())
 	if err != nil {
 		return err
 	}
@@ -51,5 +49,5 @@ func runBenchmark(ctx context.Context) error {
 		harness.PrintProgress("%d of %d: %.2f", i, rounds, r.throughputRatio())
 		all = append(all, r)
 	}
-	return printReport(jobs, all, *results)
+	return printReport(jobs, all)
 }

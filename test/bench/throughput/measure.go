@@ -27,7 +27,7 @@ func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int) (r 
 	turns := []struct {
 		subject string
 		usage   *subjectUsage
-	}{{q.worker, &r.worker}, {bareConsumerSubject, &r.bareConsumer}}
+	}{{workerSubject, &r.worker}, {bareConsumerSubject, &r.bareConsumer}}
 	for i := range turns {
 		turn := turns[(i+number)%len(turns)]
 		if *turn.usage, err = q.measureSubject(ctx, turn.subject, jobs); err != nil {

@@ -15,8 +15,6 @@ const (
 	streamName   = "yardmaster_" + queueName
 	// waitTimeout bounds every wait.
 	waitTimeout = 5 * time.Minute
-	// resultsRetention of a queue that keeps the states of jobs.
-	resultsRetention = 10 * time.Minute
 )
 
 // benchmarkQueue is a queue as the operator creates it.
@@ -25,11 +23,9 @@ type benchmarkQueue struct {
 
 	url       string
 	serverPID int // process of the NATS server; 0 in subjects
-	// worker is the role of the measured worker.
-	worker string
 }
 
-func createQueue(ctx context.Context, url string, server int, keepsResults bool) (*benchmarkQueue, error) {
+func createQueue(ctx context.Context, url string, server int) (*benchmarkQueue, error) {
 	engine, err := jetstream.Connect(ctx, broker.Credentials{URL: url, Name: "bench"})
 	if err != nil {
 		return nil, err
@@ -37,9 +33,6 @@ func createQueue(ctx context.Context, url string, server int, keepsResults bool)
 	defer engine.Disconnect()
 	config := broker.DefaultQueueConfig(queueName)
 	config.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + queueName}
-	if keepsResults {
-		config.Results = broker.ResultsConfig{Retention: resultsRetention, MaxBytes: broker.DefaultResultsBytes}
-	}
 	if _, err := engine.EnsureQueue(ctx, config); err != nil {
 		return nil, err
 	}
@@ -47,10 +40,7 @@ func createQueue(ctx context.Context, url string, server int, keepsResults bool)
 	if err != nil {
 		return nil, err
 	}
-	q.serverPID, q.worker = server, workerSubject
-	if keepsResults {
-		q.worker = workerWithResultsSubject
-	}
+	q.serverPID = server
 	return q, nil
 }
 

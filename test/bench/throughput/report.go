@@ -12,8 +12,8 @@ import (
 // minThroughputRatio is the target for the median of the ratios.
 const minThroughputRatio = 0.9
 
-// printReport prints the results and returns an error if the target is missed, which applies without states of jobs.
-func printReport(jobs int, rounds []roundResult, keepsResults bool) error {
+// printReport prints the results and returns an error if the target is missed.
+func printReport(jobs int, rounds []roundResult) error {
 	fmt.Printf("\n%d jobs without work, %d rounds; medians\n", jobs, len(rounds))
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tworker\tbare consumer\tratio\tsmallest\tgreatest\t")
@@ -33,8 +33,5 @@ func printReport(jobs int, rounds []roundResult, keepsResults bool) error {
 	row("the server's", "%.1f", func(t *subjectUsage) float64 { return micros(t.serverCPU) })
 	row("both", "%.1f", func(t *subjectUsage) float64 { return micros(t.cpu + t.serverCPU) })
 	_ = w.Flush() // it writes to standard output
-	if keepsResults {
-		return nil
-	}
 	return harness.CheckTarget(fmt.Sprintf("the median ratio of jobs per second ≥ %.1f", minThroughputRatio), harness.Median(ratios) >= minThroughputRatio)
 }

@@ -18,9 +18,8 @@ import (
 
 // Roles of the measured processes.
 const (
-	workerSubject            = "worker"
-	workerWithResultsSubject = "worker-with-results"
-	bareConsumerSubject      = "bare-consumer"
+	workerSubject       = "worker"
+	bareConsumerSubject = "bare-consumer"
 )
 
 // runSubject consumes a backlog, and prints the duration and the CPU time of this process in nanoseconds.
@@ -39,12 +38,8 @@ func runSubject(ctx context.Context, args []string) error {
 	defer q.CloseConnection()
 	d := &doneCounter{jobs: jobs, all: make(chan struct{})}
 	cpu, startedAt := processCPUTime(), time.Now()
-	var end func() error
-	if args[0] == bareConsumerSubject {
-		end, err = startBareConsumer(ctx, args[1], d)
-	} else {
-		end, err = startWorker(ctx, args[1], d, args[0] == workerWithResultsSubject)
-	}
+	start := map[string]func(context.Context, string, *doneCounter) (func() error, error){workerSubject: startWorker, bareConsumerSubject: startBareConsumer}
+	end, err := start[args[0]](ctx, args[1], d)
 	if err != nil {
 		return err
 	}
@@ -59,15 +54,11 @@ func runSubject(ctx context.Context, args []string) error {
 	return nil
 }
 
-// startWorker starts a worker with the default configuration, whose queue may keep the states of jobs.
-func startWorker(ctx context.Context, url string, d *doneCounter, keepsResults bool) (end func() error, err error) {
-	queue := worker.QueueConfig{Name: queueName}
-	if keepsResults {
-		queue.Results = &worker.ResultsConfig{Retention: worker.Duration(resultsRetention)}
-	}
+// startWorker starts a worker with the default configuration.
+func startWorker(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
-		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{queue}, AdminAddress: "0"},
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{{Name: queueName}}, AdminAddress: "0"},
 	}, func(context.Context, *worker.Job) error {
 		d.countJob()
 		return nil
