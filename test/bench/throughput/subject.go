@@ -38,8 +38,11 @@ func runSubject(ctx context.Context, args []string) error {
 	defer q.CloseConnection()
 	d := &doneCounter{jobs: jobs, all: make(chan struct{})}
 	cpu, startedAt := processCPUTime(), time.Now()
-	start := map[string]func(context.Context, string, *doneCounter) (func() error, error){workerSubject: startWorker, bareConsumerSubject: startBareConsumer}
-	end, err := start[args[0]](ctx, args[1], d)
+	start := startWorker
+	if args[0] == bareConsumerSubject {
+		start = startBareConsumer
+	}
+	end, err := start(ctx, args[1], d)
 	if err != nil {
 		return err
 	}
