@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,9 +52,6 @@ func (b *benchmark) createCrowd(ctx context.Context, c *harness.Cluster) error {
 		return err
 	}
 	for _, kind := range kindOrder {
-		if b.kinds != "" && !strings.Contains(","+b.kinds+",", ","+kind+",") {
-			continue
-		}
 		startedAt := time.Now()
 		if err := b.createObjects(ctx, c, kind); err != nil {
 			return err

@@ -1,8 +1,7 @@
 // Command tenants measures how much the objects of one tenant slow down another tenant, on a real control plane with a real NATS server.
 //
-//	go run ./test/bench/tenants                            10,000 objects of every kind
-//	go run ./test/bench/tenants -objects 1000 -kinds Queue 1,000 Queues only
-//	go run ./test/bench/tenants -objects 1 -namespaces 30  what 30 further namespaces need, without any object
+//	go run ./test/bench/tenants                  10,000 objects of every kind
+//	go run ./test/bench/tenants -objects 1000    1,000 of every kind
 //
 // It runs a release build of the operator with all its controllers. The first tenant's namespace gets the objects: its Queues refer to a
 // broker that does not exist, and its Policies select all of its Queues and WorkerPools. In the namespace of the second tenant there is one
@@ -14,8 +13,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
@@ -26,9 +23,7 @@ func main() {
 	b := &benchmark{victim: "bench-tenant", flood: "bench-crowd", objects: 10_000, trials: 100}
 	harness.PositiveFlag(&b.objects, "objects", "number of objects of each kind of the first tenant")
 	harness.PositiveFlag(&b.trials, "trials", "number of measured spec changes of each kind")
-	flag.IntVar(&b.namespaces, "namespaces", 0, "number of further namespaces that the operator watches")
 	flag.DurationVar(&b.settle, "settle", 30*time.Second, "pause between the first reconciliations and the measurement")
-	flag.StringVar(&b.kinds, "kinds", "", "kinds of the first tenant's objects, separated by commas; empty means all")
 	harness.RunOnCluster(b.measureTenants)
 }
 
@@ -36,9 +31,7 @@ func main() {
 type benchmark struct {
 	victim, flood   harness.Environment
 	objects, trials int
-	namespaces      int
 	settle          time.Duration
-	kinds           string
 }
 
 func (b *benchmark) measureTenants(ctx context.Context, c *harness.Cluster, operatorBinary string) error {
@@ -47,11 +40,7 @@ func (b *benchmark) measureTenants(ctx context.Context, c *harness.Cluster, oper
 		return err
 	}
 	defer end()
-	watched := []string{string(b.victim), string(b.flood)}
-	for i := range b.namespaces { // that they do not exist makes no difference
-		watched = append(watched, fmt.Sprintf("bench-empty-%d", i))
-	}
-	flags := append(testenv.MetricsFlags(), "--namespaces", strings.Join(watched, ","))
+	flags := append(testenv.MetricsFlags(), "--namespaces", string(b.victim+","+b.flood))
 	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, flags...)
 	if err != nil {
 		return err
