@@ -18,6 +18,8 @@ const (
 	consumedQueue = "orders-0000"
 	// poolReplicas is the pool's maxReplicas. backlogMessages is more than that number of workers can process.
 	poolReplicas, backlogMessages = 5, 1000
+	// minDowntime is the shortest outage: after that time, the interval between reconnects no longer grows.
+	minDowntime = 20 * time.Second
 	// waitTimeout bounds every wait.
 	waitTimeout = 2 * time.Minute
 )

@@ -26,7 +26,7 @@ type outageResult struct {
 }
 
 // measureOutages runs the operator and measures the given number of outages of its broker.
-func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, binary string, outages int, down time.Duration) ([]outageResult, error) {
+func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, binary string, outages int) ([]outageResult, error) {
 	broker, end, err := env.StartBroker(ctx, c, env.createObjects)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 	}
 	var results []outageResult
 	for i := range outages {
-		r, err := env.measureOutage(ctx, c, o, broker, i, down)
+		r, err := env.measureOutage(ctx, c, o, broker, i)
 		if err != nil {
 			return nil, fmt.Errorf("outage %d: %w", i+1, err)
 		}
@@ -61,7 +61,7 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 }
 
 // measureOutage kills and restarts the broker.
-func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o *clusterObserver, broker *harness.NATSProcess, i int, down time.Duration) (r outageResult, err error) {
+func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o *clusterObserver, broker *harness.NATSProcess, i int) (r outageResult, err error) {
 	if err := env.waitUntilSteady(ctx, c, o); err != nil {
 		return r, fmt.Errorf("waiting for a steady state: %w", err)
 	}
@@ -76,7 +76,7 @@ func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o
 	if r.unreachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionFalse, killedAt); err != nil {
 		return r, fmt.Errorf("waiting for BrokerReachable=False: %w", err)
 	}
-	if err := clock.SleepContext(ctx, down-time.Since(killedAt)); err != nil {
+	if err := clock.SleepContext(ctx, minDowntime-time.Since(killedAt)); err != nil {
 		return r, err
 	}
 	if err := broker.Restart(); err != nil {
