@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"encoding/json"
 	"flag"
 	"math/rand/v2"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -174,4 +176,32 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "has fewer workers for a larger backlog"
 	}
 	return ""
+}
+
+// Decide neither panics nor violates a guarantee for any stats or spec.
+func FuzzDecideKeepsItsGuarantees(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 1))
+	in := Observation{Now: testTime, Settings: randomSettings(r)}
+	for range 20 {
+		in = nextObservation(r, in)
+		in.Memory = Decide(in).Memory
+	}
+	spec := []byte(`{"minReplicas":1,"maxReplicas":20,"scaleDown":{"window":"1m","maxStep":"20%","period":"10s"}}`)
+	f.Add(spec, int64(1000), int64(30), int64(5000), int64(4000), int32(3), int32(10), int64(2_000))
+	f.Fuzz(func(t *testing.T, spec []byte, backlog, inFlight, arrived, finished int64, replicas, concurrency int32, millis int64) {
+		autoscaling := v1alpha1.Autoscaling{}
+		if json.Unmarshal(spec, &autoscaling) != nil {
+			return
+		}
+		in := sanitizeObservation(Observation{
+			Now: testTime.Add(time.Duration(millis) * time.Millisecond), Settings: NewSettings(&autoscaling, concurrency),
+			Replicas: replicas, Ready: replicas, PodStart: time.Duration(millis),
+			Stats:  &BacklogStats{Backlog: backlog, Running: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
+			Memory: in.Memory,
+		})
+		if in.Settings.Suspended {
+			return
+		}
+		require.Equal(t, "", findViolation(r, in, Decide(in)))
+	})
 }
