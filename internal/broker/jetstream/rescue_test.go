@@ -41,12 +41,7 @@ func failDeliveries(t *testing.T, e *Engine, priority string, times int) {
 }
 
 // strandOne publishes a message that the server stops delivering, and deletes its advisory.
-func strandOne(t *testing.T, e *Engine, payload string) {
-	t.Helper()
-	strandWithHeaders(t, e, payload, nats.Header{"Tenant": {"a"}})
-}
-
-func strandWithHeaders(t *testing.T, e *Engine, payload string, headers nats.Header) {
+func strandOne(t *testing.T, e *Engine, payload string, headers nats.Header) {
 	t.Helper()
 	limitDeliveries(t, e, "default", 2)
 	before := strandedCount(t, e)
@@ -113,7 +108,7 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
 	_, err = e.WriteKey(t.Context(), "orders", key, []byte(`{"id":"a","holder":"1","confirmed":true}`), time.Hour, 0)
 	require.NoError(t, err)
-	strandWithHeaders(t, e, "stranded", nats.Header{
+	strandOne(t, e, "stranded", nats.Header{
 		broker.UniqueHeader: {"k"}, broker.HolderHeader: {"1"}, broker.BatchHeader: {"x"}, broker.MemberHeader: {"0"},
 	})
 	result, err := e.Rescue(t.Context(), "orders")
@@ -132,7 +127,7 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 	t.Parallel()
 	e := startWithQueue(t)
 	storeAdvisories(t, e)
-	strandOne(t, e, "without an advisory")
+	strandOne(t, e, "without an advisory", nil)
 	publish(t, e, "yardmaster.orders.ready.default", "with an advisory")
 	failDeliveries(t, e, "default", 2)
 	pollUntilGivenUp(t, e, "an advisory", func() bool { return readStats(t, e, "orders").DeadLetters > 0 })
@@ -164,7 +159,7 @@ func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
 	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "held")
 	held := fetchOne(t, e, "orders", "default")
-	strandOne(t, e, "stranded")
+	strandOne(t, e, "stranded", nil)
 	publish(t, e, "yardmaster.orders.ready.default", "retried")
 	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"))
 	publish(t, e, "yardmaster.orders.ready.default", "waiting")
@@ -395,7 +390,7 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 	q := ordersQueue()
 	ensureQueue(t, e, q)
 	waitUntilCurrent(t, e, q, 3)
-	strandOne(t, e, "stranded")
+	strandOne(t, e, "stranded", nil)
 	publish(t, e, "yardmaster.orders.ready.default", "held")
 	held := fetchOne(t, e, "orders", "default")
 	publish(t, e, "yardmaster.orders.ready.default", "waiting")

@@ -158,17 +158,10 @@ func (w *simulator) writeDrainState(in *Observation, m DrainState) bool {
 		w.logf("conflict: %s", m.Worker)
 		return false
 	}
-	w.logf("mark %s: draining %s, removable %s", m.Worker, formatClock(m.DrainingSince), formatClock(m.RemovableSince))
+	w.logf("mark %+v", m)
 	p.DrainingSince, p.IdleSince, p.RemovableSince = m.DrainingSince, m.IdleSince, m.RemovableSince
 	p.version++
 	return true
-}
-
-func formatClock(t time.Time) string {
-	if t.IsZero() {
-		return "no"
-	}
-	return t.Format("04:05")
 }
 
 // resizeRevision changes the replicas of a revision. It reads its workers live before it reduces them.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -73,10 +74,10 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 		f.Backlog = int64(r.IntN(5000))
 	}
 	if r.IntN(4) > 0 {
-		f.Finished = new(increasedCounter(in.Memory.Rates.Finished) + int64(r.IntN(200)) - 5)
+		f.Finished = new(ptr.Deref(in.Memory.Rates.Finished, 0) + int64(r.IntN(200)) - 5)
 	}
 	if r.IntN(4) > 0 {
-		f.Arrived = new(increasedCounter(in.Memory.Rates.Arrived) + int64(r.IntN(200)) - 5)
+		f.Arrived = new(ptr.Deref(in.Memory.Rates.Arrived, 0) + int64(r.IntN(200)) - 5)
 	}
 	if r.IntN(4) == 0 {
 		f.RetriesDue, f.ReturnRate, f.Unaccounted = f.Backlog > 0, 20*r.Float64(), int64(r.IntN(100))
@@ -88,14 +89,6 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 		f.ServiceTime = time.Duration(r.IntN(20000)) * time.Millisecond
 	}
 	return f
-}
-
-// increasedCounter returns the last value of a counter.
-func increasedCounter(before *int64) int64 {
-	if before == nil {
-		return 0
-	}
-	return *before
 }
 
 func randomSettings(r *rand.Rand) Settings {
