@@ -103,9 +103,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 	sweepDue := unobserved(comparedAt(noon.Add(-2 * time.Minute)))
 	deletedOwner := broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: testCluster}
 	neverFree, conflict := &broker.OwnerConflictError{Owner: deletedOwner}, conflictOnce(deletedOwner)
-	ownerExists := func(action Action) ActionResult {
-		return ActionResult{OwnerExists: true, Err: conflict(action).Err}
-	}
+	ownerExists := func(action Action) ActionResult { return ActionResult{OwnerExists: true, Err: conflict(action).Err} }
 	read, compare := []Action{ActionReadStats}, []Action{ActionReadStats, ActionEnsureQueue}
 	rescue := slices.Concat(compare, []Action{ActionRescueMessages, ActionReadStats})
 	create := []Action{ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}
