@@ -129,7 +129,9 @@ func testReconnect(t *testing.T, dial broker.DialFunc) {
 	poll.Until(t, "the client to reconnect", func() bool { return e.nc.Stats().Reconnects > 0 && e.nc.IsConnected() })
 }
 
-func pemOf(c tls.Certificate) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}) }
+func pemOf(c tls.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+}
 
 func selfSignedCertificate(t *testing.T) tls.Certificate {
 	t.Helper()

@@ -206,7 +206,9 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
 	stopped := natstest.Start(t)
 	stopped.Stop()
-	at := func(address string) broker.Credentials { return broker.Credentials{URL: "nats://" + address, Username: "u", Password: "right"} }
+	at := func(address string) broker.Credentials {
+		return broker.Credentials{URL: "nats://" + address, Username: "u", Password: "right"}
+	}
 	wrong := at(s.Address())
 	wrong.Password = "hidden"
 	for title, row := range map[string]struct {

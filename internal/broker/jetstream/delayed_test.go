@@ -229,7 +229,9 @@ func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 	for title, remove := range map[string]func(context.Context, *Engine) error{
 		"stream": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders_delayed") },
-		"consumer": func(ctx context.Context, e *Engine) error { return e.js.DeleteConsumer(ctx, "yardmaster_orders_delayed", "transfer") },
+		"consumer": func(ctx context.Context, e *Engine) error {
+			return e.js.DeleteConsumer(ctx, "yardmaster_orders_delayed", "transfer")
+		},
 		"sources": func(_ context.Context, e *Engine) error {
 			changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.Sources = nil })
 			return nil
@@ -264,7 +266,7 @@ func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 		isDead, waits bool
 	}{
 		"headers that are too large with that of the server": {header: 65_250, isDead: true},
-		"larger than max_msg_size": {prepare: limit(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }), bytes: 2000, isDead: true},
+		"larger than max_msg_size":                           {prepare: limit(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }), bytes: 2000, isDead: true},
 		"max_bytes reached for a time": {
 			prepare: func(t *testing.T, e *Engine) {
 				limit(func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 10_000, jetstream.DiscardNew })(t, e)

@@ -41,11 +41,15 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 	}{
 		{func(d broker.Delivery) error { return d.Lose(t.Context(), 0, "") }, func(h broker.History) broker.History { h.Lost++; return h }},
 		{func(d broker.Delivery) error { return d.Retry(t.Context(), 0, "") }, broker.History.AfterFailure},
-		{func(d broker.Delivery) error { return cmp.Or(d.MarkStart(t.Context(), false), d.Retry(t.Context(), 0, "")) }, broker.History.AfterFailure},
+		{func(d broker.Delivery) error {
+			return cmp.Or(d.MarkStart(t.Context(), false), d.Retry(t.Context(), 0, ""))
+		}, broker.History.AfterFailure},
 		{func(d broker.Delivery) error {
 			return cmp.Or(d.MarkStart(t.Context(), false), d.Lose(t.Context(), 0, ""))
 		}, func(h broker.History) broker.History { return h.AfterStart(false) }},
-		{func(d broker.Delivery) error { return cmp.Or(d.MarkStart(t.Context(), true), d.Release(t.Context(), 0)) }, broker.History.AfterRelease},
+		{func(d broker.Delivery) error {
+			return cmp.Or(d.MarkStart(t.Context(), true), d.Release(t.Context(), 0))
+		}, broker.History.AfterRelease},
 		{func(d broker.Delivery) error {
 			return cmp.Or(d.MarkStart(t.Context(), true), d.MarkStart(t.Context(), true), d.Lose(t.Context(), 0, ""))
 		}, func(h broker.History) broker.History { return h.AfterStart(true) }},

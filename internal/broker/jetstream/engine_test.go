@@ -232,7 +232,7 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(context.Context, *Engine) error{
 		"stream yardmaster_orders_dead": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders_dead") },
-		"bucket yardmaster_orders": func(ctx context.Context, e *Engine) error { return e.js.DeleteKeyValue(ctx, "yardmaster_orders") },
+		"bucket yardmaster_orders":      func(ctx context.Context, e *Engine) error { return e.js.DeleteKeyValue(ctx, "yardmaster_orders") },
 		"consumer default of yardmaster_orders": func(ctx context.Context, e *Engine) error {
 			return e.js.DeleteConsumer(ctx, "yardmaster_orders", "default")
 		},
@@ -253,7 +253,9 @@ func TestQueueHasOneOwner(t *testing.T) {
 	t.Parallel()
 	bob := broker.QueueOwner{UID: "2", Name: "ns/bob", Cluster: "c"}
 	mallory := broker.QueueOwner{UID: "3", Name: "other/mallory", Cluster: "c"}
-	by := func(owner broker.QueueOwner) broker.QueueConfig { return ordersQueue(func(q *broker.QueueConfig) { q.Owner = owner }) }
+	by := func(owner broker.QueueOwner) broker.QueueConfig {
+		return ordersQueue(func(q *broker.QueueConfig) { q.Owner = owner })
+	}
 	e := startEngine(t)
 	requireConflict := func(err error, found broker.QueueOwner) {
 		t.Helper()

@@ -188,10 +188,10 @@ func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
 		wantID bool
 	}{
 		"nothing set: the server assigns the ID": {broker.OutgoingJob{}, nil, false},
-		"ID":               {broker.OutgoingJob{ID: "a", HasChosenID: true}, []string{"Nats-Msg-Id"}, true},
-		"kind and timeout": {broker.OutgoingJob{Kind: "a", Timeout: time.Second}, []string{"Yardmaster-Kind", "Yardmaster-Timeout"}, false},
-		"due in the past":  {broker.OutgoingJob{DueTime: now}, nil, false},
-		"delayed":          {broker.OutgoingJob{DueTime: now.Add(1)}, delayed, true},
+		"ID":                                     {broker.OutgoingJob{ID: "a", HasChosenID: true}, []string{"Nats-Msg-Id"}, true},
+		"kind and timeout":                       {broker.OutgoingJob{Kind: "a", Timeout: time.Second}, []string{"Yardmaster-Kind", "Yardmaster-Timeout"}, false},
+		"due in the past":                        {broker.OutgoingJob{DueTime: now}, nil, false},
+		"delayed":                                {broker.OutgoingJob{DueTime: now.Add(1)}, delayed, true},
 	} {
 		row.job.Queue = "orders"
 		message, id := outgoingMessage(&row.job, now)

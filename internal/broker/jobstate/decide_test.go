@@ -78,7 +78,9 @@ func TestOnlyWhatIsKnownIsClaimed(t *testing.T) {
 }
 
 func TestAnEntryIsReplacedOnlyByALaterOne(t *testing.T) {
-	entry := func(sequence, delivery uint64, state State) *Entry { return &Entry{Sequence: sequence, Delivery: delivery, State: state} }
+	entry := func(sequence, delivery uint64, state State) *Entry {
+		return &Entry{Sequence: sequence, Delivery: delivery, State: state}
+	}
 	for title, row := range map[string]struct {
 		stored, entry *Entry
 		want          bool

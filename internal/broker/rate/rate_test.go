@@ -23,7 +23,9 @@ func TestTakeSlots(t *testing.T) {
 		grant.State = SharedState{timeAt(next)}
 		return grant
 	}
-	later := func(next, retry time.Duration) SlotGrant { return SlotGrant{State: SharedState{timeAt(next)}, RetryTime: timeAt(retry)} }
+	later := func(next, retry time.Duration) SlotGrant {
+		return SlotGrant{State: SharedState{timeAt(next)}, RetryTime: timeAt(retry)}
+	}
 	for name, row := range map[string]struct {
 		limit  Limit
 		next   time.Duration

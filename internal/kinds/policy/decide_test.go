@@ -61,10 +61,10 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 		wantMessage string
 		wantKstatus status.Status
 	}{
-		"selected objects are counted":          {newPolicy("a", 0, team), namespace, two, v1alpha1.ReasonReady, withReplicas, status.CurrentStatus},
-		"without a selector all are selected":   {newPolicy("a", 0), namespace, everything, v1alpha1.ReasonReady, "selects 3 Queues and 3 WorkerPools with 16 replicas", status.CurrentStatus},
-		"the use of a budget is reported":       {newPolicy("a", 0, team, withMaxReplicasTotal(10)), namespace, two, v1alpha1.ReasonReady, withReplicas + " of maxReplicasTotal 10", status.CurrentStatus},
-		"a budget may be used up":               {newPolicy("a", 0, team, withMaxReplicasTotal(7)), namespace, two, v1alpha1.ReasonReady, withReplicas + " of maxReplicasTotal 7", status.CurrentStatus},
+		"selected objects are counted":        {newPolicy("a", 0, team), namespace, two, v1alpha1.ReasonReady, withReplicas, status.CurrentStatus},
+		"without a selector all are selected": {newPolicy("a", 0), namespace, everything, v1alpha1.ReasonReady, "selects 3 Queues and 3 WorkerPools with 16 replicas", status.CurrentStatus},
+		"the use of a budget is reported":     {newPolicy("a", 0, team, withMaxReplicasTotal(10)), namespace, two, v1alpha1.ReasonReady, withReplicas + " of maxReplicasTotal 10", status.CurrentStatus},
+		"a budget may be used up":             {newPolicy("a", 0, team, withMaxReplicasTotal(7)), namespace, two, v1alpha1.ReasonReady, withReplicas + " of maxReplicasTotal 7", status.CurrentStatus},
 		"an exceeded budget is reported": {
 			newPolicy("a", 0, team, withMaxReplicasTotal(5)), namespace, two, v1alpha1.ReasonReady,
 			withReplicas + ", which exceeds maxReplicasTotal 5: workers are being drained", status.CurrentStatus,

@@ -40,7 +40,9 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 	perSecond := func(limit, burst int32) v1alpha1.RateLimit {
 		return v1alpha1.RateLimit{Limit: limit, Per: new(apiDuration(time.Second)), Burst: new(burst)}
 	}
-	atMost := func(rate int32) func(s *v1alpha1.PolicySpec) { return withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: &rate}) }
+	atMost := func(rate int32) func(s *v1alpha1.PolicySpec) {
+		return withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: &rate})
+	}
 	byDefault := []v1alpha1.Policy{queueDefault(v1alpha1.QueueSettings{RateLimit: new(perSecond(9, 90))})}
 	limitedTo := func(rate int32) []v1alpha1.Policy { return []v1alpha1.Policy{newPolicy("team", 0, atMost(rate))} }
 	limits := []v1alpha1.Policy{newPolicy("high", 10, atMost(80)), newPolicy("low", 0, atMost(60)), newPolicy("loose", 0, atMost(70))}

@@ -10,9 +10,13 @@ import (
 )
 
 func TestEachPolicyMustAllowEachImage(t *testing.T) {
-	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) { return withLimits(v1alpha1.PolicyLimits{AllowedImages: images}) }
+	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) {
+		return withLimits(v1alpha1.PolicyLimits{AllowedImages: images})
+	}
 	ours := newPolicy("ours", 0, allowing("registry.example/team/*", "registry.example/base:1"))
-	pod := func(image string) corev1.PodSpec { return corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: image}}} }
+	pod := func(image string) corev1.PodSpec {
+		return corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: image}}}
+	}
 	for title, test := range map[string]struct {
 		pod      corev1.PodSpec
 		policies []v1alpha1.Policy
@@ -22,11 +26,13 @@ func TestEachPolicyMustAllowEachImage(t *testing.T) {
 		"a listed image":            {pod("registry.example/team/a/b:1"), []v1alpha1.Policy{ours}, ""},
 		"a container without image": {pod(""), []v1alpha1.Policy{ours}, ""},
 		"an image that is not listed": {
-			pod("other:1"), []v1alpha1.Policy{ours},
+			pod("other:1"),
+			[]v1alpha1.Policy{ours},
 			`image "other:1" of container "worker" is not allowed by Policy ours, which allows: registry.example/team/*, registry.example/base:1`,
 		},
 		"each list must allow the image": {
-			pod("registry.example/base:1"), []v1alpha1.Policy{ours, newPolicy("strict", 0, allowing("*/team/*"))},
+			pod("registry.example/base:1"),
+			[]v1alpha1.Policy{ours, newPolicy("strict", 0, allowing("*/team/*"))},
 			`image "registry.example/base:1" of container "worker" is not allowed by Policy strict, which allows: */team/*`,
 		},
 		"all containers and volumes count": {

@@ -86,7 +86,9 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			return ActionResult{}
 		}
 	}
-	failAction := func(failing Action, err error) func(Action) ActionResult { return resultOf(failing, ActionResult{Err: err}) }
+	failAction := func(failing Action, err error) func(Action) ActionResult {
+		return resultOf(failing, ActionResult{Err: err})
+	}
 	missingOnce := func(first Action) func(Action) ActionResult {
 		isCreated := false
 		return func(action Action) (result ActionResult) {
@@ -118,22 +120,22 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		wantReady    string
 		wantInterval time.Duration
 	}{
-		"an unchanged queue is only read":                                    {with(), noErrors, read, "True Ready", busyInterval},
+		"an unchanged queue is only read": {with(), noErrors, read, "True Ready", busyInterval},
 		"a new Queue gets its finalizer before its queue": {
 			unobserved(func(o *Observation) { o.Queue.Finalizers = nil }), missingOnce(ActionReadStats),
 			slices.Concat([]Action{ActionAddFinalizer}, create), "True Ready", busyInterval,
 		},
 		"a queue that is deleted after it was read needs a Queue that exists": {unobserved(), missingOnce(ActionEnsureQueue), createAgain, "True Ready", busyInterval},
-		"a lost queue is created again":                                      {with(), missingOnce(ActionReadStats), create, "True Ready", busyInterval},
-		"a queue is compared after the sweep interval":                       {sweepDue, noErrors, compare, "True Ready", busyInterval},
+		"a lost queue is created again":                                       {with(), missingOnce(ActionReadStats), create, "True Ready", busyInterval},
+		"a queue is compared after the sweep interval":                        {sweepDue, noErrors, compare, "True Ready", busyInterval},
 		"a queue with messages is searched for stranded ones, and read again": {
 			sweepDue, resultOf(ActionReadStats, ActionResult{Stats: broker.QueueStats{Delayed: 1}}), rescue, "True Ready", delayedInterval,
 		},
 		"a queue that was corrected is searched for stranded messages, and read again": {
 			sweepDue, resultOf(ActionEnsureQueue, ActionResult{EnsureResult: broker.EnsureResult{Corrected: true}}), rescue, "True Ready", busyInterval,
 		},
-		"a changed spec is compared at once":    {with(isSuspended), noErrors, compare, "True Suspended", busyInterval},
-		"another broker is compared at once":    {with(func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors, compare, "True Ready", busyInterval},
+		"a changed spec is compared at once": {with(isSuspended), noErrors, compare, "True Suspended", busyInterval},
+		"another broker is compared at once": {with(func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors, compare, "True Ready", busyInterval},
 		"retiring priorities are compared each time": {
 			with(func(o *Observation) { o.History.Comparison.Result.RetiringPriorities = []string{"low"} }), noErrors, compare, "True Ready", busyInterval,
 		},
@@ -151,8 +153,8 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		"an owner that a version before v0.2 recorded is not looked up": {
 			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old"}), compare, "False OwnedByOtherQueue", retryInterval,
 		},
-		"an owner that exists keeps its queue":               {unobserved(), ownerExists, lookUp, "False OwnedByOtherQueue", retryInterval},
-		"a queue that cannot be taken over is in conflict":   {unobserved(), failAction(ActionEnsureQueue, neverFree), takeOver, "False OwnedByOtherQueue", retryInterval},
+		"an owner that exists keeps its queue":             {unobserved(), ownerExists, lookUp, "False OwnedByOtherQueue", retryInterval},
+		"a queue that cannot be taken over is in conflict": {unobserved(), failAction(ActionEnsureQueue, neverFree), takeOver, "False OwnedByOtherQueue", retryInterval},
 		"a refused configuration is retried": {
 			unobserved(), failAction(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")), compare, "False RefusedByBroker", retryInterval,
 		},

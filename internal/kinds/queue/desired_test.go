@@ -32,7 +32,9 @@ func newQueue(changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 }
 
 func TestDesiredQueue(t *testing.T) {
-	settings := func(s v1alpha1.QueueSettings) v1alpha1.QueueEffective { return v1alpha1.QueueEffective{QueueSettings: s} }
+	settings := func(s v1alpha1.QueueSettings) v1alpha1.QueueEffective {
+		return v1alpha1.QueueEffective{QueueSettings: s}
+	}
 	lowAndHigh := []v1alpha1.QueuePriority{{Name: "low", Share: v1alpha1.Share{Weight: 1}}, {Name: "high", Share: v1alpha1.Share{Weight: 9}}}
 	low, high := broker.Priority{Name: "low", Weight: 1}, broker.Priority{Name: "high", Weight: 9}
 	for name, row := range map[string]struct {

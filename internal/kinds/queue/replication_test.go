@@ -24,21 +24,22 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 		wantText  string
 		wantReady string
 	}{
-		"three replicas":       {storage{Replicas: 3, CurrentReplicas: 3}, 0, "True FullyReplicated", "3 servers have all messages", ""},
-		"more than by default": {storage{Replicas: 5, CurrentReplicas: 5}, 0, "True FullyReplicated", "", ""},
+		"three replicas":                      {storage{Replicas: 3, CurrentReplicas: 3}, 0, "True FullyReplicated", "3 servers have all messages", ""},
+		"more than by default":                {storage{Replicas: 5, CurrentReplicas: 5}, 0, "True FullyReplicated", "", ""},
 		"the broker refuses more than enough": {storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers"}, 0, "True FullyReplicated", "", ""},
 		"the broker refuses the default": {
 			storage{Replicas: 1, CurrentReplicas: 1, Refusal: "no peers"}, 0, "False ReplicasRefused", "1 of 3 replicas: no peers", "",
 		},
 		"the broker refuses the spec": {
-			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers", RefusesConfig: true}, 5,
+			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers", RefusesConfig: true},
+			5,
 			"False ReplicasRefused", "3 of 5 replicas: no peers", "False RefusedByBroker",
 		},
-		"nothing adds replicas":       {storage{Replicas: 1, CurrentReplicas: 1}, 0, "False ReplicasMissing", "drift is Warn", ""},
-		"one replica by choice":       {storage{Replicas: 1, CurrentReplicas: 1}, 1, "False SingleReplica", "lost with its server", ""},
-		"a move before more replicas": {storage{Replicas: 1, CurrentReplicas: 1, IsMoving: true}, 0, "False CatchingUp", "", ""},
-		"new replicas":                {storage{Replicas: 3, CurrentReplicas: 1}, 0, "False CatchingUp", "1 of 3 replicas have all messages", ""},
-		"a server is offline":         {storage{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1}, 0, "False ReplicasOffline", "2 of 3 replicas are online", ""},
+		"nothing adds replicas":                     {storage{Replicas: 1, CurrentReplicas: 1}, 0, "False ReplicasMissing", "drift is Warn", ""},
+		"one replica by choice":                     {storage{Replicas: 1, CurrentReplicas: 1}, 1, "False SingleReplica", "lost with its server", ""},
+		"a move before more replicas":               {storage{Replicas: 1, CurrentReplicas: 1, IsMoving: true}, 0, "False CatchingUp", "", ""},
+		"new replicas":                              {storage{Replicas: 3, CurrentReplicas: 1}, 0, "False CatchingUp", "1 of 3 replicas have all messages", ""},
+		"a server is offline":                       {storage{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1}, 0, "False ReplicasOffline", "2 of 3 replicas are online", ""},
 		"a broker that reports no replicas":         {storage{}, 0, "Unknown Pending", "", ""},
 		"a broker that reports no current replicas": {storage{Replicas: 3}, 0, "Unknown Pending", "", ""},
 	} {

@@ -77,7 +77,9 @@ func TestConditionsOfAQueue(t *testing.T) {
 	const ofOthers = "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name"
 	inOtherNamespace := broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}
 	inOtherCluster := broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}
-	stranded := func(o *Observation) { o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)} }
+	stranded := func(o *Observation) {
+		o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)}
+	}
 	type conditions = map[string]string
 	unknown := func(reachable, synced, replicated string) conditions {
 		return conditions{
@@ -143,7 +145,8 @@ func TestConditionsOfAQueue(t *testing.T) {
 		},
 		"dead letters": {
 			func(o *Observation) { o.Stats.DeadLetters = 1 }, "True Ready", status.CurrentStatus,
-			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"}, "1 dead letter",
+			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
+			"1 dead letter",
 		},
 		"dead letters below the threshold": {
 			func(o *Observation) {
@@ -168,7 +171,8 @@ func TestConditionsOfAQueue(t *testing.T) {
 				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
 				o.EnsureResult = nil
 				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
-			}, "", "", conditions{v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: ""},
+			}, "", "",
+			conditions{v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionBlocked: "True NotEmpty", v1alpha1.ConditionReplicated: ""},
 			"2 messages left",
 		},
 	} {
@@ -245,7 +249,9 @@ func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
 	history := History{}
 	changes := 0
 	for i := range 100 {
-		d := Decide(observed(func(o *Observation) { o.Queue.Status, o.History, o.Stats = q.Status, history, statsAt(float64(60*i), 7, 0, 0, 0) }))
+		d := Decide(observed(func(o *Observation) {
+			o.Queue.Status, o.History, o.Stats = q.Status, history, statsAt(float64(60*i), 7, 0, 0, 0)
+		}))
 		if history = d.History; !equality.Semantic.DeepEqual(q.Status, d.Status) {
 			changes++
 		}
@@ -399,7 +405,9 @@ func TestAQueueIsNotReadyWhileMessagesStayStranded(t *testing.T) {
 	ready, _, events := readyAfter(2*sweep+time.Second, &two)
 	require.True(t, ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonMessagesStranded, "after two sweeps: %+v", ready)
 	require.Contains(t, ready.Message, ": 2 messages")
-	isWarning := func(e decision.Event) bool { return e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonMessagesStranded }
+	isWarning := func(e decision.Event) bool {
+		return e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonMessagesStranded
+	}
 	require.True(t, slices.ContainsFunc(events, isWarning), "events %+v", events)
 	ready, status, _ := readyAfter(3*sweep, nil)
 	isUnknown := ready.Reason == v1alpha1.ReasonMessagesStranded && status.Stranded == nil && *status.Delayed == 5

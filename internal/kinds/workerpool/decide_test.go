@@ -111,7 +111,9 @@ func TestBudgetAppliesToBusyPools(t *testing.T) {
 }
 
 func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
-	withRemovable := func() *testPool { return newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable) }
+	withRemovable := func() *testPool {
+		return newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable)
+	}
 	abandoned := withoutStats(withRemovable())
 	abandoned.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
 	for title, test := range map[string]struct {

@@ -19,8 +19,12 @@ func reporting(inFlight, prefetched int64) Worker {
 func TestRunningMessagesAreThoseThatWorkersReport(t *testing.T) {
 	silent, unstarted := Worker{Running: true}, Worker{}
 	stopping, removable := Worker{Running: true, Terminating: true}, Worker{Running: true, RemovableSince: testTime}
-	retries := func(inFlight int64) QueueStats { return QueueStats{InFlight: inFlight, InFlightKnown: true, RetriesInFlight: true} }
-	mayWait := func(inFlight int64) QueueStats { return QueueStats{InFlight: inFlight, InFlightKnown: true, InFlightMayWait: true} }
+	retries := func(inFlight int64) QueueStats {
+		return QueueStats{InFlight: inFlight, InFlightKnown: true, RetriesInFlight: true}
+	}
+	mayWait := func(inFlight int64) QueueStats {
+		return QueueStats{InFlight: inFlight, InFlightKnown: true, InFlightMayWait: true}
+	}
 	for title, test := range map[string]struct {
 		stats                         QueueStats
 		workers                       []Worker

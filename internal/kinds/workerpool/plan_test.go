@@ -61,7 +61,9 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 	noStats := func(s *testPool) { s.Stats = nil }
 	since := func(d time.Duration) change { return func(s *testPool) { s.changeWorker(name, drainedSince(d)) } }
 	silent := func(s *testPool) { s.changeWorker(name, reportNothing) }
-	busy := func(s *testPool) { s.withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false }) }
+	busy := func(s *testPool) {
+		s.withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
+	}
 	requeue := func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue} }
 	for title, test := range map[string]struct {
 		changes []change

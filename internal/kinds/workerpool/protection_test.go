@@ -16,7 +16,9 @@ func TestBusyWorkersAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
 	silent, noStats := reportNothing, func(s *testPool) { s.Stats = nil }
 	writtenAt := func(d time.Duration) func(*Worker) { return func(w *Worker) { w.Protection.Written = testTime.Add(d) } }
 	protected := func(w *Worker) { w.Protection = Protection{Active: true, Written: testTime.Add(-time.Hour)} }
-	idleSince := func(ago time.Duration) func(*testPool) { return func(s *testPool) { s.BusyTimes = BusyTimes{"worker:1-0": testTime.Add(-ago)} } }
+	idleSince := func(ago time.Duration) func(*testPool) {
+		return func(s *testPool) { s.BusyTimes = BusyTimes{"worker:1-0": testTime.Add(-ago)} }
+	}
 	for title, test := range map[string]struct {
 		worker []func(*Worker)
 		pool   func(*testPool)
@@ -32,15 +34,15 @@ func TestBusyWorkersAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
 		"just became idle": {[]func(*Worker){protected}, idleSince(unprotectDelay - time.Second), none},
 		"idle for long":    {[]func(*Worker){protected}, idleSince(unprotectDelay), release},
 		"after a restart of the operator, an idle one keeps it": {[]func(*Worker){protected}, nil, none},
-		"written less than 10 s ago":                 {[]func(*Worker){busy, writtenAt(time.Millisecond - protectionInterval)}, nil, none},
-		"written 10 s ago":                           {[]func(*Worker){busy, writtenAt(-protectionInterval)}, nil, protect},
-		"written by a clock that is ahead":           {[]func(*Worker){busy, writtenAt(time.Hour)}, nil, protect},
-		"no answer, and no message without a worker": {[]func(*Worker){silent}, nil, none},
-		"no answer, and a message without a worker":  {[]func(*Worker){silent}, func(s *testPool) { s.Stats.InFlight = 1 }, protect},
-		"no answer, and the broker counts nothing":   {[]func(*Worker){silent}, func(s *testPool) { s.Stats.InFlightKnown = false }, protect},
-		"no answer of anyone":                        {[]func(*Worker){silent}, noStats, protect},
-		"no answer, and it was never ready":          {[]func(*Worker){silent, unready}, noStats, none},
-		"no answer, and its container does not run":  {[]func(*Worker){silent, func(w *Worker) { w.Running = false }}, noStats, none},
+		"written less than 10 s ago":                            {[]func(*Worker){busy, writtenAt(time.Millisecond - protectionInterval)}, nil, none},
+		"written 10 s ago":                                      {[]func(*Worker){busy, writtenAt(-protectionInterval)}, nil, protect},
+		"written by a clock that is ahead":                      {[]func(*Worker){busy, writtenAt(time.Hour)}, nil, protect},
+		"no answer, and no message without a worker":            {[]func(*Worker){silent}, nil, none},
+		"no answer, and a message without a worker":             {[]func(*Worker){silent}, func(s *testPool) { s.Stats.InFlight = 1 }, protect},
+		"no answer, and the broker counts nothing":              {[]func(*Worker){silent}, func(s *testPool) { s.Stats.InFlightKnown = false }, protect},
+		"no answer of anyone":                                   {[]func(*Worker){silent}, noStats, protect},
+		"no answer, and it was never ready":                     {[]func(*Worker){silent, unready}, noStats, none},
+		"no answer, and its container does not run":             {[]func(*Worker){silent, func(w *Worker) { w.Running = false }}, noStats, none},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(1).withCurrentRevision(1)

@@ -168,7 +168,7 @@ func TestCanarySteps(t *testing.T) {
 		"the step is reached when its workers are proven": {
 			canaryPool(8, 2, History{}), want{8, 2, History{StepReached: testTime, LastProgress: testTime, ProvenWorkers: 2}},
 		},
-		"the next step starts after the pause":      {canaryPool(8, 2, firstReached), want{8, 5, History{CanaryStep: 1, ProvenWorkers: 2, LastProgress: reached}}},
+		"the next step starts after the pause":     {canaryPool(8, 2, firstReached), want{8, 5, History{CanaryStep: 1, ProvenWorkers: 2, LastProgress: reached}}},
 		"a step without a pause waits for samples": {canaryPool(5, 5, second), want{5, 5, second}},
 		"all workers are replaced after the last step": {
 			canaryPool(5, 5, second).changeWorker("worker:2-0", countOutcomes(20, 0)), want{5, 8, History{CanaryStep: 2, ProvenWorkers: 5, LastProgress: reached}},
@@ -198,7 +198,9 @@ func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
 	s.changeWorker("worker:2-0", countOutcomes(0, 0)).Rollout = RolloutMemory{}
 	second := Decide(s.Observation)
 	require.True(t, !hasEvent(&second, v1alpha1.EventRolledBack), "the event is repeated")
-	isFailed := func(size RevisionSize) bool { return size.Name == s.Revisions[1].Name && size.History.FailureMessage != "" }
+	isFailed := func(size RevisionSize) bool {
+		return size.Name == s.Revisions[1].Name && size.History.FailureMessage != ""
+	}
 	require.True(t, slices.ContainsFunc(second.Resizes, isFailed), "the canary is retried: %+v", second.Resizes)
 }
 
@@ -207,7 +209,9 @@ func hasEvent(d *Decision, reason string) bool {
 }
 
 func TestAConditionQuotesWhyAContainerDoesNotStart(t *testing.T) {
-	waiting := func(reason, message string) corev1.ContainerStateWaiting { return corev1.ContainerStateWaiting{Reason: reason, Message: message} }
+	waiting := func(reason, message string) corev1.ContainerStateWaiting {
+		return corev1.ContainerStateWaiting{Reason: reason, Message: message}
+	}
 	crashes := waiting("CrashLoopBackOff", "back-off 40s restarting failed container")
 	asRoot, noSecret := "container has runAsNonRoot and image will run as root", `secret "x" not found`
 	for title, test := range map[string]struct {

@@ -159,7 +159,9 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 }
 
 func TestInvalidSpecIsReported(t *testing.T) {
-	template := func(pod corev1.PodSpec) func(s *testPool) { return func(s *testPool) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} } }
+	template := func(pod corev1.PodSpec) func(s *testPool) {
+		return func(s *testPool) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
+	}
 	for title, test := range map[string]struct {
 		change func(s *testPool)
 		want   string

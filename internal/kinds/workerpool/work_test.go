@@ -26,7 +26,9 @@ func TestWorkIsUndoneWhenNothingFinishesForTooLong(t *testing.T) {
 		"nothing runs, for less than five minutes": {nil, nothing, undoneTime - time.Second, false},
 		"nothing runs, for five minutes":           {nil, nothing, undoneTime, true},
 		"a success every four minutes": {
-			nil, func(s *testPool, elapsed time.Duration) { countOutcomes(1+int64(elapsed/(4*time.Minute)), 0)(&s.Workers[0]) }, time.Hour, false,
+			nil, func(s *testPool, elapsed time.Duration) {
+				countOutcomes(1+int64(elapsed/(4*time.Minute)), 0)(&s.Workers[0])
+			}, time.Hour, false,
 		},
 		"all attempts fail": {nil, func(s *testPool, elapsed time.Duration) {
 			s.Workers[0].Stats.InFlight, s.Stats.InFlight = 1, 1

@@ -11,7 +11,9 @@ func TestTheModelOfKEDAScalesAsItIsDocumented(t *testing.T) {
 	freely := kedaSettings{threshold: 10, stabilization: 60, unlimitedScaleUp: true}
 	slowly := kedaSettings{threshold: 10, stabilization: 60}
 	poll := kedaSettings{cooldown: 300}
-	idleFor := func(seconds float64) func(*kedaModel) { return func(k *kedaModel) { k.lastActive = k.now - seconds; k.pollQueue() } }
+	idleFor := func(seconds float64) func(*kedaModel) {
+		return func(k *kedaModel) { k.lastActive = k.now - seconds; k.pollQueue() }
+	}
 	for title, test := range map[string]struct {
 		replicas, waiting int
 		settings          kedaSettings

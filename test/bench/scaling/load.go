@@ -27,10 +27,10 @@ const (
 
 func messageLoads() []messageLoad {
 	return []messageLoad{
-		{"bursts", 50, drawBursts},     // of 3,000 to 7,000 messages within a second; 1 s each, exponential
+		{"bursts", 50, drawBursts},   // of 3,000 to 7,000 messages within a second; 1 s each, exponential
 		{"sine", 40, drawSineWave},   // 2 to 75 messages per second, with a period of 15 min; 2 s each, lognormal
 		{"steps", 40, drawRateSteps}, // a new rate of 0 to 70 messages per second every 5 to 10 min; 2 s each, exponential
-		{"spikes", 40, drawSpikes},     // 3 messages per second, and 60 to 140 for 20 to 60 s every 4 to 10 min; 1 s each, lognormal
+		{"spikes", 40, drawSpikes},   // 3 messages per second, and 60 to 140 for 20 to 60 s every 4 to 10 min; 1 s each, lognormal
 	}
 }
 

@@ -70,7 +70,9 @@ func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 }
 
 func TestWorkersLogInToTheSentinels(t *testing.T) {
-	withSentinels := func(key *brokeraccess.Key) { key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret = "", "main", "login" }
+	withSentinels := func(key *brokeraccess.Key) {
+		key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret = "", "main", "login"
+	}
 	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p"}, withSentinels)
 	c, err := worker.ParseConfig([]byte(o.Config.File))
 	require.NoError(t, err)

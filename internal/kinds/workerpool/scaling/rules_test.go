@@ -35,7 +35,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 	withFallback := func(p *Settings) { p.Fallback = &Fallback{5, time.Minute} }
 	atMost := func(replicas int32) func(*Settings) { return func(p *Settings) { p.MaxReplicas = replicas } }
 	inThrees := func(p *Settings) { p.ScaleUp = ScaleRule{Step: new(intstr.FromInt32(3)), Period: time.Second} }
-	slowlyDown := func(p *Settings) { p.ScaleDown = ScaleRule{Window: time.Hour, Step: new(intstr.FromString("10%")), Period: time.Hour} }
+	slowlyDown := func(p *Settings) {
+		p.ScaleDown = ScaleRule{Window: time.Hour, Step: new(intstr.FromString("10%")), Period: time.Hour}
+	}
 	for title, test := range map[string]struct {
 		in   Observation
 		want outcome
@@ -43,26 +45,26 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"the first message scales from zero": {observationOf(0, &BacklogStats{Backlog: 1}, Memory{}), outcome{1, 1, ReasonDemand}},
 		// 30 s less 10 s for the Pods to start: 2,000 in 20 s are 100 at once.
 		"a burst scales from zero to what clears it within the objective": {observationOf(0, burst, memoryWithRate(0)), outcome{10, 10, ReasonDemand}},
-		"an unknown service time counts as one second":                   {observationOf(0, burst, Memory{}), outcome{10, 10, ReasonDemand}},
-		"an older backlog needs more workers":                            {observationOf(0, &BacklogStats{Backlog: 1000, OldestAge: 12 * time.Second}, memoryWithRate(0)), outcome{13, 13, ReasonDemand}},
-		"a backlog that misses the objective is cleared in four seconds": {observationOf(0, &BacklogStats{Backlog: 400, OldestAge: time.Hour}, memoryWithRate(0)), outcome{10, 10, ReasonDemand}},
-		"steady load leaves room for fluctuations":                       {observationOf(1, &BacklogStats{Running: 10}, memoryWithRate(40)), outcome{5, 5, ReasonDemand}},
+		"an unknown service time counts as one second":                    {observationOf(0, burst, Memory{}), outcome{10, 10, ReasonDemand}},
+		"an older backlog needs more workers":                             {observationOf(0, &BacklogStats{Backlog: 1000, OldestAge: 12 * time.Second}, memoryWithRate(0)), outcome{13, 13, ReasonDemand}},
+		"a backlog that misses the objective is cleared in four seconds":  {observationOf(0, &BacklogStats{Backlog: 400, OldestAge: time.Hour}, memoryWithRate(0)), outcome{10, 10, ReasonDemand}},
+		"steady load leaves room for fluctuations":                        {observationOf(1, &BacklogStats{Running: 10}, memoryWithRate(40)), outcome{5, 5, ReasonDemand}},
 		// 40/s are 5 workers at 80 %; 40/s and 100 in 20 s are 45/s, which 5 can do.
-		"the room for fluctuations also serves a backlog": {observationOf(5, &BacklogStats{Backlog: 100, Running: 50}, memoryWithRate(40)), outcome{5, 5, ReasonDemand}},
-		"slower messages need more workers":                              {observationOf(1, &BacklogStats{Running: 10, ServiceTime: 4 * time.Second}, memoryWithRate(10)), outcome{5, 5, ReasonDemand}},
-		"messages that workers return arrive again":                      {observationOf(1, &BacklogStats{Running: 10, ReturnRate: 30}, memoryWithRate(10)), outcome{5, 5, ReasonDemand}},
-		"while uncounted retries are due, the pool grows from what runs": {observationOf(4, &BacklogStats{Backlog: 1, RetriesDue: true, Running: 40}, memoryWithRate(0)), outcome{5, 5, ReasonDemand}},
-		"an idle worker takes the retries that are due":                  {observationOf(1, &BacklogStats{Backlog: 1, RetriesDue: true}, memoryWithRate(0)), outcome{1, 1, ReasonDemand}},
-		"backlogPerReplica may recommend more workers":                   {observationOf(1, &BacklogStats{Backlog: 40}, memoryWithRate(0), func(p *Settings) { p.BacklogPerReplica = 5 }), outcome{8, 8, ReasonDemand}},
+		"the room for fluctuations also serves a backlog":                 {observationOf(5, &BacklogStats{Backlog: 100, Running: 50}, memoryWithRate(40)), outcome{5, 5, ReasonDemand}},
+		"slower messages need more workers":                               {observationOf(1, &BacklogStats{Running: 10, ServiceTime: 4 * time.Second}, memoryWithRate(10)), outcome{5, 5, ReasonDemand}},
+		"messages that workers return arrive again":                       {observationOf(1, &BacklogStats{Running: 10, ReturnRate: 30}, memoryWithRate(10)), outcome{5, 5, ReasonDemand}},
+		"while uncounted retries are due, the pool grows from what runs":  {observationOf(4, &BacklogStats{Backlog: 1, RetriesDue: true, Running: 40}, memoryWithRate(0)), outcome{5, 5, ReasonDemand}},
+		"an idle worker takes the retries that are due":                   {observationOf(1, &BacklogStats{Backlog: 1, RetriesDue: true}, memoryWithRate(0)), outcome{1, 1, ReasonDemand}},
+		"backlogPerReplica may recommend more workers":                    {observationOf(1, &BacklogStats{Backlog: 40}, memoryWithRate(0), func(p *Settings) { p.BacklogPerReplica = 5 }), outcome{8, 8, ReasonDemand}},
 		"only backlogPerReplica counts while the service time is unknown": {observationOf(1, burst, Memory{}, func(p *Settings) { p.BacklogPerReplica = 500 }), outcome{4, 4, ReasonDemand}},
 
 		"the rate limit caps the number of workers": {observationOf(1, burst, memoryWithRate(0), func(p *Settings) { p.RatePerSecond = 16 }), outcome{10, 2, ReasonRateLimit}},
 		"the rate limit leaves at least one worker": {observationOf(0, burst, memoryWithRate(0), func(p *Settings) { p.RatePerSecond = 0.01 }), outcome{10, 1, ReasonRateLimit}},
 		"maxInFlight caps the number of workers":    {observationOf(1, burst, memoryWithRate(0), func(p *Settings) { p.MaxInFlight = 25 }), outcome{10, 3, ReasonMaxInFlight}},
 
-		"the last worker stays until the pool was idle for idleAfter": {observationOf(1, &BacklogStats{}, idleFor(59*time.Second)), outcome{0, 1, ReasonIdleAfter}},
-		"an idle pool scales to zero":                                 {observationOf(1, &BacklogStats{}, idleFor(time.Minute)), outcome{0, 0, ReasonIdle}},
-		"an idle pool removes all its workers at once":                {observationOf(20, &BacklogStats{}, idleFor(time.Minute), slowlyDown), outcome{0, 0, ReasonIdle}},
+		"the last worker stays until the pool was idle for idleAfter":               {observationOf(1, &BacklogStats{}, idleFor(59*time.Second)), outcome{0, 1, ReasonIdleAfter}},
+		"an idle pool scales to zero":                                               {observationOf(1, &BacklogStats{}, idleFor(time.Minute)), outcome{0, 0, ReasonIdle}},
+		"an idle pool removes all its workers at once":                              {observationOf(20, &BacklogStats{}, idleFor(time.Minute), slowlyDown), outcome{0, 0, ReasonIdle}},
 		"the last worker stays while it is busy":                                    {observationOf(1, &BacklogStats{Running: 1}, idleFor(time.Hour)), outcome{1, 1, ReasonDemand}},
 		"the last worker stays while messages are delivered that no worker reports": {observationOf(1, &BacklogStats{Unaccounted: 55}, idleFor(time.Hour)), outcome{0, 1, ReasonDemand}},
 		"earlier arrivals do not scale a pool from zero":                            {observationOf(0, &BacklogStats{}, memoryWithRate(100)), outcome{13, 0, ReasonIdle}},
@@ -72,9 +74,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"the budget takes precedence over minReplicas": {
 			observationOf(0, burst, memoryWithRate(0), func(p *Settings) { p.Budget, p.MinReplicas = new(int32(4)), 6 }), outcome{10, 4, ReasonBudget},
 		},
-		"a lowered bound applies to busy workers":   {observationOf(8, busy, memoryWithRate(90), atMost(4)), outcome{12, 4, ReasonMaxReplicas}},
+		"a lowered bound applies to busy workers":               {observationOf(8, busy, memoryWithRate(90), atMost(4)), outcome{12, 4, ReasonMaxReplicas}},
 		"a lowered bound applies after a start of the operator": {observationOf(8, busy, justStarted(memoryWithRate(90)), atMost(4)), outcome{12, 4, ReasonMaxReplicas}},
-		"a lowered bound is reached in steps":       {observationOf(20, &BacklogStats{}, memoryWithRate(0), atMost(5)), outcome{0, 8, ReasonMaxStep}},
+		"a lowered bound is reached in steps":                   {observationOf(20, &BacklogStats{}, memoryWithRate(0), atMost(5)), outcome{0, 8, ReasonMaxStep}},
 
 		"saturated throughput prevents scaling up":           {observationOf(10, &BacklogStats{Backlog: 5000, Running: 100, Finished: new(int64(9))}, saturated), outcome{26, 10, ReasonThroughputSaturated}},
 		"saturated throughput does not prevent scaling down": {observationOf(10, &BacklogStats{Running: 5}, saturated), outcome{1, 4, ReasonMaxStep}},
@@ -138,10 +140,10 @@ func TestTheRecommendationFollowsTheFirstTargetThatIsKnown(t *testing.T) {
 		want   int32
 		target Target
 	}{
-		"backlogPerReplica":                  {BacklogStats{Backlog: 100, BacklogPerReplica: 5}, explicit, 2, Target{50, TargetBacklogPerReplica}},
-		"the target that the source names":   {BacklogStats{Backlog: 100, BacklogPerReplica: 5}, ofSource, 20, Target{5, TargetFromSource}},
-		"a fraction of a message per worker": {BacklogStats{Backlog: 3, BacklogPerReplica: 0.5}, ofSource, 6, Target{0.5, TargetFromSource}},
-		"running messages count too":         {BacklogStats{Backlog: 6, Running: 4, BacklogPerReplica: 5}, ofSource, 2, Target{5, TargetFromSource}},
+		"backlogPerReplica":                      {BacklogStats{Backlog: 100, BacklogPerReplica: 5}, explicit, 2, Target{50, TargetBacklogPerReplica}},
+		"the target that the source names":       {BacklogStats{Backlog: 100, BacklogPerReplica: 5}, ofSource, 20, Target{5, TargetFromSource}},
+		"a fraction of a message per worker":     {BacklogStats{Backlog: 3, BacklogPerReplica: 0.5}, ofSource, 6, Target{0.5, TargetFromSource}},
+		"running messages count too":             {BacklogStats{Backlog: 6, Running: 4, BacklogPerReplica: 5}, ofSource, 2, Target{5, TargetFromSource}},
 		"the service time, if workers report it": {BacklogStats{Backlog: 100, ServiceTime: 50 * time.Millisecond}, ofSource, 1, Target{0, TargetServiceTime}},
 		"the service time, if it needs more workers than the target of the source": {
 			BacklogStats{Backlog: 100, ServiceTime: time.Minute, BacklogPerReplica: 100}, ofSource, 30, Target{0, TargetServiceTime},
@@ -152,7 +154,7 @@ func TestTheRecommendationFollowsTheFirstTargetThatIsKnown(t *testing.T) {
 		"the default of a source":                   {BacklogStats{Backlog: 100}, ofSource, 10, Target{10, TargetDefault}},
 		"an assumed service time, only for a Queue": {BacklogStats{Backlog: 100}, func(*Settings) {}, 1, Target{0, TargetAssumedServiceTime}},
 		"a target that is not a number is ignored":  {BacklogStats{Backlog: 100, BacklogPerReplica: math.NaN()}, ofSource, 10, Target{10, TargetDefault}},
-		"a tiny target": {BacklogStats{Backlog: 1, BacklogPerReplica: 1e-300}, ofSource, 1000, Target{minBacklogPerReplica, TargetFromSource}},
+		"a tiny target":                             {BacklogStats{Backlog: 1, BacklogPerReplica: 1e-300}, ofSource, 1000, Target{minBacklogPerReplica, TargetFromSource}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			d := Decide(observationOf(1, &test.stats, Memory{}, test.change))

@@ -34,8 +34,12 @@ func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
 	rate := func(perSecond float64) change { return func(c *saturable) { c.rates.FinishRate = perSecond } }
 	running := func(messages int64) change { return func(c *saturable) { c.Stats.Running = messages } }
 	saturatedAt := func(perSecond float64) change { return func(c *saturable) { c.SaturatedRate = perSecond } }
-	baseline := func(ready int32, perSecond float64) change { return func(c *saturable) { c.BaselineReady, c.BaselineRate = ready, perSecond } }
-	readySince := func(ready int32, since time.Time) change { return func(c *saturable) { c.Saturation.Ready, c.ReadySince = ready, since } }
+	baseline := func(ready int32, perSecond float64) change {
+		return func(c *saturable) { c.BaselineReady, c.BaselineRate = ready, perSecond }
+	}
+	readySince := func(ready int32, since time.Time) change {
+		return func(c *saturable) { c.Saturation.Ready, c.ReadySince = ready, since }
+	}
 	all := func(changes ...change) change {
 		return func(c *saturable) {
 			for _, one := range changes {
@@ -57,15 +61,15 @@ func TestThroughputIsComparedWithTheBaseline(t *testing.T) {
 		"the workers had no time for three messages": {
 			all(readySince(4, ago(15*time.Second)), func(c *saturable) { c.rates.ReportedServiceSeconds = 2 }), false, all(),
 		},
-		"it grew, but may not be settled": {all(readySince(4, ago(time.Second)), rate(20)), false, all()},
-		"a worker is not busy":            {running(6), false, all()},
-		"a handler is not busy":           {running(7), false, saturatedAt(12.4)},
-		"a worker is not ready":           {func(c *saturable) { c.Replicas = 5 }, false, all()},
-		"fewer than twice the workers":    {baseline(3, 10), false, all()},
-		"saturated, and hardly more":      {all(saturatedAt(10), rate(12.5)), false, all()},
-		"saturated, and a quarter more":   {all(saturatedAt(10), rate(12.6)), false, forgotten},
-		"no backlog":                      {all(saturatedAt(10), running(0), func(c *saturable) { c.Stats.Backlog = 0 }), false, forgotten},
-		"unknown":                         {all(saturatedAt(10), func(c *saturable) { c.Stats.Finished = nil }), true, forgotten},
+		"it grew, but may not be settled":                  {all(readySince(4, ago(time.Second)), rate(20)), false, all()},
+		"a worker is not busy":                             {running(6), false, all()},
+		"a handler is not busy":                            {running(7), false, saturatedAt(12.4)},
+		"a worker is not ready":                            {func(c *saturable) { c.Replicas = 5 }, false, all()},
+		"fewer than twice the workers":                     {baseline(3, 10), false, all()},
+		"saturated, and hardly more":                       {all(saturatedAt(10), rate(12.5)), false, all()},
+		"saturated, and a quarter more":                    {all(saturatedAt(10), rate(12.6)), false, forgotten},
+		"no backlog":                                       {all(saturatedAt(10), running(0), func(c *saturable) { c.Stats.Backlog = 0 }), false, forgotten},
+		"unknown":                                          {all(saturatedAt(10), func(c *saturable) { c.Stats.Finished = nil }), true, forgotten},
 		"no baseline, and the pool does not grow":          {all(withoutBaseline, running(6)), false, all()},
 		"no baseline, and the pool grows":                  {all(withoutBaseline, running(6)), true, baseline(4, 12.4)},
 		"no baseline, and all workers are busy":            {withoutBaseline, false, baseline(4, 12.4)},
@@ -99,13 +103,13 @@ func TestAScaleUpWaitsForTheThroughputOfTheLastOne(t *testing.T) {
 		change func(*saturable, *replicaTarget)
 		want   Reason // of a pool that keeps its workers; empty if it scales up
 	}{
-		"throughput did not grow":    {func(*saturable, *replicaTarget) {}, ReasonThroughputUnproven},
-		"it grew":                    {func(c *saturable, _ *replicaTarget) { c.rates.FinishRate = 12.5 }, ""},
-		"it is saturated":            {func(c *saturable, _ *replicaTarget) { c.SaturatedRate, c.rates.FinishRate = 10, 20 }, ReasonThroughputSaturated},
-		"it is unknown":              {func(c *saturable, _ *replicaTarget) { c.Stats.Finished = nil }, ""},
-		"no worker is ready":         {func(c *saturable, _ *replicaTarget) { c.Observation.Ready, c.SaturatedRate = 0, 10 }, ""},
-		"fewer workers than minimum": {func(_ *saturable, n *replicaTarget) { n.lower = 5 }, ""},
-		"as many as the minimum":     {func(_ *saturable, n *replicaTarget) { n.lower = 4 }, ReasonThroughputUnproven},
+		"throughput did not grow":             {func(*saturable, *replicaTarget) {}, ReasonThroughputUnproven},
+		"it grew":                             {func(c *saturable, _ *replicaTarget) { c.rates.FinishRate = 12.5 }, ""},
+		"it is saturated":                     {func(c *saturable, _ *replicaTarget) { c.SaturatedRate, c.rates.FinishRate = 10, 20 }, ReasonThroughputSaturated},
+		"it is unknown":                       {func(c *saturable, _ *replicaTarget) { c.Stats.Finished = nil }, ""},
+		"no worker is ready":                  {func(c *saturable, _ *replicaTarget) { c.Observation.Ready, c.SaturatedRate = 0, 10 }, ""},
+		"fewer workers than minimum":          {func(_ *saturable, n *replicaTarget) { n.lower = 5 }, ""},
+		"as many as the minimum":              {func(_ *saturable, n *replicaTarget) { n.lower = 4 }, ReasonThroughputUnproven},
 		"the first workers have just started": {warmingUp(12*time.Second, 1.9), ReasonThroughputUnproven}, // of eight that they could finish
 		"the first workers finish messages":   {warmingUp(12*time.Second, 2), ""},
 		"the first workers had time":          {warmingUp(13*time.Second, 0), ""},
