@@ -18,6 +18,11 @@ const (
 	immediateWait = 0.01
 )
 
+// meanResults contains the means of the results of all seeds.
+type meanResults struct {
+	p95, p99, podSeconds, scaleOperations, interruptedWorkers, redeliveredMessages float64
+}
+
 // printTable prints a table, and returns an error for each missed target. Yardmaster must have shorter waits, use no more Pod-seconds and not
 // many more scale operations, and interrupt no worker.
 func printTable(w io.Writer, title string, scalers []scalerModel, first, count uint64) error {
@@ -66,11 +71,6 @@ func (s meanResults) checkTargets(theirs meanResults) error {
 		errs = append(errs, fmt.Errorf("%.1f workers were stopped with messages in flight", s.interruptedWorkers))
 	}
 	return errors.Join(errs...)
-}
-
-// meanResults contains the means of the results of all seeds.
-type meanResults struct {
-	p95, p99, podSeconds, scaleOperations, interruptedWorkers, redeliveredMessages float64
 }
 
 // measureScaler simulates a load with each of the seeds.
