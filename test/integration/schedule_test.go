@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,69 +123,54 @@ func TestAForeignObjectWithTheNameOfARunIsNotTouched(t *testing.T) {
 
 func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	template := func(raw string) func(*v1alpha1.ScheduleSpec) {
-		return func(spec *v1alpha1.ScheduleSpec) { spec.SequentialJob.Spec.Raw = []byte(raw) }
+	const oneStep, exactlyOne = `{containers: [{name: a, image: a}]}`, "exactly one of sequentialJob, agenticSession and message must be set"
+	of := func(spec string) string { return `{schedule: "0 * * * *", sequentialJob: {spec: ` + spec + `}}` }
+	due := func(schedule string) string { return `{schedule: "` + schedule + `", sequentialJob: {spec: ` + oneStep + `}}` }
+	with := func(fields string) string {
+		return `{schedule: "0 * * * *", sequentialJob: {spec: ` + oneStep + `}, ` + fields + `}`
 	}
-	rerun := func(request v1alpha1.ScheduleRerun) func(*v1alpha1.ScheduleSpec) {
-		return func(spec *v1alpha1.ScheduleSpec) { spec.Rerun = &request }
+	message := func(fields string) string {
+		return `{schedule: "0 * * * *", message: {queueRef: {name: billing}, kind: invoice}, ` + fields + `}`
 	}
-	tests := map[string]struct {
-		change func(*v1alpha1.ScheduleSpec)
-		want   string
-	}{
-		"a schedule that is no cron expression": {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "every day" }, "spec.schedule: Invalid value"},
-		"a schedule that is never due":          {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 30 2 *" }, "is never due"},
-		"a wrong one of several schedules":      {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 * * *; 0 25 * * *" }, `"0 25 * * *": `},
-		"a condition that is not true or false": {func(s *v1alpha1.ScheduleSpec) { s.When = "runs.size()" }, "spec.when: Invalid value"},
-		"a condition about an unknown field":    {func(s *v1alpha1.ScheduleSpec) { s.When = "runs[0].failed" }, "undefined field 'failed'"},
-		"a stop after no failure":               {func(s *v1alpha1.ScheduleSpec) { s.SuspendAfterFailures = new(int32(0)) }, "suspendAfterFailures"},
-		"an unknown time zone":                  {func(s *v1alpha1.ScheduleSpec) { s.TimeZone = "Europe/Atlantis" }, "spec.timeZone: Invalid value"},
-		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob, agenticSession and message must be set"},
-		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob, agenticSession and message must be set"},
-		"jitter of more than a day": {func(s *v1alpha1.ScheduleSpec) {
-			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
-		}, "jitter must be a duration from 0s to 24h"},
-		"a message of a Schedule that waits for runs": {func(s *v1alpha1.ScheduleSpec) {
-			ofJobs(s)
-			s.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid
-		}, "can only have concurrencyPolicy Allow"},
-		"a message of a Schedule that counts failures": {func(s *v1alpha1.ScheduleSpec) {
-			ofJobs(s)
-			s.SuspendAfterFailures = new(int32(1))
-		}, "cannot have suspendAfterFailures"},
-		"a rerun without an id": {rerun(v1alpha1.ScheduleRerun{}), "spec.rerun.id"},
-		"a rerun of a range backwards": {
-			rerun(v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: yesterday(9), To: yesterday(8)}), "to must not be before from",
+	rerun := func(request string) string { return with(`rerun: {` + request + `}`) }
+	assertSpecsRefused(t, "Schedule", []invalidSpec{
+		{"a schedule that is no cron expression", due("every day"), "spec.schedule: "},
+		{"a schedule that is never due", due("0 0 30 2 *"), "is never due"},
+		{"a wrong one of several schedules", due("0 0 * * *; 0 25 * * *"), `"0 25 * * *": `},
+		{"a condition that is not true or false", with(`when: "runs.size()"`), "spec.when: "},
+		{"a condition about an unknown field", with(`when: "runs[0].failed"`), "undefined field 'failed'"},
+		{"a stop after no failure", with(`suspendAfterFailures: 0`), "suspendAfterFailures"},
+		{"an unknown time zone", with(`timeZone: Europe/Atlantis`), "spec.timeZone: "},
+		{"no kind", `{schedule: "0 * * * *"}`, exactlyOne},
+		{"two kinds", with(`agenticSession: {spec: {prompt: a}}`), exactlyOne},
+		{"jitter of more than a day", with(`jitter: 25h`), "jitter must be a duration from 0s to 24h"},
+		{"a message of a Schedule that waits for runs", message(`concurrencyPolicy: Forbid`), "can only have concurrencyPolicy Allow"},
+		{"a message of a Schedule that counts failures", message(`suspendAfterFailures: 1`), "cannot have suspendAfterFailures"},
+		{"a rerun without an id", rerun(``), "spec.rerun.id"},
+		{"a rerun of a range backwards", rerun(`id: a, from: "2026-01-02T09:00:00Z", to: "2026-01-02T08:00:00Z"`), "to must not be before from"},
+		{"a rerun of a range from never", rerun(`id: a, to: "2026-01-02T08:00:00Z"`), "to must not be before from"},
+		{"a rerun before 1970", rerun(`id: a, from: "0001-01-01T00:00:01Z"`), "from must not be before 1970"},
+		{
+			"a reserved label", `{schedule: "0 * * * *", sequentialJob: {metadata: {labels: {yardmaster.dev/schedule: x}}, spec: ` + oneStep + `}}`,
+			"is reserved",
 		},
-		"a rerun of a range from never": {rerun(v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, To: yesterday(8)}), "to must not be before from"},
-		"a rerun before 1970": {
-			rerun(v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "1"}, From: new(metav1.Date(1, 1, 1, 0, 0, 1, 0, time.UTC))}), "from must not be before 1970",
+		{
+			"a time to live that is shorter than an observation", of(`{containers: [{name: a, image: a}], ttlSecondsAfterFinished: 0}`),
+			"ttlSecondsAfterFinished: must be at least 60",
 		},
-		"a reserved label": {func(s *v1alpha1.ScheduleSpec) {
-			s.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
-		}, "is reserved"},
-		"a time to live that is shorter than an observation": {template(`{"containers": [{"name": "a", "image": "a"}], "ttlSecondsAfterFinished": 0}`), "ttlSecondsAfterFinished: Invalid value: 0: must be at least 60"},
-		"a field that does not exist":                        {template(`{"containers": [{"name": "a", "image": "a", "comand": ["true"]}]}`), "comand"},
-		"a value that is refused":                            {template(`{"containers": []}`), "spec.sequentialJob: Invalid value: its runs would be refused"},
-		"a step whose Jobs are refused": {
-			template(`{"containers": [{"name": "ok", "image": "a"}, {"name": "greedy", "image": "a", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]}`),
-			`spec.sequentialJob: Invalid value: Jobs of step "greedy" of its runs would be refused`,
+		{"a field that does not exist", of(`{containers: [{name: a, image: a, comand: ["true"]}]}`), "comand"},
+		{"a value that is refused", of(`{containers: []}`), "spec.sequentialJob: its runs would be refused"},
+		{
+			"a step whose Jobs are refused",
+			of(`{containers: [{name: ok, image: a}, {name: greedy, image: a, resources: {requests: {cpu: "2"}, limits: {cpu: "1"}}}]}`),
+			`spec.sequentialJob: Jobs of step "greedy" of its runs would be refused`,
 		},
-		"what only the webhook of the runs refuses": {template(`{"containers": [{"name": "a", "image": "a"}], "template": {"metadata": {"labels": {"yardmaster.dev/step": "x"}}}}`), "its runs would be refused"},
-	}
-	for title, test := range tests {
-		t.Run(title, func(t *testing.T) {
-			err := cluster.Create(t.Context(), newScheduleOf(ns, "refused", test.change))
-			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one with %q", err, test.want)
-			}
-		})
-	}
-	long := newScheduleOf(ns, strings.Repeat("n", 42))
-	if err := cluster.Create(t.Context(), long); err == nil || !strings.Contains(err.Error(), "at most 41 characters") {
-		t.Errorf("a long name: %v", err)
-	}
+		{
+			"what only the webhook of the runs refuses",
+			of(`{containers: [{name: a, image: a}], template: {metadata: {labels: {yardmaster.dev/step: x}}}}`), "its runs would be refused",
+		},
+	})
+	assertRefused(t, namespace(t), newManifest(t, "Schedule", strings.Repeat("n", 42), due("0 * * * *")), false, "at most 41 characters")
 }
 
 func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {

@@ -3,7 +3,6 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,16 +19,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
-
-// options sets options of a step.
-func options(set func(*v1alpha1.StepOptions)) testbuilder.StepOption {
-	return func(step *v1alpha1.Step) {
-		if step.Step == nil {
-			step.Step = &v1alpha1.StepOptions{}
-		}
-		set(step.Step)
-	}
-}
 
 // parse returns the object of a manifest in a namespace.
 func parse(t *testing.T, ns, manifest string) *unstructured.Unstructured {
@@ -100,7 +89,7 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	t.Parallel()
 	waitForAdmissionPolicies(t)
 	s := createSequence(t, testbuilder.SequentialJob("release", "").
-		Step("deploy", options(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
+		Step("deploy", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
 	s.waitUntil("the step to wait", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonApprovalRequired })
 	edit := []string{"yardmaster-session-view", "yardmaster-session-edit", "yardmaster-sequentialjob-view", "yardmaster-sequentialjob-edit"}
 	editor := clientWithRoles(t, s.sj.Namespace, "editor", edit...)
@@ -113,11 +102,8 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 		require.NoError(t, err)
 		return string(raw)
 	}
-	patch := func(c client.Client, body string, o ...client.PatchOption) error {
-		return s.patchAs(c, body, o...)
-	}
 	poll.Until(t, "the policy about approvals to apply", func() bool {
-		return apierrors.IsForbidden(patch(editor, approvalBy("editor"), client.DryRunAll))
+		return apierrors.IsForbidden(s.patchAs(editor, approvalBy("editor"), client.DryRunAll))
 	})
 	for name, test := range map[string]struct {
 		client  client.Client
@@ -135,14 +121,14 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 		"the status through the main path":  {editor, `{"status": {"steps": [{"name": "deploy", "phase": "Succeeded"}]}}`, true}, // which ignores it
 		"a change of the spec by an editor": {editor, `{"spec": {"containers": [{"name": "deploy", "image": "other", "step": {"requireApproval": true}}]}}`, true},
 	} {
-		if err := patch(test.client, test.body, client.DryRunAll); (err == nil) != test.allowed || err != nil && !apierrors.IsForbidden(err) {
+		if err := s.patchAs(test.client, test.body, client.DryRunAll); (err == nil) != test.allowed || err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if jobs := s.listJobs(); len(jobs) != 0 {
 		t.Fatalf("%d Jobs before the approval", len(jobs))
 	}
-	require.NoError(t, patch(approver, approvalBy("approver")))
+	require.NoError(t, s.patchAs(approver, approvalBy("approver")))
 	s.waitForJob("deploy")
 	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool {
 		return s.stepStatus("deploy").ApprovedBy == "approver"
@@ -165,59 +151,17 @@ func (s *sequenceTest) patchAs(c client.Client, body string, o ...client.PatchOp
 	return c.Patch(s.t.Context(), s.sj.DeepCopy(), client.RawPatch(mergePatch, []byte(body)), o...)
 }
 
-func TestExtremeDeadlinesAreRefused(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	for field, set := range map[string]func(*v1alpha1.SequentialJobSpec, int64){
-		"activeDeadlineSeconds": func(spec *v1alpha1.SequentialJobSpec, n int64) { spec.ActiveDeadlineSeconds = &n },
-		"step.activeDeadlineSeconds": func(spec *v1alpha1.SequentialJobSpec, n int64) {
-			spec.Containers[0].Step = &v1alpha1.StepOptions{ActiveDeadlineSeconds: &n}
-		},
-		"step.startDeadlineSeconds": func(spec *v1alpha1.SequentialJobSpec, n int64) {
-			spec.Containers[0].Step = &v1alpha1.StepOptions{StartDeadlineSeconds: &n}
-		},
-	} {
-		for _, seconds := range []int64{math.MinInt64, -1, 0, 1 << 31, 9_999_999_999, math.MaxInt64} {
-			sj := testbuilder.SequentialJob("refused", ns).Step("a").Obj()
-			set(&sj.Spec, seconds)
-			if err := cluster.Create(t.Context(), sj, client.DryRunAll); !apierrors.IsInvalid(err) {
-				t.Errorf("%s of %d: %v, want it refused", field, seconds, err)
-			}
-		}
-		longest := testbuilder.SequentialJob("longest", ns).Step("a").Obj()
-		set(&longest.Spec, math.MaxInt32)
-		if err := cluster.Create(t.Context(), longest, client.DryRunAll); err != nil {
-			t.Errorf("the longest %s: %v", field, err)
-		}
-	}
-}
-
 func TestArchiveThatIsInvalidIsRefused(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	ref := &v1alpha1.LocalReference{Name: "a"}
-	for name, row := range map[string]struct {
-		archive v1alpha1.SequenceArchive
-		want    string
-	}{
-		"no storage": {v1alpha1.SequenceArchive{ServiceAccountName: "logs"}, "set exactly one of claimRef and s3"},
-		"two storages": {
-			v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{
-				ClaimRef: ref, S3: &v1alpha1.ArchiveS3{Endpoint: "https://a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"}},
-			}}, "set exactly one of claimRef and s3",
-		},
-		"no ServiceAccount":         {v1alpha1.SequenceArchive{Archive: v1alpha1.Archive{ClaimRef: ref}}, "spec.archive.serviceAccountName: Invalid value"},
-		"an invalid ServiceAccount": {v1alpha1.SequenceArchive{ServiceAccountName: "Not ok", Archive: v1alpha1.Archive{ClaimRef: ref}}, `spec.archive.serviceAccountName: Invalid value: "Not ok"`},
-		"an invalid endpoint": {
-			v1alpha1.SequenceArchive{ServiceAccountName: "logs", Archive: v1alpha1.Archive{S3: &v1alpha1.ArchiveS3{
-				Endpoint: "a", Bucket: "abc", SecretRef: v1alpha1.LocalReference{Name: "s"},
-			}}}, "spec.archive.s3.endpoint: Invalid value",
-		},
-	} {
-		sj := testbuilder.SequentialJob("invalid", ns).Step("a").Obj()
-		sj.Spec.Archive = &row.archive
-		if err := cluster.Create(t.Context(), sj); err == nil || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: want %s, got %v", name, row.want, err)
-		}
+	archive := func(fields string) string { return `{containers: [{name: a, image: a}], archive: {` + fields + `}}` }
+	s3 := func(endpoint string) string {
+		return `s3: {endpoint: "` + endpoint + `", bucket: abc, secretRef: {name: s}}, serviceAccountName: logs`
 	}
+	assertSpecsRefused(t, "SequentialJob", []invalidSpec{
+		{"no storage", archive(`serviceAccountName: logs`), "set exactly one of claimRef and s3"},
+		{"two storages", archive(`claimRef: {name: a}, ` + s3("https://a")), "set exactly one of claimRef and s3"},
+		{"no ServiceAccount", archive(`claimRef: {name: a}`), "spec.archive.serviceAccountName: "},
+		{"an invalid ServiceAccount", archive(`claimRef: {name: a}, serviceAccountName: Not ok`), "spec.archive.serviceAccountName: "},
+		{"an invalid endpoint", archive(s3("a")), "spec.archive.s3.endpoint: "},
+	})
 }
