@@ -30,6 +30,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // restrictedOperator is the ServiceAccount of an operator for all namespaces, with the admission
@@ -76,8 +77,8 @@ const isolationLabel = "test.yardmaster.dev/isolation"
 
 func installAdmissionPolicies(t *testing.T) {
 	t.Helper()
-	manifest := runInRepository(t, "kustomize", "build", "config/shared")
-	for _, object := range decodeManifest(t, manifest) {
+	manifest := testenv.Run(t, "kustomize", "build", "config/shared")
+	for _, object := range testenv.Decode(t, manifest) {
 		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") || object.GetName() == "yardmaster-namespaces" {
 			continue
 		}

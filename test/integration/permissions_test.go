@@ -1,11 +1,7 @@
 package integration
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // watchingControllers are the controllers that work in watched namespaces.
@@ -148,21 +144,8 @@ func buildOverlay(t *testing.T, name, controllers, namespaces, components, repor
 	t.Helper()
 	overlay := filepath.Join("dist", name) // it refers to ../../config
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repositoryRoot, overlay)) })
-	runInRepository(t, "hack/overlay", append([]string{overlay, "yardmaster:dev", controllers, namespaces, components, reported}, more...)...)
-	return runInRepository(t, "kustomize", "build", overlay)
-}
-
-// runInRepository runs a command in the repository's root and returns its output.
-func runInRepository(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), name, args...)
-	command.Dir = repositoryRoot
-	var output, problems bytes.Buffer
-	command.Stdout, command.Stderr = &output, &problems
-	if err := command.Run(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, problems.String())
-	}
-	return output.String()
+	testenv.Run(t, "hack/overlay", append([]string{overlay, "yardmaster:dev", controllers, namespaces, components, reported}, more...)...)
+	return testenv.Run(t, "kustomize", "build", overlay)
 }
 
 // bindingsAndRoles returns the bindings of a manifest and the Roles that they refer to. The others are
@@ -171,7 +154,7 @@ func bindingsAndRoles(t *testing.T, manifest string) []*unstructured.Unstructure
 	t.Helper()
 	var roles, all []*unstructured.Unstructured
 	bound := map[string]bool{}
-	for _, object := range decodeManifest(t, manifest) {
+	for _, object := range testenv.Decode(t, manifest) {
 		switch object.GetKind() {
 		case "Role", "ClusterRole":
 			roles = append(roles, object)
@@ -194,22 +177,7 @@ func readManifests(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	return decodeManifest(t, string(raw))
-}
-
-func decodeManifest(t *testing.T, manifest string) (objects []*unstructured.Unstructured) {
-	t.Helper()
-	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		switch err := documents.Decode(object); {
-		case errors.Is(err, io.EOF):
-			return objects
-		case err != nil:
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
-	}
+	return testenv.Decode(t, string(raw))
 }
 
 // Users set the namespace in a kustomization of theirs, and the bindings, the webhooks and the names in certificates
@@ -231,13 +199,13 @@ func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
 		"config/teams-with-components":    {"platform", "team-a", "team-b"},
 	} {
 		t.Run(directory, func(t *testing.T) {
-			manifest := runInRepository(t, "kustomize", "build", filepath.Join(root, directory))
+			manifest := testenv.Run(t, "kustomize", "build", filepath.Join(root, directory))
 			for i, line := range strings.Split(manifest, "\n") {
 				if strings.Contains(line, "yardmaster-system") {
 					t.Errorf("line %d of the manifest still names the default namespace: %s", i+1, line)
 				}
 			}
-			for _, object := range decodeManifest(t, manifest) {
+			for _, object := range testenv.Decode(t, manifest) {
 				if ns := object.GetNamespace(); ns != "" && !slices.Contains(namespaces, ns) {
 					t.Errorf("%s %s is in namespace %q", object.GetKind(), object.GetName(), ns)
 				}
@@ -266,8 +234,8 @@ func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
 	}
 	for name, namespaces := range map[string]string{"some": "team-a,team-b", "all": "*"} {
 		manifest := buildOverlay(t, "no-namespace-"+name, "*", namespaces, components, "")
-		manifest += "---\n" + runInRepository(t, "kustomize", "build", "config/shared")
-		for _, object := range decodeManifest(t, manifest) {
+		manifest += "---\n" + testenv.Run(t, "kustomize", "build", "config/shared")
+		for _, object := range testenv.Decode(t, manifest) {
 			mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
 			require.NoError(t, err)
 			if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != (object.GetNamespace() != "") {

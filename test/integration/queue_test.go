@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // queueEnv is a namespace with a NATS server whose URL is in the Secret "broker".
@@ -55,11 +56,7 @@ func (e *queueEnv) abandonQueues() {
 
 func (e *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
 	e.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}, StringData: map[string]string{}}
-	s.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	for i := 0; i < len(data); i += 2 {
-		s.StringData[data[i]] = data[i+1]
-	}
+	s := testbuilder.BrokerSecret(e.ns, name, data...)
 	mustCreate(e.t, s)
 	return s
 }

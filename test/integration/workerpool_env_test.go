@@ -68,7 +68,7 @@ func newPoolTestEnv(t *testing.T) *poolTestEnv {
 	t.Cleanup(func() { stop(); group.Wait() })
 	c.startController(ctx, &group)
 	group.Go(func() { c.runWorkersOfPods(ctx) })
-	t.Cleanup(c.removePoolFinalizers)
+	t.Cleanup(func() { cluster.RemoveFinalizers(t, c.ns, "WorkerPool") })
 	return c
 }
 
@@ -115,20 +115,6 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
-// removePoolFinalizers allows the test's namespace to be deleted after the controller has stopped.
-func (c *poolTestEnv) removePoolFinalizers() {
-	var list v1alpha1.WorkerPoolList
-	if err := cluster.List(background, &list, client.InNamespace(c.ns)); err != nil {
-		c.t.Error(err)
-	}
-	for i := range list.Items {
-		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))
-		if err := client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)); err != nil {
-			c.t.Error(err)
-		}
-	}
-}
 
 // runWorkersOfPods runs a worker for each running Pod of a pool with queues until the Pod is deleted.
 func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {

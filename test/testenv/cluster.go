@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -171,6 +172,25 @@ func (c *Cluster) createNamespace(t testing.TB, ns *corev1.Namespace) string {
 		}
 	})
 	return ns.Name
+}
+
+// RemoveFinalizers makes the objects of these kinds deletable without an operator.
+func (c *Cluster) RemoveFinalizers(t testing.TB, namespace string, kinds ...string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			t.Error(err)
+		}
+		for i := range list.Items {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+			if err := client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], patch)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // Root is the root of the repository: the working directory, or the next one above it that has the manifests.

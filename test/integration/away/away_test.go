@@ -3,11 +3,8 @@
 package away
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -215,8 +212,7 @@ func (s *state) name(suffix string) string {
 // prepare creates what the objects need.
 func prepare(t *testing.T, ns string) {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broker"}, StringData: map[string]string{"url": natstest.Start(t).ClientURL()}}
-	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
+	secret := testbuilder.BrokerSecret(ns, "broker", "url", natstest.Start(t).ClientURL())
 	runner := state{kind: "SessionRunner", manifest: `{"image": "runner:1", "template": {` + forAnHour + `, "spec": {"securityContext": {"runAsUser": 65532}, "containers": [{"name": "runner"}]}}}`}
 	orders := state{kind: "Queue", manifest: `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`}
 	for _, object := range []client.Object{secret, runner.object(ns, "long"), orders.object(ns, "orders")} {
@@ -264,23 +260,7 @@ func leaveBehind(t *testing.T, ns string) {
 		return true
 	})
 	operator.Kill()
-	t.Cleanup(func() { // it removes the finalizers, so that the namespace can be deleted
-		ctx := context.WithoutCancel(t.Context())
-		for _, kind := range []client.Object{&v1alpha1.SequentialJob{}, &v1alpha1.WorkerPool{}, &v1alpha1.Queue{}} {
-			list := &unstructured.UnstructuredList{}
-			gvk, err := cluster.GroupVersionKindFor(kind)
-			list.SetGroupVersionKind(gvk)
-			if err = errors.Join(err, cluster.List(ctx, list, client.InNamespace(ns))); err != nil {
-				t.Error(err)
-			}
-			for i := range list.Items {
-				err := cluster.Patch(ctx, &list.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))
-				if client.IgnoreNotFound(err) != nil {
-					t.Error(err)
-				}
-			}
-		}
-	})
+	t.Cleanup(func() { cluster.RemoveFinalizers(t, ns, "SequentialJob", "WorkerPool", "Queue") })
 }
 
 // removeOperator installs the webhooks, which nobody serves, and the admission policies.
@@ -289,14 +269,7 @@ func removeOperator(t *testing.T) {
 	for _, file := range []string{"webhook/webhooks.yaml", "admission/policies.yaml"} {
 		manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "config", file))
 		require.NoError(t, err)
-		documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			if err := documents.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
+		for _, object := range testenv.Decode(t, string(manifests)) {
 			require.NoError(t, cluster.Create(t.Context(), object))
 			t.Cleanup(func() {
 				if err := cluster.Delete(context.WithoutCancel(t.Context()), object); err != nil {

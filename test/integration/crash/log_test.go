@@ -68,13 +68,12 @@ func TestTheLogHasNoErrorsThatNeedNobody(t *testing.T) {
 		lines += checkLog(t, file)
 	}
 	t.Logf("%d operators wrote %d lines", len(files), lines)
-	deleteQueues(t, kept)
+	cluster.RemoveFinalizers(t, kept, "Queue", "WorkerPool")
 }
 
 func createObjects(t *testing.T, ns, broker string) {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broker"}, StringData: map[string]string{"url": broker}}
-	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
+	secret := testbuilder.BrokerSecret(ns, "broker", "url", broker)
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
 	runner.Spec.Image, testbuilder.RunnerPod(&runner.Spec).SecurityContext.RunAsUser = "runner:1", new(int64(65532))
 	objects := []client.Object{secret, runner}
@@ -115,27 +114,6 @@ func checkLog(t *testing.T, file string) (lines int) {
 		}
 	}
 	return lines
-}
-
-// deleteQueues removes the finalizers of what no operator removes any more.
-func deleteQueues(t *testing.T, ns string) {
-	t.Helper()
-	var queues v1alpha1.QueueList
-	var pools v1alpha1.WorkerPoolList
-	require.NoError(t, cluster.List(t.Context(), &queues, client.InNamespace(ns)))
-	require.NoError(t, cluster.List(t.Context(), &pools, client.InNamespace(ns)))
-	var objects []client.Object
-	for i := range queues.Items {
-		objects = append(objects, &queues.Items[i])
-	}
-	for i := range pools.Items {
-		objects = append(objects, &pools.Items[i])
-	}
-	for _, object := range objects {
-		if err := cluster.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // What keeps the operator from starting is a line of its log, too.

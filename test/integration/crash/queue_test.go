@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -31,9 +31,7 @@ const (
 func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T) {
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	s := natstest.Start(t)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
-	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	require.NoError(t, cluster.Create(t.Context(), secret))
+	require.NoError(t, cluster.Create(t.Context(), testbuilder.BrokerSecret(ns, "broker", "url", s.ClientURL())))
 
 	end := runOperators(t, 2, time.Second, false, "--namespaces", ns, "--controllers=queue")
 	declare(t, ns, "archive", "Retain")
@@ -62,11 +60,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	waitForQueues(t, ns, func(*v1alpha1.Queue) bool { return true }, 1)
 	t.Logf("%d queues were created and deleted with %d operators", len(names), len(end()))
 	checkStreams(t, js)
-
-	if err := cluster.Patch(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "archive"}},
-		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-		t.Fatal(err)
-	}
+	cluster.RemoveFinalizers(t, ns, "Queue")
 }
 
 // checkStreams compares the streams on the server with the expected ones.

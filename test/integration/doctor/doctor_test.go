@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -35,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -51,10 +49,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-const (
-	system     = "yardmaster-system"
-	mergePatch = types.MergePatchType
-)
+const system = "yardmaster-system"
 
 var cluster *testenv.Cluster
 
@@ -100,19 +95,10 @@ func install(t *testing.T) *installation {
 		i.must(cluster.Create(t.Context(), newQuota(name)))
 	}
 
-	i.run("hack/overlay", "dist/doctor", "yardmaster:dev", "*", "team-a,team-b", "", "", "", system)
+	testenv.Run(t, "hack/overlay", "dist/doctor", "yardmaster:dev", "*", "team-a,team-b", "", "", "", system)
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(testenv.Root(), "dist", "doctor")) })
 	for _, folder := range []string{"config/crd", "config/shared", "dist/doctor"} {
-		documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(i.run("kustomize", "build", folder)), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			if err := documents.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			i.manifests = append(i.manifests, object)
-		}
+		i.manifests = append(i.manifests, testenv.Decode(t, testenv.Run(t, "kustomize", "build", folder))...)
 	}
 	i.restore()
 	t.Cleanup(i.uninstall)
@@ -122,18 +108,6 @@ func install(t *testing.T) *installation {
 func (i *installation) must(err error) {
 	i.Helper()
 	require.NoError(i, err)
-}
-
-func (i *installation) run(name string, args ...string) string {
-	i.Helper()
-	command := exec.CommandContext(i.Context(), name, args...)
-	command.Dir = testenv.Root()
-	var output, problems bytes.Buffer
-	command.Stdout, command.Stderr = &output, &problems
-	if err := command.Run(); err != nil {
-		i.Fatalf("%s: %v\n%s", command, err, problems.String())
-	}
-	return output.String()
 }
 
 // restore applies the manifests, creates the certificate authority, and waits until the operator's Pods are ready.
@@ -149,16 +123,22 @@ func (i *installation) restore() {
 			return err == nil
 		})
 	}
-	var output bytes.Buffer
-	if code := plugin.Run(i.Context(), []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig}, &output, &output); code != 0 {
-		i.Fatal(output.String())
-	}
+	i.installAuthority()
 	lead(i)
 	poll.Until(i.T, "the Pods of the operator to be ready", func() bool {
 		deployment := &appsv1.Deployment{}
 		err := cluster.Get(i.Context(), client.ObjectKey{Namespace: system, Name: "yardmaster"}, deployment)
 		return err == nil && deployment.Status.ReadyReplicas == 2
 	})
+}
+
+// installAuthority makes the API server trust the certificate authority of the webhooks, which it creates if there is none.
+func (i *installation) installAuthority() {
+	i.Helper()
+	var output bytes.Buffer
+	if code := plugin.Run(i.Context(), []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig}, &output, &output); code != 0 {
+		i.Fatal(output.String())
+	}
 }
 
 // uninstall deletes what other tests of the same cluster would notice.
@@ -294,8 +274,13 @@ func (i *installation) isHealthy() {
 	}
 }
 
-func (i *installation) patch(object client.Object, patchType types.PatchType, patch string) {
+// patch applies a merge patch, or a JSON patch, which is a list.
+func (i *installation) patch(object client.Object, patch string) {
 	i.Helper()
+	patchType := types.MergePatchType
+	if strings.HasPrefix(patch, "[") {
+		patchType = types.JSONPatchType
+	}
 	i.must(cluster.Patch(i.Context(), object, client.RawPatch(patchType, []byte(patch))))
 }
 
@@ -307,173 +292,173 @@ func (i *installation) delete(object client.Object) {
 	})
 }
 
-// deleting and patching are damages of one object.
+// deleting and patching are damages of one object, and leading one of the Lease.
 func deleting(object client.Object) func(*installation) {
 	return func(i *installation) { i.delete(object.DeepCopyObject().(client.Object)) }
 }
 
-func patching(object client.Object, patchType types.PatchType, patch string) func(*installation) {
-	return func(i *installation) { i.patch(object.DeepCopyObject().(client.Object), patchType, patch) }
+func patching(object client.Object, patch string) func(*installation) {
+	return func(i *installation) { i.patch(object.DeepCopyObject().(client.Object), patch) }
 }
 
-func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
-
-func inNamespace(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+func leading(change func(*coordinationv1.Lease)) func(*installation) {
+	return func(i *installation) { i.renewLease(change) }
 }
 
-const makeDeploy = "make install deploy IMG=yardmaster:dev NAMESPACES='team-a,team-b' OPERATOR_NAMESPACE=yardmaster-system"
+func named[T client.Object](object T, namespace, name string) T {
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
+}
+
+// The objects that are damaged.
+var (
+	deployment = named(&appsv1.Deployment{}, system, "yardmaster")
+	authority  = named(&corev1.Secret{}, system, "yardmaster-webhook-ca")
+	validating = named(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
+	mutating   = named(&admissionregistrationv1.MutatingWebhookConfiguration{}, "", "yardmaster")
+	jobReports = named(&apiextensionsv1.CustomResourceDefinition{}, "", "jobreports.yardmaster.dev")
+	policies   = named(&apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev")
+	ofQueues   = named(&rbacv1.RoleBinding{}, "team-b", "yardmaster-queue")
+	identity   = named(&rbacv1.ClusterRoleBinding{}, "", "yardmaster-identity")
+	ownObjects = named(&admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-own-objects")
+	kubeSystem = named(&admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-kube-system")
+	ofUsers    = named(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, "", "yardmaster-session-users")
+)
+
+// Parts of the commands that repair the installation.
+const (
+	makeDeploy = "make install deploy IMG=yardmaster:dev NAMESPACES='team-a,team-b' OPERATOR_NAMESPACE=yardmaster-system"
+	restart    = "kubectl rollout restart deployment yardmaster --namespace yardmaster-system"
+	webhookCA  = "kubectl yardmaster webhook-ca --namespace yardmaster-system"
+)
+
+func failed(check, reason, fix string) finding { return finding{check, "FAILED", reason, fix} }
+
+func warned(check, reason, fix string) finding { return finding{check, "WARNING", reason, fix} }
+
+func network(reason string) func(*installation) {
+	return func(i *installation) { i.setNetworkCheck(reason) }
+}
+
+func broker(status metav1.ConditionStatus, reason string) func(*installation) {
+	return func(i *installation) { i.setBroker(status, reason) }
+}
+
+func dryRuns(code int32) func(*installation) {
+	return func(i *installation) { i.dryRunCode.Store(code) }
+}
+
+func skewed(by time.Duration) func(*installation) {
+	return func(i *installation) { i.skew.Store(int64(by)) }
+}
 
 // damages are what can be wrong, each with what doctor has to say about it.
-var damages = map[string]struct {
-	do   func(*installation)
-	undo func(*installation)
-	want finding // Reason is a part
+var damages = []struct {
+	title    string
+	do, undo func(*installation) // undo applies all manifests if it is nil
+	want     finding             // Reason and Fix are parts
 }{
-	"no Deployment": {
-		do:   deleting(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}),
-		want: finding{"operator", "FAILED", "no Deployment of the operator exists", "make install deploy IMG=registry.example/yardmaster:"},
+	{"no Deployment", deleting(deployment), nil, failed("operator", "no Deployment of the operator exists", "make install deploy IMG=")},
+	{"no replicas", patching(deployment, `{"spec": {"replicas": 0}}`), nil, failed("operator", "no replicas", "kubectl scale deployment yardmaster")},
+	{"no leader", leading(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") }), lead, failed("leader", "no replica leads", restart)},
+	{
+		"a leader of another version", leading(func(l *coordinationv1.Lease) { l.Labels[version.LabelName] = "v0.0.1" }), lead,
+		warned("leader", "has version v0.0.1", makeDeploy),
 	},
-	"no replicas": {
-		do: patching(&appsv1.Deployment{ObjectMeta: inNamespace(system, "yardmaster")}, mergePatch,
-			`{"spec": {"replicas": 0}}`),
-		want: finding{"operator", "FAILED", "no replicas", "kubectl scale deployment yardmaster --namespace yardmaster-system --replicas=2"},
+	{"a missing kind", deleting(jobReports), nil, failed("definitions", "jobreports.yardmaster.dev does not exist", makeDeploy)},
+	{
+		"a kind of another version",
+		patching(policies, `[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`), nil,
+		failed("definitions", "spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.precedence differs", makeDeploy),
 	},
-	"no leader": {
-		do:   func(i *installation) { i.renewLease(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") }) },
-		undo: lead,
-		want: finding{"leader", "FAILED", "no replica leads", "kubectl rollout restart deployment yardmaster --namespace yardmaster-system"},
+	{"a missing permission in a namespace", deleting(ofQueues), nil, failed("permissions", "in namespace team-b", makeDeploy)},
+	{"a missing permission in the cluster", deleting(identity), nil, failed("permissions", "the operator may not identify", makeDeploy)},
+	{"no webhook configuration", deleting(validating), nil, failed("webhooks", "lacks the webhook queues.yardmaster.dev", makeDeploy)},
+	{
+		"webhooks for other namespaces",
+		patching(mutating, `[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "request.namespace == 'team-a'"}]`), nil,
+		failed("webhooks", "agenticsessions.yardmaster.dev.matchConditions[0].expression differs", makeDeploy),
 	},
-	"a leader of another version": {
-		do: func(i *installation) {
-			i.renewLease(func(l *coordinationv1.Lease) { l.Labels[version.LabelName] = "v0.0.1" })
-		},
-		undo: lead,
-		want: finding{"leader", "WARNING", "has version v0.0.1", makeDeploy},
+	{"a foreign certificate authority", trustForeignAuthority, nil, failed("webhooks", "the API server does not accept the certificate", webhookCA)},
+	{
+		"another path", patching(validating, `[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guess"}]`), nil,
+		failed("webhooks", "the API server does not use the path", webhookCA),
 	},
-	"a missing kind": {
-		do:   deleting(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("jobreports.yardmaster.dev")}),
-		want: finding{"definitions", "FAILED", "jobreports.yardmaster.dev does not exist", makeDeploy},
+	{"no Secret", deleting(authority), nil, failed("webhooks", "yardmaster-webhook-ca with the certificate", "kubectl yardmaster webhook-ca")},
+	{"an authority that expires", useExpiringAuthority, replaceAuthority, warned("webhooks", "expires at", webhookCA+" --renew")},
+	{"webhooks that do not answer", dryRuns(0), dryRuns(422), failed("webhook calls", `cannot call "policies.yardmaster.dev"`, restart)},
+	{"webhooks that are not called", dryRuns(201), dryRuns(422), failed("webhook calls", "does not call the webhooks", makeDeploy)},
+	{"a missing policy", deleting(ownObjects), nil, failed("admission policies", "yardmaster-own-objects does not exist", makeDeploy)},
+	{
+		"a changed policy", patching(kubeSystem, `[{"op": "replace", "path": "/spec/validations/0/expression", "value": "true"}]`), nil,
+		failed("admission policies", "spec.validations[0].expression differs", makeDeploy),
 	},
-	"a kind of another version": {
-		do: patching(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("policies.yardmaster.dev")}, types.JSONPatchType,
-			`[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`),
-		want: finding{"definitions", "FAILED", "spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.precedence differs", makeDeploy},
+	{
+		"a policy that denies nothing", patching(ofUsers, `{"spec": {"validationActions": ["Audit"]}}`), nil,
+		failed("admission policies", "ValidatingAdmissionPolicyBinding yardmaster-session-users", makeDeploy),
 	},
-	"a missing permission in a namespace": {
-		do:   deleting(&rbacv1.RoleBinding{ObjectMeta: inNamespace("team-b", "yardmaster-queue")}),
-		want: finding{"permissions", "FAILED", "in namespace team-b", makeDeploy},
+	{
+		"network policies that are not enforced", network(v1alpha1.ReasonNetworkNotEnforced), network(v1alpha1.ReasonNetworkPolicyEnforced),
+		failed("network policies", "session team-a/fix", "kubectl get daemonsets --namespace kube-system"),
 	},
-	"a missing permission in the cluster": {
-		do:   deleting(&rbacv1.ClusterRoleBinding{ObjectMeta: named("yardmaster-identity")}),
-		want: finding{"permissions", "FAILED", "the operator may not identify operators.yardmaster.dev in all namespaces", makeDeploy},
+	{
+		"no check of network policies yet", network(v1alpha1.ReasonNetworkCheckPending), network(v1alpha1.ReasonNetworkPolicyEnforced),
+		finding{"network policies", "UNKNOWN", "no session has checked", "kubectl yardmaster session create network-check"},
 	},
-	"no webhook configuration": {
-		do:   deleting(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}),
-		want: finding{"webhooks", "FAILED", "the ValidatingWebhookConfiguration yardmaster lacks the webhook queues.yardmaster.dev", makeDeploy},
+	{
+		"a broker that does not answer",
+		broker(metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed), broker(metav1.ConditionTrue, v1alpha1.ReasonConnected),
+		failed("brokers", "Queue team-b/orders: ConnectionFailed: dial tcp", "kubectl get secret yardmaster-broker --namespace team-b"),
 	},
-	"webhooks for other namespaces": {
-		do: patching(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
-			`[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "request.namespace == 'team-a'"}]`),
-		want: finding{"webhooks", "FAILED", "agenticsessions.yardmaster.dev.matchConditions[0].expression differs", makeDeploy},
+	{
+		"no quota", deleting(newQuota("team-b")), func(i *installation) { i.must(cluster.Create(i.Context(), newQuota("team-b"))) },
+		warned("quotas", "sequentialjobs, schedules, queues, and 16 more in namespace team-b", "kubectl create quota yardmaster --namespace team-b"),
 	},
-	"a foreign certificate authority": {
-		do: func(i *installation) {
-			foreign, _, err := ca.New(time.Now())
-			i.must(err)
-			encoded, err := json.Marshal(foreign)
-			i.must(err)
-			i.patch(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
-				`[{"op": "replace", "path": "/webhooks/1/clientConfig/caBundle", "value": `+string(encoded)+`}]`)
-		},
-		want: finding{"webhooks", "FAILED", "the API server does not accept the certificate", "kubectl yardmaster webhook-ca --namespace yardmaster-system"},
+	{
+		"a clock of this machine that is wrong", skewed(-10 * time.Minute), skewed(0),
+		warned("clocks", "ahead of that of the API server", "timedatectl set-ntp true"),
 	},
-	"another path": {
-		do: patching(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named("yardmaster")}, types.JSONPatchType,
-			`[{"op": "replace", "path": "/webhooks/1/clientConfig/service/path", "value": "/guess"}]`),
-		want: finding{"webhooks", "FAILED", "the API server does not use the path", "kubectl yardmaster webhook-ca --namespace yardmaster-system"},
+	{
+		"a clock of the operator that is wrong",
+		leading(func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-10 * time.Minute))) }), lead,
+		failed("clocks", "behind that of the API server: Schedules start at wrong times", "kubectl debug node/$(kubectl get pod yardmaster-"),
 	},
-	"no Secret": {
-		do:   deleting(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")}),
-		want: finding{"webhooks", "FAILED", "yardmaster-webhook-ca with the certificate of the webhooks does not exist", "kubectl yardmaster webhook-ca"},
-	},
-	"an authority that expires": {
-		do: func(i *installation) {
-			i.delete(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")})
-			secret := &corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca"), Data: map[string][]byte{"path": []byte("segment")}}
-			var err error
-			secret.Data[ca.CertFile], secret.Data[ca.KeyFile], err = ca.New(time.Now().AddDate(-10, 0, 20))
-			i.must(err)
-			i.must(cluster.Create(i.Context(), secret))
-			var output bytes.Buffer
-			if code := plugin.Run(i.Context(), []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig}, &output, &output); code != 0 {
-				i.Fatal(output.String())
-			}
-		},
-		undo: func(i *installation) {
-			i.delete(&corev1.Secret{ObjectMeta: inNamespace(system, "yardmaster-webhook-ca")})
-			i.restore()
-		},
-		want: finding{"webhooks", "WARNING", "expires at", "kubectl yardmaster webhook-ca --namespace yardmaster-system --renew"},
-	},
-	"webhooks that do not answer": {
-		do:   func(i *installation) { i.dryRunCode.Store(0) },
-		undo: func(i *installation) { i.dryRunCode.Store(http.StatusUnprocessableEntity) },
-		want: finding{"webhook calls", "FAILED", `the API server cannot call "policies.yardmaster.dev"`, "kubectl rollout restart deployment yardmaster --namespace yardmaster-system"},
-	},
-	"webhooks that are not called": {
-		do:   func(i *installation) { i.dryRunCode.Store(http.StatusCreated) },
-		undo: func(i *installation) { i.dryRunCode.Store(http.StatusUnprocessableEntity) },
-		want: finding{"webhook calls", "FAILED", "the API server does not call the webhooks", makeDeploy},
-	},
-	"a missing policy": {
-		do:   deleting(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-own-objects")}),
-		want: finding{"admission policies", "FAILED", "ValidatingAdmissionPolicy yardmaster-own-objects does not exist", makeDeploy},
-	},
-	"a changed policy": {
-		do: patching(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("yardmaster-kube-system")}, types.JSONPatchType,
-			`[{"op": "replace", "path": "/spec/validations/0/expression", "value": "true"}]`),
-		want: finding{"admission policies", "FAILED", "spec.validations[0].expression differs", makeDeploy},
-	},
-	"a policy that denies nothing": {
-		do: patching(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("yardmaster-session-users")}, mergePatch,
-			`{"spec": {"validationActions": ["Audit"]}}`),
-		want: finding{"admission policies", "FAILED", "ValidatingAdmissionPolicyBinding yardmaster-session-users", makeDeploy},
-	},
-	"network policies that are not enforced": {
-		do:   func(i *installation) { i.setNetworkCheck(v1alpha1.ReasonNetworkNotEnforced) },
-		undo: func(i *installation) { i.setNetworkCheck(v1alpha1.ReasonNetworkPolicyEnforced) },
-		want: finding{"network policies", "FAILED", "session team-a/fix", "kubectl get daemonsets --namespace kube-system"},
-	},
-	"no check of network policies yet": {
-		do:   func(i *installation) { i.setNetworkCheck(v1alpha1.ReasonNetworkCheckPending) },
-		undo: func(i *installation) { i.setNetworkCheck(v1alpha1.ReasonNetworkPolicyEnforced) },
-		want: finding{"network policies", "UNKNOWN", "no session has checked", "kubectl yardmaster session create network-check"},
-	},
-	"a broker that does not answer": {
-		do:   func(i *installation) { i.setBroker(metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed) },
-		undo: func(i *installation) { i.setBroker(metav1.ConditionTrue, v1alpha1.ReasonConnected) },
-		want: finding{"brokers", "FAILED", "Queue team-b/orders: ConnectionFailed: dial tcp", "kubectl get secret yardmaster-broker --namespace team-b"},
-	},
-	"no quota": {
-		do:   func(i *installation) { i.delete(newQuota("team-b")) },
-		undo: func(i *installation) { i.must(cluster.Create(i.Context(), newQuota("team-b"))) },
-		want: finding{"quotas", "WARNING", "sequentialjobs, schedules, queues, and 16 more in namespace team-b", "kubectl create quota yardmaster --namespace team-b --hard=count/"},
-	},
-	"a clock of this machine that is wrong": {
-		do:   func(i *installation) { i.skew.Store(int64(-10 * time.Minute)) },
-		undo: func(i *installation) { i.skew.Store(0) },
-		want: finding{"clocks", "WARNING", "ahead of that of the API server", "timedatectl set-ntp true"},
-	},
-	"a clock of the operator that is wrong": {
-		do: func(i *installation) {
-			i.renewLease(func(l *coordinationv1.Lease) {
-				l.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-10 * time.Minute)))
-			})
-		},
-		undo: lead,
-		want: finding{"clocks", "FAILED", "behind that of the API server: Schedules start at wrong times", "kubectl debug node/$(kubectl get pod yardmaster-5c9f7d-x2k4p"},
-	},
+}
+
+func trustForeignAuthority(i *installation) {
+	foreign, _, err := ca.New(time.Now())
+	i.must(err)
+	encoded, err := json.Marshal(foreign)
+	i.must(err)
+	i.patch(validating.DeepCopy(), `[{"op": "replace", "path": "/webhooks/1/clientConfig/caBundle", "value": `+string(encoded)+`}]`)
+}
+
+func useExpiringAuthority(i *installation) {
+	i.delete(authority.DeepCopy())
+	secret := authority.DeepCopy()
+	secret.Data = map[string][]byte{"path": []byte("segment")}
+	var err error
+	secret.Data[ca.CertFile], secret.Data[ca.KeyFile], err = ca.New(time.Now().AddDate(-10, 0, 20))
+	i.must(err)
+	i.must(cluster.Create(i.Context(), secret))
+	i.installAuthority()
+}
+
+func replaceAuthority(i *installation) {
+	i.delete(authority.DeepCopy())
+	i.restore()
+}
+
+// damage damages the installation in one of the ways.
+func (i *installation) damage(title string) {
+	for _, d := range damages {
+		if d.title == title {
+			d.do(i)
+			return
+		}
+	}
+	i.Fatalf("there is no damage %q", title)
 }
 
 func TestDoctor(t *testing.T) {
@@ -485,8 +470,8 @@ func TestDoctor(t *testing.T) {
 }
 
 func (i *installation) namesDamages() {
-	for name, damage := range damages {
-		i.Run(name, func(t *testing.T) {
+	for _, damage := range damages {
+		i.Run(damage.title, func(t *testing.T) {
 			i := i.in(t)
 			damage.do(i)
 			if damage.undo == nil {
@@ -516,15 +501,15 @@ func (i *installation) namesMissingPermissions() {
 
 // Several things are wrong at once.
 func (i *installation) isRepaired() {
-	for _, name := range []string{
+	for _, title := range []string{
 		"no replicas", "a missing kind", "a missing permission in a namespace", "no webhook configuration", "a missing policy", "no quota",
 		"a clock of the operator that is wrong",
 	} {
-		damages[name].do(i)
+		i.damage(title)
 	}
 	lead(i)
 	i.runFixes()
-	damages["a foreign certificate authority"].do(i)
+	i.damage("a foreign certificate authority")
 	i.runFixes()
 	poll.Until(i.T, "the replicas to be ready", func() bool {
 		return !slices.ContainsFunc(i.doctor(), func(f finding) bool { return f.Check == "operator" && f.Status != "OK" })

@@ -322,7 +322,7 @@ func TestATenantCannotFillTheMemory(t *testing.T) {
 			round(harness.Quantile(bare, .5)), round(bareP99), ratio, memoryOf(t, operator))
 		return ratio
 	}
-	t.Cleanup(func() { removeFinalizers(t, attacker) })
+	t.Cleanup(func() { cluster.RemoveFinalizers(t, attacker, "SequentialJob", "Queue", "WorkerPool") })
 	createVictim(t, victim)
 	before := measure("without the attack")
 	started, number := time.Now(), 0
@@ -373,24 +373,6 @@ func memoryOf(t *testing.T, operator *testenv.Operator) string {
 		text += fmt.Sprintf(", %s %.0f MiB", gauge[1], value/(1<<20))
 	}
 	return text
-}
-
-// removeFinalizers makes objects deletable without an operator.
-func removeFinalizers(t *testing.T, namespace string) {
-	ctx := context.WithoutCancel(t.Context())
-	for _, kind := range []string{"SequentialJob", "Queue", "WorkerPool"} {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
-		if err := cluster.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			t.Error(err)
-		}
-		for i := range list.Items {
-			list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-			if err := cluster.Patch(ctx, &list.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-				t.Error(err)
-			}
-		}
-	}
 }
 
 // victimChanges is the number of changes of each kind that are measured.
