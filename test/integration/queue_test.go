@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -173,13 +172,6 @@ func (e *queueEnv) streamNames() []string {
 	return all
 }
 
-func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
-	e.t.Helper()
-	c, err := e.connectJetStream().Consumer(e.t.Context(), e.streamName(queue), "default")
-	require.NoError(e.t, err)
-	return c.CachedInfo()
-}
-
 func (e *queueEnv) sendMessages(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
@@ -206,33 +198,6 @@ func findEvent(t *testing.T, namespace, name, reason string) *eventsv1.Event {
 func (e *queueEnv) waitForEvent(name, reason string) {
 	e.t.Helper()
 	poll.Until(e.t, "the event "+reason+" of "+name, func() bool { return findEvent(e.t, e.ns, name, reason) != nil })
-}
-
-func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t)
-	e.createQueue("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
-	e.waitUntilReady("mail")
-	e.waitForEvent("mail", v1alpha1.EventQueueCreated)
-	if got := e.streamNames(); !slices.Contains(got, e.streamName("mail")) || !slices.Contains(got, e.streamName("mail")+"_dead") {
-		t.Errorf("the server has the streams %q", got)
-	}
-	q := e.getQueue("mail")
-	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != e.brokerName("mail") || q.Status.Effective.RateLimit.Limit != 10 {
-		t.Errorf("the status is %+v", q.Status)
-	}
-
-	e.patchQueue("mail", `{"spec":{"maxInFlight":9,"lease":"45s","suspend":true}}`)
-	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
-	is := e.consumerInfo("mail")
-	if is.Config.MaxAckPending != 9 || is.Config.AckWait != 45*time.Second || !is.Paused {
-		t.Errorf("the consumer is %+v, paused: %t", is.Config, is.Paused)
-	}
-	e.patchQueue("mail", `{"spec":{"suspend":false}}`)
-	e.waitUntilReady("mail")
-	if e.consumerInfo("mail").Paused {
-		t.Error("the consumer is still paused")
-	}
 }
 
 // The examples are applied with strict field validation.

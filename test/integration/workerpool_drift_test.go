@@ -135,3 +135,18 @@ func (c *poolTestEnv) restoresItsRevision(t *testing.T) {
 		t.Errorf("the revisions are %+v", got.Revisions)
 	}
 }
+
+func TestPoolDoesNotChangeAnObjectOfAnotherOwner(t *testing.T) {
+	t.Parallel()
+	c := newPoolTestEnv(t)
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "mailers-workers"}, Data: map[string]string{"a": "b"}}
+	mustCreate(t, mine)
+	c.createPool("mailers", "replicas: 1")
+	is := c.waitForCondition("mailers", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
+	if want := "ConfigMap mailers-workers already exists and does not belong to this WorkerPool"; !strings.Contains(is.Message, want) {
+		t.Errorf("the message is %q, want %q", is.Message, want)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil || len(mine.Data) != 1 {
+		t.Errorf("the ConfigMap was changed: %v, %v", err, mine.Data)
+	}
+}

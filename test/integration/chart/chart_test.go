@@ -5,9 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,23 +19,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
-	repositoryRoot = "../../.."
-	releaseName    = "chart-test"
-	namespace      = "chart-platform"
-	teamA, teamB   = "chart-team-a", "chart-team-b"
-	// installerNamespace is that of a release without objects of the cluster, which serves installerTeam.
-	installerNamespace, installerTeam = "chart-installer", "chart-installer-team"
-
-	chart = "charts/yardmaster"
+	releaseName  = "chart-test"
+	namespace    = "chart-platform"
+	teamA, teamB = "chart-team-a", "chart-team-b"
+	chart        = "charts/yardmaster"
 )
 
 var cluster *testenv.Cluster
@@ -46,21 +37,10 @@ var cluster *testenv.Cluster
 // Other tests have installed the CustomResourceDefinitions without Helm.
 func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
-// helm runs Helm in the repository's root.
-func helm(t *testing.T, args ...string) (output string, err error) {
-	t.Helper()
-	run := exec.CommandContext(t.Context(), "helm", args...)
-	run.Dir = repositoryRoot
-	combined, err := run.CombinedOutput()
-	return string(combined), err
-}
-
 // runHelm runs a command of Helm on the release.
 func runHelm(t *testing.T, command string, args ...string) {
 	t.Helper()
-	if output, err := helm(t, append([]string{command, releaseName, "--namespace", namespace}, args...)...); err != nil {
-		t.Fatalf("helm %s: %v\n%s", command, err, output)
-	}
+	testenv.Run(t, "helm", append([]string{command, releaseName, "--namespace", namespace}, args...)...)
 }
 
 func mustGet[T client.Object](t *testing.T, object T, ns, name string) T {
@@ -76,13 +56,6 @@ func exists(t *testing.T, object client.Object, ns, name string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
-}
-
-func createNamespaces(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		cluster.CreateNamespace(t, name)
-	}
 }
 
 // actAsOperator writes what the operator writes into objects of the release: the key for workers.
@@ -127,7 +100,9 @@ func wantRelease(t *testing.T, after string, replicas int32, watched ...string) 
 
 // No operator runs here, so these steps show what Helm does to objects that the operator changes.
 func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
-	createNamespaces(t, namespace, teamA, teamB)
+	for _, name := range []string{namespace, teamA, teamB} {
+		cluster.CreateNamespace(t, name)
+	}
 	// The policies, which are kept, would restrict other tests.
 	t.Cleanup(func() {
 		ctx, ours := context.WithoutCancel(t.Context()), client.MatchingLabels{"app.kubernetes.io/instance": releaseName}
@@ -166,45 +141,5 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	}
 	if !exists(t, &apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev") || !exists(t, policy, teamB, "kept") {
 		t.Error("the uninstallation has deleted a CustomResourceDefinition or an object of its kind")
-	}
-}
-
-// An administrator has installed the CustomResourceDefinitions and the roles of users, and a team has the roles admin and
-// yardmaster-installer in two namespaces, and no permission elsewhere.
-func TestATeamInstallsAReleaseWithoutPermissionsForTheCluster(t *testing.T) {
-	createNamespaces(t, installerNamespace, installerTeam)
-	installer := &rbacv1.ClusterRole{}
-	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", "installer.yaml"))
-	require.NoError(t, err)
-	require.NoError(t, yaml.UnmarshalStrict(raw, installer))
-	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), installer)))
-	for _, ns := range []string{installerNamespace, installerTeam} {
-		for _, role := range []string{"admin", installer.Name} {
-			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role}}
-			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
-			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "team"}}
-			require.NoError(t, cluster.Create(t.Context(), binding))
-		}
-	}
-	as := []string{"--kube-as-user=team", "--kube-as-group=system:authenticated", "--namespace=" + installerNamespace}
-	values := []string{
-		"--set", "clusterObjects.create=false,flags.cluster-id=test,namespaces={" + installerTeam + "},report.namespaces={" + installerTeam + "}",
-		"--set", "broker.urlSecret=broker",
-	}
-	poll.Until(t, "the release to be installed", func() bool { // roles have an effect after a moment
-		output, err := helm(t, slices.Concat([]string{"upgrade", "--install", "yardmaster", chart}, values, as)...)
-		if err != nil {
-			t.Log(output)
-		}
-		return err == nil
-	})
-	if !exists(t, &appsv1.Deployment{}, installerNamespace, "yardmaster") || !exists(t, &rbacv1.RoleBinding{}, installerTeam, "yardmaster-schedule") {
-		t.Error("the Deployment or a RoleBinding is missing")
-	}
-	if output, err := helm(t, slices.Concat([]string{"upgrade", "yardmaster", chart, "--set", "clusterObjects.create=true"}, as)...); err == nil {
-		t.Errorf("the team may install objects of the cluster: %s", output)
-	}
-	if output, err := helm(t, append([]string{"uninstall", "yardmaster"}, as...)...); err != nil {
-		t.Errorf("%v: %s", err, output)
 	}
 }
