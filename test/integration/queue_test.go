@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
@@ -31,9 +30,9 @@ type queueEnv struct {
 	*natstest.Server
 }
 
-func newQueueEnv(t *testing.T, changes ...func(*server.Options)) *queueEnv {
+func newQueueEnv(t *testing.T) *queueEnv {
 	t.Helper()
-	e := &queueEnv{t: t, ns: namespace(t), Server: natstest.Start(t, changes...)}
+	e := &queueEnv{t: t, ns: namespace(t), Server: natstest.Start(t)}
 	e.createSecret("broker", "url", "nats://"+e.Address())
 	t.Cleanup(e.abandonQueues)
 	return e
@@ -222,22 +221,4 @@ func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTheDocumentedNATSPermissionsAreSufficient(t *testing.T) {
-	t.Parallel()
-	e := newQueueEnv(t, func(o *server.Options) {
-		o.Users = []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>"}},
-			Subscribe: &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>", "_INBOX.>"}},
-		}}}
-	})
-	e.createSecret("login", "username", "me", "password", "right")
-	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}",
-		"mail", "deletionPolicy: Purge, rateLimit: {limit: 5}, deadLetter: {onDelete: Purge}")
-	e.waitUntilReady("mail")
-	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
-	e.waitForEvent("mail", "DeadLettersRequeued")
-	e.deleteQueue("mail")
-	e.waitUntilDeleted("mail")
 }
