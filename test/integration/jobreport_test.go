@@ -1,17 +1,22 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/testr"
-	authorizationv1 "k8s.io/api/authorization/v1"
+	"github.com/google/go-cmp/cmp"
+	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -20,30 +25,86 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// absentController is a value of managedBy for which no controller exists.
-const absentController = "example.com/no-controller"
-
-// abandonedJobs creates Jobs that no controller manages, so that nothing changes them.
-func abandonedJobs(t *testing.T, ns string, count int) {
-	t.Helper()
-	var making sync.WaitGroup
-	free := make(chan struct{}, 20)
-	for i := range count {
-		free <- struct{}{}
-		making.Go(func() {
-			defer func() { <-free }()
-			job := newSuspendedJob(ns)
-			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%04d", i), new(absentController)
-			if err := cluster.Create(t.Context(), job); err != nil {
-				t.Error(err)
-			}
-		})
+func TestOpenReports(t *testing.T) {
+	withoutOpenReports(t)
+	ns, bare := namespace(t), namespace(t) // with the Role for OpenReports, and without
+	for i := range 3 {
+		for _, one := range []string{ns, bare} {
+			job := newSuspendedJob(one)
+			// No controller manages it, so that nothing changes it.
+			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%d", i), new("example.com/no-controller")
+			mustCreate(t, job)
+		}
 	}
-	making.Wait()
+	grantRole(t, ns, "jobreport-openreports")
+	scanner := newScanner(t, ns, bare)
+	// wantExported scans, and checks that the JobReport is correct, whatever happened to the Report.
+	wantExported := func(in string, status metav1.ConditionStatus, reason string) {
+		t.Helper()
+		scanner.ReconcileAll(t.Context())
+		report := reportOf(t, in).Status
+		ready := meta.FindStatusCondition(report.Conditions, v1alpha1.ConditionOpenReportsReady)
+		if ready == nil || ready.Status != status || ready.Reason != reason {
+			t.Errorf("%s: condition %+v, want %s %s", in, ready, status, reason)
+		}
+		if !meta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionReady) || report.Summary.Total != 3 || len(report.Findings) != 3 {
+			t.Errorf("%s: the JobReport has %d Jobs and %d findings, want 3: %+v", in, report.Summary.Total, len(report.Findings), report.Conditions)
+		}
+	}
+	wantExported(ns, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+	installOpenReports(t)
+
+	// A Report of another owner is not changed.
+	others := &openreportsv1alpha1.Report{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: jobreport.ReportName}, Source: "another-tool"}
+	reports := openReportsClient(t)
+	require.NoError(t, reports.Create(t.Context(), others))
+	wantExported(ns, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if got := openReport(t, ns); got.ResourceVersion != others.ResourceVersion {
+		t.Errorf("it was overwritten:\n%s", cmp.Diff(others, got))
+	}
+	require.NoError(t, reports.Delete(t.Context(), others))
+
+	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+	wantExported(bare, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	got, jobReport := openReport(t, ns), reportOf(t, ns)
+	if !jobreport.HasSameContent(got, jobreport.FromJobReport(jobReport)) || got.Summary.Warn != 3 {
+		t.Errorf("the Report differs from the JobReport: %+v", got)
+	}
+	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != jobReport.UID {
+		t.Errorf("the owners are %+v", got.OwnerReferences)
+	}
+	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "yardmaster-jobreport" {
+		t.Errorf("its fields are managed by %+v", got.ManagedFields)
+	}
+
+	// An edited Report is corrected, and a correct one is not written.
+	got.Summary.Warn, got.Results = 0, nil
+	require.NoError(t, reports.Update(t.Context(), got))
+	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+	corrected := openReport(t, ns)
+	if !jobreport.HasSameContent(corrected, jobreport.FromJobReport(reportOf(t, ns))) {
+		t.Errorf("the Report was not corrected: %+v", corrected)
+	}
+	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+	if again := openReport(t, ns); again.ResourceVersion != corrected.ResourceVersion {
+		t.Error("a Report that is correct was written")
+	}
+	removeOpenReports(t)
+	wantExported(ns, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+
+	// kubectl shows a count of zero, not an empty column.
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
+	mustGet(t, client.ObjectKeyFromObject(jobReport), stored)
+	if count, found, err := unstructured.NestedInt64(stored.Object, "status", "summary", "zombie"); count != 0 || !found || err != nil {
+		t.Errorf("%d zombies, found: %t, %v", count, found, err)
+	}
 }
 
 // newSuspendedJob returns a suspended Job.
@@ -56,28 +117,6 @@ func newSuspendedJob(ns string) *batchv1.Job {
 		Containers:    []corev1.Container{{Name: "main", Image: "busybox:1.37"}},
 	}
 	return job
-}
-
-// isOperatorAllowed returns whether the API server allows the operator to list Jobs of a namespace.
-func isOperatorAllowed(t *testing.T, ns string) bool {
-	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: operatorUser, Groups: operatorGroups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: "list", Group: "batch", Resource: "jobs"},
-	}}
-	require.NoError(t, cluster.Create(t.Context(), review))
-	return review.Status.Allowed
-}
-
-// newReporterConfig returns the operator's service account, with the permissions of the shipped Role in these
-// namespaces. It waits until they take effect: the API server caches Roles.
-func newReporterConfig(t *testing.T, namespaces ...string) *rest.Config {
-	t.Helper()
-	for _, ns := range namespaces {
-		grantRole(t, ns, "controllers/jobreport")
-		poll.Until(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns) })
-	}
-	return asOperator()
 }
 
 // grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace, as the
@@ -93,30 +132,25 @@ func grantRole(t *testing.T, ns, directory string) {
 	}
 }
 
-// operatorUser is the operator's service account.
-const operatorUser = "system:serviceaccount:yardmaster-system:yardmaster"
-
-var operatorGroups = []string{"system:serviceaccounts", "system:serviceaccounts:yardmaster-system", "system:authenticated"}
-
-func asOperator() *rest.Config {
-	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: operatorGroups}
-	return as
-}
-
-// scanOptions returns the options of a scanner of these namespaces, for which an abandoned Job is suspicious immediately.
-func scanOptions(namespaces ...string) jobreportcontroller.Options {
-	thresholds := jobreport.DefaultThresholds()
-	thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
-	return jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: thresholds}
-}
-
-// newScanner returns a scanner with the permissions of the configuration.
-func newScanner(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreportcontroller.Options) *jobreportcontroller.Reconciler {
+// newScanner returns a scanner of these namespaces with the permissions of the shipped Role, for which an abandoned Job is suspicious
+// immediately.
+func newScanner(t *testing.T, namespaces ...string) *jobreportcontroller.Reconciler {
 	t.Helper()
+	const operator = "system:serviceaccount:yardmaster-system:yardmaster"
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: operator, Groups: permissions.Groups(operator)}
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	require.NoError(t, err)
-	return jobreportcontroller.New(c, c, recorder, testr.New(t), options)
+	for _, ns := range namespaces {
+		grantRole(t, ns, "controllers/jobreport")
+		poll.Until(t, "the Role to take effect", func() bool { return c.List(t.Context(), &batchv1.JobList{}, client.InNamespace(ns)) == nil })
+	}
+	thresholds := jobreport.DefaultThresholds()
+	thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	options := jobreportcontroller.Options{
+		Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: thresholds, OpenReports: true,
+	}
+	return jobreportcontroller.New(c, c, events.NewFakeRecorder(100), testr.New(t), options)
 }
 
 func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
@@ -126,16 +160,57 @@ func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
 	return report
 }
 
-func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
-	ns := namespace(t)
-	newScanner(t, newReporterConfig(t, ns), events.NewFakeRecorder(100), scanOptions(ns)).ReconcileAll(t.Context())
-	report := &unstructured.Unstructured{}
-	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
-	mustGet(t, client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report)
-	for _, column := range []string{"healthy", "suspicious", "zombie"} {
-		count, found, err := unstructured.NestedInt64(report.Object, "status", "summary", column)
-		if count != 0 || !found || err != nil {
-			t.Errorf("%s is %d, found: %t, %v", column, count, found, err)
+func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
+	t.Helper()
+	report := &openreportsv1alpha1.Report{}
+	require.NoError(t, openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: jobreport.ReportName}, report))
+	return report
+}
+
+// openReportsClient returns a client whose scheme contains the kind Report.
+func openReportsClient(t *testing.T) client.Client {
+	t.Helper()
+	require.NoError(t, openreportsv1alpha1.Install(cluster.Scheme()))
+	c, err := client.New(config, client.Options{Scheme: cluster.Scheme()})
+	require.NoError(t, err)
+	return c
+}
+
+// openReportsCRD returns the CustomResourceDefinition that OpenReports ships.
+func openReportsCRD(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	directory := strings.TrimSpace(testenv.Run(t, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api"))
+	crd := &unstructured.Unstructured{}
+	require.NoError(t, readYAML(filepath.Join(directory, "config", "crd", "openreports.io_reports.yaml"), crd))
+	return crd
+}
+
+func installOpenReports(t *testing.T) {
+	t.Helper()
+	require.NoError(t, cluster.Create(t.Context(), openReportsCRD(t)))
+	poll.Until(t, "the kind to be served", func() bool {
+		return openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) == nil
+	})
+}
+
+func removeOpenReports(t *testing.T) {
+	t.Helper()
+	crd := openReportsCRD(t)
+	require.NoError(t, client.IgnoreNotFound(cluster.Delete(t.Context(), crd)))
+	poll.Until(t, "the kind to be removed", func() bool {
+		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy())
+		return apierrors.IsNotFound(err) && openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) != nil
+	})
+}
+
+// withoutOpenReports removes the kind now and at the end of the test.
+func withoutOpenReports(t *testing.T) {
+	t.Helper()
+	removeOpenReports(t)
+	crd := openReportsCRD(t)
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), crd)); err != nil {
+			t.Error(err)
 		}
-	}
+	})
 }
