@@ -74,16 +74,3 @@ func TestConditionsAreReadByKstatus(t *testing.T) {
 		})
 	}
 }
-
-func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
-	var conditions []metav1.Condition
-	Set(&conditions, 1, setTime, Summary{Ready: metav1.ConditionTrue, Reason: "Ready"})
-	later := metav1.NewTime(setTime.Add(time.Hour))
-	Set(&conditions, 2, later, Summary{Ready: metav1.ConditionTrue, Reason: "Scanned", Progress: InProgress})
-	if got := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); !got.LastTransitionTime.Equal(&setTime) {
-		t.Errorf("Ready changed at %s, although its status is the same", got.LastTransitionTime)
-	}
-	if got := meta.FindStatusCondition(conditions, v1alpha1.ConditionReconciling); !got.LastTransitionTime.Equal(&later) {
-		t.Errorf("Reconciling changed at %s, want %s", got.LastTransitionTime, later)
-	}
-}

@@ -26,13 +26,7 @@ func TestObjectsOfANamespaceDoNotWaitForAllObjectsOfAnother(t *testing.T) {
 	queue.Add(requestFor("other", "a"))
 	queue.Add(requestFor("third", "x"))
 	queue.Add(requestFor("other", "b"))
-	var got []string
-	for range 6 {
-		request, _ := queue.Get()
-		got = append(got, request.String())
-		queue.Done(request)
-	}
-	require.Equal(t, []string{"crowd/0", "other/a", "third/x", "crowd/1", "other/b", "crowd/2"}, got)
+	require.Equal(t, []string{"crowd/0 0", "other/a 0", "third/x 0", "crowd/1 0", "other/b 0", "crowd/2 0"}, take(queue, 6))
 	require.Equal(t, 997, queue.Len())
 }
 
@@ -48,10 +42,9 @@ func newTestQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
 	return queue
 }
 
-// takeAll returns the waiting requests in the order in which workers get them, with their priority.
-func takeAll(queue priorityqueue.PriorityQueue[reconcile.Request]) []string {
-	var taken []string
-	for queue.Len() > 0 {
+// take returns requests in the order in which workers get them, with their priority.
+func take(queue priorityqueue.PriorityQueue[reconcile.Request], number int) (taken []string) {
+	for range number {
 		request, priority, _ := queue.GetWithPriority()
 		taken = append(taken, fmt.Sprintf("%s %d", request, priority))
 		queue.Done(request)
@@ -70,7 +63,7 @@ func TestWithinANamespaceTheHighestPriorityComesFirst(t *testing.T) {
 	add(1, "a", "running-2")
 	add(handler.LowPriority, "b", "listed")
 	want := []string{"a/running-1 1", "b/listed -100", "a/running-2 1", "a/changed 0", "a/listed -100"}
-	require.Equal(t, want, takeAll(queue))
+	require.Equal(t, want, take(queue, queue.Len()))
 }
 
 func TestAWaitingObjectKeepsTheHighestRequestedPriority(t *testing.T) {
@@ -81,9 +74,9 @@ func TestAWaitingObjectKeepsTheHighestRequestedPriority(t *testing.T) {
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(1)}, requestFor("a", "third"))
 	queue.Add(requestFor("a", "third"))
 	queue.Add(requestFor("a", "second"))
-	require.Equal(t, []string{"a/third 1", "a/second 0", "a/first -100"}, takeAll(queue))
+	require.Equal(t, []string{"a/third 1", "a/second 0", "a/first -100"}, take(queue, queue.Len()))
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requestFor("a", "third"))
-	require.Equal(t, []string{"a/third -100"}, takeAll(queue))
+	require.Equal(t, []string{"a/third -100"}, take(queue, queue.Len()))
 }
 
 func TestAnObjectAddedWhileItIsReconciledAndADelayedOneHaveTheirPriority(t *testing.T) {
@@ -93,13 +86,7 @@ func TestAnObjectAddedWhileItIsReconciledAndADelayedOneHaveTheirPriority(t *test
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(2)}, request)
 	queue.Done(request)
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(3), RateLimited: true}, requestFor("a", "delayed"))
-	taken := []string{}
-	for range 2 {
-		request, priority, _ := queue.GetWithPriority()
-		taken = append(taken, fmt.Sprintf("%s %d", request, priority))
-		queue.Done(request)
-	}
-	require.Equal(t, []string{"a/reconciled 2", "a/delayed 3"}, taken)
+	require.Equal(t, []string{"a/reconciled 2", "a/delayed 3"}, take(queue, 2))
 }
 
 func TestNoRequestIsLostWhenManyAreAddedAndTakenAtOnce(t *testing.T) {

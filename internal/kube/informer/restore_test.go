@@ -43,20 +43,6 @@ func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
 	})
 }
 
-func TestAnOutageIsNoRestore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, detector := newFakeAPIServer(), NewRestoreDetector()
-		s.putConfigMap("one", "1")
-		recorder := startInformer(t, detector.NewInformer(s, &corev1.ConfigMap{}, 0, cache.Indexers{}))
-		recorder.expectEvents(t, "added one=1")
-		s.stop()
-		s.start()
-		s.putConfigMap("one", "2")
-		recorder.expectEvents(t, "changed one=2")
-		require.Equal(t, 0, len(detector.detected))
-	})
-}
-
 // listVersion is a source whose lists have this resourceVersion.
 type listVersion string
 
