@@ -35,9 +35,7 @@ func newTestQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
 	t.Helper()
 	options := ControllerOptions(1)
 	queue, ok := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
-	if !ok {
-		t.Fatal("the queue has no priorities, so that controller-runtime ignores them")
-	}
+	require.True(t, ok, "the queue has no priorities, so that controller-runtime ignores them")
 	t.Cleanup(queue.ShutDown)
 	return queue
 }

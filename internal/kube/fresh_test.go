@@ -44,9 +44,7 @@ func TestOnlyTheStoredVersionOfAnObjectIsFresh(t *testing.T) {
 			test.change(pod)
 			err := AssertFresh(t.Context(), c, c, pod)
 			require.True(t, test.want(err), "got %v", err)
-			if err != nil && !isStaleError(err) {
-				t.Errorf("%v is not retried as stale", err)
-			}
+			require.True(t, err == nil || isStaleError(err), "%v is not retried as stale", err)
 		})
 	}
 }
@@ -119,9 +117,7 @@ func TestOneListProvesForASecondThatManyObjectsAreFresh(t *testing.T) {
 					t.Errorf("object %d: %v", i, err)
 				}
 			}
-			if lists != row.lists || gets != row.gets {
-				t.Errorf("%d lists and %d gets, want %d and %d", lists, gets, row.lists, row.gets)
-			}
+			require.True(t, lists == row.lists && gets == row.gets, "%d lists and %d gets, want %d and %d", lists, gets, row.lists, row.gets)
 		})
 	}
 }

@@ -31,9 +31,7 @@ func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			refusal, err := AsRefusal(row.err, decision.Refusal{Kind: "Job", Name: "a"})
 			require.True(t, errors.Is(err, row.wantErr) && (refusal == nil) == (row.wantRefusal == ""), "got %v, %v", refusal, err)
-			if refusal != nil && refusal.Class != row.wantRefusal {
-				t.Errorf("class %s", refusal.Class)
-			}
+			require.True(t, refusal == nil || refusal.Class == row.wantRefusal, "class %s", refusal.Class)
 		})
 	}
 }

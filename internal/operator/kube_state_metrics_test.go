@@ -85,9 +85,7 @@ func TestKubeStateMetricsExportsTheConditionsOfAllKinds(t *testing.T) {
 	for kind, schema := range readCRDs(t) {
 		require.True(t, strings.HasPrefix(kind, wildcard) && resource.GroupVersionKind.Kind == "*", "%s is not configured", kind)
 		for _, path := range [][]string{gauge.ValueFrom, gauge.LabelsFromPath["type"], gauge.LabelsFromPath["reason"]} {
-			if len(path) == 0 || schemaAt(schema, slices.Concat(gauge.Path, path)...) == nil {
-				t.Errorf("%s: no field %v in %v", kind, path, gauge.Path)
-			}
+			require.True(t, len(path) != 0 && schemaAt(schema, slices.Concat(gauge.Path, path)...) != nil, "%s: no field %v in %v", kind, path, gauge.Path)
 		}
 	}
 }

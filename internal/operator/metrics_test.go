@@ -115,9 +115,7 @@ func addWorkerMetrics(t *testing.T, names map[string]bool) {
 func TestEachMetricIsDocumentedAndEachMentionedOneExists(t *testing.T) {
 	exported, documented := exportedMetrics(t), mentionedMetrics(t, "docs/*.md", "docs/reference/*.md")
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
-		if strings.HasPrefix(name, "yardmaster_") && documented[name] == "" {
-			t.Errorf("metric %s is not documented", name)
-		}
+		require.True(t, !strings.HasPrefix(name, "yardmaster_") || documented[name] != "", "metric %s is not documented", name)
 	}
 	maps.Copy(documented, mentionedMetrics(t, "config/components/*/*.yaml", "config/dashboards/*.json"))
 	for name, file := range documented {
@@ -153,9 +151,7 @@ func TestExpressionsUseExistingMetrics(t *testing.T) {
 			require.True(t, exported[name], "%s: unknown metric %s in\n%s", at, name, expression)
 		}
 		require.True(t, metrics != 0, "%s uses no metric: %s", at, expression)
-		if strings.Count(expression, "(") != strings.Count(expression, ")") {
-			t.Errorf("%s: parentheses do not match: %s", at, expression)
-		}
+		require.True(t, strings.Count(expression, "(") == strings.Count(expression, ")"), "%s: parentheses do not match: %s", at, expression)
 	}
 }
 

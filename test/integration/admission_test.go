@@ -108,9 +108,7 @@ func installAdmissionPolicies(t *testing.T) {
 func waitForAdmissionPolicies(t *testing.T) {
 	t.Helper()
 	admissionPolicies.Do(func() { installAdmissionPolicies(t) })
-	if !admissionPolicies.succeeded {
-		t.Fatal("the admission policies were not installed: see the failure of another test")
-	}
+	require.True(t, admissionPolicies.succeeded, "the admission policies were not installed: see the failure of another test")
 }
 
 // removeAdmissionPolicies is called after all tests.
@@ -147,9 +145,7 @@ func (o *restrictedOperator) create(object client.Object) {
 	o.t.Helper()
 	require.NoError(o.t, cluster.Create(o.t.Context(), object))
 	o.t.Cleanup(func() {
-		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
-			o.t.Error(err)
-		}
+		require.NoError(o.t, client.IgnoreNotFound(cluster.Delete(context.Background(), object)))
 	})
 }
 
@@ -179,9 +175,7 @@ var manifests = map[string]string{
 func (o *restrictedOperator) newObject(resource, ns, name string) *unstructured.Unstructured {
 	o.t.Helper()
 	manifest, known := manifests[resource]
-	if !known {
-		o.t.Fatalf("the operator may write %s, and this test does not know that resource", resource)
-	}
+	require.True(o.t, known, "the operator may write %s, and this test does not know that resource", resource)
 	object := &unstructured.Unstructured{}
 	require.NoError(o.t, json.Unmarshal([]byte(manifest), &object.Object))
 	object.SetNamespace(ns)
@@ -291,9 +285,7 @@ func mayTryTheJobAndThePodOfAStep(t *testing.T, o *restrictedOperator) {
 	sj.Spec.Template = &v1alpha1.PodTemplate{}
 	sj.Spec.Template.Labels = map[string]string{v1alpha1.LabelManagedBy: "Helm"}
 	decision := sequentialjob.Decide(sequentialjob.Observation{SequentialJob: sj, Now: time.Now(), Answers: sequentialjob.Answers{DryRun: &sequentialjob.DryRunResult{}}})
-	if decision.CreateJob == nil {
-		t.Fatalf("no Job is created: %+v", decision)
-	}
+	require.True(t, decision.CreateJob != nil, "no Job is created: %+v", decision)
 	job := decision.CreateJob
 	if err := o.client.Create(t.Context(), job, client.DryRunAll); err != nil {
 		t.Fatalf("the Job: %v", err)
@@ -391,9 +383,7 @@ func removesOnlyTheWorkspaceGate(t *testing.T, o *restrictedOperator) {
 		"the gate and the deadline":    remove(pod, `, {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1}`),
 		"the gate and the tolerations": remove(pod, `, {"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}`),
 	} {
-		if !isDeniedByPolicy(err) {
-			t.Errorf("%s: %v, want a denial by an admission policy", title, err)
-		}
+		require.True(t, isDeniedByPolicy(err), "%s: %v, want a denial by an admission policy", title, err)
 	}
 }
 

@@ -220,9 +220,7 @@ func provokeTerminatingNamespace(t *testing.T, ns string) func() error {
 	blocker.SetFinalizers([]string{"test.yardmaster.dev/blocker"})
 	mustCreate(t, blocker)
 	t.Cleanup(func() {
-		if err := cluster.Patch(context.Background(), blocker, client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, cluster.Patch(context.Background(), blocker, client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))))
 	})
 	mustDelete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	return provoke(strings.Replace(configMap, "name: a", "name: other", 1))(t, ns)

@@ -268,9 +268,7 @@ func collectRules(node any) []string {
 func readBadInputs(t *testing.T) []*badInput {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(badInputFiles, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no bad input found: %v", err)
-	}
+	require.True(t, err == nil && len(files) != 0, "no bad input found: %v", err)
 	inputs := make([]*badInput, 0, len(files))
 	for _, file := range files {
 		inputs = append(inputs, readBadInput(t, file))
@@ -291,9 +289,7 @@ func readBadInput(t *testing.T, file string) *badInput {
 	b.body = raw
 	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
 		manifest, err := decode(document)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		require.True(t, err == nil, "%s: %v", file, err)
 		b.manifests = append(b.manifests, manifest)
 	}
 	return b

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -48,9 +49,7 @@ func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || job.DeletionTimestamp != nil {
 		t.Errorf("the Job: %v, deleted at %v", err, job.DeletionTimestamp)
 	}
-	if err := kube.DeleteVersion(t.Context(), cluster, job, metav1.DeletePropagationForeground); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, kube.DeleteVersion(t.Context(), cluster, job, metav1.DeletePropagationForeground))
 	poll.Until(t, "the Job to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(job), &batchv1.Job{}))
 	})

@@ -90,9 +90,7 @@ func (e *gatewayEnv) start(as *rest.Config) {
 	go func() { ended <- gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(log, nil))) }()
 	e.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			e.t.Error(err)
-		}
+		require.NoError(e.t, <-ended)
 	})
 	e.ca = filepath.Join(directory, "tls.crt")
 	poll.Until(e.t, "the gateway to log the address of its API", func() bool {
@@ -158,12 +156,8 @@ func TestTheGatewayRefusesThoseWhoMayNot(t *testing.T) {
 	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: private}}", "hidden", "")
 	e.waitUntilReady("hidden")
 	got, sent := e.send(e.permit("insider", e.ns), "hidden", "--", "--retry", "0")
-	if sent || !strings.Contains(got.Message, `no permission to read Secret "private"`) {
-		t.Errorf("a Secret that is not in its Role: %+v", got)
-	}
-	if len(e.messagesOf("orders")) > 0 || len(e.messagesOf("hidden")) > 0 {
-		t.Error("a job was stored")
-	}
+	require.True(t, !sent && strings.Contains(got.Message, `no permission to read Secret "private"`), "a Secret that is not in its Role: %+v", got)
+	require.True(t, len(e.messagesOf("orders")) == 0 && len(e.messagesOf("hidden")) == 0, "a job was stored")
 }
 
 // permit creates a ServiceAccount that may send jobs to the Queues of its namespace, and returns its token.

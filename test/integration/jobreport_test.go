@@ -50,9 +50,7 @@ func TestOpenReports(t *testing.T) {
 		scanner.ReconcileAll(t.Context())
 		report := reportOf(t, in).Status
 		ready := meta.FindStatusCondition(report.Conditions, v1alpha1.ConditionOpenReportsReady)
-		if ready == nil || ready.Status != status || ready.Reason != reason {
-			t.Errorf("%s: condition %+v, want %s %s", in, ready, status, reason)
-		}
+		require.True(t, ready != nil && ready.Status == status && ready.Reason == reason, "%s: condition %+v, want %s %s", in, ready, status, reason)
 		if !meta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionReady) || report.Summary.Total != 3 || len(report.Findings) != 3 {
 			t.Errorf("%s: the JobReport has %d Jobs and %d findings, want 3: %+v", in, report.Summary.Total, len(report.Findings), report.Conditions)
 		}
@@ -76,9 +74,7 @@ func TestOpenReports(t *testing.T) {
 	if !jobreport.HasSameContent(got, jobreport.FromJobReport(jobReport)) || got.Summary.Warn != 3 {
 		t.Errorf("the Report differs from the JobReport: %+v", got)
 	}
-	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != jobReport.UID {
-		t.Errorf("the owners are %+v", got.OwnerReferences)
-	}
+	require.True(t, len(got.OwnerReferences) == 1 && got.OwnerReferences[0].UID == jobReport.UID, "the owners are %+v", got.OwnerReferences)
 	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "yardmaster-jobreport" {
 		t.Errorf("its fields are managed by %+v", got.ManagedFields)
 	}
@@ -88,9 +84,7 @@ func TestOpenReports(t *testing.T) {
 	require.NoError(t, reports.Update(t.Context(), got))
 	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	corrected := openReport(t, ns)
-	if !jobreport.HasSameContent(corrected, jobreport.FromJobReport(reportOf(t, ns))) {
-		t.Errorf("the Report was not corrected: %+v", corrected)
-	}
+	require.True(t, jobreport.HasSameContent(corrected, jobreport.FromJobReport(reportOf(t, ns))), "the Report was not corrected: %+v", corrected)
 	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	if again := openReport(t, ns); again.ResourceVersion != corrected.ResourceVersion {
 		t.Error("a Report that is correct was written")
@@ -209,8 +203,6 @@ func withoutOpenReports(t *testing.T) {
 	removeOpenReports(t)
 	crd := openReportsCRD(t)
 	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), crd)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), crd)))
 	})
 }

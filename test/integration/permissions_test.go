@@ -201,9 +201,7 @@ func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
 		t.Run(directory, func(t *testing.T) {
 			manifest := testenv.Run(t, "kustomize", "build", filepath.Join(root, directory))
 			for i, line := range strings.Split(manifest, "\n") {
-				if strings.Contains(line, "yardmaster-system") {
-					t.Errorf("line %d of the manifest still names the default namespace: %s", i+1, line)
-				}
+				require.True(t, !strings.Contains(line, "yardmaster-system"), "line %d of the manifest still names the default namespace: %s", i+1, line)
 			}
 			for _, object := range testenv.Decode(t, manifest) {
 				if ns := object.GetNamespace(); ns != "" && !slices.Contains(namespaces, ns) {

@@ -71,9 +71,7 @@ func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
 				args := append(strings.Fields(strings.ReplaceAll(command, " X", " no-such-object")), strings.Fields(failure.flags)...)
 				code, out, line := proxy.runPlugin(t, ns, args...)
 				isOneLine := strings.Count(line, "\n") == 1 && strings.HasPrefix(line, "error: ") && strings.Contains(line, failure.want)
-				if code != 2 || out != "" || !isOneLine {
-					t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, out, line)
-				}
+				require.True(t, code == 2 && out == "" && isOneLine, "%s: exit code %d, stdout %q, stderr %q", command, code, out, line)
 			}
 		})
 	}

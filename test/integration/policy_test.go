@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -52,9 +53,7 @@ func TestAnEventWithALongMessageIsTruncated(t *testing.T) {
 	w := &policyTestEnv{t, namespaceWithoutWebhook(t)}
 	w.createObject("Policy", "team", "", "{selector: {matchExpressions: [{key: team, operator: "+strings.Repeat("ä", 2500)+"}]}}")
 	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
-	if len(is.Message) < 5000 {
-		t.Fatalf("the message has only %d bytes", len(is.Message))
-	}
+	require.True(t, len(is.Message) >= 5000, "the message has only %d bytes", len(is.Message))
 	poll.Until(t, "an event", func() bool { return findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid) != nil })
 	note := findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid).Note
 	if len(note) > 1024 || !strings.HasPrefix(note, "spec.selector: ") || !strings.HasSuffix(note, "ä…") {

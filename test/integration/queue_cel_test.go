@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // newManifest returns a manifest of the kind with that spec in YAML.
@@ -20,9 +21,7 @@ func newManifest(t *testing.T, kind, name, spec string) *unstructured.Unstructur
 	t.Helper()
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q}\nspec: %s\n", v1alpha1.GroupVersion, kind, name, spec)
 	manifest, err := decode([]byte(text))
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	require.True(t, err == nil, "%s: %v", text, err)
 	return manifest
 }
 
@@ -57,9 +56,7 @@ func assertRefused(t *testing.T, ns string, object *unstructured.Unstructured, i
 	t.Helper()
 	object.SetNamespace(ns)
 	err := apply(t.Context(), strictClient(t, &warningList{}), object, isChange)
-	if err == nil {
-		t.Fatalf("the API server accepts the object, want: %s", want)
-	}
+	require.True(t, err != nil, "the API server accepts the object, want: %s", want)
 	if says := aboutValue.ReplaceAllString(messageOf(err), ""); !strings.Contains(says, want) {
 		t.Errorf("the error is %q, want %q", says, want)
 	}
@@ -218,9 +215,7 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	}
 	pool := &v1alpha1.WorkerPool{}
 	mustGet(t, client.ObjectKey{Namespace: ns, Name: "manual"}, pool)
-	if pool.Spec.Replicas == nil || *pool.Spec.Replicas != 5 {
-		t.Errorf("the pool has %v replicas, want 5", pool.Spec.Replicas)
-	}
+	require.True(t, pool.Spec.Replicas != nil && *pool.Spec.Replicas == 5, "the pool has %v replicas, want 5", pool.Spec.Replicas)
 	err := scaleTo("scaled", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3}}`)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "to influence an autoscaled pool, change autoscaling.minReplicas") {
 		t.Errorf("the scale subresource of an autoscaled pool returns %v", err)

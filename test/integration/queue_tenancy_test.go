@@ -145,9 +145,7 @@ func TestOnlySecretsWithTheLabelAreUsed(t *testing.T) {
 		"another Queue": e.waitForCondition("curious", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
 		"Policy":        w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
 	} {
-		if !strings.HasSuffix(is.Message, want) {
-			t.Errorf("%s: the message is %q", kind, is.Message)
-		}
+		require.True(t, strings.HasSuffix(is.Message, want), "%s: the message is %q", kind, is.Message)
 	}
 	setLabel(`"true"`)
 	e.waitUntilReady("mail")

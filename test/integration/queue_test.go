@@ -41,14 +41,10 @@ func newQueueEnv(t *testing.T) *queueEnv {
 // abandonQueues keeps Queues from blocking the deletion of the namespace after its NATS server stops.
 func (e *queueEnv) abandonQueues() {
 	var list v1alpha1.QueueList
-	if err := cluster.List(background, &list, client.InNamespace(e.ns)); err != nil {
-		e.t.Error(err)
-	}
+	require.NoError(e.t, cluster.List(background, &list, client.InNamespace(e.ns)))
 	for i := range list.Items {
 		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, queue.AnnotationAbandon))
-		if err := client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)); err != nil {
-			e.t.Error(err)
-		}
+		require.NoError(e.t, client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)))
 	}
 }
 
@@ -205,9 +201,7 @@ func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 	var paths []string
 	for _, directory := range []string{"queue", "workerpool", "orders", "thumbnails"} {
 		files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", directory, "*.yaml"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%d examples of %s: %v", len(files), directory, err)
-		}
+		require.True(t, err == nil && len(files) != 0, "%d examples of %s: %v", len(files), directory, err)
 		paths = append(paths, files...)
 	}
 	for _, path := range paths {
@@ -215,9 +209,7 @@ func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 			ns := namespace(t)
 			for _, manifest := range readManifests(t, path) {
 				manifest.SetNamespace(ns)
-				if err := apply(t.Context(), strictClient(t, &warningList{}), manifest, false); err != nil {
-					t.Error(err)
-				}
+				require.NoError(t, apply(t.Context(), strictClient(t, &warningList{}), manifest, false))
 			}
 		})
 	}

@@ -49,9 +49,7 @@ func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
 	status := s.waitUntil("the job to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 }).Status
 	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
 	messages := e.messagesOf("billing")
-	if len(messages) != 1 || status.Missed != 0 {
-		t.Fatalf("%d messages, %d missed", len(messages), status.Missed)
-	}
+	require.True(t, len(messages) == 1 && status.Missed == 0, "%d messages, %d missed", len(messages), status.Missed)
 	due := status.LastScheduleTime.Time
 	for header, want := range map[string]string{
 		"Yardmaster-Kind": "invoice", "Tenant": "acme", "Content-Type": "application/json",
@@ -61,9 +59,7 @@ func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
 			t.Errorf("header %s is %q, want %q", header, got, want)
 		}
 	}
-	if string(messages[0].Data) != `{"all":true}` {
-		t.Errorf("payload %s", messages[0].Data)
-	}
+	require.True(t, string(messages[0].Data) == `{"all":true}`, "payload %s", messages[0].Data)
 }
 
 func yesterday(hour int) *metav1.Time {
@@ -84,9 +80,7 @@ func (s *scheduleTest) waitForRunOf(due *metav1.Time) *sequenceTest {
 	})
 	runs := s.runs()
 	i := slices.IndexFunc(runs, func(run v1alpha1.SequentialJob) bool { return run.Name == name })
-	if i < 0 {
-		s.t.Fatalf("no run %s", name)
-	}
+	require.True(s.t, i >= 0, "no run %s", name)
 	return &sequenceTest{s.t, &runs[i]}
 }
 

@@ -209,9 +209,7 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "schedule", "*.yaml"))
-	if err != nil || len(files) < 2 {
-		t.Fatalf("examples %v: %v", files, err)
-	}
+	require.True(t, err == nil && len(files) >= 2, "examples %v: %v", files, err)
 	files = append(files, filepath.Join(repositoryRoot, "examples", "etl", "nightly-sales.yaml"))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

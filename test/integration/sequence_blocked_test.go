@@ -80,9 +80,7 @@ func (s *sequenceTest) wantBlocked(reason string) {
 	s.t.Helper()
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, reason)
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
-	if s.sj.Status.Reason != reason {
-		s.t.Errorf("the status has the reason %q, want %q", s.sj.Status.Reason, reason)
-	}
+	require.True(s.t, s.sj.Status.Reason == reason, "the status has the reason %q, want %q", s.sj.Status.Reason, reason)
 	if message := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionBlocked).Message; !strings.Contains(message, "; ") {
 		s.t.Errorf("message %q does not say what to do", message)
 	}

@@ -20,9 +20,7 @@ func TestTranslatedExamplesRun(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "sequentialjob", "*", "*.yaml"))
 	const wanted = 12
-	if err != nil || len(files) < wanted {
-		t.Fatalf("%d examples, want at least %d: %v", len(files), wanted, err)
-	}
+	require.True(t, err == nil && len(files) >= wanted, "%d examples, want at least %d: %v", len(files), wanted, err)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(filepath.Join(filepath.Base(filepath.Dir(file)), name), func(t *testing.T) {

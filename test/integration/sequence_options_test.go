@@ -55,9 +55,7 @@ func TestStepsAreStoredAsApplied(t *testing.T) {
 	for i := range got {
 		step := got[i].(map[string]any)
 		delete(step, "resources") // of the generated schema: an empty object
-		if !reflect.DeepEqual(step, want[i]) {
-			t.Errorf("step %d is stored as %v, applied was %v", i, step, want[i])
-		}
+		require.True(t, reflect.DeepEqual(step, want[i]), "step %d is stored as %v, applied was %v", i, step, want[i])
 	}
 }
 

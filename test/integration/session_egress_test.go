@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func allowHosts(hosts ...v1alpha1.EgressHost) func(*v1alpha1.AgenticSession, *v1alpha1.SessionRunner) {
@@ -55,9 +56,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	})
 	deployment, service, config, policy := &appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &networkingv1.NetworkPolicy{}
 	for _, object := range []client.Object{deployment, service, config, policy} {
-		if !s.proxyObject(object) {
-			t.Fatalf("%T does not exist", object)
-		}
+		require.True(t, s.proxyObject(object), "%T does not exist", object)
 	}
 
 	// Deleted and changed objects are restored.
@@ -78,9 +77,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	poll.Until(t, "the SessionRunner to have no proxy", func() bool {
 		return meta.FindStatusCondition(s.getRunner().Status.Conditions, v1alpha1.ConditionEgressProxyReady) == nil
 	})
-	if !s.proxyObject(deployment) || deployment.DeletionTimestamp != nil {
-		t.Error("the proxy was deleted while a session runs")
-	}
+	require.True(t, s.proxyObject(deployment) && deployment.DeletionTimestamp == nil, "the proxy was deleted while a session runs")
 	s.patchSpec(`{"suspend": true}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	for _, object := range []client.Object{deployment, service, config, policy} {

@@ -50,9 +50,7 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 	t.Helper()
 	all := clusterRolesOfUsers(t)
 	for _, name := range names {
-		if all[name] == nil {
-			t.Fatalf("there is no ClusterRole %s", name)
-		}
+		require.True(t, all[name] != nil, "there is no ClusterRole %s", name)
 		createIfMissing(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Rules: all[name]})
 		mustCreate(t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + user, Namespace: ns},
@@ -110,9 +108,7 @@ func wantOwnerKept(t *testing.T, ns, name string, err error, message string) {
 	}
 	stored := &v1alpha1.AgenticSession{}
 	mustGet(t, client.ObjectKey{Namespace: ns, Name: name}, stored)
-	if stored.Spec.UserContext == nil || stored.Spec.UserContext.UserID != "ann" {
-		t.Errorf("the owner is %+v", stored.Spec.UserContext)
-	}
+	require.True(t, stored.Spec.UserContext != nil && stored.Spec.UserContext.UserID == "ann", "the owner is %+v", stored.Spec.UserContext)
 }
 
 func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
@@ -400,9 +396,7 @@ func TestAUserCannotReachWhatBelongsToAnotherUser(t *testing.T) {
 func (i *isolationTest) wantRefused(name string, row attack) {
 	i.Helper()
 	if err := row.run(i, name); err != nil {
-		if !strings.Contains(err.Error(), row.want) {
-			i.Errorf("error %v, want %q", err, row.want)
-		}
+		require.True(i, strings.Contains(err.Error(), row.want), "error %v, want %q", err, row.want)
 		return
 	}
 	s := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: name}}
@@ -433,9 +427,7 @@ func (i *isolationTest) wantNoPodWithObjectsOfAnn() {
 		raw, err := job.Spec.Template.Marshal()
 		require.NoError(i, err)
 		for _, name := range []string{annsSession + "-workspace", annsOldSession + "-workspace", annsSecret, annsAccount, i.inputs} {
-			if bytes.Contains(raw, []byte(name)) {
-				i.Errorf("the Pod of Job %s contains %s", job.Name, name)
-			}
+			require.True(i, !bytes.Contains(raw, []byte(name)), "the Pod of Job %s contains %s", job.Name, name)
 		}
 	}
 }

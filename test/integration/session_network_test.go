@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // somebodyElse is a field manager other than the operator's.
@@ -96,9 +97,7 @@ func TestOnlyTheOperatorChangesThePolicyThatIsolatesSessions(t *testing.T) {
 	newPolicy := func() *networkingv1.NetworkPolicy { return agenticsession.NewDefaultDenyPolicy(o.watched) }
 	wantDenied := func(title string, err error) {
 		t.Helper()
-		if !isDeniedByPolicy(err) {
-			t.Errorf("%s: %v, want a denial by an admission policy", title, err)
-		}
+		require.True(t, isDeniedByPolicy(err), "%s: %v, want a denial by an admission policy", title, err)
 	}
 	wantDenied("another user creates it", cluster.Create(t.Context(), newPolicy()))
 	open := newPolicy()

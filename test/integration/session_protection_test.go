@@ -108,9 +108,7 @@ func TestSessionsWaitWhileAnAdmissionPolicyThatProtectsUsersIsMissing(t *testing
 	running.waitForPod()
 	mustDelete(t, binding.DeepCopy())
 	t.Cleanup(func() { // also after a failure
-		if err := client.IgnoreAlreadyExists(cluster.Create(context.Background(), binding.DeepCopy())); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(context.Background(), binding.DeepCopy())))
 	})
 	ns := newNamespace(t, nil)
 	var waiting *sessionTest

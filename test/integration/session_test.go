@@ -149,13 +149,9 @@ func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.P
 func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agenticsession", "*.yaml"))
-	if err != nil || len(files) < 3 {
-		t.Fatalf("%v, %v", files, err)
-	}
+	require.True(t, err == nil && len(files) >= 3, "%v, %v", files, err)
 	agents, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agents", "*", "agent.yaml"))
-	if err != nil || len(agents) < 4 {
-		t.Fatalf("%v, %v", agents, err)
-	}
+	require.True(t, err == nil && len(agents) >= 4, "%v, %v", agents, err)
 	for _, file := range append(files, agents...) {
 		t.Run(strings.TrimPrefix(file, repositoryRoot), func(t *testing.T) {
 			ns := namespace(t)
@@ -209,9 +205,7 @@ func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
 				t.Fatal("the inputs have not changed")
 			}
 			err := cluster.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
-			if isReplaced && err != nil || !isReplaced && !apierrors.IsNotFound(err) {
-				t.Errorf("reading the Secret: %v", err)
-			}
+			require.True(t, (!isReplaced || err == nil) && (isReplaced || apierrors.IsNotFound(err)), "reading the Secret: %v", err)
 		})
 	}
 }

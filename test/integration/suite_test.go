@@ -153,9 +153,7 @@ func mustCreate(t *testing.T, object client.Object) {
 	require.NoError(t, cluster.Create(t.Context(), object))
 	if object.GetNamespace() == "" {
 		t.Cleanup(func() {
-			if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), object)))
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/plugin"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
@@ -40,9 +41,7 @@ func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
 				t.Errorf("exit code %d, output %q, want %q", code, out.String(), row.want)
 			}
 			mustGet(t, client.ObjectKeyFromObject(configuration), configuration)
-			if configuration.Webhooks[0].ClientConfig.CABundle != nil {
-				t.Error("the configuration was changed")
-			}
+			require.True(t, configuration.Webhooks[0].ClientConfig.CABundle == nil, "the configuration was changed")
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // sharedObject is an object that all revisions of a pool share.
@@ -92,9 +93,7 @@ func TestExternalChangesOfAPoolAreReverted(t *testing.T) {
 			old := p.object.GetUID()
 			mustDelete(t, p.object)
 			c.waitForObject("the "+kind+" to be recreated", p.object, func() bool { return p.object.GetUID() != old && p.isRestored() })
-			if !metav1.IsControlledBy(p.object, c.getPool("mailers")) {
-				t.Error("it is not controlled by the pool")
-			}
+			require.True(t, metav1.IsControlledBy(p.object, c.getPool("mailers")), "it is not controlled by the pool")
 		})
 	}
 }
@@ -128,9 +127,7 @@ func (c *poolTestEnv) restoresItsRevision(t *testing.T) {
 		c.waitForObject("the revision to be restored after "+edit, d, right)
 		c.waitForPool("mailers", "back at two workers", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
 	}
-	if *d.Spec.Replicas != 2 {
-		t.Errorf("it has %d replicas", *d.Spec.Replicas)
-	}
+	require.True(t, *d.Spec.Replicas == 2, "it has %d replicas", *d.Spec.Replicas)
 	if got := c.getPool("mailers").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
 		t.Errorf("the revisions are %+v", got.Revisions)
 	}

@@ -177,8 +177,6 @@ func TestNothingIsStoredWhenAllWorkHasEnded(t *testing.T) {
 		for _, turns := range []*turns{executor.quickTurns, executor.slowTurns} {
 			require.True(t, len(turns.namespaces)+len(turns.order)+turns.running == 0, "%+v remains", turns)
 		}
-		if len(executor.active)+len(executor.slow) != 0 {
-			t.Errorf("%d objects active, %d slow, want none", len(executor.active), len(executor.slow))
-		}
+		require.True(t, len(executor.active)+len(executor.slow) == 0, "%d objects active, %d slow, want none", len(executor.active), len(executor.slow))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestWorkerPoolWarnings(t *testing.T) {
@@ -20,9 +21,7 @@ func TestWorkerPoolWarnings(t *testing.T) {
 		TerminationGrace: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}},
 	}
 	warned, err := WorkerPoolValidator.ValidateCreate(t.Context(), short)
-	if err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0], "spec.drain.terminationGrace: ") {
-		t.Errorf("%q, %v", warned, err)
-	}
+	require.True(t, err == nil && len(warned) == 1 && strings.HasPrefix(warned[0], "spec.drain.terminationGrace: "), "%q, %v", warned, err)
 	warnings, err := WorkerPoolValidator.ValidateCreate(t.Context(), wp)
 	if err != nil || len(warnings) != 2 ||
 		!strings.HasPrefix(warnings[0], "spec.drain.mode: ") || !strings.HasPrefix(warnings[1], "spec.autoscaling.suspend: ") {

@@ -51,9 +51,7 @@ func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, err)
 		})
 	}
 }

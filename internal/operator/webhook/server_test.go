@@ -162,9 +162,7 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 			require.ErrorContains(t, err, "expired")
 			continue
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", now, err)
-		}
+		require.True(t, err == nil, "%s: %v", now, err)
 		// A certificate that is accepted when it is used first and last is accepted in between.
 		raw := c.tls.Certificates[0].Certificate[0]
 		if used != nil {

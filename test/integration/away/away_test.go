@@ -272,9 +272,7 @@ func removeOperator(t *testing.T) {
 		for _, object := range testenv.Decode(t, string(manifests)) {
 			require.NoError(t, cluster.Create(t.Context(), object))
 			t.Cleanup(func() {
-				if err := cluster.Delete(context.WithoutCancel(t.Context()), object); err != nil {
-					t.Error(err)
-				}
+				require.NoError(t, cluster.Delete(context.WithoutCancel(t.Context()), object))
 			})
 		}
 	}

@@ -88,9 +88,7 @@ func wantSecretsKept(t *testing.T, after string, authority *corev1.Secret) {
 func wantRelease(t *testing.T, after string, replicas int32, watched ...string) {
 	t.Helper()
 	deployment := mustGet(t, &appsv1.Deployment{}, namespace, "yardmaster")
-	if *deployment.Spec.Replicas != replicas {
-		t.Errorf("after %s, there are %d replicas, want %d", after, *deployment.Spec.Replicas, replicas)
-	}
+	require.True(t, *deployment.Spec.Replicas == replicas, "after %s, there are %d replicas, want %d", after, *deployment.Spec.Replicas, replicas)
 	for _, ns := range []string{teamA, teamB} {
 		if got, want := exists(t, &rbacv1.Role{}, ns, "yardmaster-queue"), slices.Contains(watched, ns); got != want {
 			t.Errorf("after %s, a Role in %s exists: %t, want %t", after, ns, got, want)
@@ -108,9 +106,7 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 		ctx, ours := context.WithoutCancel(t.Context()), client.MatchingLabels{"app.kubernetes.io/instance": releaseName}
 		bindings := cluster.DeleteAllOf(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, ours)
 		policies := cluster.DeleteAllOf(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{}, ours)
-		if err := errors.Join(bindings, policies); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, errors.Join(bindings, policies))
 	})
 	// Other tests have installed the CustomResourceDefinitions without Helm.
 	runHelm(t, "install", chart, "--take-ownership", "--force-conflicts", "--set", "namespaces={"+teamA+"}")

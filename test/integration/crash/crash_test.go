@@ -243,9 +243,7 @@ func (j *journal) check(t *testing.T, ns string) {
 			}
 			want[sj.Name] += strings.Repeat("created "+step.Name+"; ended "+step.Name+"; ", attempts)
 			wantEntries += 2 * attempts
-			if step.Phase != phase {
-				t.Errorf("%s: step %s is %s, want %s", sj.Name, step.Name, step.Phase, phase)
-			}
+			require.True(t, step.Phase == phase, "%s: step %s is %s, want %s", sj.Name, step.Name, step.Phase, phase)
 			if sequentialjob.IsFinally(&sj.Spec, step.Name) || phase == v1alpha1.StepSkipped {
 				continue
 			}

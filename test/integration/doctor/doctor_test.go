@@ -117,9 +117,7 @@ func (i *installation) restore() {
 		apply := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
 		poll.Until(i.T, "the manifests to be applied", func() bool {
 			err := cluster.Apply(i.Context(), apply, testenv.FieldOwner, client.ForceOwnership)
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				i.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-			}
+			require.True(i, err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err), "%s %s: %v", object.GetKind(), object.GetName(), err)
 			return err == nil
 		})
 	}
@@ -253,9 +251,7 @@ func (i *installation) doctor(args ...string) (findings []finding) {
 	if slices.ContainsFunc(findings, func(f finding) bool { return f.Status == "FAILED" }) {
 		want = 1
 	}
-	if code != want {
-		i.Errorf("exit code %d, want %d", code, want)
-	}
+	require.True(i, code == want, "exit code %d, want %d", code, want)
 	for _, f := range findings {
 		if needsFix := f.Status == "FAILED" || f.Status == "WARNING"; needsFix != (f.Fix != "") && f.Status != "UNKNOWN" {
 			i.Errorf("the fix does not suit the status: %+v", f)
@@ -537,7 +533,5 @@ func (i *installation) runFixes() {
 			i.Errorf("%s: %v\n%s", f.Fix, err, output)
 		}
 	}
-	if len(ran) == 0 {
-		i.Error("nothing is wrong")
-	}
+	require.True(i, len(ran) != 0, "nothing is wrong")
 }

@@ -66,9 +66,7 @@ func limitMemory(t *testing.T, binary string) string {
 		return binary
 	}
 	t.Cleanup(func() {
-		if err := os.Remove(group); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, os.Remove(group))
 	})
 	if err := os.WriteFile(filepath.Join(group, limit), []byte(strconv.Itoa(memoryLimit)), 0o600); err != nil {
 		t.Logf("The memory is not limited: %v", err)
@@ -86,9 +84,7 @@ func recommendedQuota(t *testing.T) map[string]int {
 	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "security.md"))
 	require.NoError(t, err)
 	command := regexp.MustCompile(`(?s)kubectl create quota .*?--hard=(.*?)\n` + "```").FindSubmatch(page)
-	if command == nil {
-		t.Fatal("docs/security.md recommends no quota")
-	}
+	require.True(t, command != nil, "docs/security.md recommends no quota")
 	quota := map[string]int{}
 	for limit := range strings.SplitSeq(strings.ReplaceAll(string(command[1]), "\\\n", ""), ",") {
 		resource, number, _ := strings.Cut(limit, "=")
@@ -329,9 +325,7 @@ func TestATenantCannotFillTheMemory(t *testing.T) {
 	quota := recommendedQuota(t)
 	for _, resource := range slices.Sorted(maps.Keys(quota)) {
 		count := quota[resource]
-		if attacks[resource] == nil {
-			t.Fatalf("the quota has %s, and the attack has not", resource)
-		}
+		require.True(t, attacks[resource] != nil, "the quota has %s, and the attack has not", resource)
 		largest := largestObjects
 		if percent < 100 { // as CI does, which has no time for more
 			largest = 3

@@ -67,9 +67,7 @@ func newFuzzTest(t *testing.T) *fuzzTest {
 func readKinds(t *testing.T) []kind {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(testenv.Root(), "config/crd/bases/*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
-	}
+	require.True(t, err == nil && len(files) != 0, "%v, %v", files, err)
 	var kinds []kind
 	for _, file := range files {
 		raw, err := os.ReadFile(file)

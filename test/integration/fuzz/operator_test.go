@@ -33,9 +33,7 @@ func (env *fuzzTest) startOperator() {
 	webhooks, err := cluster.InstallWebhooks(env.t.Context())
 	require.NoError(env.t, err)
 	env.t.Cleanup(func() {
-		if err := webhooks.Remove(context.Background()); err != nil {
-			env.t.Error(err)
-		}
+		require.NoError(env.t, webhooks.Remove(context.Background()))
 	})
 	flags = append(flags, "--webhook=true", "--webhook-port", strconv.Itoa(webhooks.LocalServingPort), "--cert-dir", webhooks.LocalServingCertDir,
 		"--operator-namespace", "default")
@@ -62,9 +60,7 @@ func (o *operator) checkRunning(t *testing.T) {
 	now, peak, err := harness.ProcessMemory(o.Pid())
 	require.NoError(t, err)
 	t.Logf("resident memory: %d MiB, at most %d MiB", now>>20, peak>>20)
-	if peak > maxMemory {
-		t.Errorf("the operator used %d MiB, want at most %d MiB", peak>>20, maxMemory>>20)
-	}
+	require.True(t, peak <= maxMemory, "the operator used %d MiB, want at most %d MiB", peak>>20, maxMemory>>20)
 }
 
 // metricSum returns the sum of a metric's values over all labels.
@@ -117,9 +113,7 @@ func (o *operator) countLines(t *testing.T) map[objectKey][]string {
 		var line struct {
 			ControllerKind, Namespace, Name string
 		}
-		if strings.Contains(text, "panic") || len(text) > maxLine {
-			t.Errorf("the operator logged %d bytes: %.2000s", len(text), text)
-		}
+		require.True(t, !strings.Contains(text, "panic") && len(text) <= maxLine, "the operator logged %d bytes: %.2000s", len(text), text)
 		_ = json.Unmarshal([]byte(text), &line) // a line that is not JSON is about no object
 		key := objectKey{line.ControllerKind, line.Namespace, line.Name}
 		lines[key] = append(lines[key], text)

@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -109,14 +110,10 @@ func (env *restoreTest) restartStoppedOperator(binary, message string) {
 			return false
 		}
 	})
-	if env.operator.State().Success() {
-		env.t.Fatal("the operator stopped without an error")
-	}
+	require.True(env.t, !env.operator.State().Success(), "the operator stopped without an error")
 	log, err := os.ReadFile(env.operator.LogFile)
 	env.require(err)
-	if !bytes.Contains(log, []byte(message)) {
-		env.t.Fatalf("the operator's log does not contain %q:\n%s", message, log)
-	}
+	require.True(env.t, bytes.Contains(log, []byte(message)), "the operator's log does not contain %q:\n%s", message, log)
 	env.startOperator(binary)
 }
 
@@ -132,9 +129,7 @@ func (env *restoreTest) run(title string, check func(t *testing.T)) {
 
 func (env *restoreTest) require(err error) {
 	env.t.Helper()
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 }
 
 // waitFor waits until the condition is true for the object, which it reads each time.

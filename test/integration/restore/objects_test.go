@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -141,9 +142,7 @@ func (env *restoreTest) wantJobs(t *testing.T, sj *v1alpha1.SequentialJob, want 
 	}
 	var jobs batchv1.JobList
 	env.require(env.List(t.Context(), &jobs, client.InNamespace(sj.Namespace), client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(sj.UID)}))
-	if len(jobs.Items) != want {
-		t.Errorf("%d Jobs of %s, want %d", len(jobs.Items), sj.Name, want)
-	}
+	require.True(t, len(jobs.Items) == want, "%d Jobs of %s, want %d", len(jobs.Items), sj.Name, want)
 }
 
 // wantAllJobsReported checks that the JobReport is up to date.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Deleting the CustomResourceDefinitions deletes all objects of these kinds. The operator runs all the
@@ -37,9 +38,7 @@ func TestDeletedAndRecreatedCustomResourceDefinitions(t *testing.T) {
 	env.run("queues with the deletion policy Retain keep their messages, those with Purge do not", func(t *testing.T) {
 		env.wantMessagesOnBroker(t, o.queue.Status.Name, 3)
 		env.wantMessagesOnBroker(t, o.unnamed.Status.Name, 2)
-		if env.hasStream(o.purged) {
-			t.Error("the purged queue exists")
-		}
+		require.True(t, !env.hasStream(o.purged), "the purged queue exists")
 	})
 	env.connect()
 	env.run("a Queue that is created again continues with its messages, and without the defaults of the deleted Policy", func(*testing.T) {
