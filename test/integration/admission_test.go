@@ -153,6 +153,22 @@ func isDeniedByPolicy(err error) bool {
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'yardmaster-")
 }
 
+// wantDenied checks that an admission policy denied a request.
+func wantDenied(t *testing.T, request string, err error) {
+	t.Helper()
+	if !isDeniedByPolicy(err) {
+		t.Errorf("%s: %v, want a denial by an admission policy", request, err)
+	}
+}
+
+// wantAllowed checks that a request succeeded.
+func wantAllowed(t *testing.T, request string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: %v", request, err)
+	}
+}
+
 // manifests of the kinds that the operator writes, without metadata, by their resource.
 var manifests = map[string]string{
 	"configmaps":                             `{"apiVersion": "v1", "kind": "ConfigMap"}`,
@@ -267,13 +283,9 @@ func writesOnlyItsOwnObjects(t *testing.T, o *restrictedOperator) {
 					o.create(object)
 				}
 			}
-			if err := o.attempt(verb, own); err != nil {
-				t.Errorf("on its own object: %v", err)
-			}
+			wantAllowed(t, "on its own object", o.attempt(verb, own))
 			for where, object := range map[string]*unstructured.Unstructured{"on an object of somebody else": foreign, "in kube-system": system} {
-				if err := o.attempt(verb, object); !isDeniedByPolicy(err) {
-					t.Errorf("%s: %v, want a denial by an admission policy", where, err)
-				}
+				wantDenied(t, where, o.attempt(verb, object))
 			}
 		})
 	}
@@ -287,15 +299,11 @@ func mayTryTheJobAndThePodOfAStep(t *testing.T, o *restrictedOperator) {
 	decision := sequentialjob.Decide(sequentialjob.Observation{SequentialJob: sj, Now: time.Now(), Answers: sequentialjob.Answers{DryRun: &sequentialjob.DryRunResult{}}})
 	require.True(t, decision.CreateJob != nil, "no Job is created: %+v", decision)
 	job := decision.CreateJob
-	if err := o.client.Create(t.Context(), job, client.DryRunAll); err != nil {
-		t.Fatalf("the Job: %v", err)
-	}
+	wantAllowed(t, "the Job", o.client.Create(t.Context(), job, client.DryRunAll))
 	if err := o.client.Create(t.Context(), sequentialjob.PodOf(job), client.DryRunAll); err != nil {
 		t.Errorf("the Pod: %v", err)
 	}
-	if err := o.client.Create(t.Context(), sequentialjob.PodOf(job)); !isDeniedByPolicy(err) {
-		t.Errorf("the Pod without a dry run: %v, want a denial by an admission policy", err)
-	}
+	wantDenied(t, "the Pod without a dry run", o.client.Create(t.Context(), sequentialjob.PodOf(job)))
 }
 
 // These attempts use the operator's permissions, labels and owners, for something that it never does.
@@ -326,15 +334,11 @@ func cannotMisuseItsPermissions(t *testing.T, o *restrictedOperator) {
 		"a RoleBinding to a ServiceAccount and another one": own("rolebindings.rbac.authorization.k8s.io", "shared", map[string]any{"subjects": append(subject("shared-session"), subject("default")...)}),
 	} {
 		t.Run("create "+title, func(t *testing.T) {
-			if err := o.client.Create(t.Context(), object, client.DryRunAll); !isDeniedByPolicy(err) {
-				t.Errorf("%v, want a denial by an admission policy", err)
-			}
+			wantDenied(t, "the attempt", o.client.Create(t.Context(), object, client.DryRunAll))
 		})
 	}
 	t.Run("create a Pod that is not a dry run", func(t *testing.T) {
-		if err := o.client.Create(t.Context(), own("pods", "real", nil)); !isDeniedByPolicy(err) {
-			t.Errorf("%v, want a denial by an admission policy", err)
-		}
+		wantDenied(t, "the attempt", o.client.Create(t.Context(), own("pods", "real", nil)))
 	})
 	for title, change := range map[string]struct{ resource, patch string }{
 		"remove the label of the owner from a Deployment": {"deployments.apps", `{"metadata": {"labels": {"` + workerpool.LabelWorkerPool + `": null}}}`},
@@ -347,9 +351,7 @@ func cannotMisuseItsPermissions(t *testing.T, o *restrictedOperator) {
 		t.Run(title, func(t *testing.T) {
 			object := own(change.resource, strings.ToLower(strings.ReplaceAll(title, " ", "-")), nil)
 			o.create(object)
-			if err := o.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll); !isDeniedByPolicy(err) {
-				t.Errorf("%v, want a denial by an admission policy", err)
-			}
+			wantDenied(t, "the attempt", o.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll))
 		})
 	}
 }
@@ -372,9 +374,7 @@ func removesOnlyTheWorkspaceGate(t *testing.T, o *restrictedOperator) {
 		return o.client.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)), client.DryRunAll)
 	}
 	pod := o.newGatedPod("gated", agenticsession.LabelSessionUID, agenticsession.WorkspaceGate)
-	if err := remove(pod, ""); err != nil {
-		t.Errorf("the workspace gate of a session's Pod: %v", err)
-	}
+	wantAllowed(t, "the workspace gate of a session's Pod", remove(pod, ""))
 	for title, err := range map[string]error{
 		"another gate":                 remove(o.newGatedPod("another", agenticsession.LabelSessionUID, "another.example/gate"), ""),
 		"the gate of another Pod":      remove(o.newGatedPod("worker", workerpool.LabelWorkerPool, agenticsession.WorkspaceGate), ""),
@@ -394,9 +394,7 @@ func changesOnlyTheDeadline(t *testing.T, o *restrictedOperator) {
 	change := func(patch string) error {
 		return o.client.Patch(t.Context(), job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
-	if err := change(`{"spec": {"activeDeadlineSeconds": 60}}`); err != nil {
-		t.Errorf("the deadline: %v", err)
-	}
+	wantAllowed(t, "the deadline", change(`{"spec": {"activeDeadlineSeconds": 60}}`))
 	for title, patch := range map[string]string{
 		"parallelism":  `{"spec": {"activeDeadlineSeconds": 60, "parallelism": 2}}`,
 		"suspend":      `{"spec": {"suspend": false}}`,
@@ -405,9 +403,7 @@ func changesOnlyTheDeadline(t *testing.T, o *restrictedOperator) {
 		"replacement":  `{"spec": {"podReplacementPolicy": "Failed"}}`,
 		"a label":      `{"metadata": {"labels": {"a": "b"}}}`,
 	} {
-		if err := change(patch); !isDeniedByPolicy(err) {
-			t.Errorf("%s: %v, want a denial by an admission policy", title, err)
-		}
+		wantDenied(t, title, change(patch))
 	}
 }
 
@@ -436,9 +432,7 @@ func canRestoreItsObjects(t *testing.T, o *restrictedOperator) {
 	}
 	retained := o.newOwnObject("persistentvolumeclaims", o.watched, "retained") // it outlives its owner
 	retained.SetOwnerReferences(nil)
-	if err := o.attempt("create", retained); err != nil {
-		t.Errorf("creating a retained claim: %v", err)
-	}
+	wantAllowed(t, "creating a retained claim", o.attempt("create", retained))
 }
 
 // A namesake in the namespace of a tenant is neither restricted like the operator nor exempt like it.
@@ -464,24 +458,18 @@ func isNotItsNamesake(t *testing.T, o *restrictedOperator) {
 func canWriteItsInstallation(t *testing.T, o *restrictedOperator) {
 	lease := o.newObject("leases.coordination.k8s.io", o.operator, "")
 	lease.SetName("yardmaster.yardmaster.dev")
-	if err := o.attempt("create", lease); err != nil {
-		t.Errorf("creating its Lease: %v", err)
-	}
+	wantAllowed(t, "creating its Lease", o.attempt("create", lease))
 	o.create(lease)
 	key := o.newObject("secrets", o.operator, "")
 	key.SetName("yardmaster-worker-admin")
 	o.create(key)
 	for _, object := range []*unstructured.Unstructured{lease, key} {
-		if err := o.attempt("patch", object); err != nil {
-			t.Errorf("patching %s: %v", object.GetName(), err)
-		}
+		wantAllowed(t, "patching "+object.GetName(), o.attempt("patch", object))
 	}
 	elsewhere := lease.DeepCopy()
 	elsewhere.SetNamespace(o.watched)
 	elsewhere.SetResourceVersion("")
-	if err := o.attempt("create", elsewhere); !isDeniedByPolicy(err) {
-		t.Errorf("creating a Lease of that name in another namespace: %v, want a denial by an admission policy", err)
-	}
+	wantDenied(t, "creating a Lease of that name in another namespace", o.attempt("create", elsewhere))
 }
 
 func createsOnlyRunsOfSchedules(t *testing.T, o *restrictedOperator) {

@@ -119,9 +119,7 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 	} {
 		object := newManifest(t, "AgenticSession", name, spec)
 		object.SetNamespace(ns)
-		if err := apply(t.Context(), strict, object, false); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantAllowed(t, name, apply(t.Context(), strict, object, false))
 	}
 }
 

@@ -99,9 +99,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 	if config := (&corev1.ConfigMap{}); !s.proxyObject(config) || config.Data["a"] != "b" || len(config.Data) != 1 || len(config.OwnerReferences) > 0 {
 		t.Errorf("the ConfigMap was changed: %+v", config)
 	}
-	if jobs := s.listJobs(); len(jobs) > 0 {
-		t.Error("the session started")
-	}
+	require.Equal(t, 0, len(s.listJobs()))
 	mustDelete(t, foreign)
 	s.patchRunner(`{"network":{"egress":[{"hosts":["api.example.com","www.example.com"]}]}}`) // or after half a minute
 	s.waitForPhase(v1alpha1.SessionCreating)
@@ -128,22 +126,14 @@ func writesObjectsOfProxiesOnlyByTheirName(t *testing.T, o *restrictedOperator) 
 		return object
 	}
 	for _, resource := range []string{"configmaps", "services", "deployments.apps", "networkpolicies.networking.k8s.io"} {
-		if err := o.attempt("create", own(resource, workload.Name)); err != nil {
-			t.Errorf("%s of a proxy: %v", resource, err)
-		}
-		if err := o.attempt("create", own(resource, "other")); !isDeniedByPolicy(err) {
-			t.Errorf("%s with another name: %v, want a denial by an admission policy", resource, err)
-		}
+		wantAllowed(t, resource+" of a proxy", o.attempt("create", own(resource, workload.Name)))
+		wantDenied(t, resource+" with another name", o.attempt("create", own(resource, "other")))
 	}
-	if err := o.attempt("create", own("secrets", workload.Name)); !isDeniedByPolicy(err) {
-		t.Errorf("a Secret with the name of a proxy: %v, want a denial by an admission policy", err)
-	}
+	wantDenied(t, "a Secret with the name of a proxy", o.attempt("create", own("secrets", workload.Name)))
 	foreign := o.newObject("deployments.apps", o.watched, workload.Name)
 	foreign.SetName(workload.Name)
 	o.create(foreign)
 	for _, verb := range []string{"patch", "delete"} {
-		if err := o.attempt(verb, foreign); !isDeniedByPolicy(err) {
-			t.Errorf("%s of somebody else's Deployment with the name of a proxy: %v, want a denial by an admission policy", verb, err)
-		}
+		wantDenied(t, verb+" of somebody else's Deployment with the name of a proxy", o.attempt(verb, foreign))
 	}
 }

@@ -128,15 +128,11 @@ func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
 	}
 	for user, c := range map[string]client.Client{"the owner": ann, "an administrator": admin} {
 		for _, mode := range []string{"true", "false"} {
-			if err := stop(c, mode); err != nil {
-				t.Errorf("%s, %s: %v", user, mode, err)
-			}
+			wantAllowed(t, user+", "+mode, stop(c, mode))
 		}
 	}
 	labels := client.RawPatch(mergePatch, []byte(`{"metadata": {"labels": {"team": "a"}, "annotations": {"a": "b"}, "finalizers": ["a.example/b"]}}`))
-	if err := bob.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), labels); err != nil {
-		t.Errorf("metadata: %v", err)
-	}
+	wantAllowed(t, "metadata", bob.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), labels))
 	if err := bob.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": null}}`))); err != nil {
 		t.Errorf("finalizers: %v", err)
 	}
@@ -410,9 +406,7 @@ func (i *isolationTest) wantRefused(name string, row attack) {
 		}
 		return strings.Contains(found, row.want)
 	})
-	if jobs := s.listJobs(); len(jobs) > 0 {
-		i.Errorf("the session has %d Jobs", len(jobs))
-	}
+	require.Equal(i, 0, len(s.listJobs()))
 }
 
 // wantNoPodWithObjectsOfAnn checks the templates of all Jobs but those of ann's sessions.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The order is decided in internal/kinds/agenticsession. Here the end and the deletion of a session, and another limit, start the next.
@@ -31,9 +32,7 @@ func TestExcessSessionsWaitInOrder(t *testing.T) {
 			return ready != nil && ready.Reason == v1alpha1.ReasonQueued
 		})
 		for _, s := range sessions[started:] {
-			if jobs := s.listJobs(); len(jobs) > 0 {
-				t.Fatalf("%s runs beyond the limit", s.key.Name)
-			}
+			require.Equal(t, 0, len(s.listJobs()))
 		}
 	}
 	wantOnlyFirst(1)
