@@ -34,20 +34,12 @@ func pluginCommands(t *testing.T) []string {
 	return commands
 }
 
-// runPlugin runs the plugin in the namespace, through the proxy.
-func (p *apiServerProxy) runPlugin(t *testing.T, ns string, args ...string) (code int, out, errOut string) {
-	t.Helper()
-	var outBuffer, errBuffer bytes.Buffer
-	code = plugin.Run(t.Context(), append([]string{"--kubeconfig=" + p.writeKubeconfig(t, ns)}, args...), &outBuffer, &errBuffer)
-	return code, outBuffer.String(), errBuffer.String()
-}
-
 func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, nil)
-	proxy := newAPIServerProxy(t)
+	_, kubeconfig := cluster.StartProxy(t, ns, func(w http.ResponseWriter, r *http.Request, api http.Handler) { api.ServeHTTP(w, r) }, nil)
 	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
-	config, err := clientcmd.LoadFromFile(proxy.writeKubeconfig(t, ns))
+	config, err := clientcmd.LoadFromFile(kubeconfig)
 	require.NoError(t, err)
 	config.Clusters["proxy"].Server = "http://127.0.0.1:1"
 	require.NoError(t, clientcmd.WriteToFile(*config, unreachable))
@@ -68,10 +60,12 @@ func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
 				if failure.named && !named {
 					continue
 				}
-				args := append(strings.Fields(strings.ReplaceAll(command, " X", " no-such-object")), strings.Fields(failure.flags)...)
-				code, out, line := proxy.runPlugin(t, ns, args...)
+				var out, errOut bytes.Buffer
+				arguments := "--kubeconfig=" + kubeconfig + " " + strings.ReplaceAll(command, " X", " no-such-object") + " " + failure.flags
+				code := plugin.Run(t.Context(), strings.Fields(arguments), &out, &errOut)
+				line := errOut.String()
 				isOneLine := strings.Count(line, "\n") == 1 && strings.HasPrefix(line, "error: ") && strings.Contains(line, failure.want)
-				require.True(t, code == 2 && out == "" && isOneLine, "%s: exit code %d, stdout %q, stderr %q", command, code, out, line)
+				require.True(t, code == 2 && out.Len() == 0 && isOneLine, "%s: exit code %d, stdout %q, stderr %q", command, code, out.String(), line)
 			}
 		})
 	}

@@ -8,9 +8,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,9 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,7 +73,7 @@ func install(t *testing.T) *installation {
 	t.Helper()
 	i := &installation{T: t, dryRunCode: &atomic.Int32{}, skew: &atomic.Int64{}}
 	i.dryRunCode.Store(http.StatusUnprocessableEntity)
-	i.kubeconfig = i.startProxy()
+	_, i.kubeconfig = cluster.StartProxy(t, "", i.refuseDryRuns, i.changeDate)
 	for _, name := range []string{"team-a", "team-b"} {
 		cluster.CreateNamespace(t, name)
 	}
@@ -199,42 +193,26 @@ func (i *installation) setBroker(status metav1.ConditionStatus, reason string) {
 	i.must(cluster.Status().Update(i.Context(), queue))
 }
 
-func (i *installation) startProxy() (kubeconfig string) {
-	i.Helper()
-	target, err := url.Parse(cluster.Config.Host)
-	i.must(err)
-	transport, err := rest.TransportFor(cluster.Config)
-	i.must(err)
-	proxy := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: transport,
-		ModifyResponse: func(r *http.Response) error {
-			date, err := http.ParseTime(r.Header.Get("Date"))
-			r.Header.Set("Date", date.Add(time.Duration(i.skew.Load())).UTC().Format(http.TimeFormat))
-			return err
-		},
+// refuseDryRuns answers dry runs of users as the webhooks would.
+func (i *installation) refuseDryRuns(w http.ResponseWriter, r *http.Request, api http.Handler) {
+	code := int(i.dryRunCode.Load())
+	if r.Method != http.MethodPost || r.URL.Query().Get("dryRun") == "" || r.Header.Get("Impersonate-User") != "" || code == 0 {
+		api.ServeHTTP(w, r)
+		return
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.Query().Get("dryRun") != "" && r.Header.Get("Impersonate-User") == "" && i.dryRunCode.Load() != 0 {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(int(i.dryRunCode.Load()))
-			if i.dryRunCode.Load() == http.StatusCreated {
-				_, _ = io.Copy(w, r.Body)
-			} else {
-				_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
-			}
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	i.Cleanup(server.Close)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server.URL}
-	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
-	config.CurrentContext = "proxy"
-	kubeconfig = filepath.Join(i.TempDir(), "kubeconfig")
-	i.must(clientcmd.WriteToFile(*config, kubeconfig))
-	return kubeconfig
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if code == http.StatusCreated {
+		_, _ = io.Copy(w, r.Body)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
+}
+
+func (i *installation) changeDate(r *http.Response) error {
+	date, err := http.ParseTime(r.Header.Get("Date"))
+	r.Header.Set("Date", date.Add(time.Duration(i.skew.Load())).UTC().Format(http.TimeFormat))
+	return err
 }
 
 type finding struct{ Check, Status, Reason, Fix string }

@@ -35,6 +35,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -81,16 +82,12 @@ func limitMemory(t *testing.T, binary string) string {
 // recommendedQuota returns the quota of docs/security.md: the number of objects by resource.
 func recommendedQuota(t *testing.T) map[string]int {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "security.md"))
-	require.NoError(t, err)
-	command := regexp.MustCompile(`(?s)kubectl create quota .*?--hard=(.*?)\n` + "```").FindSubmatch(page)
-	require.True(t, command != nil, "docs/security.md recommends no quota")
 	quota := map[string]int{}
-	for limit := range strings.SplitSeq(strings.ReplaceAll(string(command[1]), "\\\n", ""), ",") {
+	for limit := range strings.SplitSeq(plugin.RecommendedQuota, ",") {
 		resource, number, _ := strings.Cut(limit, "=")
-		if quota[strings.TrimPrefix(resource, "count/")], err = strconv.Atoi(strings.TrimSpace(number)); err != nil {
-			t.Fatal(err)
-		}
+		count, err := strconv.Atoi(number)
+		require.NoError(t, err)
+		quota[strings.TrimPrefix(resource, "count/")] = count
 	}
 	return quota
 }
