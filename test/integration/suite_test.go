@@ -110,8 +110,7 @@ func startOperator(ctx context.Context) error {
 }
 
 // controllers returns the controllers that run during all tests. That of WorkerPools does not: each
-// test of a pool runs its own, which knows the addresses of the test's workers. The webhook of
-// WorkerPools is used.
+// test of a pool runs its own, whose requests it observes. The webhook of WorkerPools is used.
 func controllers() []operator.Controller {
 	all := operator.AllControllers()
 	for i := range all {

@@ -4,22 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,44 +22,31 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
-	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
-	"github.com/yardmaster/yardmaster/worker"
 )
 
-// poolTestEnv runs the workers of pools: for each simulated Pod, a real worker in the process of the
-// test, with the configuration of the Pod. Its jobs succeed at once.
+// poolTestEnv runs the controller of WorkerPools. The Pods of its workers are simulated, so that no worker answers it.
 type poolTestEnv struct {
 	*queueEnv
 
-	mu      sync.Mutex
-	workers map[string]*fakeWorker // by Pod
 	// observeRequest is called for each of the controller's requests; nil if the test observes none.
 	observeRequest atomic.Pointer[func(*http.Request)]
-	// addressLookups is the number of times that the operator requested the address of a worker.
-	addressLookups int
+	// readings is the number of times that the operator requested the address of a worker.
+	readings atomic.Int64
 }
 
-// fakeWorker is one worker.
-type fakeWorker struct {
-	server *httptest.Server
-	stop   context.CancelFunc
-}
-
-// newPoolTestEnv creates a namespace and a queue, and runs the controller of WorkerPools and the
-// workers of its Pods.
+// newPoolTestEnv creates a namespace and a queue, and runs the controller of WorkerPools.
 func newPoolTestEnv(t *testing.T) *poolTestEnv {
 	t.Helper()
-	c := &poolTestEnv{queueEnv: newQueueEnv(t), workers: map[string]*fakeWorker{}}
+	c := &poolTestEnv{queueEnv: newQueueEnv(t)}
 	c.createQueue("mail", "lease: 5s")
 	c.waitUntilReady("mail")
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() { stop(); group.Wait() })
 	c.startController(ctx, &group)
-	group.Go(func() { c.runWorkersOfPods(ctx) })
 	t.Cleanup(func() { cluster.RemoveFinalizers(t, c.ns, "WorkerPool") })
 	return c
 }
@@ -116,113 +95,17 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// runWorkersOfPods runs a worker for each running Pod of a pool with queues until the Pod is deleted.
-func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
-	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{workerpool.LabelWorkerPool}); err != nil {
-			return false, nil //nolint:nilerr // the test is about to end, or the next attempt succeeds
-		}
-		there := map[string]bool{}
-		for i := range pods.Items {
-			if p := &pods.Items[i]; configMapOfPod(p) != "" && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
-				there[p.Name] = true
-				c.startWorker(ctx, p)
-			}
-		}
-		c.stopWorkers(there)
-		return false, nil
-	})
-	c.stopWorkers(nil)
-}
-
-func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.workers[pod.Name] != nil {
-		return
-	}
-	shared := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: c.ns, Name: configMapOfPod(pod)}
-	err := cluster.Get(ctx, key, shared)
-	if ctx.Err() != nil || apierrors.IsNotFound(err) {
-		return // the test is over, or the Pod waits for its volumes, as with a kubelet
-	}
-	if err != nil {
-		c.t.Errorf("Pod %s has no configuration: %v", pod.Name, err)
-		return
-	}
-	o := worker.Options{
-		Namespace: c.ns, Pod: pod.Name, Revision: pod.Labels[workerpool.LabelRevision], Logger: slog.New(slog.DiscardHandler),
-		PreStopSecret: workerpool.PreStopSecretOf(&pod.Spec), AdminKeyFile: filepath.Join(c.t.TempDir(), workerpool.AdminKeyFileName),
-	}
-	if err := os.WriteFile(o.AdminKeyFile, []byte(shared.Data[workerpool.AdminKeyFileName]), 0o600); err != nil {
-		c.t.Error(err)
-		return
-	}
-	if o.Config, err = worker.ParseConfig([]byte(shared.Data["config.yaml"])); err != nil {
-		c.t.Errorf("the configuration of Pod %s is invalid: %v", pod.Name, err)
-		return
-	}
-	// The worker has no volumes, so the URL replaces the mounted files.
-	o.Config.Broker = worker.BrokerConfig{URL: "nats://" + c.Address()}
-	o.Config.AdminAddress = "0"
-	w, err := worker.New(o, func(context.Context, *worker.Job) error { return nil })
-	if err != nil {
-		c.t.Errorf("Pod %s: %v", pod.Name, err)
-		return
-	}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.workers[pod.Name] = &fakeWorker{httptest.NewServer(w.AdminHandler()), stop}
-	go func() { _ = w.Run(life) }()
-}
-
-// configMapOfPod returns the name of the ConfigMap with the configuration of a worker; empty if it consumes no
-// queues.
-func configMapOfPod(pod *corev1.Pod) string {
-	for _, volume := range pod.Spec.Volumes {
-		if volume.Name == workerpool.SidecarContainer+"-config" {
-			return volume.ConfigMap.Name
-		}
-	}
-	return ""
-}
-
-// stopWorkers stops the workers whose Pods no longer exist.
-func (c *poolTestEnv) stopWorkers(there map[string]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, h := range c.workers {
-		if there[name] {
-			continue
-		}
-		h.stop()
-		h.server.Close()
-		delete(c.workers, name)
-	}
-}
-
-// workerAddress returns the address of a worker's admin API, or one on which nothing listens.
-func (c *poolTestEnv) workerAddress(pod *corev1.Pod) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.addressLookups++
-	if h := c.workers[pod.Name]; h != nil {
-		return strings.TrimPrefix(h.server.URL, "http://")
-	}
+// workerAddress returns an address on which nothing listens.
+func (c *poolTestEnv) workerAddress(*corev1.Pod) string {
+	c.readings.Add(1)
 	return "127.0.0.1:1"
 }
 
 // waitForReadings waits until the operator has read workers as often as this: each reconciliation reads each worker.
-func (c *poolTestEnv) waitForReadings(number int) {
+func (c *poolTestEnv) waitForReadings(number int64) {
 	c.t.Helper()
-	lookups := func() int {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.addressLookups
-	}
-	begun := lookups()
-	c.waitFor(fmt.Sprintf("%d readings of workers", number), func() bool { return lookups() >= begun+number })
+	before := c.readings.Load()
+	c.waitFor(fmt.Sprintf("%d readings of workers", number), func() bool { return c.readings.Load() >= before+number })
 }
 
 // waitFor waits until the condition is true. Its failure shows the status of all WorkerPools.
@@ -256,10 +139,10 @@ func describePoolStatus(wp *v1alpha1.WorkerPool) string {
 	return text
 }
 
-// createPool creates a WorkerPool for the queue mail, with more fields in its spec.
+// createPool creates a WorkerPool for the queue mail, with more fields in its spec. Only in mode Signal, workers need not answer.
 func (c *poolTestEnv) createPool(name, spec string) {
 	c.t.Helper()
-	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
+	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], drain: {mode: Signal}, "+spec+"}")
 	object.SetNamespace(c.ns)
 	mustCreate(c.t, object)
 }
