@@ -195,16 +195,21 @@ func (e *queueEnv) waitForEvent(name, reason string) {
 	poll.Until(e.t, "the event "+reason+" of "+name, func() bool { return findEvent(e.t, e.ns, name, reason) != nil })
 }
 
+// examples returns the paths of the examples of these patterns, each of which has some.
+func examples(t *testing.T, patterns ...string) (paths []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", pattern))
+		require.True(t, err == nil && len(files) > 0, "%d examples %s: %v", len(files), pattern, err)
+		paths = append(paths, files...)
+	}
+	return paths
+}
+
 // The examples are applied with strict field validation.
 func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 	t.Parallel()
-	var paths []string
-	for _, directory := range []string{"queue", "workerpool", "orders", "thumbnails"} {
-		files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", directory, "*.yaml"))
-		require.True(t, err == nil && len(files) != 0, "%d examples of %s: %v", len(files), directory, err)
-		paths = append(paths, files...)
-	}
-	for _, path := range paths {
+	for _, path := range examples(t, "queue/*.yaml", "workerpool/*.yaml", "orders/*.yaml", "thumbnails/*.yaml") {
 		t.Run(filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)), func(t *testing.T) {
 			ns := namespace(t)
 			for _, manifest := range readManifests(t, path) {

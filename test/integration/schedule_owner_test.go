@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,7 +95,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 
 func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 	const policyLabel = "test.yardmaster.dev/schedule-policy"
-	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
+	installAdmissionPolicy(t, policyLabel)
 	ns := newNamespace(t, map[string]string{testenv.WebhookLabel: "off", policyLabel: "on"})
 	poll.Until(t, "the policies to be effective", func() bool {
 		s := newReviewSchedule(ns, "effective")

@@ -206,10 +206,7 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 // The examples are applied with strict field validation, and start what they contain.
 func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "schedule", "*.yaml"))
-	require.True(t, err == nil && len(files) >= 2, "examples %v: %v", files, err)
-	files = append(files, filepath.Join(repositoryRoot, "examples", "etl", "nightly-sales.yaml"))
-	for _, file := range files {
+	for _, file := range examples(t, "schedule/*.yaml", "etl/nightly-sales.yaml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			manifest := readManifests(t, file)[0]

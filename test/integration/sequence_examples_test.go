@@ -18,9 +18,8 @@ import (
 // that enforces the Pod Security Standard, if they claim to satisfy it, and run to their end with simulated Pods.
 func TestTranslatedExamplesRun(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "sequentialjob", "*", "*.yaml"))
-	const wanted = 12
-	require.True(t, err == nil && len(files) >= wanted, "%d examples, want at least %d: %v", len(files), wanted, err)
+	files := examples(t, "sequentialjob/*/*.yaml")
+	require.True(t, len(files) >= 12, "%d examples", len(files))
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(filepath.Join(filepath.Base(filepath.Dir(file)), name), func(t *testing.T) {

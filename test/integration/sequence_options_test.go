@@ -2,9 +2,7 @@ package integration
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,29 +54,6 @@ func TestStepsAreStoredAsApplied(t *testing.T) {
 		step := got[i].(map[string]any)
 		delete(step, "resources") // of the generated schema: an empty object
 		require.True(t, reflect.DeepEqual(step, want[i]), "step %d is stored as %v, applied was %v", i, step, want[i])
-	}
-}
-
-func TestStepsHaveOneOwner(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	apply := func(owner, names string, options ...client.ApplyOption) error {
-		steps := ""
-		for name := range strings.SplitSeq(names, ",") {
-			steps += fmt.Sprintf("  - {name: %s, image: registry.example/tool:1}\n", name)
-		}
-		object := parse(t, ns, "apiVersion: yardmaster.dev/v1alpha1\nkind: SequentialJob\nmetadata: {name: shared}\nspec:\n  suspend: true\n  containers:\n"+steps)
-		return cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), append(options, client.FieldOwner(owner))...)
-	}
-	require.NoError(t, apply("one", "build,test"))
-	if err := apply("two", "inject"); !apierrors.IsConflict(err) {
-		t.Errorf("another owner adds a step: %v", err)
-	}
-	require.NoError(t, apply("two", "inject", client.ForceOwnership))
-	sj := &v1alpha1.SequentialJob{}
-	mustGet(t, client.ObjectKey{Namespace: ns, Name: "shared"}, sj)
-	if len(sj.Spec.Containers) != 1 || sj.Spec.Containers[0].Name != "inject" {
-		t.Errorf("%d steps after a forced apply, the first is %s", len(sj.Spec.Containers), sj.Spec.Containers[0].Name)
 	}
 }
 

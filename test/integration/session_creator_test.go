@@ -1,22 +1,17 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -68,7 +63,7 @@ func TestWebhookRecordsTheCreatorOfASession(t *testing.T) {
 
 func TestAdmissionPolicyRecordsTheCreatorOfASession(t *testing.T) {
 	const policyLabel = "test.yardmaster.dev/admission-policy"
-	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
+	installAdmissionPolicy(t, policyLabel)
 	ns := newNamespace(t, map[string]string{testenv.WebhookLabel: "off", policyLabel: "on"})
 	poll.Until(t, "the policy to be effective", func() bool {
 		s := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
@@ -137,23 +132,18 @@ func clientOf(t *testing.T, user string) client.Client {
 	return newClient(t, impersonating)
 }
 
-// installAdmissionPolicy installs the component admission-policy for the selected namespaces. It skips the test where the API server
-// does not have its kinds.
-func installAdmissionPolicy(t *testing.T, namespaces metav1.LabelSelector) {
+// installAdmissionPolicy installs the component admission-policy for the namespaces with this label. It skips the test where the API
+// server does not have its kinds.
+func installAdmissionPolicy(t *testing.T, label string) {
 	t.Helper()
 	if !hasMutatingAdmissionPolicies(t) {
 		t.Skipf("Kubernetes %s has no MutatingAdmissionPolicy, only a webhook that does the same", serverVersion(t))
 	}
-	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "components", "admission-policy", "policy.yaml"))
-	require.NoError(t, err)
-	documents := bytes.Split(raw, []byte("\n---\n"))
-	for i := 0; i+1 < len(documents); i += 2 {
-		policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-		for j, object := range []client.Object{policy, binding} {
-			require.NoError(t, yaml.UnmarshalStrict(documents[i+j], object))
+	for _, object := range readManifests(t, filepath.Join(repositoryRoot, "config", "components", "admission-policy", "policy.yaml")) {
+		if object.GetKind() == "MutatingAdmissionPolicy" {
+			selected := map[string]any{"matchLabels": map[string]any{label: "on"}}
+			require.NoError(t, unstructured.SetNestedMap(object.Object, selected, "spec", "matchConstraints", "namespaceSelector"))
 		}
-		policy.Spec.MatchConstraints.NamespaceSelector = &namespaces
-		mustCreate(t, policy)
-		mustCreate(t, binding)
+		mustCreate(t, object)
 	}
 }

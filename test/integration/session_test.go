@@ -148,11 +148,7 @@ func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.P
 // The API server accepts all examples except refused.yaml.
 func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agenticsession", "*.yaml"))
-	require.True(t, err == nil && len(files) >= 3, "%v, %v", files, err)
-	agents, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agents", "*", "agent.yaml"))
-	require.True(t, err == nil && len(agents) >= 4, "%v, %v", agents, err)
-	for _, file := range append(files, agents...) {
+	for _, file := range examples(t, "agenticsession/*.yaml", "agents/*/agent.yaml") {
 		t.Run(strings.TrimPrefix(file, repositoryRoot), func(t *testing.T) {
 			ns := namespace(t)
 			strict := strictClient(t, &warningList{})

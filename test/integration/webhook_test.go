@@ -29,8 +29,8 @@ func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			ns := namespace(t)
-			configuration := newUncalledWebhook(ns)
-			configuration.Annotations = row.annotation
+			configuration, stored := objectOf(t, uncalledWebhook, ns), &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			configuration.SetAnnotations(row.annotation)
 			mustCreate(t, configuration)
 			if row.secret != nil {
 				mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-webhook-ca"}, Data: row.secret})
@@ -40,25 +40,14 @@ func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
 			if code := plugin.Run(t.Context(), arguments, &out, &out); code != 2 || !strings.Contains(out.String(), row.want) {
 				t.Errorf("exit code %d, output %q, want %q", code, out.String(), row.want)
 			}
-			mustGet(t, client.ObjectKeyFromObject(configuration), configuration)
-			require.True(t, configuration.Webhooks[0].ClientConfig.CABundle == nil, "the configuration was changed")
+			mustGet(t, client.ObjectKeyFromObject(configuration), stored)
+			require.True(t, stored.Webhooks[0].ClientConfig.CABundle == nil, "the configuration was changed")
 		})
 	}
 }
 
-// newUncalledWebhook returns the configuration of an installation in this namespace whose webhook matches no object.
-func newUncalledWebhook(ns string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"app.kubernetes.io/name": "yardmaster"}},
-	}
-	configuration.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
-		Name:         "first.yardmaster.dev",
-		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "webhook", Namespace: ns}},
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"none.yardmaster.dev"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
-		}},
-		SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-	}}
-	return configuration
-}
+// uncalledWebhook is the configuration of an installation in this namespace whose webhook matches no object.
+const uncalledWebhook = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+	metadata: {name: $NS, labels: {app.kubernetes.io/name: yardmaster}}, webhooks: [{
+		name: first.yardmaster.dev, clientConfig: {service: {name: webhook, namespace: $NS}}, sideEffects: None, admissionReviewVersions: [v1],
+		rules: [{operations: [CONNECT], apiGroups: [none.yardmaster.dev], apiVersions: [v1], resources: [none]}]}]}`

@@ -2,9 +2,9 @@ package restore
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
@@ -183,24 +184,24 @@ func (env *restoreTest) patchSpec(object client.Object, spec string) {
 // Users cannot add annotations to these Pods.
 func (env *restoreTest) makeSessionsRunFor(duration string) {
 	env.t.Helper()
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
-		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: agenticsession.LabelSession, Operator: metav1.LabelSelectorOpExists}}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}},
-	}
-	policy.Spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
-	policy.Spec.Mutations = []admissionregistrationv1.Mutation{{
-		PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
-		ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
-			Expression: `Object{metadata: Object.metadata{annotations: {"` + durationAnnotation + `": "` + duration + `", "` + messageAnnotation + `": "{\"costUSD\":` + sessionCost + `}"}}}`,
-		},
-	}}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
-	binding.Spec.PolicyName = policy.Name
-	for _, object := range []client.Object{policy, binding} {
+	expression := `Object{metadata: Object.metadata{annotations: {"` + durationAnnotation + `": "` + duration + `", "` + messageAnnotation +
+		`": "{\"costUSD\":` + sessionCost + `}"}}}`
+	for _, object := range testenv.Decode(env.t, fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    objectSelector: {matchExpressions: [{key: %[2]s, operator: Exists}]}
+    resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: %[3]q}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s}
+`, env.Environment, agenticsession.LabelSession, expression)) {
 		env.require(env.Create(env.t.Context(), object))
 		env.t.Cleanup(func() { _ = env.Delete(context.Background(), object) })
 	}
