@@ -94,13 +94,6 @@ func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
 	s.waitUntil("phase "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
 }
 
-// waitForStep waits for the phase of a step.
-func (s *sequenceTest) waitForStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepStatus {
-	s.t.Helper()
-	s.waitUntil(fmt.Sprintf("step %s to be %s", name, phase), func(*v1alpha1.SequentialJob) bool { return s.stepStatus(name).Phase == phase })
-	return s.stepStatus(name)
-}
-
 // stepStatus returns the last read status of a step.
 func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
 	for i := range s.sj.Status.Steps {
@@ -189,7 +182,7 @@ func (s *sequenceTest) endStep(step string, exitCode int32, message string) {
 func (s *sequenceTest) succeedStep(step string) {
 	s.t.Helper()
 	s.endStep(step, 0, "")
-	s.waitForStep(step, v1alpha1.StepSucceeded)
+	s.waitUntil("the end of step "+step, func(*v1alpha1.SequentialJob) bool { return s.stepStatus(step).Phase == v1alpha1.StepSucceeded })
 }
 
 // readCondition returns the last read status and reason of a condition.

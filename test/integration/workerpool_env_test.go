@@ -115,28 +115,15 @@ func (c *poolTestEnv) waitFor(what string, holds func() bool) {
 		if holds() {
 			return nil
 		}
-		var list v1alpha1.WorkerPoolList
+		statuses, list := "not yet:", v1alpha1.WorkerPoolList{}
 		err := cluster.List(c.t.Context(), &list, client.InNamespace(c.ns))
 		for i := range list.Items {
-			err = errors.Join(err, errors.New(describePoolStatus(&list.Items[i])))
+			statuses += fmt.Sprintf("\n%s: %+v", list.Items[i].Name, list.Items[i].Status)
 		}
-		return errors.Join(errors.New("not yet"), err)
+		return errors.Join(errors.New(statuses), err)
 	}); err != nil {
 		c.t.Fatalf("waiting for %s: %v", what, err)
 	}
-}
-
-func describePoolStatus(wp *v1alpha1.WorkerPool) string {
-	s := &wp.Status
-	text := fmt.Sprintf("%s: desired %d, replicas %d, ready %d, draining %d, current %s, updated %s\n", wp.Name, s.Desired, s.Replicas, s.Ready,
-		s.Draining, s.CurrentRevision, s.UpdatedRevision)
-	for _, c := range s.Conditions {
-		text += fmt.Sprintf("  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
-	}
-	if s.LastDecision != nil {
-		text += "  " + s.LastDecision.Message
-	}
-	return text
 }
 
 // createPool creates a WorkerPool for the queue mail, with more fields in its spec. Only in mode Signal, workers need not answer.
