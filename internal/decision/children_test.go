@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 func TestEqualContentHasTheSameHashOfTheGivenLength(t *testing.T) {
@@ -40,9 +41,7 @@ func TestAChildBelongsToItsControllerOrElseToTheOwnerInItsLabel(t *testing.T) {
 		for _, uid := range []string{"", "1", "2"} {
 			child := &metav1.ObjectMeta{OwnerReferences: references, Labels: map[string]string{label: uid}}
 			want := controller == "the owner" || controller == "no controller" && uid == "1"
-			if got := WasCreatedFor(owner, child, label); got != want {
-				t.Errorf("controlled by %s, with the label %q: %t, want %t", controller, uid, got, want)
-			}
+			assert.Equal(t, fmt.Sprintf("controlled by %s, with the label %q", controller, uid), want, WasCreatedFor(owner, child, label))
 		}
 	}
 }

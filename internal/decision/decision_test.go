@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -25,9 +25,7 @@ func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := TruncateMessage(test.message, 10); got != test.want || len(got) > 10 {
-				t.Errorf("%q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, TruncateMessage(test.message, 10))
 		})
 	}
 }
@@ -45,9 +43,7 @@ func TestJobsOfARunHaveTheLabelOfTheScheduleThatControlsIt(t *testing.T) {
 	} {
 		labels := map[string]string{}
 		SetScheduleLabel(labels, &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelSchedule: "forged"}, OwnerReferences: row.owners}})
-		if got := labels[v1alpha1.LabelSchedule]; got != row.want {
-			t.Errorf("%s: label %q, want %q", title, got, row.want)
-		}
+		assert.Equal(t, title, row.want, labels[v1alpha1.LabelSchedule])
 	}
 }
 
@@ -74,9 +70,7 @@ func TestRefusalsAreThoseThatOnlyAChangeOfAnObjectResolves(t *testing.T) {
 		if title == "invalid" {
 			want.Message = "unknown field"
 		}
-		if diff := cmp.Diff(want, AsRefusal(row.err, refused)); diff != "" {
-			t.Errorf("%s: it differs (-want, +got):\n%s", title, diff)
-		}
+		assert.Equal(t, title, want, AsRefusal(row.err, refused))
 	}
 	want := &Refusal{AlreadyExists, "Pod", "a", "s", "Pod a already exists and does not belong to this Queue; delete it"}
 	require.Equal(t, want, NameTaken(refused, "Queue"))

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 // The estimate differs from the memory that many copies of the object occupy by a third at most.
@@ -79,8 +81,6 @@ func TestAnObjectIsTooLargeBeyond128KiBAndOnceItsSpecWasDropped(t *testing.T) {
 		if test.dropped {
 			object.Annotations = map[string]string{AnnotationTooLarge: ""}
 		}
-		if got := IsTooLarge(object, strings.Repeat("x", test.bytes)); got != test.want {
-			t.Errorf("%s: %t, want %t", title, got, test.want)
-		}
+		assert.Equal(t, title, test.want, IsTooLarge(object, strings.Repeat("x", test.bytes)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 )
 
 func TestBackoffGrowsUpToItsLimit(t *testing.T) {
@@ -23,8 +24,6 @@ func TestBackoffGrowsUpToItsLimit(t *testing.T) {
 		{v1alpha1.Retry{Factor: new(v1alpha1.Number("1"))}, 99, 10 * time.Second},
 		{v1alpha1.Retry{Factor: new(v1alpha1.Number("10"))}, 99, 10 * time.Minute},
 	} {
-		if got := RetryBackoff(&test.retry, test.failed); got != test.want {
-			t.Errorf("%+v after %d failures: %s, want %s", test.retry, test.failed, got, test.want)
-		}
+		assert.Equal(t, fmt.Sprintf("%+v after %d failures", test.retry, test.failed), test.want, RetryBackoff(&test.retry, test.failed))
 	}
 }

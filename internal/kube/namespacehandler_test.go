@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -70,9 +71,7 @@ func (h *handledNamespaces) wantAdded(t *testing.T, namespace string, want int) 
 	synctest.Wait()
 	h.queue.mutex.Lock()
 	defer h.queue.mutex.Unlock()
-	if got := h.queue.added[namespace]; got != want {
-		t.Errorf("%s: enqueued %d, want %d", namespace, got, want)
-	}
+	assert.Equal(t, "requests of "+namespace, want, h.queue.added[namespace])
 }
 
 func TestFurtherChangesOfANamespaceAreCombined(t *testing.T) {

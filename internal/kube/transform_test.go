@@ -24,9 +24,7 @@ func TestTrimObject(t *testing.T) {
 	require.NoError(t, err)
 	trimmed := object.(*v1alpha1.Queue)
 	require.Equal(t, want, trimmed)
-	if conditions := trimmed.Status.Conditions; cap(conditions) > len(conditions) {
-		t.Errorf("a list of %d has room for %d", len(conditions), cap(conditions))
-	}
+	require.Equal(t, len(trimmed.Status.Conditions), cap(trimmed.Status.Conditions))
 }
 
 func TestOfALargeObjectTheCacheKeepsFewFields(t *testing.T) {
@@ -81,9 +79,7 @@ func TestOfALargeObjectTheCacheKeepsFewFields(t *testing.T) {
 			if size := decision.MemoryOf(cached); size > LargeBytes/2 {
 				t.Errorf("the cache keeps %d bytes", size)
 			}
-			if own := cached.Labels[v1alpha1.LabelStep]; row.meta.Labels != nil && own != "build" {
-				t.Errorf("the label of the operator is %q", own)
-			}
+			require.True(t, row.meta.Labels == nil || cached.Labels[v1alpha1.LabelStep] == "build", "the labels are %v", cached.Labels)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -58,9 +59,7 @@ func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
 		{newConfigMap("1", "12"), 0},
 	} {
 		informer.Update(cached.object, cached.object)
-		if kept := len(written.written.entries); kept != cached.kept {
-			t.Errorf("%d objects are kept after version %s of the object %s, want %d", kept, cached.object.ResourceVersion, cached.object.UID, cached.kept)
-		}
+		assert.Equal(t, fmt.Sprint("objects after ", cached.object.UID, " ", cached.object.ResourceVersion), cached.kept, len(written.written.entries))
 	}
 }
 
@@ -106,8 +105,6 @@ func TestLargeObjectsAreNotRemembered(t *testing.T) {
 		large.Namespace, large.Name, large.ResourceVersion = "ns", "a", "2"
 		written.Record(large)
 		cached := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}}
-		if newest := written.Newest(cached); newest.ResourceVersion != "1" {
-			t.Errorf("%s is remembered", title)
-		}
+		require.True(t, written.Newest(cached).ResourceVersion == "1", "%s is remembered", title)
 	}
 }

@@ -98,9 +98,7 @@ func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 			}
 			transformed, err := transform(object)
 			require.NoError(t, err)
-			if kept := decision.MemoryOf(transformed); transformed == nil || kept > 16<<10 {
-				t.Errorf("the cache keeps %d bytes", kept)
-			}
+			require.True(t, transformed != nil && decision.MemoryOf(transformed) <= 16<<10, "the cache keeps %d bytes", decision.MemoryOf(transformed))
 		})
 	}
 }

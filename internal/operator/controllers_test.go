@@ -81,9 +81,7 @@ func TestOperatorRefusesToRunWhereNothingRecordsTheCreatorsOfSessions(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := checkCreatorsAreRecorded(test.mapper, test.options)
-			if refused := err != nil; refused != test.refused {
-				t.Errorf("error %v, refused should be %t", err, test.refused)
-			}
+			require.True(t, (err != nil) == test.refused, "error %v, refused should be %t", err, test.refused)
 		})
 	}
 }

@@ -88,9 +88,7 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 				}
 				return nil
 			}))
-			if got := decision.ClassOf(last); got != test.want {
-				t.Errorf("the class of %q is %q, want %q", last, got, test.want)
-			}
+			require.Equal(t, test.want, decision.ClassOf(last))
 		})
 	}
 }

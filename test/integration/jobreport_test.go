@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
-	"github.com/google/go-cmp/cmp"
 	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,9 +62,7 @@ func TestOpenReports(t *testing.T) {
 	reports := openReportsClient(t)
 	require.NoError(t, reports.Create(t.Context(), others))
 	wantExported(ns, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
-	if got := openReport(t, ns); got.ResourceVersion != others.ResourceVersion {
-		t.Errorf("it was overwritten:\n%s", cmp.Diff(others, got))
-	}
+	require.Equal(t, others.ResourceVersion, openReport(t, ns).ResourceVersion)
 	require.NoError(t, reports.Delete(t.Context(), others))
 
 	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
@@ -86,9 +83,7 @@ func TestOpenReports(t *testing.T) {
 	corrected := openReport(t, ns)
 	require.True(t, jobreport.HasSameContent(corrected, jobreport.FromJobReport(reportOf(t, ns))), "the Report was not corrected: %+v", corrected)
 	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
-	if again := openReport(t, ns); again.ResourceVersion != corrected.ResourceVersion {
-		t.Error("a Report that is correct was written")
-	}
+	require.Equal(t, corrected.ResourceVersion, openReport(t, ns).ResourceVersion) // a Report that is correct is not written
 	removeOpenReports(t)
 	wantExported(ns, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 

@@ -218,9 +218,7 @@ func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
 	manifest := buildOverlay(t, "limited-webhooks", "*", "team-a,team-b", "admission-policy", "")
 	manifest += "---\n" + buildOverlay(t, "limited-mutating-webhook", "*", "team-a,team-b", "", "")
 	// In each manifest, 6 webhooks, and two policies or webhooks that record users.
-	if got := strings.Count(manifest, condition); got != 16 {
-		t.Errorf("the condition %s occurs %d times, want 16", condition, got)
-	}
+	require.Equal(t, 16, strings.Count(manifest, condition))
 }
 
 // Tools such as Argo CD compare the namespace of what they applied with that of the object.

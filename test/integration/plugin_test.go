@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/output"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -42,7 +43,5 @@ func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	isUnavailable.Store(false)
 	waitForOutput("connection restored")
 	waitForOutput("Completed, 2/2 steps")
-	if got := <-code; got != 0 {
-		t.Errorf("exit code %d", got)
-	}
+	require.Equal(t, 0, <-code)
 }

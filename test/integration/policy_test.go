@@ -74,9 +74,7 @@ func TestAPolicyDelaysWhatRunsUntilItsImagesAreAllowed(t *testing.T) {
 	})
 	s.wantEvent(v1alpha1.EventPolicyViolated)
 	session.waitForCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonImageNotAllowed)
-	if number := len(s.listJobs()) + len(session.listJobs()); number != 0 {
-		t.Errorf("%d Jobs were created", number)
-	}
+	require.Equal(t, 0, len(s.listJobs())+len(session.listJobs()))
 	both := `{"spec":{"limits":{"allowedImages":["registry.example/*", "runner:*"]}}}`
 	mustPatch(t, w.getPolicy("team"), client.RawPatch(mergePatch, []byte(both)))
 	s.succeedStep("a")

@@ -118,9 +118,7 @@ func TestADeletedQueueLeavesTheQueueOfAnotherProgramAlone(t *testing.T) {
 	e.deleteQueue("mail")
 	e.patchQueue("mail", `{"spec":{"broker":{"urlSecretRef":{"name":"redis"}}}}`)
 	e.waitUntilDeleted("mail")
-	if left := s.RunCLI("ZCARD", "asynq:{billing}:archived"); left != "1" {
-		t.Errorf("%s archived tasks are left", left)
-	}
+	require.Equal(t, "1", s.RunCLI("ZCARD", "asynq:{billing}:archived"))
 }
 
 // Those who may create a Queue may not be allowed to read Secrets.
@@ -149,7 +147,5 @@ func TestOnlySecretsWithTheLabelAreUsed(t *testing.T) {
 	}
 	setLabel(`"true"`)
 	e.waitUntilReady("mail")
-	if text := e.visibleText(); strings.Contains(text, "hunter2") {
-		t.Errorf("the content of the Secret is visible: %s", text)
-	}
+	require.True(t, !strings.Contains(e.visibleText(), "hunter2"), "the content of the Secret is visible")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -55,9 +56,7 @@ func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
 		"Yardmaster-Kind": "invoice", "Tenant": "acme", "Content-Type": "application/json",
 		"Scheduled-Time": due.UTC().Format(time.RFC3339), "Nats-Msg-Id": schedule.RunName(s.s, due),
 	} {
-		if got := messages[0].Header.Get(header); got != want {
-			t.Errorf("header %s is %q, want %q", header, got, want)
-		}
+		assert.Equal(t, header, want, messages[0].Header.Get(header))
 	}
 	require.True(t, string(messages[0].Data) == `{"all":true}`, "payload %s", messages[0].Data)
 }

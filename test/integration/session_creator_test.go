@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -94,9 +93,7 @@ func testCreators(t *testing.T, ns string) {
 			require.NoError(t, err)
 			stored := &v1alpha1.AgenticSession{}
 			mustGet(t, client.ObjectKey{Namespace: ns, Name: name}, stored)
-			if diff := cmp.Diff(row.want, stored.Spec.UserContext); diff != "" {
-				t.Errorf("user (-want, +got):\n%s", diff)
-			}
+			require.Equal(t, row.want, stored.Spec.UserContext)
 		})
 	}
 }

@@ -123,7 +123,5 @@ func TestRecordingTheCreatorDoesNotDecodeTheWholeSession(t *testing.T) {
 		t.Fatalf("%+v", response)
 	}
 	goruntime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 3*sessionBytes {
-		t.Errorf("%d bytes allocated for a session of %d bytes", allocated, len(object))
-	}
+	require.True(t, after.TotalAlloc-before.TotalAlloc <= 3*sessionBytes, "%d bytes allocated", after.TotalAlloc-before.TotalAlloc)
 }

@@ -63,11 +63,10 @@ func TestObjectThatEtcdCannotStoreIsRefused(t *testing.T) {
 	sj := twoSteps().Obj()
 	sj.Annotations = map[string]string{"note": strings.Repeat("x", 200_000)}
 	sj.Spec.Containers[0].Args = []string{strings.Repeat("x", 790_000)}
-	if _, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), sj); err != nil {
-		t.Errorf("an object below the limit: %v", err)
-	}
-	sj.Spec.Containers[1].Args = []string{strings.Repeat("x", 20_000)}
 	_, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), sj)
+	wantFields(t, err, nil)
+	sj.Spec.Containers[1].Args = []string{strings.Repeat("x", 20_000)}
+	_, err = testSequentialJobValidator(t).ValidateCreate(t.Context(), sj)
 	wantFields(t, err, []string{"spec"})
 }
 

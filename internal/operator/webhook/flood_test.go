@@ -46,9 +46,7 @@ func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
 				}
 				err := env.sendReviews(20)
 				flood.Wait()
-				if used := peak(); used > 96*mebibyte {
-					t.Errorf("%d MiB in use, including the clients", used/mebibyte)
-				}
+				require.True(t, peak() <= 96*mebibyte, "%d MiB in use, including the clients", peak()/mebibyte)
 				return err
 			})
 			require.NoError(t, err)
@@ -170,9 +168,7 @@ func sendSmallAmongExpensive(t *testing.T) error {
 	if count["200 <nil>"] == 0 || count["200 <nil>"]+count["503 <nil>"]+count["408 <nil>"] != cap(statuses) {
 		t.Errorf("the expensive reviews returned %v", count)
 	}
-	if used := peak(); used > 170*mebibyte {
-		t.Errorf("%d MiB in use, including the clients", used/mebibyte)
-	}
+	require.True(t, peak() <= 170*mebibyte, "%d MiB in use, including the clients", peak()/mebibyte)
 	return err
 }
 

@@ -62,9 +62,7 @@ func TestPathsAreFixedOnlyForACertificateFromElsewhere(t *testing.T) {
 		return env.post(env.newClient(), poolsPath, review) == http.StatusNotFound
 	})
 	for _, path := range []string{"/one" + poolsPath, "/two" + poolsPath} {
-		if status := env.post(env.newClient(), path, review); status != http.StatusOK {
-			t.Errorf("status %d of %s", status, path)
-		}
+		require.Equal(t, http.StatusOK, env.post(env.newClient(), path, review))
 	}
 }
 

@@ -197,9 +197,7 @@ func TestWhatUsersCanDoWhileTheOperatorIsAway(t *testing.T) {
 	if want := strings.Join(table, "\n"); want != documented {
 		t.Errorf("docs/operations.md has another table; it should be:\n%s\n%s", want, cmp.Diff(documented, want))
 	}
-	if left := runsOfTheSchedule(t, ns); left != 1 {
-		t.Errorf("%d runs of the orphaning Schedule are left, want 1", left)
-	}
+	require.Equal(t, 1, runsOfTheSchedule(t, ns))
 }
 
 func (s *state) name(suffix string) string {

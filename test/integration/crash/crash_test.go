@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -262,7 +262,5 @@ func (j *journal) check(t *testing.T, ns string) {
 		got, entries = j.happened()
 		return entries >= wantEntries
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Jobs (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "Jobs", want, got)
 }

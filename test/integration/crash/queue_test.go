@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -84,9 +84,7 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 	if streams.Err() != nil {
 		t.Fatal(streams.Err())
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("streams and their messages (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "streams and their messages", want, got)
 }
 
 func declare(t *testing.T, ns, name, policy string) {

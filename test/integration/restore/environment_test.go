@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -173,9 +174,7 @@ func (env *restoreTest) wantMessagesOnBroker(t *testing.T, queueName string, wan
 	defer p.CloseConnection()
 	stream, err := p.QueueStream(t.Context())
 	env.require(err)
-	if got := stream.CachedInfo().State.Msgs; got != want {
-		t.Errorf("%d messages in the queue %s, want %d", got, queueName, want)
-	}
+	assert.Equal(t, "messages in the queue "+queueName, want, stream.CachedInfo().State.Msgs)
 }
 
 // hasStream reports whether the queue exists on the broker.
