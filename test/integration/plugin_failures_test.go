@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
