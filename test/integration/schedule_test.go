@@ -10,7 +10,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,29 +176,18 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	createIfMissing(t, newUnschedulableRunner(t, ns))
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}}
-	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}}
-	createIfMissing(t, limits)
-	poll.Until(t, "the LimitRange to be effective", func() bool {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: ns}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
-		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
-		return strings.Contains(fmt.Sprint(cluster.Create(t.Context(), pod, client.DryRunAll)), "maximum cpu")
-	})
-	for want, s := range map[string]*v1alpha1.Schedule{
-		`spec.sequentialJob: Pods of step "load" of its runs would be refused now`: newScheduleOf(ns, "sequences"),
-		`spec.agenticSession: spec.runner: SessionRunner missing does not exist`: newScheduleOf(ns, "no-runner", func(spec *v1alpha1.ScheduleSpec) {
-			spec.SequentialJob, spec.AgenticSession = nil, &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"prompt": "review", "runner": "missing"}`)}}
-		}),
-		`spec.agenticSession: Pods of its runs would be refused now`: newScheduleOf(ns, "sessions", func(spec *v1alpha1.ScheduleSpec) {
-			spec.SequentialJob, spec.AgenticSession = nil, &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(
-				`{"prompt": "review", "resources": {"limits": {"cpu": "1"}}}`)}}
-		}),
+	isRefused := provokeLimitRange(`max: {cpu: 500m}`)(t, ns)
+	poll.Until(t, "the LimitRange to be effective", func() bool { return strings.Contains(fmt.Sprint(isRefused()), "maximum cpu") })
+	for want, fields := range map[string]string{
+		`spec.sequentialJob: Pods of step "load" of its runs would be refused now`: `sequentialJob: {spec: {containers: [{name: load, image: a}]}}`,
+		`spec.agenticSession: spec.runner: SessionRunner missing does not exist`:   `agenticSession: {spec: {prompt: review, runner: missing}}`,
+		`spec.agenticSession: Pods of its runs would be refused now`:               `agenticSession: {spec: {prompt: a, resources: {limits: {cpu: "1"}}}}`,
 	} {
 		var warnings warningList
-		wantAllowed(t, s.Name, strictClient(t, &warnings).Create(t.Context(), s, client.DryRunAll))
-		if all := strings.Join(warnings.all, "\n"); !strings.Contains(all, want) {
-			t.Errorf("%s: no warning with %q: %s", s.Name, want, all)
-		}
+		s := newManifest(t, "Schedule", "warned", `{schedule: "0 * * * *", `+fields+`}`)
+		s.SetNamespace(ns)
+		wantAllowed(t, want, strictClient(t, &warnings).Create(t.Context(), s, client.DryRunAll))
+		require.Contains(t, strings.Join(warnings.all, "\n"), want)
 	}
 }
 
