@@ -43,65 +43,47 @@ type state struct {
 	manifest string
 	// change is a merge patch of the spec; empty if users do not change objects of this kind.
 	change string
-	// reached reports whether the object is in the state.
-	reached func(*unstructured.Unstructured) bool
+	// ready is the status or the reason of the condition Ready in this state; empty if the object has one replica.
+	ready string
 }
 
-const forAnHour = `"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}`
-
-func ready(object *unstructured.Unstructured) bool { return condition(object, "Ready") == "True" }
+const (
+	forAnHour = `"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}`
+	oneStep   = `"containers": [{"name": "a", "image": "a:1"}]`
+	onBroker  = `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`
+	ofOrders  = `"image": "worker:1", "queues": [{"name": "orders"}]`
+)
 
 var states = []state{
+	{"SequentialJob", "a step runs", `{"template": {` + forAnHour + `}, ` + oneStep + `}`, `{"jobHistoryLimit": 1}`, "Running"},
+	{"SequentialJob", "suspended", `{"suspend": true, ` + oneStep + `}`, `{"jobHistoryLimit": 1}`, "Suspended"},
+	{"SequentialJob", "finished", `{` + oneStep + `}`, `{"jobHistoryLimit": 1}`, "True"},
 	{
-		"SequentialJob", "a step runs", `{"template": {` + forAnHour + `}, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
-		func(object *unstructured.Unstructured) bool {
-			return condition(object, "Ready") == "False" && reason(object) == "Running"
-		},
+		"Schedule", "waits for its next time", `{"schedule": "0 0 1 1 *", "sequentialJob": {"spec": {` + oneStep + `}}}`,
+		`{"suspend": true}`, "True",
 	},
-	{
-		"SequentialJob", "suspended", `{"suspend": true, "containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`,
-		func(object *unstructured.Unstructured) bool { return reason(object) == "Suspended" },
-	},
-	{"SequentialJob", "finished", `{"containers": [{"name": "a", "image": "a:1"}]}`, `{"jobHistoryLimit": 1}`, ready},
-	{"Schedule", "waits for its next time", `{"schedule": "0 0 1 1 *", "sequentialJob": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}}}`, `{"suspend": true}`, ready},
-	{"AgenticSession", "its runner runs", `{"prompt": "hello", "interactive": true, "runner": "long"}`, `{"suspend": true}`, ready},
-	{
-		"AgenticSession", "stopped", `{"prompt": "hello", "suspend": true, "runner": "long"}`, `{"displayName": "another"}`,
-		func(object *unstructured.Unstructured) bool { return reason(object) == "Stopped" },
-	},
-	{"SessionRunner", "sessions can use it", `{"image": "runner:1"}`, `{"image": "runner:2"}`, ready},
-	{"Queue", "its queue is on a broker", `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`, `{"suspend": true}`, ready},
-	{
-		"Queue", "it has no broker", `{}`, `{"suspend": true}`,
-		func(object *unstructured.Unstructured) bool { return reason(object) == "NoBroker" },
-	},
-	{
-		"WorkerPool", "has workers", `{"image": "worker:1", "replicas": 1, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`,
-		func(object *unstructured.Unstructured) bool {
-			replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
-			return replicas == 1
-		},
-	},
-	{"WorkerPool", "has no workers", `{"image": "worker:1", "replicas": 0, "queues": [{"name": "orders"}]}`, `{"replicas": 2}`, ready},
-	{"Policy", "applied", `{"limits": {"maxReplicas": 3}}`, `{"precedence": 7}`, ready},
-	{"JobReport", "scanned", `{}`, "", ready},
+	{"AgenticSession", "its runner runs", `{"prompt": "hello", "interactive": true, "runner": "long"}`, `{"suspend": true}`, "True"},
+	{"AgenticSession", "stopped", `{"prompt": "hello", "suspend": true, "runner": "long"}`, `{"displayName": "another"}`, "Stopped"},
+	{"SessionRunner", "sessions can use it", `{"image": "runner:1"}`, `{"image": "runner:2"}`, "True"},
+	{"Queue", "its queue is on a broker", onBroker, `{"suspend": true}`, "True"},
+	{"Queue", "it has no broker", `{}`, `{"suspend": true}`, "NoBroker"},
+	{"WorkerPool", "has workers", `{"replicas": 1, ` + ofOrders + `}`, `{"replicas": 2}`, ""},
+	{"WorkerPool", "has no workers", `{"replicas": 0, ` + ofOrders + `}`, `{"replicas": 2}`, "True"},
+	{"Policy", "applied", `{"limits": {"maxReplicas": 3}}`, `{"precedence": 7}`, "True"},
+	{"JobReport", "scanned", `{}`, "", "True"},
 }
 
-func condition(object *unstructured.Unstructured, kind string) string {
-	return field(object, kind, "status")
-}
-
-func reason(object *unstructured.Unstructured) string { return field(object, "Ready", "reason") }
-
-func field(object *unstructured.Unstructured, kind, name string) string {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, item := range conditions {
-		if fields, isMap := item.(map[string]any); isMap && fields["type"] == kind {
-			value, _ := fields[name].(string)
-			return value
-		}
+// isReached reports whether the object is in the state.
+func (s *state) isReached(object *unstructured.Unstructured) bool {
+	if s.ready == "" {
+		replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
+		return replicas == 1
 	}
-	return ""
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(item any) bool {
+		condition, _ := item.(map[string]any)
+		return condition["type"] == "Ready" && (condition["status"] == s.ready || condition["reason"] == s.ready)
+	})
 }
 
 // object returns an object of the state.
@@ -212,7 +194,7 @@ func prepare(t *testing.T, ns string) {
 	t.Helper()
 	secret := testbuilder.BrokerSecret(ns, "broker", "url", natstest.Start(t).ClientURL())
 	runner := state{kind: "SessionRunner", manifest: `{"image": "runner:1", "template": {` + forAnHour + `, "spec": {"securityContext": {"runAsUser": 65532}, "containers": [{"name": "runner"}]}}}`}
-	orders := state{kind: "Queue", manifest: `{"broker": {"engine": "NATS", "urlSecretRef": {"name": "broker"}}}`}
+	orders := state{kind: "Queue", manifest: onBroker}
 	for _, object := range []client.Object{secret, runner.object(ns, "long"), orders.object(ns, "orders")} {
 		require.NoError(t, cluster.Create(t.Context(), object))
 	}
@@ -235,7 +217,7 @@ func leaveBehind(t *testing.T, ns string) {
 			}
 			objects = append(objects, object)
 			poll.Until(t, "the state of "+object.GetName(), func() bool {
-				return cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil && s.reached(object)
+				return cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil && s.isReached(object)
 			})
 			if s.kind == "Schedule" {
 				run := (&state{kind: "SequentialJob", manifest: states[2].manifest}).object(ns, object.GetName()+"-run")
@@ -243,7 +225,7 @@ func leaveBehind(t *testing.T, ns string) {
 				require.NoError(t, cluster.Create(t.Context(), run))
 				// A run with an active step would wait for the operator.
 				poll.Until(t, "the run "+run.GetName()+" to finish", func() bool {
-					return cluster.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && states[2].reached(run)
+					return cluster.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && states[2].isReached(run)
 				})
 			}
 		}
@@ -251,7 +233,7 @@ func leaveBehind(t *testing.T, ns string) {
 	// The operator has nothing more to do that would change what an object waits for.
 	poll.Until(t, "all objects to be in their state still", func() bool {
 		for i, object := range objects {
-			if cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) != nil || !states[i/2].reached(object) {
+			if cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) != nil || !states[i/2].isReached(object) {
 				return false
 			}
 		}
