@@ -89,3 +89,16 @@ func TestKubeStateMetricsExportsTheConditionsOfAllKinds(t *testing.T) {
 		}
 	}
 }
+
+// Alerts use the namespace label of metrics such as yardmaster_jobreport_jobs. Without honorLabels,
+// Prometheus replaces it by the operator's namespace.
+func TestServiceMonitorKeepsTheNamespaceLabelOfMetrics(t *testing.T) {
+	var monitor struct {
+		Spec struct{ Endpoints []struct{ HonorLabels bool } }
+	}
+	readYAML(t, filepath.Join("..", "..", "config", "components", "prometheus", "service_monitor.yaml"), &monitor)
+	require.True(t, len(monitor.Spec.Endpoints) != 0, "no endpoints")
+	for i, endpoint := range monitor.Spec.Endpoints {
+		require.True(t, endpoint.HonorLabels, "endpoint %d does not honour the labels", i)
+	}
+}
