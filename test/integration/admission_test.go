@@ -58,8 +58,14 @@ func newRestrictedOperator(t *testing.T) *restrictedOperator {
 // newClientOf returns a client with the permissions of a ServiceAccount.
 func newClientOf(t *testing.T, account string) client.Client {
 	t.Helper()
+	return impersonate(t, account, permissions.Groups(account)...)
+}
+
+// impersonate returns a client of a user in these groups.
+func impersonate(t *testing.T, user string, groups ...string) client.Client {
+	t.Helper()
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: permissions.Groups(account)}
+	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	return newClient(t, as)
 }
 

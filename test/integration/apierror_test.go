@@ -207,9 +207,7 @@ func provokeEscalation(t *testing.T, ns string) func() error {
 	mustCreate(t, objectOf(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: $NS, name: jane},
 		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: jane},
 		subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}`, ns))
-	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "jane"}
-	jane, more := newClient(t, as), objectOf(t, role("more", `{apiGroups: [""], resources: [secrets], verbs: [get]}`), ns)
+	jane, more := impersonate(t, "jane"), objectOf(t, role("more", `{apiGroups: [""], resources: [secrets], verbs: [get]}`), ns)
 	return func() error { return jane.Create(t.Context(), more.DeepCopy(), client.DryRunAll) }
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -124,9 +123,7 @@ func sessionWithSpec(ns, name string, spec map[string]any) *unstructured.Unstruc
 // clientOf returns a client that impersonates an administrator.
 func clientOf(t *testing.T, user string) client.Client {
 	t.Helper()
-	impersonating := rest.CopyConfig(config)
-	impersonating.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-	return newClient(t, impersonating)
+	return impersonate(t, user, "system:masters")
 }
 
 // installAdmissionPolicy installs the component admission-policy for the namespaces with this label. It skips the test where the API
