@@ -33,18 +33,14 @@ func newAdminKeyTest(t *testing.T, objects ...client.Object) *adminKeyTest {
 	test := &adminKeyTest{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))}
 	c := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
-			return cmpError(test.failure, func() error { return c.Get(ctx, key, object, o...) })
+			if test.failure != nil {
+				return test.failure
+			}
+			return c.Get(ctx, key, object, o...)
 		},
 	}).Build()
 	test.Store = New(kube.Clients{Client: c, Live: c, Clock: test.clock}, types.NamespacedName{Namespace: "operator", Name: "admin"})
 	return test
-}
-
-func cmpError(failure error, do func() error) error {
-	if failure != nil {
-		return failure
-	}
-	return do()
 }
 
 // readKey returns the public key a minute after the last call; empty if the operator has none.

@@ -26,11 +26,10 @@ type testObserver struct {
 }
 
 func newTestObserver(t *testing.T) *testObserver {
-	o := &testObserver{
-		Observer: NewObserver[int](DefaultLimits()), t: t,
-	}
+	o := &testObserver{Observer: NewObserver[int](DefaultLimits()), t: t}
 	options := kube.ControllerOptions(1)
 	o.queue = options.NewQueue("test", options.RateLimiter)
+	t.Cleanup(o.queue.ShutDown)
 	require.NoError(t, o.EnqueueTo(t.Context(), o.queue))
 	return o
 }
@@ -62,7 +61,6 @@ func (o *testObserver) awaitRequest() {
 
 func TestAnObservationIsUsedOnceByTheReconciliationThatItEnqueues(t *testing.T) {
 	o := newTestObserver(t)
-	defer o.queue.ShutDown()
 	for want := range 3 {
 		o.start("v1", o.count)
 		o.awaitRequest()
@@ -74,7 +72,6 @@ func TestAnObservationIsUsedOnceByTheReconciliationThatItEnqueues(t *testing.T) 
 
 func TestAnObservationOfAnotherSubjectIsMadeAgain(t *testing.T) {
 	o := newTestObserver(t)
-	defer o.queue.ShutDown()
 	o.start("two workers", o.count)
 	o.awaitRequest()
 	o.start("three workers", o.count)
@@ -98,13 +95,11 @@ func TestAReconciliationDuringAnObservationOfAnotherSubjectLeadsToANewOne(t *tes
 		if got, found, _ := o.observe("new"); !found || got != 1 {
 			t.Errorf("%d, %t, want the first new observation", got, found)
 		}
-		o.queue.ShutDown()
 	})
 }
 
 func TestAnErrorOrPanicOfAnObservationIsThatOfTheReconciliation(t *testing.T) {
 	o := newTestObserver(t)
-	defer o.queue.ShutDown()
 	want := errors.New("refused")
 	o.start("v1", func() (int, error) { return 0, want })
 	o.awaitRequest()
@@ -125,7 +120,6 @@ func TestAnErrorOrPanicOfAnObservationIsThatOfTheReconciliation(t *testing.T) {
 // The test calls the queue as controller-runtime does after each reconciliation.
 func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
 	o := newTestObserver(t)
-	defer o.queue.ShutDown()
 	request := reconcile.Request{NamespacedName: testObject}
 	for failures := 1; failures <= 5; failures++ {
 		o.start("v1", o.count)
@@ -156,7 +150,6 @@ func TestAQueueThatForgetsFailuresIsRefused(t *testing.T) {
 
 func TestADeletedObjectLeavesNothing(t *testing.T) {
 	o := newTestObserver(t)
-	defer o.queue.ShutDown()
 	o.start("v1", o.count)
 	o.awaitRequest()
 	o.Forget(testObject)
