@@ -9,23 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
-
-// parse returns the object of a manifest in a namespace.
-func parse(t *testing.T, ns, manifest string) *unstructured.Unstructured {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte(manifest), object))
-	object.SetNamespace(ns)
-	return object
-}
 
 const manifestOfTwoSteps = `
 apiVersion: yardmaster.dev/v1alpha1
@@ -45,7 +36,8 @@ spec:
 func TestStepsAreStoredAsApplied(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	applied := parse(t, ns, manifestOfTwoSteps)
+	applied := testenv.Decode(t, manifestOfTwoSteps)[0]
+	applied.SetNamespace(ns)
 	stored := applied.DeepCopy()
 	mustCreate(t, stored)
 	want, _, _ := unstructured.NestedSlice(applied.Object, "spec", "containers")

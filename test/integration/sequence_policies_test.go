@@ -8,12 +8,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // createMutatingPolicy creates a policy of the cluster that changes each new Job of a namespace. It returns when the policy has an
@@ -23,10 +23,10 @@ func createMutatingPolicy(t *testing.T, ns, expression string, changes func() bo
 	if !hasMutatingAdmissionPolicies(t) {
 		t.Skipf("Kubernetes %s has no MutatingAdmissionPolicy", serverVersion(t))
 	}
-	policy := parse(t, "", fmt.Sprintf(`
+	for _, object := range testenv.Decode(t, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
-metadata: {name: %s}
+metadata: {name: %[1]s}
 spec:
   failurePolicy: Fail
   reinvocationPolicy: Never
@@ -35,18 +35,15 @@ spec:
     - {apiGroups: [batch], apiVersions: [v1], operations: [CREATE], resources: [jobs]}
   mutations:
   - patchType: ApplyConfiguration
-    applyConfiguration: {expression: %q}
-`, ns, expression))
-	binding := parse(t, "", fmt.Sprintf(`
+    applyConfiguration: {expression: %[2]q}
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: %[1]s}
 spec:
   policyName: %[1]s
   matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}
-`, ns))
-	for _, object := range []*unstructured.Unstructured{policy, binding} {
-		object.SetNamespace("")
+`, ns, expression)) {
 		mustCreate(t, object)
 	}
 	poll.Until(t, "the policy to have an effect", changes)
