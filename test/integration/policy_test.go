@@ -22,8 +22,7 @@ type policyTestEnv struct {
 
 func (w *policyTestEnv) createObject(kind, name, labels, spec string) {
 	w.t.Helper()
-	object := newManifest(w.t, kind, name, spec)
-	object.SetNamespace(w.ns)
+	object := newManifest(w.t, kind, w.ns, name, spec)
 	object.SetLabels(map[string]string{"team": labels})
 	mustCreate(w.t, object)
 }

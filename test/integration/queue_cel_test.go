@@ -17,9 +17,9 @@ import (
 )
 
 // newManifest returns a manifest of the kind with that spec in YAML.
-func newManifest(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+func newManifest(t *testing.T, kind, ns, name, spec string) *unstructured.Unstructured {
 	t.Helper()
-	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q}\nspec: %s\n", v1alpha1.GroupVersion, kind, name, spec)
+	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {namespace: %q, name: %q}\nspec: %s\n", v1alpha1.GroupVersion, kind, ns, name, spec)
 	manifest, err := decode([]byte(text))
 	require.True(t, err == nil, "%s: %v", text, err)
 	return manifest
@@ -39,11 +39,9 @@ func assertSpecsRefused(t *testing.T, kind string, specs []invalidSpec) {
 			before, after, isChange := strings.Cut(bad.spec, " => ")
 			if isChange {
 				ns, spec = namespace(t), after
-				object := newManifest(t, kind, "demo", before)
-				object.SetNamespace(ns)
-				mustCreate(t, object)
+				mustCreate(t, newManifest(t, kind, ns, "demo", before))
 			}
-			assertRefused(t, ns, newManifest(t, kind, "demo", spec), isChange, bad.want)
+			assertRefused(t, newManifest(t, kind, ns, "demo", spec), isChange, bad.want)
 		})
 	}
 }
@@ -52,9 +50,8 @@ func assertSpecsRefused(t *testing.T, kind string, specs []invalidSpec) {
 var aboutValue = regexp.MustCompile(`Invalid value: (?:(?:"(?:[^"\\]|\\.)*"|[^\s":]+): )?(?:\S+ in body )?`)
 
 // assertRefused checks that the API server refuses an object, or a change of it, with this error.
-func assertRefused(t *testing.T, ns string, object *unstructured.Unstructured, isChange bool, want string) {
+func assertRefused(t *testing.T, object *unstructured.Unstructured, isChange bool, want string) {
 	t.Helper()
-	object.SetNamespace(ns)
 	err := apply(t.Context(), strictClient(t, &warningList{}), object, isChange)
 	require.True(t, err != nil, "the API server accepts the object, want: %s", want)
 	if says := aboutValue.ReplaceAllString(messageOf(err), ""); !strings.Contains(says, want) {
@@ -70,7 +67,7 @@ func TestQueueRules(t *testing.T) {
 	for name, want := range map[string]string{
 		"mail.eu": "metadata.name is not a valid queue name", "yardmaster": "name is reserved: names that start with yardmaster",
 	} {
-		assertRefused(t, namespace(t), newManifest(t, "Queue", name, "{}"), false, "spec.name: "+want)
+		assertRefused(t, newManifest(t, "Queue", namespace(t), name, "{}"), false, "spec.name: "+want)
 	}
 	assertSpecsRefused(t, "Queue", []invalidSpec{
 		{"an invalid name on the broker", `{name: Mail}`, `spec.name: should match`},
@@ -163,8 +160,7 @@ func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
 		`{}`, `{storage: {}}`, `{storage: {type: File}}`, `{storage: {replicas: 3}}`,
 		`{storage: {replicas: 5, placement: {cluster: eu, tags: ["disk:fast", "!old"]}}}`, `{storage: {replicas: 1, placement: {}}}`, `{}`,
 	} {
-		object := newManifest(t, "Queue", "mail", spec)
-		object.SetNamespace(ns)
+		object := newManifest(t, "Queue", ns, "mail", spec)
 		wantAllowed(t, spec, apply(t.Context(), strictClient(t, &warningList{}), object, i > 0))
 	}
 }
@@ -186,8 +182,7 @@ func TestDefaultsOfFields(t *testing.T) {
 			`{prompt: a, interactive: false, runner: default, repos: [{url: "https://a/b"}], workspace: {retention: Delete, onLost: Fail}, retry: {}}`,
 		},
 	} {
-		object, want := newManifest(t, kind, "demo", cmp.Or(row.spec, "{}")), newManifest(t, kind, "demo", row.want)
-		object.SetNamespace(ns)
+		object, want := newManifest(t, kind, ns, "demo", cmp.Or(row.spec, "{}")), newManifest(t, kind, ns, "demo", row.want)
 		if row.spec == "" {
 			unstructured.RemoveNestedField(object.Object, "spec")
 		}
@@ -200,8 +195,7 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	scaleTo := func(name, spec string) error {
-		object := newManifest(t, "WorkerPool", name, spec)
-		object.SetNamespace(ns)
+		object := newManifest(t, "WorkerPool", ns, name, spec)
 		mustCreate(t, object)
 		scale := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": map[string]any{"replicas": int64(5)},

@@ -69,9 +69,7 @@ func (e *queueEnv) createQueueOn(broker, name, spec string) {
 	if spec != "" {
 		spec = ", " + spec
 	}
-	q := newManifest(e.t, "Queue", name, "{"+broker+spec+"}")
-	q.SetNamespace(e.ns)
-	mustCreate(e.t, q)
+	mustCreate(e.t, newManifest(e.t, "Queue", e.ns, name, "{"+broker+spec+"}"))
 }
 
 func (e *queueEnv) getQueue(name string) *v1alpha1.Queue {

@@ -169,7 +169,7 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 			of(`{containers: [{name: a, image: a}], template: {metadata: {labels: {yardmaster.dev/step: x}}}}`), "its runs would be refused",
 		},
 	})
-	assertRefused(t, namespace(t), newManifest(t, "Schedule", strings.Repeat("n", 42), due("0 * * * *")), false, "at most 41 characters")
+	assertRefused(t, newManifest(t, "Schedule", namespace(t), strings.Repeat("n", 42), due("0 * * * *")), false, "at most 41 characters")
 }
 
 func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
@@ -184,8 +184,7 @@ func TestASchedulesPodsThatWouldBeRefusedNowAreAWarning(t *testing.T) {
 		`spec.agenticSession: Pods of its runs would be refused now`:               `agenticSession: {spec: {prompt: a, resources: {limits: {cpu: "1"}}}}`,
 	} {
 		var warnings warningList
-		s := newManifest(t, "Schedule", "warned", `{schedule: "0 * * * *", `+fields+`}`)
-		s.SetNamespace(ns)
+		s := newManifest(t, "Schedule", ns, "warned", `{schedule: "0 * * * *", `+fields+`}`)
 		wantAllowed(t, want, strictClient(t, &warnings).Create(t.Context(), s, client.DryRunAll))
 		require.Contains(t, strings.Join(warnings.all, "\n"), want)
 	}

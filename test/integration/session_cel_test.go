@@ -9,7 +9,7 @@ func TestAgenticSessionRules(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{strings.Repeat("a", 53), "1a"} {
 		const want = "metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes"
-		assertRefused(t, namespace(t), newManifest(t, "AgenticSession", name, "{prompt: a}"), false, want)
+		assertRefused(t, newManifest(t, "AgenticSession", namespace(t), name, "{prompt: a}"), false, want)
 	}
 	assertSpecsRefused(t, "AgenticSession", []invalidSpec{
 		{"a cost of 0", `{prompt: a, limits: {maxCostUSD: 0}}`, "spec.limits.maxCostUSD: maxCostUSD must be from 0.000001 to 1000000000"},
@@ -117,8 +117,7 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 			repos: [{url: "https://git.example/shop.git", branch: main, autoPush: true}], environmentVariables: {LEVEL: debug}}`,
 		strings.Repeat("a", 52): `{prompt: a}`,
 	} {
-		object := newManifest(t, "AgenticSession", name, spec)
-		object.SetNamespace(ns)
+		object := newManifest(t, "AgenticSession", ns, name, spec)
 		wantAllowed(t, name, apply(t.Context(), strict, object, false))
 	}
 }

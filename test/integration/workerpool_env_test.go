@@ -129,9 +129,8 @@ func (c *poolTestEnv) waitFor(what string, holds func() bool) {
 // createPool creates a WorkerPool for the queue mail, with more fields in its spec. Only in mode Signal, workers need not answer.
 func (c *poolTestEnv) createPool(name, spec string) {
 	c.t.Helper()
-	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], drain: {mode: Signal}, "+spec+"}")
-	object.SetNamespace(c.ns)
-	mustCreate(c.t, object)
+	const workers = "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], drain: {mode: Signal}, "
+	mustCreate(c.t, newManifest(c.t, "WorkerPool", c.ns, name, workers+spec+"}"))
 }
 
 // getPool reads a WorkerPool.
