@@ -23,38 +23,20 @@ func objectWithConditions(generation, observedGeneration int64, conditions []met
 }
 
 func TestConditionsAreReadByKstatus(t *testing.T) {
-	tests := map[string]struct {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	for title, test := range map[string]struct {
 		summary Summary
 		want    status.Status
 		// wantReconciling and wantStalled are the conditions' statuses.
 		wantReconciling, wantStalled metav1.ConditionStatus
 	}{
-		"ready and settled": {
-			Summary{Ready: metav1.ConditionTrue, Progress: Settled},
-			status.CurrentStatus, metav1.ConditionFalse, metav1.ConditionFalse,
-		},
-		"ready while it is being changed": {
-			Summary{Ready: metav1.ConditionTrue, Progress: InProgress},
-			status.InProgressStatus, metav1.ConditionTrue, metav1.ConditionFalse,
-		},
-		"not ready yet": {
-			Summary{Ready: metav1.ConditionFalse, Progress: InProgress},
-			status.InProgressStatus, metav1.ConditionTrue, metav1.ConditionFalse,
-		},
-		"unknown": {
-			Summary{Ready: metav1.ConditionUnknown, Progress: InProgress},
-			status.InProgressStatus, metav1.ConditionTrue, metav1.ConditionFalse,
-		},
-		"suspended or stopped": {
-			Summary{Ready: metav1.ConditionFalse, Progress: Settled},
-			status.InProgressStatus, metav1.ConditionFalse, metav1.ConditionFalse,
-		},
-		"stuck": {
-			Summary{Ready: metav1.ConditionFalse, Progress: Stuck},
-			status.FailedStatus, metav1.ConditionFalse, metav1.ConditionTrue,
-		},
-	}
-	for title, test := range tests {
+		"ready and settled":               {Summary{Ready: yes, Progress: Settled}, status.CurrentStatus, no, no},
+		"ready while it is being changed": {Summary{Ready: yes, Progress: InProgress}, status.InProgressStatus, yes, no},
+		"not ready yet":                   {Summary{Ready: no, Progress: InProgress}, status.InProgressStatus, yes, no},
+		"unknown":                         {Summary{Ready: unknown, Progress: InProgress}, status.InProgressStatus, yes, no},
+		"suspended or stopped":            {Summary{Ready: no, Progress: Settled}, status.InProgressStatus, no, no},
+		"stuck":                           {Summary{Ready: no, Progress: Stuck}, status.FailedStatus, no, yes},
+	} {
 		t.Run(title, func(t *testing.T) {
 			var conditions []metav1.Condition
 			test.summary.Reason, test.summary.Message = "SomeReason", "some message"

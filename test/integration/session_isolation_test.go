@@ -285,9 +285,7 @@ var attacksOnSessions = map[string]attack{
 	"add a tool server to her session":      {change(`{"agent": {"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}}`), belongsToAnn},
 	"replace the instructions of the agent": {change(`{"agent": {"workflow": {"url": "https://evil.example/a"}}}`), belongsToAnn},
 	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), belongsToAnn},
-	"run another SessionRunner in her workspace": {
-		change(`{"runner": "other", "rerun": {"id": "2"}}`), belongsToAnn,
-	},
+	"run another SessionRunner in her workspace": {change(`{"runner": "other", "rerun": {"id": "2"}}`), belongsToAnn},
 	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), belongsToAnn},
 	"take over her session":           {change(`{"userContext": {"userID": "bob"}}`), "userContext is immutable"},
 	"remove her name and rerun":       {change(`{"userContext": null, "rerun": {"id": "2"}}`), belongsToAnn},
