@@ -41,7 +41,7 @@ func terminatingNamespace() error {
 
 // The messages are those of a real API server, which test/integration compares them with.
 func TestClassOfErrors(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		err  error
 		want Class
 	}{
@@ -105,8 +105,7 @@ func TestClassOfErrors(t *testing.T) {
 		"not authenticated":                    {apierrors.NewUnauthorized("unknown token"), PermissionMissing},
 		"network timeout":                      {&net.DNSError{IsTimeout: true}, Timeout},
 		"connection refused":                   {errors.New("connection refused"), Unavailable},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			require.Equal(t, test.want, ClassOf(test.err))
 			if test.err == nil {

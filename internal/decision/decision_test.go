@@ -14,7 +14,7 @@ import (
 )
 
 func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		message, want string
 	}{
 		"a message at the limit":            {"0123456789", "0123456789"},
@@ -22,8 +22,7 @@ func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
 		"a character is not split":          {"012345ää6789", "012345…"},
 		"invalid bytes count as replaced":   {"01234\xff6789a", "01234…"},
 		"an invalid byte alone is replaced": {"0\xff1", "0\uFFFD1"},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			require.Equal(t, test.want, TruncateMessage(test.message, 10))
 		})

@@ -28,7 +28,7 @@ func TestOnlyTheStoredVersionOfAnObjectIsFresh(t *testing.T) {
 			return c.Get(ctx, key, object, options...)
 		},
 	}).Build()
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		change func(*corev1.Pod)
 		want   func(error) bool
 	}{
@@ -36,8 +36,7 @@ func TestOnlyTheStoredVersionOfAnObjectIsFresh(t *testing.T) {
 		"an older version":                 {func(p *corev1.Pod) { p.ResourceVersion = "1" }, func(err error) bool { return errors.Is(err, ErrStale) }},
 		"an earlier object with that name": {func(p *corev1.Pod) { p.UID = "0" }, func(err error) bool { return errors.Is(err, ErrStale) }},
 		"a deleted object":                 {func(p *corev1.Pod) { p.Name = "b" }, apierrors.IsNotFound},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			pod := stored.DeepCopy()
 			pod.ResourceVersion = "999"

@@ -25,7 +25,7 @@ func reconcilerReturning(failure func() error) reconcile.Reconciler {
 
 func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 	failure := errors.New("broken")
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		err  error
 		wait time.Duration
 		want error
@@ -35,8 +35,7 @@ func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 		"the object was deleted":       {fmt.Errorf("patching: %w", apierrors.NewNotFound(queueResource, "mail")), minConflictBackoff, nil},
 		"the decision used stale data": {fmt.Errorf("patching: %w", ErrStale), minConflictBackoff, nil},
 		"any other error is returned":  {failure, time.Hour, failure},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			result, err := reconcilerReturning(func() error { return test.err }).Reconcile(t.Context(), ctrl.Request{})
 			if !errors.Is(err, test.want) || result.RequeueAfter != test.wait {

@@ -9,15 +9,14 @@ import (
 )
 
 func TestRetryAfterIsDroppedFromUnavailableResponsesOnly(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		code int
 		want string
 	}{
 		"kind is not served yet": {http.StatusServiceUnavailable, ""},
 		"too many requests":      {http.StatusTooManyRequests, "5"},
 		"internal error":         {http.StatusInternalServerError, "5"},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "5")

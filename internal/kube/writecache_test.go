@@ -22,7 +22,7 @@ func newConfigMap(uid, version string) *corev1.ConfigMap {
 }
 
 func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		written, cached *corev1.ConfigMap
 		want            string
 	}{
@@ -31,8 +31,7 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 		"the cache has caught up":     {written: newConfigMap("1", "10"), cached: newConfigMap("1", "10"), want: "10"},
 		"the cache is ahead":          {written: newConfigMap("1", "10"), cached: newConfigMap("1", "11"), want: "11"},
 		"another object has the name": {written: newConfigMap("1", "10"), cached: newConfigMap("2", "9"), want: "9"},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			written := NewWriteCache[*corev1.ConfigMap]()
 			if test.written != nil {

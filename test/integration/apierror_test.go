@@ -27,7 +27,7 @@ import (
 // answers with the message: quotas, policies and other configuration take effect with a delay.
 func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
+	for title, test := range map[string]struct {
 		// provoke prepares the namespace, and returns a request that the API server refuses there.
 		provoke func(t *testing.T, ns string) func() error
 		message string
@@ -76,8 +76,7 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 		"RuntimeClass with an invalid name":    {provoke(pod("runtimeClassName: a/b, ")), `invalid resource name "a/b"`, decision.Invalid},
 		"service account with an invalid name": {provoke(pod("serviceAccountName: a/b, ")), `invalid resource name "a/b"`, decision.Invalid},
 		"undeclared field":                     {provokeUndeclaredField, "field not declared in schema", decision.Invalid},
-	}
-	for title, test := range tests {
+	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			attempt := test.provoke(t, namespace(t))

@@ -117,7 +117,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 	readWriteOncePod := testbuilder.SequentialJob("a", "ns").Step("build", parallel).Workspace(v1alpha1.WorkspaceDelete).Obj()
 	readWriteOncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod
 
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		want []string
 	}{
@@ -135,8 +135,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 			sj:   readWriteOncePod,
 			want: []string{"spec.containers[0].step.parallelism: only one Pod at a time can use a workspace with accessMode ReadWriteOncePod"},
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, test.want, []string(sequentialJobWarnings(t.Context(), newNamespaceLabels(fake.NewFakeClient()), test.sj)))
 		})
