@@ -40,7 +40,6 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 }
 
-// readCRDs returns the schema of each kind.
 func readCRDs(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))

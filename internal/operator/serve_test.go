@@ -18,7 +18,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// startTestServer starts a server until the test ends, and returns its address.
 func startTestServer(t *testing.T, handler http.Handler, connections listener.Limits, encryption *tls.Config) string {
 	t.Helper()
 	server, err := newServer("test", "127.0.0.1:0", handler, connections, encryption)

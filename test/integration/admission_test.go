@@ -61,7 +61,6 @@ func newClientOf(t *testing.T, account string) client.Client {
 	return impersonate(t, account, permissions.Groups(account)...)
 }
 
-// impersonate returns a client of a user in these groups.
 func impersonate(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	as := rest.CopyConfig(config)
@@ -117,7 +116,6 @@ func waitForAdmissionPolicies(t *testing.T) {
 	require.True(t, admissionPolicies.succeeded, "the admission policies were not installed: see the failure of another test")
 }
 
-// removeAdmissionPolicies is called after all tests.
 func removeAdmissionPolicies(ctx context.Context) {
 	for _, object := range admissionPolicies.installed {
 		if err := cluster.Delete(ctx, object); err != nil {
@@ -159,7 +157,6 @@ func isDeniedByPolicy(err error) bool {
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'yardmaster-")
 }
 
-// wantDenied checks that an admission policy denied a request.
 func wantDenied(t *testing.T, request string, err error) {
 	t.Helper()
 	if !isDeniedByPolicy(err) {
@@ -167,7 +164,6 @@ func wantDenied(t *testing.T, request string, err error) {
 	}
 }
 
-// wantAllowed checks that a request succeeded.
 func wantAllowed(t *testing.T, request string, err error) {
 	t.Helper()
 	if err != nil {

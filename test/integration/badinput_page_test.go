@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// badInputTable returns the documentation page.
 func badInputTable(inputs []*badInput) string {
 	var page strings.Builder
 	page.WriteString(badInputIntroduction)

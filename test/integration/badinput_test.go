@@ -181,7 +181,6 @@ func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
 	})
 }
 
-// sourceOf returns the source of an error.
 func sourceOf(err error, rules []string) string {
 	message := err.Error()
 	contains := func(rule string) bool { return strings.Contains(message, rule) }
@@ -321,7 +320,6 @@ func decode(document []byte) (*unstructured.Unstructured, error) {
 	return manifest, nil
 }
 
-// write records the message in the file.
 func (b *badInput) write(t *testing.T) {
 	t.Helper()
 	var text strings.Builder

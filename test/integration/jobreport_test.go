@@ -96,7 +96,6 @@ func TestOpenReports(t *testing.T) {
 	}
 }
 
-// newSuspendedJob returns a suspended Job.
 func newSuspendedJob(ns string) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace = ns
@@ -156,7 +155,6 @@ func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	return report
 }
 
-// openReportsClient returns a client whose scheme contains the kind Report.
 func openReportsClient(t *testing.T) client.Client {
 	t.Helper()
 	require.NoError(t, openreportsv1alpha1.Install(cluster.Scheme()))
@@ -165,7 +163,6 @@ func openReportsClient(t *testing.T) client.Client {
 	return c
 }
 
-// openReportsCRD returns the CustomResourceDefinition that OpenReports ships.
 func openReportsCRD(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	directory := strings.TrimSpace(testenv.Run(t, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api"))

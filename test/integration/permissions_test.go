@@ -21,7 +21,6 @@ import (
 // watchingControllers are the controllers that work in watched namespaces.
 var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"}
 
-// permissionsPage reads the page that is generated from the manifests.
 func permissionsPage(t *testing.T) permissions.Page {
 	t.Helper()
 	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
@@ -172,7 +171,6 @@ func bindingsAndRoles(t *testing.T, manifest string) []*unstructured.Unstructure
 	return all
 }
 
-// readManifests returns the objects of a file in the repository.
 func readManifests(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -241,7 +239,6 @@ func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
 	}
 }
 
-// writeKustomization writes a kustomization with components of config/.
 func writeKustomization(t *testing.T, directory, text string, components []string) {
 	t.Helper()
 	if len(components) > 0 {

@@ -34,7 +34,6 @@ func (w *policyTestEnv) getPolicy(name string) *v1alpha1.Policy {
 	return p
 }
 
-// waitForReady waits until the condition Ready has that status and reason.
 func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	w.t.Helper()
 	var found *metav1.Condition

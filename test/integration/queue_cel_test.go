@@ -49,7 +49,6 @@ func assertSpecsRefused(t *testing.T, kind string, specs []invalidSpec) {
 // aboutValue is what the API server says about a value before it says what is wrong with it.
 var aboutValue = regexp.MustCompile(`Invalid value: (?:(?:"(?:[^"\\]|\\.)*"|[^\s":]+): )?(?:\S+ in body )?`)
 
-// assertRefused checks that the API server refuses an object, or a change of it, with this error.
 func assertRefused(t *testing.T, object *unstructured.Unstructured, isChange bool, want string) {
 	t.Helper()
 	err := apply(t.Context(), strictClient(t, &warningList{}), object, isChange)
@@ -212,7 +211,6 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	}
 }
 
-// containers returns containers with different names.
 func containers(number int) string {
 	var list []string
 	for i := range number {

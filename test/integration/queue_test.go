@@ -79,7 +79,6 @@ func (e *queueEnv) getQueue(name string) *v1alpha1.Queue {
 	return q
 }
 
-// patchQueue applies a merge patch to a Queue.
 func (e *queueEnv) patchQueue(name, patch string) {
 	e.t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}}
@@ -91,7 +90,6 @@ func (e *queueEnv) deleteQueue(name string) {
 	mustDelete(e.t, e.getQueue(name))
 }
 
-// waitForCondition waits until a condition has that status and reason, and returns it.
 func (e *queueEnv) waitForCondition(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	e.t.Helper()
 	var is *metav1.Condition

@@ -24,7 +24,6 @@ func ofJobs(spec *v1alpha1.ScheduleSpec) {
 	}
 }
 
-// messagesOf returns the messages of a queue on the server.
 func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
 	e.t.Helper()
 	stream, err := e.connectJetStream().Stream(e.t.Context(), e.streamName(name))

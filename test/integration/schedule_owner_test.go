@@ -30,7 +30,6 @@ func patchSchedule(t *testing.T, c client.Client, s *v1alpha1.Schedule, patch st
 	require.NoError(t, c.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// wantOwner checks whose sessions a Schedule starts.
 func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
 	t.Helper()
 	run, err := schedule.NewRun(s, &v1alpha1.ScheduledRun{Name: "run", ScheduledTime: &s.CreationTimestamp})

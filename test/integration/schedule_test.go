@@ -82,7 +82,6 @@ func (s *scheduleTest) makeDue(hours int) {
 	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.FailedRunsHistoryLimit = new(int32(10 + s.s.Generation%100)) }) // so that it is observed
 }
 
-// runs returns the SequentialJobs of the Schedule.
 func (s *scheduleTest) runs() []v1alpha1.SequentialJob {
 	s.t.Helper()
 	var list v1alpha1.SequentialJobList

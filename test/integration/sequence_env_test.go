@@ -34,7 +34,6 @@ type sequenceTest struct {
 	sj *v1alpha1.SequentialJob
 }
 
-// createSequence creates the SequentialJob in a new namespace.
 func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	return createSequenceIn(t, namespace(t), sj)
@@ -56,14 +55,12 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequ
 	return &sequenceTest{t: t, sj: sj}
 }
 
-// readSequence reads the SequentialJob.
 func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 	s.t.Helper()
 	mustGet(s.t, client.ObjectKeyFromObject(s.sj), s.sj)
 	return s.sj
 }
 
-// waitUntil waits for the SequentialJob to satisfy the condition.
 func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
 	if err := poll.UntilNil(s.t.Context(), func() error {
@@ -88,7 +85,6 @@ func describe(sj *v1alpha1.SequentialJob) string {
 	return b.String()
 }
 
-// waitForPhase waits for the phase of the SequentialJob.
 func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
 	s.t.Helper()
 	s.waitUntil("phase "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
@@ -143,7 +139,6 @@ func (s *sequenceTest) waitForJob(step string) *batchv1.Job {
 	return found
 }
 
-// waitForPod waits until the Pod of a step runs.
 func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -178,7 +173,6 @@ func (s *sequenceTest) endStep(step string, exitCode int32, message string) {
 	require.NoError(s.t, cluster.Status().Patch(s.t.Context(), pod, client.MergeFrom(before)))
 }
 
-// succeedStep completes a step and waits until that is recorded.
 func (s *sequenceTest) succeedStep(step string) {
 	s.t.Helper()
 	s.endStep(step, 0, "")
@@ -201,7 +195,6 @@ func (s *sequenceTest) wantCondition(kind string, wantStatus metav1.ConditionSta
 	}
 }
 
-// wantEvent waits for an event on the SequentialJob.
 func (s *sequenceTest) wantEvent(reason string) {
 	s.t.Helper()
 	poll.Until(s.t, "event "+reason, func() bool {
@@ -213,7 +206,6 @@ func (s *sequenceTest) wantEvent(reason string) {
 	})
 }
 
-// waitUntilDeleted waits until an object no longer exists.
 func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	s.t.Helper()
 	poll.Until(s.t, object.GetName()+" to be deleted", func() bool {

@@ -243,12 +243,10 @@ func newIsolationTest(t *testing.T) *isolationTest {
 	return i
 }
 
-// patch changes ann's session.
 func (i *isolationTest) patch(spec string) error {
 	return i.bob.Patch(i.Context(), sessionWithSpec(i.ns, annsSession, nil), client.RawPatch(mergePatch, []byte(`{"spec": `+spec+`}`)))
 }
 
-// create creates a session of bob.
 func (i *isolationTest) create(name, spec string) error {
 	var fields map[string]any
 	require.NoError(i, yaml.Unmarshal([]byte(spec), &fields))

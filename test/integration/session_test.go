@@ -63,7 +63,6 @@ func newUnschedulableRunner(t *testing.T, ns string) *v1alpha1.SessionRunner {
 	return r
 }
 
-// createIfMissing creates an object, unless it exists.
 func createIfMissing(t *testing.T, object client.Object) {
 	t.Helper()
 	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)))
@@ -87,7 +86,6 @@ func (s *sessionTest) patchSpec(spec string) {
 	mustPatch(s.t, s.getSession(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`)))
 }
 
-// listJobs lists the session's Jobs.
 func (s *sessionTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var jobs batchv1.JobList
@@ -164,7 +162,6 @@ func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// wantAccepted waits until the operator accepts all sessions of the namespace.
 func wantAccepted(t *testing.T, ns string) {
 	t.Helper()
 	poll.Until(t, "its sessions to be accepted", func() bool {

@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, "make test-integration", installAndRunOperator)
 }
 
-// installAndRunOperator installs the CRDs and the webhooks, and runs the operator.
 func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() error, err error) {
 	// A field that does not exist is an error, or a test could change nothing by the name of a field that was renamed.
 	strict, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme(), FieldValidation: metav1.FieldValidationStrict})

@@ -51,7 +51,6 @@ func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 	}
 }
 
-// newPoolWithTwoWorkers creates a pool and waits until its two workers are ready.
 func newPoolWithTwoWorkers(t *testing.T) *poolTestEnv {
 	t.Helper()
 	c := newPoolTestEnv(t)

@@ -133,7 +133,6 @@ func (c *poolTestEnv) createPool(name, spec string) {
 	mustCreate(c.t, newManifest(c.t, "WorkerPool", c.ns, name, workers+spec+"}"))
 }
 
-// getPool reads a WorkerPool.
 func (c *poolTestEnv) getPool(name string) *v1alpha1.WorkerPool {
 	c.t.Helper()
 	wp := &v1alpha1.WorkerPool{}
@@ -141,13 +140,11 @@ func (c *poolTestEnv) getPool(name string) *v1alpha1.WorkerPool {
 	return wp
 }
 
-// waitForPool waits until a WorkerPool satisfies the condition.
 func (c *poolTestEnv) waitForPool(name, what string, holds func(wp *v1alpha1.WorkerPool) bool) {
 	c.t.Helper()
 	c.waitFor(name+" to be "+what, func() bool { return holds(c.getPool(name)) })
 }
 
-// waitForCondition waits for a condition of a WorkerPool.
 func (c *poolTestEnv) waitForCondition(name, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	c.t.Helper()
 	var found *metav1.Condition

@@ -51,7 +51,6 @@ func (o *testObserver) count() (int, error) {
 	return o.calls, nil
 }
 
-// awaitRequest waits until the object is enqueued.
 func (o *testObserver) awaitRequest() {
 	o.t.Helper()
 	request, _ := o.queue.Get()

@@ -50,7 +50,6 @@ func (s *fakeAPIServer) start() {
 	s.version++
 }
 
-// putConfigMap creates or updates an object.
 func (s *fakeAPIServer) putConfigMap(name, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +145,6 @@ func (r *eventRecorder) expectEvents(t *testing.T, want ...string) {
 	r.events = nil
 }
 
-// startInformer runs an informer until the end of the test.
 func startInformer(t *testing.T, i cache.SharedIndexInformer) *eventRecorder {
 	t.Helper()
 	r := &eventRecorder{}

@@ -34,7 +34,6 @@ func validatorWithObjects(t *testing.T, objects ...client.Object) *specValidator
 	return agenticSessionValidator(c)
 }
 
-// byUser returns the context of a request by this user.
 func byUser(t *testing.T, user authenticationv1.UserInfo) context.Context {
 	t.Helper()
 	return admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UserInfo: user}})

@@ -108,7 +108,6 @@ func TestFilesThatCannotServeAreRefused(t *testing.T) {
 	}
 }
 
-// issueCertificate returns a certificate of an authority, and its key.
 func issueCertificate(t *testing.T, now time.Time) (certificate, key []byte) {
 	t.Helper()
 	directory := t.TempDir()

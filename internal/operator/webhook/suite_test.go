@@ -119,7 +119,6 @@ func (env *testServer) newClientAt(host string, certificates ...tls.Certificate)
 	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
-// post sends a review and returns the status of the response.
 func (env *testServer) post(client *http.Client, path string, body []byte) int {
 	env.Helper()
 	status, err := env.tryPost(client, path, body)
@@ -173,7 +172,6 @@ func (env *testServer) sendReviews(n int) error {
 	return nil
 }
 
-// reviewOf returns a review of a new WorkerPool.
 func reviewOf(t *testing.T, object []byte) []byte {
 	t.Helper()
 	review := &admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{

@@ -73,7 +73,6 @@ var states = []state{
 	{"JobReport", "scanned", `{}`, "", "True"},
 }
 
-// isReached reports whether the object is in the state.
 func (s *state) isReached(object *unstructured.Unstructured) bool {
 	if s.ready == "" {
 		replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
@@ -86,7 +85,6 @@ func (s *state) isReached(object *unstructured.Unstructured) bool {
 	})
 }
 
-// object returns an object of the state.
 func (s *state) object(namespace, name string) *unstructured.Unstructured {
 	spec := map[string]any{}
 	if err := utilyaml.Unmarshal([]byte(s.manifest), &spec); err != nil {

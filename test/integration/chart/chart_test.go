@@ -37,7 +37,6 @@ var cluster *testenv.Cluster
 // Other tests have installed the CustomResourceDefinitions without Helm.
 func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
-// runHelm runs a command of Helm on the release.
 func runHelm(t *testing.T, command string, args ...string) {
 	t.Helper()
 	testenv.Run(t, "helm", append([]string{command, releaseName, "--namespace", namespace}, args...)...)
@@ -84,7 +83,6 @@ func wantSecretsKept(t *testing.T, after string, authority *corev1.Secret) {
 	}
 }
 
-// wantRelease checks the number of replicas and the namespaces with permissions.
 func wantRelease(t *testing.T, after string, replicas int32, watched ...string) {
 	t.Helper()
 	deployment := mustGet(t, &appsv1.Deployment{}, namespace, "yardmaster")

@@ -64,7 +64,6 @@ type installation struct {
 	skew *atomic.Int64
 }
 
-// in returns the installation for a subtest.
 func (i *installation) in(t *testing.T) *installation {
 	return &installation{t, i.manifests, i.kubeconfig, i.dryRunCode, i.skew}
 }
@@ -238,7 +237,6 @@ func (i *installation) doctor(args ...string) (findings []finding) {
 	return findings
 }
 
-// isHealthy fails the test unless every check succeeds.
 func (i *installation) isHealthy() {
 	i.Helper()
 	for _, f := range i.doctor() {
@@ -424,7 +422,6 @@ func replaceAuthority(i *installation) {
 	i.restore()
 }
 
-// damage damages the installation in one of the ways.
 func (i *installation) damage(title string) {
 	for _, d := range damages {
 		if d.title == title {

@@ -63,7 +63,6 @@ func newFuzzTest(t *testing.T) *fuzzTest {
 	return env
 }
 
-// readKinds reads the CustomResourceDefinitions.
 func readKinds(t *testing.T) []kind {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(testenv.Root(), "config/crd/bases/*.yaml"))
@@ -132,7 +131,6 @@ func (env *fuzzTest) checkAccepted(round uint64) {
 	}
 }
 
-// deleteNamespaces deletes all namespaces and waits until they are gone.
 func (env *fuzzTest) deleteNamespaces() {
 	env.t.Helper()
 	for i := range namespaces {

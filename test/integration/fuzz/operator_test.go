@@ -23,7 +23,6 @@ type operator struct {
 	started time.Time
 }
 
-// startOperator builds and starts the operator with all controllers and webhooks.
 func (env *fuzzTest) startOperator() {
 	env.t.Helper()
 	binary, err := testenv.BuildOperator()
@@ -63,7 +62,6 @@ func (o *operator) checkRunning(t *testing.T) {
 	require.True(t, peak <= maxMemory, "the operator used %d MiB, want at most %d MiB", peak>>20, maxMemory>>20)
 }
 
-// metricSum returns the sum of a metric's values over all labels.
 func (o *operator) metricSum(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := harness.OperatorMetrics(t.Context(), o.Operator)

@@ -74,7 +74,6 @@ func (env *restoreTest) connect() {
 	env.Cluster = cluster
 }
 
-// buildOperator builds the operator of this version.
 func (env *restoreTest) buildOperator() string {
 	env.t.Helper()
 	binary, err := testenv.BuildOperator()
@@ -157,7 +156,6 @@ func (env *restoreTest) waitForMessages(q *v1alpha1.Queue, messages int64) {
 	})
 }
 
-// publish sends messages to a queue.
 func (env *restoreTest) publish(queue *v1alpha1.Queue, messages int) {
 	env.t.Helper()
 	p, err := harness.ConnectProducer(env.broker, queue.Status.Name)
@@ -166,7 +164,6 @@ func (env *restoreTest) publish(queue *v1alpha1.Queue, messages int) {
 	env.require(p.PublishBurst(env.t.Context(), messages, time.Minute))
 }
 
-// wantMessagesOnBroker checks the number of messages in the stream of a queue with this name.
 func (env *restoreTest) wantMessagesOnBroker(t *testing.T, queueName string, want uint64) {
 	t.Helper()
 	p, err := harness.ConnectProducer(env.broker, queueName)
@@ -177,7 +174,6 @@ func (env *restoreTest) wantMessagesOnBroker(t *testing.T, queueName string, wan
 	assert.Equal(t, "messages in the queue "+queueName, want, stream.CachedInfo().State.Msgs)
 }
 
-// hasStream reports whether the queue exists on the broker.
 func (env *restoreTest) hasStream(queue *v1alpha1.Queue) bool {
 	env.t.Helper()
 	p, err := harness.ConnectProducer(env.broker, queue.Status.Name)

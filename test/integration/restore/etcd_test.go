@@ -151,14 +151,12 @@ func (env *restoreTest) wantLost(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// deleteAndWait deletes an object and waits until it is gone.
 func (env *restoreTest) deleteAndWait(object client.Object) {
 	env.t.Helper()
 	env.require(env.Delete(env.t.Context(), object))
 	env.waitUntilDeleted(object)
 }
 
-// waitUntilDeleted waits until an object no longer exists.
 func (env *restoreTest) waitUntilDeleted(object client.Object) {
 	env.t.Helper()
 	poll.Until(env.t, fmt.Sprintf("the deletion of %T %s", object, object.GetName()), func() bool {

@@ -71,7 +71,6 @@ func (env *restoreTest) createObjects() *backupObjects {
 	return o
 }
 
-// createRunner creates the SessionRunner of all sessions.
 func (env *restoreTest) createRunner() *v1alpha1.SessionRunner {
 	env.t.Helper()
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
@@ -86,7 +85,6 @@ func (env *restoreTest) newSession(name string) *v1alpha1.AgenticSession {
 	return session
 }
 
-// newPool returns a pool of the queue kept with one worker.
 func (env *restoreTest) newPool() *v1alpha1.WorkerPool {
 	pool := env.NewWorkerPool("kept")
 	pool.Spec.Autoscaling, pool.Spec.Replicas = nil, new(int32(1))
@@ -114,7 +112,6 @@ func (env *restoreTest) waitForCompletedSession(session *v1alpha1.AgenticSession
 	env.waitFor("the session to complete", session, func() bool { return session.Status.Phase == v1alpha1.SessionCompleted })
 }
 
-// waitForActiveStep waits until the step of a SequentialJob has a Job.
 func (env *restoreTest) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
 	env.t.Helper()
 	env.waitFor("step "+step, sj, func() bool {
@@ -146,7 +143,6 @@ func (env *restoreTest) wantJobs(t *testing.T, sj *v1alpha1.SequentialJob, want 
 	require.True(t, len(jobs.Items) == want, "%d Jobs of %s, want %d", len(jobs.Items), sj.Name, want)
 }
 
-// wantAllJobsReported checks that the JobReport is up to date.
 func (env *restoreTest) wantAllJobsReported(t *testing.T) {
 	t.Helper()
 	report := &v1alpha1.JobReport{ObjectMeta: env.ObjectMeta("jobs")}
@@ -174,7 +170,6 @@ func (env *restoreTest) wantNewObjectsReconciled(t *testing.T, name string) {
 	env.wantAllJobsReported(t)
 }
 
-// patchSpec changes the spec of an object.
 func (env *restoreTest) patchSpec(object client.Object, spec string) {
 	env.t.Helper()
 	env.require(env.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))

@@ -84,7 +84,6 @@ func (env *restoreTest) waitForGarbageCollector() {
 	})
 }
 
-// recreateQueue creates a Queue again and waits until it has the messages.
 func (env *restoreTest) recreateQueue(old *v1alpha1.Queue, messages int64) {
 	env.t.Helper()
 	again := env.NewQueue(old.Name)
@@ -94,7 +93,6 @@ func (env *restoreTest) recreateQueue(old *v1alpha1.Queue, messages int64) {
 	env.waitForRetryLimit(again, ownRetryLimit)
 }
 
-// deleteCRDs deletes the CustomResourceDefinitions and waits until they are gone.
 func (env *restoreTest) deleteCRDs() {
 	env.t.Helper()
 	files, err := filepath.Glob("config/crd/bases/*.yaml")
