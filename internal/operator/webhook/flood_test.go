@@ -59,23 +59,14 @@ func TestReviewThatDoesNotArriveInTimeIsATimeout(t *testing.T) {
 	env := startServer(t)
 	body, end := io.Pipe()
 	defer end.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath+"?timeout=100ms"), body)
-	require.NoError(t, err)
-	request.ContentLength = 100
-	response, err := env.newClient().Do(request)
+	response, err := env.send(env.newClient(), "/"+segment+poolsPath+"?timeout=100ms", body, func(r *http.Request) { r.ContentLength = 100 })
 	require.NoError(t, err)
 	_ = response.Body.Close()
 	require.Equal(t, http.StatusRequestTimeout, response.StatusCode)
 }
 
 func sendZeros(env *testServer, client *http.Client, path string, length, size int64) (status int, err error) {
-	body := io.LimitReader(zeros{}, size)
-	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url(path), io.NopCloser(body))
-	if err != nil {
-		return 0, err
-	}
-	request.ContentLength = length
-	response, err := client.Do(request)
+	response, err := env.send(client, path, io.NopCloser(io.LimitReader(zeros{}, size)), func(r *http.Request) { r.ContentLength = length })
 	if err != nil {
 		return 0, err
 	}

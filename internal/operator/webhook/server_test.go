@@ -256,10 +256,9 @@ func TestHTTP2IsRefused(t *testing.T) {
 func TestLongHeadersAreRefused(t *testing.T) {
 	t.Parallel()
 	env := startServer(t)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath), http.NoBody)
-	require.NoError(t, err)
-	request.Header.Set("X-Long", strings.Repeat("a", 1<<20))
-	response, err := env.newClient().Do(request)
+	response, err := env.send(env.newClient(), "/"+segment+poolsPath, http.NoBody, func(r *http.Request) {
+		r.Header.Set("X-Long", strings.Repeat("a", 1<<20))
+	})
 	if err != nil {
 		return // the server closes the connection before the client has sent everything
 	}
@@ -336,11 +335,7 @@ func stopDuringReviews(t *testing.T, leave time.Duration) error {
 
 // sendReview reports whether the client has to send its next review over another connection.
 func (env *testServer) sendReview(client *http.Client) (closing bool, err error) {
-	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url("/"+segment+poolsPath), bytes.NewReader(reviewOf(env.T, []byte(`{}`))))
-	if err != nil {
-		return false, err
-	}
-	response, err := client.Do(request)
+	response, err := env.send(client, "/"+segment+poolsPath, bytes.NewReader(reviewOf(env.T, []byte(`{}`))), func(*http.Request) {})
 	if err != nil {
 		return false, err
 	}

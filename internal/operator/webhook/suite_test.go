@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -126,13 +127,18 @@ func (env *testServer) post(client *http.Client, path string, body []byte) int {
 	return status
 }
 
-func (env *testServer) tryPost(client *http.Client, path string, body []byte) (status int, err error) {
-	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url(path), bytes.NewReader(body))
+func (env *testServer) send(client *http.Client, path string, body io.Reader, change func(*http.Request)) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url(path), body)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
+	change(request)
+	return client.Do(request)
+}
+
+func (env *testServer) tryPost(client *http.Client, path string, body []byte) (status int, err error) {
+	response, err := env.send(client, path, bytes.NewReader(body), func(*http.Request) {})
 	if err != nil {
 		return 0, err
 	}
