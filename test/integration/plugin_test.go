@@ -1,12 +1,21 @@
 package integration
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/test/output"
@@ -45,3 +54,98 @@ func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	waitForOutput("Completed, 2/2 steps")
 	require.Equal(t, 0, <-code)
 }
+
+// pluginCommands are all commands of the plugin that need a cluster. Those with an X need an object of this name.
+func pluginCommands(t *testing.T) []string {
+	t.Helper()
+	prompt := filepath.Join(t.TempDir(), "prompt.md")
+	require.NoError(t, os.WriteFile(prompt, []byte("Fix the tests"), 0o600))
+	commands := []string{
+		"report", "report -o json", "report --from-cluster", "report --group-by owner", "report explain X",
+		"seq create new --image busybox:1.37 --step load=true", "seq watch", "seq watch X", "seq logs X", "seq logs X -f", "seq rerun X",
+		"seq suspend X", "seq resume X", "seq approve X",
+		"queue suspend X", "queue resume X", "queue dead list X", "queue dead requeue X --all", "queue dead purge X --all",
+		"pool watch", "pool watch X", "pool explain X", "pool drain X", "pool restart X", "pool suspend-scaling X", "pool resume-scaling X",
+		"session create new --prompt-file " + prompt, "session watch", "session watch X", "session logs X", "session result X", "session stop X", "session restart X",
+	}
+	for _, kind := range []string{"seq", "queue", "pool", "session"} {
+		for _, output := range []string{"table", "wide", "name", "json", "yaml"} {
+			commands = append(commands, kind+" list -o "+output, kind+" get X -o "+output)
+		}
+	}
+	return commands
+}
+
+func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, nil)
+	_, kubeconfig := cluster.StartProxy(t, ns, func(w http.ResponseWriter, r *http.Request, api http.Handler) { api.ServeHTTP(w, r) }, nil)
+	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	require.NoError(t, err)
+	config.Clusters["proxy"].Server = "http://127.0.0.1:1"
+	require.NoError(t, clientcmd.WriteToFile(*config, unreachable))
+	for title, failure := range map[string]struct {
+		flags string
+		// named is whether only commands with the name of an object fail.
+		named bool
+		want  string
+	}{
+		"no cluster":    {"--kubeconfig=" + unreachable, false, "connection refused"},
+		"no permission": {"--as=jane", false, "forbidden"},
+		"no context":    {"--context=no-such-context", false, "no-such-context"},
+		"unknown name":  {"", true, "not found"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			for _, command := range pluginCommands(t) {
+				named := strings.Contains(command, " X")
+				if failure.named && !named {
+					continue
+				}
+				var out, errOut bytes.Buffer
+				arguments := "--kubeconfig=" + kubeconfig + " " + strings.ReplaceAll(command, " X", " no-such-object") + " " + failure.flags
+				code := plugin.Run(t.Context(), strings.Fields(arguments), &out, &errOut)
+				line := errOut.String()
+				isOneLine := strings.Count(line, "\n") == 1 && strings.HasPrefix(line, "error: ") && strings.Contains(line, failure.want)
+				require.True(t, code == 2 && out.Len() == 0 && isOneLine, "%s: exit code %d, stdout %q, stderr %q", command, code, out.String(), line)
+			}
+		})
+	}
+}
+
+func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		namespace  string // instead of that of the Service
+		annotation map[string]string
+		secret     map[string][]byte
+		want       string
+	}{
+		"another namespace than the Service's": {namespace: "default", want: "use --namespace "},
+		"cert-manager":                         {annotation: map[string]string{"cert-manager.io/inject-ca-from": "a/b"}, want: "from cert-manager"},
+		"an incomplete Secret":                 {secret: map[string][]byte{"path": []byte("a")}, want: "lacks ca.crt: delete the Secret"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			ns := namespace(t)
+			configuration, stored := objectOf(t, uncalledWebhook, ns), &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			configuration.SetAnnotations(row.annotation)
+			mustCreate(t, configuration)
+			if row.secret != nil {
+				mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-webhook-ca"}, Data: row.secret})
+			}
+			var out bytes.Buffer
+			arguments := []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", cmp.Or(row.namespace, ns)}
+			if code := plugin.Run(t.Context(), arguments, &out, &out); code != 2 || !strings.Contains(out.String(), row.want) {
+				t.Errorf("exit code %d, output %q, want %q", code, out.String(), row.want)
+			}
+			mustGet(t, client.ObjectKeyFromObject(configuration), stored)
+			require.True(t, stored.Webhooks[0].ClientConfig.CABundle == nil, "the configuration was changed")
+		})
+	}
+}
+
+// uncalledWebhook is the configuration of an installation in this namespace whose webhook matches no object.
+const uncalledWebhook = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+	metadata: {name: $NS, labels: {app.kubernetes.io/name: yardmaster}}, webhooks: [{
+		name: first.yardmaster.dev, clientConfig: {service: {name: webhook, namespace: $NS}}, sideEffects: None, admissionReviewVersions: [v1],
+		rules: [{operations: [CONNECT], apiGroups: [none.yardmaster.dev], apiVersions: [v1], resources: [none]}]}]}`

@@ -1,22 +1,29 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -236,5 +243,195 @@ func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
 	s.s.Spec.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"team": "etl"}}
 	if err := cluster.Patch(t.Context(), s.s, client.MergeFrom(before)); err == nil || !strings.Contains(err.Error(), "its runs would be refused") {
 		t.Errorf("a change of the template: %v", err)
+	}
+}
+
+// ofJobs makes a Schedule send jobs to Queue billing.
+func ofJobs(spec *v1alpha1.ScheduleSpec) {
+	spec.SequentialJob = nil
+	spec.Message = &v1alpha1.ScheduledMessage{
+		QueueRef: v1alpha1.LocalReference{Name: "billing"}, Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}, Headers: map[string]string{"Tenant": "acme"},
+	}
+}
+
+func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
+	e.t.Helper()
+	stream, err := e.connectJetStream().Stream(e.t.Context(), e.streamName(name))
+	require.NoError(e.t, err)
+	info, err := stream.Info(e.t.Context())
+	require.NoError(e.t, err)
+	var all []*jetstream.RawStreamMsg
+	for sequence := max(info.State.FirstSeq, 1); sequence <= info.State.LastSeq; sequence++ {
+		message, err := stream.GetMsg(e.t.Context(), sequence)
+		require.NoError(e.t, err)
+		all = append(all, message)
+	}
+	return all
+}
+
+func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t)
+	s := createSchedule(t, e.ns, ofJobs)
+	s.makeDue(1)
+	s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
+	e.createQueue("billing", "")
+	status := s.waitUntil("the job to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 }).Status
+	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
+	messages := e.messagesOf("billing")
+	require.True(t, len(messages) == 1 && status.Missed == 0, "%d messages, %d missed", len(messages), status.Missed)
+	due := status.LastScheduleTime.Time
+	for header, want := range map[string]string{
+		"Yardmaster-Kind": "invoice", "Tenant": "acme", "Content-Type": "application/json",
+		"Scheduled-Time": due.UTC().Format(time.RFC3339), "Nats-Msg-Id": schedule.RunName(s.s, due),
+	} {
+		assert.Equal(t, header, want, messages[0].Header.Get(header))
+	}
+	require.True(t, string(messages[0].Data) == `{"all":true}`, "payload %s", messages[0].Data)
+}
+
+func yesterday(hour int) *metav1.Time {
+	day := time.Now().UTC().AddDate(0, 0, -1).Truncate(24 * time.Hour)
+	return new(metav1.NewTime(day.Add(time.Duration(hour) * time.Hour)))
+}
+
+// waitForRunOf waits for the only active run, and returns it if it is of this time.
+func (s *scheduleTest) waitForRunOf(due *metav1.Time) *sequenceTest {
+	s.t.Helper()
+	var name string
+	s.waitUntil("a run of "+due.UTC().Format(time.RFC3339), func(s *v1alpha1.Schedule) bool {
+		if len(s.Status.ActiveRuns) != 1 || !s.Status.ActiveRuns[0].ScheduledTime.Equal(due) {
+			return false
+		}
+		name = s.Status.ActiveRuns[0].Name
+		return true
+	})
+	runs := s.runs()
+	i := slices.IndexFunc(runs, func(run v1alpha1.SequentialJob) bool { return run.Name == name })
+	require.True(s.t, i >= 0, "no run %s", name)
+	return &sequenceTest{s.t, &runs[i]}
+}
+
+func TestARequestedRunHasItsTimeAndItsFailureStopsTheSchedule(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
+		spec.Schedule, spec.SuspendAfterFailures = "0 3 29 2 *", new(int32(1)) // not due during the test
+	})
+	s.change(func(spec *v1alpha1.ScheduleSpec) {
+		spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "first"}, From: yesterday(9)}
+	})
+	run := s.waitForRunOf(yesterday(9))
+	want := corev1.EnvVar{Name: "SCHEDULED_TIME", Value: yesterday(9).UTC().Format(time.RFC3339)}
+	if env := run.waitForPod("load").Spec.Containers[0].Env; !slices.Contains(env, want) {
+		t.Errorf("environment of the step: %v", env)
+	}
+	if got := run.sj.Annotations; got[v1alpha1.AnnotationRerunID] != "first" || got[v1alpha1.AnnotationScheduledTime] != want.Value {
+		t.Errorf("annotations %v", got)
+	}
+	run.endStep("load", 1, "")
+	s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures)
+}
+
+// newReviewSchedule returns a Schedule of sessions whose template claims to be root's.
+func newReviewSchedule(ns, name string) *v1alpha1.Schedule {
+	return newScheduleOf(ns, name, func(spec *v1alpha1.ScheduleSpec) {
+		spec.SequentialJob = nil
+		spec.AgenticSession = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"prompt": "review", "userContext": {"userID": "root"}}`)}}
+	})
+}
+
+func patchSchedule(t *testing.T, c client.Client, s *v1alpha1.Schedule, patch string) {
+	t.Helper()
+	require.NoError(t, c.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
+	t.Helper()
+	run, err := schedule.NewRun(s, &v1alpha1.ScheduledRun{Name: "run", ScheduledTime: &s.CreationTimestamp})
+	require.NoError(t, err)
+	session := &v1alpha1.AgenticSession{}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, session))
+	if session.Spec.UserContext == nil || session.Spec.UserContext.UserID != want {
+		t.Errorf("the sessions belong to %+v, want %s", session.Spec.UserContext, want)
+	}
+}
+
+// testTemplateOwners checks that only a change of the template changes whose sessions they are.
+func testTemplateOwners(t *testing.T, s *v1alpha1.Schedule) {
+	t.Helper()
+	ann, bob := clientOf(t, "ann"), clientOf(t, "bob")
+	require.NoError(t, ann.Create(t.Context(), s))
+	wantOwner(t, s, "ann")
+	patchSchedule(t, bob, s, `{"spec": {"successfulRunsHistoryLimit": 2}}`)
+	wantOwner(t, s, "ann")
+	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": null}}}}`) // as an applied manifest
+	wantOwner(t, s, "ann")
+	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"prompt": "delete all", "userContext": null}}}}`)
+	wantOwner(t, s, "bob")
+	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": {"userID": "ann"}}}}}`)
+	wantOwner(t, s, "bob")
+}
+
+func TestScheduledSessionsBelongToTheUserWhoLastChangedTheirTemplate(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	createIfMissing(t, newUnschedulableRunner(t, ns))
+	testTemplateOwners(t, newReviewSchedule(ns, "changes"))
+
+	s := newReviewSchedule(ns, "review")
+	require.NoError(t, clientOf(t, "ann").Create(t.Context(), s))
+	test := &scheduleTest{t, s}
+	test.waitUntil("the first observation", func(s *v1alpha1.Schedule) bool { return s.Status.Timetable != nil })
+	test.makeDue(1)
+	session := &v1alpha1.AgenticSession{}
+	poll.Until(t, "the session", func() bool {
+		last := test.read().Status.LastScheduleTime
+		return last != nil && cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: schedule.RunName(s, last.Time)}, session) == nil
+	})
+	if session.Spec.UserContext == nil || session.Spec.UserContext.UserID != "ann" || session.Spec.EnvironmentVariables["SCHEDULED_TIME"] == "" {
+		t.Errorf("the session has the user %+v and the environment %v", session.Spec.UserContext, session.Spec.EnvironmentVariables)
+	}
+}
+
+func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	s := newReviewSchedule(ns, "review")
+	mustCreate(t, s)
+	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
+	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
+	require.NoError(t, clientOf(t, "ann").Create(t.Context(), session))
+	stored := &v1alpha1.AgenticSession{}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), stored); err != nil || stored.Spec.UserContext.UserID != "ann" {
+		t.Errorf("the session belongs to %+v: %v", stored.Spec.UserContext, err)
+	}
+}
+
+func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
+	const policyLabel = "test.yardmaster.dev/schedule-policy"
+	installAdmissionPolicy(t, policyLabel)
+	ns := newNamespace(t, map[string]string{testenv.WebhookLabel: "off", policyLabel: "on"})
+	poll.Until(t, "the policies to be effective", func() bool {
+		s := newReviewSchedule(ns, "effective")
+		session := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
+		if err := errors.Join(cluster.Create(t.Context(), s, client.DryRunAll), cluster.Create(t.Context(), session, client.DryRunAll)); err != nil {
+			t.Log(err) // for a while, policies do not know a new kind
+			return false
+		}
+		return !strings.Contains(string(s.Spec.AgenticSession.Spec.Raw), `"root"`) && session.Object["spec"].(map[string]any)["userContext"] != nil
+	})
+	s := newReviewSchedule(ns, "review")
+	testTemplateOwners(t, s)
+	for name, test := range map[string]struct{ user, want string }{
+		"by-the-operator": {"system:serviceaccount:default:yardmaster", "root"},
+		"by-a-tenant":     {"system:serviceaccount:default:default", "system:serviceaccount:default:default"},
+	} {
+		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
+		session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
+		require.NoError(t, clientOf(t, test.user).Create(t.Context(), session))
+		stored := &v1alpha1.AgenticSession{}
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), stored); err != nil || stored.Spec.UserContext.UserID != test.want {
+			t.Errorf("the session %s belongs to %+v, want %s: %v", name, stored.Spec.UserContext, test.want, err)
+		}
 	}
 }
