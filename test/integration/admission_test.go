@@ -302,9 +302,7 @@ func mayTryTheJobAndThePodOfAStep(t *testing.T, o *restrictedOperator) {
 	require.True(t, decision.CreateJob != nil, "no Job is created: %+v", decision)
 	job := decision.CreateJob
 	wantAllowed(t, "the Job", o.client.Create(t.Context(), job, client.DryRunAll))
-	if err := o.client.Create(t.Context(), sequentialjob.PodOf(job), client.DryRunAll); err != nil {
-		t.Errorf("the Pod: %v", err)
-	}
+	wantAllowed(t, "the Pod", o.client.Create(t.Context(), sequentialjob.PodOf(job), client.DryRunAll))
 	wantDenied(t, "the Pod without a dry run", o.client.Create(t.Context(), sequentialjob.PodOf(job)))
 }
 
