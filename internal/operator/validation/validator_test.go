@@ -3,6 +3,7 @@ package validation
 import (
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // wantValidated checks that a validator refuses an invalid object, unless it is already stored and its spec stays.
@@ -78,4 +80,47 @@ func TestOnlyTheStoredObjectProvesThatItIsBeingDeleted(t *testing.T) {
 	created.DeletionTimestamp = &now
 	_, err := QueueValidator.ValidateCreate(t.Context(), created)
 	wantFields(t, err, invalid)
+}
+
+func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
+	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail"}, Spec: spec}
+}
+
+// invalidQueueSpec returns a spec whose maxInFlight is lower than the number of priorities.
+func invalidQueueSpec() v1alpha1.QueueSpec {
+	return v1alpha1.QueueSpec{
+		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Share: v1alpha1.Share{Weight: 2}}, {Name: "low", Share: v1alpha1.Share{Weight: 1}}},
+	}
+}
+
+func TestQueueWarningsAreThoseOfItsSpecItsEngineAndItsChange(t *testing.T) {
+	before := queueOf(v1alpha1.QueueSpec{
+		QueueSettings: v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, RateLimit: &v1alpha1.RateLimit{Limit: 5}},
+		Priorities:    invalidQueueSpec().Priorities,
+	})
+	after := before.DeepCopy()
+	after.Spec.Priorities = after.Spec.Priorities[:1]
+	warnings, err := QueueValidator.ValidateUpdate(t.Context(), before, after)
+	require.NoError(t, err)
+	for _, want := range []string{"spec.broker.engine: Asynq is", "spec.rateLimit: not enforced", "spec.priorities: low stays on the broker"} {
+		require.Contains(t, strings.Join(warnings, "\n"), want)
+	}
+}
+
+func TestWorkerPoolWarnings(t *testing.T) {
+	wp := &v1alpha1.WorkerPool{}
+	wp.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}
+	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 1, Suspend: true}
+	short := &v1alpha1.WorkerPool{}
+	short.Spec.Drain = &v1alpha1.Drain{
+		Timeout:          &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}},
+		TerminationGrace: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}},
+	}
+	warned, err := WorkerPoolValidator.ValidateCreate(t.Context(), short)
+	require.True(t, err == nil && len(warned) == 1 && strings.HasPrefix(warned[0], "spec.drain.terminationGrace: "), "%q, %v", warned, err)
+	warnings, err := WorkerPoolValidator.ValidateCreate(t.Context(), wp)
+	if err != nil || len(warnings) != 2 ||
+		!strings.HasPrefix(warnings[0], "spec.drain.mode: ") || !strings.HasPrefix(warnings[1], "spec.autoscaling.suspend: ") {
+		t.Errorf("%q, %v", warnings, err)
+	}
 }
