@@ -7,11 +7,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -80,5 +83,28 @@ func TestConflictsThatPersistFailAtMostOnceAMinute(t *testing.T) {
 		}
 		require.True(t, waited >= time.Minute, "a conflict failed after %s", waited)
 		waited = 0
+	}
+}
+
+func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
+	jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	terminating := apierrors.NewForbidden(jobs, "a", errors.New("the namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	conflict := apierrors.NewConflict(jobs, "a", errors.New("changed"))
+	for title, row := range map[string]struct {
+		err         error
+		wantRefusal decision.Class
+		wantErr     error
+	}{
+		"no error":                       {},
+		"an invalid object is a refusal": {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "a", nil), wantRefusal: decision.Invalid},
+		"a terminating namespace is retried silently": {err: terminating, wantErr: ErrStale},
+		"another error is returned":                   {err: conflict, wantErr: conflict},
+	} {
+		t.Run(title, func(t *testing.T) {
+			refusal, err := AsRefusal(row.err, decision.Refusal{Kind: "Job", Name: "a"})
+			require.True(t, errors.Is(err, row.wantErr) && (refusal == nil) == (row.wantRefusal == ""), "got %v, %v", refusal, err)
+			require.True(t, refusal == nil || refusal.Class == row.wantRefusal, "class %s", refusal.Class)
+		})
 	}
 }
