@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -122,17 +120,6 @@ func (e *queueEnv) waitUntilDeleted(name string) {
 	})
 }
 
-// connectJetStream connects to the server directly, not through the operator.
-func (e *queueEnv) connectJetStream() jetstream.JetStream {
-	e.t.Helper()
-	nc, err := nats.Connect("nats://" + e.Address())
-	require.NoError(e.t, err)
-	e.t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(e.t, err)
-	return js
-}
-
 // brokerName returns the name of a Queue on the broker: that in its status, or the default for one
 // that does not exist any more.
 func (e *queueEnv) brokerName(queue string) string {
@@ -155,7 +142,7 @@ func (e *queueEnv) streamName(queue string) string { return "yardmaster_" + e.br
 func (e *queueEnv) streamNames() []string {
 	e.t.Helper()
 	var all []string
-	names := e.connectJetStream().StreamNames(e.t.Context())
+	names := e.JetStream().StreamNames(e.t.Context())
 	for name := range names.Name() {
 		all = append(all, name)
 	}
@@ -168,7 +155,7 @@ func (e *queueEnv) streamNames() []string {
 
 func (e *queueEnv) sendMessages(queue string, number int) {
 	e.t.Helper()
-	js := e.connectJetStream()
+	js := e.JetStream()
 	subject := "yardmaster." + e.brokerName(queue) + ".ready.default"
 	for range number {
 		if _, err := js.Publish(e.t.Context(), subject, []byte("work")); err != nil {

@@ -256,7 +256,7 @@ func ofJobs(spec *v1alpha1.ScheduleSpec) {
 
 func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
 	e.t.Helper()
-	stream, err := e.connectJetStream().Stream(e.t.Context(), e.streamName(name))
+	stream, err := e.JetStream().Stream(e.t.Context(), e.streamName(name))
 	require.NoError(e.t, err)
 	info, err := stream.Info(e.t.Context())
 	require.NoError(e.t, err)

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -439,7 +438,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	waitForQueues(t, ns, func(q *v1alpha1.Queue) bool {
 		return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 	}, len(names)+1)
-	js := jetStream(t, s)
+	js := s.JetStream()
 	for _, name := range names {
 		for range letters {
 			if _, err := js.PublishAsync("yardmaster."+name+".dead.default", []byte("poison")); err != nil {
@@ -514,14 +513,4 @@ func waitForQueues(t *testing.T, ns string, so func(*v1alpha1.Queue) bool, numbe
 	}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(s.ClientURL())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return js
 }
