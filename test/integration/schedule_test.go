@@ -130,7 +130,9 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 	t.Parallel()
 	const oneStep, exactlyOne = `{containers: [{name: a, image: a}]}`, "exactly one of sequentialJob, agenticSession and message must be set"
 	of := func(spec string) string { return `{schedule: "0 * * * *", sequentialJob: {spec: ` + spec + `}}` }
-	due := func(schedule string) string { return `{schedule: "` + schedule + `", sequentialJob: {spec: ` + oneStep + `}}` }
+	due := func(schedule string) string {
+		return `{schedule: "` + schedule + `", sequentialJob: {spec: ` + oneStep + `}}`
+	}
 	with := func(fields string) string {
 		return `{schedule: "0 * * * *", sequentialJob: {spec: ` + oneStep + `}, ` + fields + `}`
 	}

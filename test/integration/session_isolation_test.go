@@ -275,18 +275,18 @@ const (
 
 // attacks on ann's session and her workspace.
 var attacksOnSessions = map[string]attack{
-	"rerun her session":                     {change(`{"rerun": {"id": "2"}}`), belongsToAnn},
-	"stop her session":                      {change(`{"suspend": true}`), belongsToAnn},
-	"add a Secret to her session":           {change(`{"secretMounts": [{"name": "shared"}]}`), belongsToAnn},
-	"add variables of a Secret":             {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), belongsToAnn},
-	"add a variable to her session":         {change(`{"environmentVariables": {"A": "evil"}}`), belongsToAnn},
-	"add a tool server to her session":      {change(`{"agent": {"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}}`), belongsToAnn},
-	"replace the instructions of the agent": {change(`{"agent": {"workflow": {"url": "https://evil.example/a"}}}`), belongsToAnn},
-	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), belongsToAnn},
+	"rerun her session":                          {change(`{"rerun": {"id": "2"}}`), belongsToAnn},
+	"stop her session":                           {change(`{"suspend": true}`), belongsToAnn},
+	"add a Secret to her session":                {change(`{"secretMounts": [{"name": "shared"}]}`), belongsToAnn},
+	"add variables of a Secret":                  {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), belongsToAnn},
+	"add a variable to her session":              {change(`{"environmentVariables": {"A": "evil"}}`), belongsToAnn},
+	"add a tool server to her session":           {change(`{"agent": {"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}}`), belongsToAnn},
+	"replace the instructions of the agent":      {change(`{"agent": {"workflow": {"url": "https://evil.example/a"}}}`), belongsToAnn},
+	"add a repository to her session":            {change(`{"repos": [{"url": "https://evil.example/a"}]}`), belongsToAnn},
 	"run another SessionRunner in her workspace": {change(`{"runner": "other", "rerun": {"id": "2"}}`), belongsToAnn},
-	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), belongsToAnn},
-	"take over her session":           {change(`{"userContext": {"userID": "bob"}}`), "userContext is immutable"},
-	"remove her name and rerun":       {change(`{"userContext": null, "rerun": {"id": "2"}}`), belongsToAnn},
+	"delete her session after a time":            {change(`{"ttlSecondsAfterFinished": 0}`), belongsToAnn},
+	"take over her session":                      {change(`{"userContext": {"userID": "bob"}}`), "userContext is immutable"},
+	"remove her name and rerun":                  {change(`{"userContext": null, "rerun": {"id": "2"}}`), belongsToAnn},
 	"apply a manifest of her session by force": {func(i *isolationTest, _ string) error {
 		manifest := sessionWithSpec(i.ns, annsSession, map[string]any{"prompt": "a", "rerun": map[string]any{"id": "2"}})
 		return i.bob.Apply(i.Context(), client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("bob"), client.ForceOwnership)

@@ -393,7 +393,9 @@ var damages = []struct {
 	},
 	{
 		"a clock of the operator that is wrong",
-		leading(func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-10 * time.Minute))) }), lead,
+		leading(func(l *coordinationv1.Lease) {
+			l.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-10 * time.Minute)))
+		}), lead,
 		failed("clocks", "behind that of the API server: Schedules start at wrong times", "kubectl debug node/$(kubectl get pod yardmaster-"),
 	},
 }
