@@ -340,6 +340,15 @@ func stopDuringReviews(t *testing.T, leave time.Duration) error {
 	return err
 }
 
+// testServer is a server that listens on this machine.
+type testServer struct {
+	*testing.T
+	*Server
+	address, directory string
+	roots              *x509.CertPool
+	stop               context.CancelFunc
+}
+
 // sendReview reports whether the client has to send its next review over another connection.
 func (env *testServer) sendReview(client *http.Client) (closing bool, err error) {
 	response, err := env.send(client, "/"+segment+poolsPath, bytes.NewReader(reviewOf(env.T, []byte(`{}`))), func(*http.Request) {})
@@ -408,15 +417,6 @@ const segment = "secret"
 
 // testTimeout bounds what takes milliseconds on an idle machine.
 const testTimeout = 5 * time.Minute
-
-// testServer is a server that listens on this machine.
-type testServer struct {
-	*testing.T
-	*Server
-	address, directory string
-	roots              *x509.CertPool
-	stop               context.CancelFunc
-}
 
 // startServer starts a server, by default with a secret path and a validator of WorkerPools.
 func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
