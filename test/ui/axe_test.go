@@ -97,6 +97,8 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 			b.waitForText("main", "What is shown may be old", "connection lost")
 		}
 	}
+	b.open("/k/seq/" + ns + "/nightly-etl")
+	poll.Until(t, "the timer of the step to stop", func() bool { return contains(b.text("#step-transform time"), "?") })
 	b.expectNoProblems()
 }
 

@@ -129,9 +129,7 @@ func evaluate[T any](b *browser, script string) T {
 	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, func(p *cdpruntime.EvaluateParams) { p.AwaitPromise = new(true) }))
-	if err != nil {
-		b.t.Fatalf("evaluating %.300s: %v", script, err)
-	}
+	require.True(b.t, err == nil, "evaluating %.300s: %v", script, err)
 	return value
 }
 

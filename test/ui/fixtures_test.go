@@ -40,13 +40,6 @@ func update[T client.Object](t *testing.T, object T, setStatus func(T)) T {
 	return object
 }
 
-// reload reads an object again.
-func reload[T client.Object](t *testing.T, object T) T {
-	t.Helper()
-	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-	return object
-}
-
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: *ago(3 * time.Minute)}
 }
@@ -150,11 +143,6 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message)}},
 		}
 	})
-}
-
-func newSession(t *testing.T, ns, name, text string) *v1alpha1.AgenticSession {
-	t.Helper()
-	return createSession(t, ns, name, text, false)
 }
 
 func createSession(t *testing.T, ns, name, text string, interactive bool) *v1alpha1.AgenticSession {

@@ -167,7 +167,7 @@ func buildSessions(t *testing.T, ns string) {
 	sessionPod(t, update(t, createSession(t, ns, "fix-checkout", "Fix the total of the checkout, which ignores discounts.", true), func(s *v1alpha1.AgenticSession) {
 		s.Status.Attempts, s.Status.Result = nil, nil
 	}))
-	upgrade := newSession(t, ns, "upgrade-deps", "Upgrade all dependencies of the shop, and run its tests.")
+	upgrade := createSession(t, ns, "upgrade-deps", "Upgrade all dependencies of the shop, and run its tests.", false)
 	sessionPod(t, upgrade)
 	update(t, upgrade, func(s *v1alpha1.AgenticSession) {
 		ended := s.Status.Attempt

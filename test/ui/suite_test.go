@@ -1,14 +1,26 @@
+// Package ui tests `kubectl yardmaster ui` in a real browser, headless Chromium, against the API server of KUBECONFIG. The
+// plugin runs as a process of its own, so that its memory can be measured.
+//
+// It is a Go module of its own, because nobody who builds the operator or the plugin needs the client of the browser.
 package ui
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -81,4 +93,103 @@ func newNamespace(t *testing.T, prefix string) string {
 	require.NoError(t, cluster.Create(t.Context(), ns))
 	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	return ns.Name
+}
+
+// runningUI is a running `kubectl yardmaster ui`.
+type runningUI struct {
+	*exec.Cmd
+
+	proxy *apiServerProxy
+	// loginURL works once; base is the address of the overview.
+	loginURL, base string
+}
+
+// startUI starts the command.
+func startUI(t *testing.T, args ...string) *runningUI {
+	t.Helper()
+	return startUIBehind(t, newAPIServerProxy(t), args...)
+}
+
+// startUIBehind starts the command, whose API server is the proxy.
+func startUIBehind(t *testing.T, proxy *apiServerProxy, args ...string) *runningUI {
+	t.Helper()
+	command := exec.Command(pluginPath, append([]string{"ui", "--no-browser", "--kubeconfig", proxy.writeKubeconfig(t)}, args...)...)
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	u := &runningUI{Cmd: command, proxy: proxy}
+	t.Cleanup(u.stop)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "http://") {
+			u.loginURL = lines.Text()
+			u.base, _, _ = strings.Cut(u.loginURL, "/login")
+			go io.Copy(io.Discard, out)
+			return u
+		}
+	}
+	t.Fatal("the command printed no address")
+	return nil
+}
+
+func (u *runningUI) stop() {
+	_ = u.Process.Kill()
+	_ = u.Wait()
+}
+
+func contains(text, part string) bool { return strings.Contains(text, part) }
+
+// setOffline disconnects the browser, or connects it again.
+func (b *browser) setOffline(offline bool) {
+	b.t.Helper()
+	b.run("changing the network", command(network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+		MatchedNetworkConditions: []*network.Conditions{{Offline: offline, DownloadThroughput: -1, UploadThroughput: -1}},
+	}))
+}
+
+// setHidden simulates that the tab is in the background, or in front again.
+func (b *browser) setHidden(hidden bool) {
+	b.t.Helper()
+	evaluate[bool](b, fmt.Sprintf("Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))", hidden))
+}
+
+// grant allows a user to do something with a kind in a namespace.
+func grant(t *testing.T, ns, user, resource string, verbs ...string) {
+	t.Helper()
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "ui", Namespace: ns}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"yardmaster.dev"}, Resources: []string{resource}, Verbs: verbs}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "ui", Namespace: ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "ui"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		},
+	} {
+		require.NoError(t, cluster.Create(t.Context(), object))
+	}
+}
+
+// staleJob returns a Job for failStaleJob.
+func staleJob(ns, name string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: batchv1.JobSpec{
+			Suspend:  new(true), // the Job controller creates no Pod before the status is set
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "train", Image: "registry.example/train:1"}}}},
+		},
+	}
+}
+
+// failStaleJob makes the Job one that failed a month ago.
+func failStaleJob(job *batchv1.Job) {
+	begin, end := ago(31*24*time.Hour), ago(30*24*time.Hour)
+	job.Status.StartTime, job.Status.Failed = begin, 1
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed} {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonBackoffLimitExceeded, Message: "Job has reached the specified backoff limit", LastTransitionTime: *end, LastProbeTime: *end})
+	}
+}
+
+// press presses keys.
+func (b *browser) press(keys string) {
+	b.t.Helper()
+	b.run("pressing "+keys, chromedp.KeyEvent(keys))
 }

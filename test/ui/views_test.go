@@ -21,24 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
-	ns := newNamespace(t, "overview-")
-	failedSequence(t, ns, "migration", "container migrate exited with code 3", "")
-	release := waitingSequence(t, ns, "release")
-	nightly := runningSequence(t, ns, "nightly")
-	b := openBrowser(t, startUI(t, "-n", ns))
-	b.waitForText("#attention", "migration", "Failed", "container migrate exited with code 3", "release", "ApprovalRequired")
-	b.waitForText("#today", "1 failed")
-	b.waitForText("#active", "nightly", "transform")
-	update(t, nightly, func(sj *v1alpha1.SequentialJob) {
-		sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseCompleted, ago(0)
-	})
-	b.waitForText("#today", "1 completed")
-	require.NoError(t, cluster.Delete(t.Context(), release))
-	poll.Until(t, "the page to forget the deleted sequence", func() bool { return !contains(b.text("#attention"), "release") })
-	b.expectNoProblems()
-}
-
 func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	ns := newNamespace(t, "sequence-")
 	nightly := runningSequence(t, ns, "nightly")
@@ -69,41 +51,6 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 	if !contains(whole, "row 1\n") || !contains(whole, strings.Repeat("x", 200_000)+"\n") {
 		t.Errorf("the downloaded log has %d bytes: %.200s", len(whole), whole)
 	}
-	b.expectNoProblems()
-}
-
-func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) {
-	ns := newNamespace(t, "kinds-")
-	queue, pool, schedule := newQueue(t, ns, "mail", "ready", 2), newPool(t, ns, "mailers", "31.5 messages/s arrive"), newSchedule(t, ns, "nightly", "the operator was away")
-	newSession(t, ns, "fix-tests", "Fix the tests.")
-	b := openBrowser(t, startUI(t, "-n", ns))
-
-	b.open("/k/queue/" + ns + "/mail")
-	b.waitForText("main", "1280", "4.2s", "31.5/s", "2 dead letters")
-	update(t, queue, func(q *v1alpha1.Queue) { q.Status.Backlog = new(int64(77)) })
-	b.waitForText("main .facts", "77")
-	b.waitForText("#load", "waiting 77")
-	b.do("Suspend", "")
-	require.True(t, reload(t, queue).Spec.Suspend, "the queue is not suspended")
-
-	b.open("/k/pool/" + ns + "/mailers")
-	b.waitForText("main", "11 of 12", "BacklogAboveObjective", "31.5 messages/s arrive", "rolling out", "serves")
-	b.do("Suspend scaling", "")
-	require.True(t, reload(t, pool).Spec.Autoscaling.Suspend, "scaling is not suspended")
-	b.do("Resume scaling", "")
-	if reload(t, pool).Spec.Autoscaling.Suspend {
-		t.Error("scaling is still suspended")
-	}
-
-	b.open("/k/session/" + ns + "/fix-tests")
-	b.waitForText("main", "$0.84 of $2.5", "run 1, attempt 1", "Retried", "run 1, attempt 2", "Fix the tests.")
-
-	b.open("/k/schedule/" + ns + "/nightly")
-	b.waitForText("main", "30 2 * * *", "Europe/Berlin", "TooLate: the operator was away", "succeeded")
-	b.do("Trigger a run now", "")
-	require.True(t, reload(t, schedule).Spec.Rerun != nil, "no run is requested")
-	b.do("Suspend", "")
-	require.True(t, reload(t, schedule).Spec.Suspend, "the schedule is not suspended")
 	b.expectNoProblems()
 }
 
@@ -164,25 +111,6 @@ func TestPagesSayWhatTheUserMayNotRead(t *testing.T) {
 	}
 	b.open("/stale")
 	b.waitForText("main", "forbidden")
-	b.expectNoProblems()
-}
-
-func TestPageCatchesUpAfterTheAPIServerWasUnavailable(t *testing.T) {
-	ns := newNamespace(t, "outage-")
-	nightly := runningSequence(t, ns, "nightly")
-	u := startUI(t, "-n", ns)
-	b := openBrowser(t, u)
-	b.open("/k/seq")
-	b.waitForText("main", "nightly", "Running")
-	u.proxy.interrupt()
-	b.waitForText("main", "What is shown may be old", "connection lost")
-	b.open("/k/seq/" + ns + "/nightly")
-	b.waitForText("main", "What is shown may be old", "Running")
-	poll.Until(t, "the timer of the step to stop", func() bool { return contains(b.text("#step-transform time"), "?") })
-	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
-	u.proxy.isUnavailable.Store(false)
-	b.waitForText("main", "Failed")
-	poll.Until(t, "the page to report no lost connection", func() bool { return !contains(b.text("main"), "may be old") })
 	b.expectNoProblems()
 }
 
