@@ -48,9 +48,7 @@ func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinit
 
 func TestManifestsAreSmallEnoughForClientSideApply(t *testing.T) {
 	for name, manifest := range manifests(t) {
-		if len(manifest) > maxManifestBytes {
-			t.Errorf("%s has %d bytes as JSON, more than %d", name, len(manifest), maxManifestBytes)
-		}
+		require.True(t, len(manifest) <= maxManifestBytes, "%s has %d bytes as JSON, more than %d", name, len(manifest), maxManifestBytes)
 	}
 }
 

@@ -57,9 +57,7 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	got := map[string]string{}
 	for _, mutant := range append(f.mutants, &Mutant{Key: "none"}) {
 		_, output, err := test(t.Context(), filepath.Join(directory, "mutants"), directory, mutant.ID, time.Minute, nil)
-		if err != nil {
-			t.Fatalf("%s: %v: %s", mutant.Key, err, output)
-		}
+		require.True(t, err == nil, "%s: %v: %s", mutant.Key, err, output)
 		got[strings.TrimPrefix(mutant.Key, "main.go ")] = string(output)
 	}
 	want := map[string]string{

@@ -71,12 +71,8 @@ func TestEachCommandHasExamplesThatAreValid(t *testing.T) {
 func TestHelpHidesTheConnectionFlags(t *testing.T) {
 	for _, args := range []string{"--help", "report --help", "seq --help", "seq list --help", "queue dead list --help"} {
 		_, out, _ := runPlugin(t, args)
-		if strings.Contains(out, "--kubeconfig") || strings.Contains(out, "--client-key") {
-			t.Errorf("%s shows connection flags:\n%s", args, out)
-		}
-		if !strings.Contains(out, globalFlagsHint) || !strings.Contains(out, "Usage:") {
-			t.Errorf("%s lacks the usage or the hint:\n%s", args, out)
-		}
+		require.True(t, !strings.Contains(out, "--kubeconfig") && !strings.Contains(out, "--client-key"), "%s shows connection flags:\n%s", args, out)
+		require.True(t, strings.Contains(out, globalFlagsHint) && strings.Contains(out, "Usage:"), "%s lacks the usage or the hint:\n%s", args, out)
 	}
 	_, out, _ := runPlugin(t, "options")
 	require.True(t, strings.Contains(out, "--kubeconfig") && strings.Contains(out, "-n, --namespace"), "options:\n%s", out)
@@ -90,15 +86,11 @@ func TestEveryFlagAndArgumentCompletes(t *testing.T) {
 			for _, name := range fileFlags {
 				isFile = isFile || name == flag.Name
 			}
-			if !completes && !isFile && flag.Name != "help" {
-				t.Errorf("%s --%s completes names of files", command.CommandPath(), flag.Name)
-			}
+			require.True(t, completes || isFile || flag.Name == "help", "%s --%s completes names of files", command.CommandPath(), flag.Name)
 		}
 		command.LocalFlags().VisitAll(check)
 		command.InheritedFlags().VisitAll(check)
-		if isLeaf(command) && command.ValidArgsFunction == nil {
-			t.Errorf("%s completes names of files", command.CommandPath())
-		}
+		require.True(t, !isLeaf(command) || command.ValidArgsFunction != nil, "%s completes names of files", command.CommandPath())
 	})
 }
 

@@ -72,7 +72,5 @@ func writeKubeconfig(t *testing.T) string {
 func TestVersionNeedsNoCluster(t *testing.T) {
 	var out bytes.Buffer
 	require.Equal(t, 0, Run(t.Context(), []string{"version", "--kubeconfig", "missing"}, &out, io.Discard))
-	if !strings.HasPrefix(out.String(), "kubectl-yardmaster ") || strings.Count(out.String(), "\n") != 1 {
-		t.Errorf("printed %q", out.String())
-	}
+	require.True(t, strings.HasPrefix(out.String(), "kubectl-yardmaster ") && strings.Count(out.String(), "\n") == 1, "printed %q", out.String())
 }

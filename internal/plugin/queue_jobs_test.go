@@ -69,9 +69,7 @@ func TestJobsAreListedShownAndCanceled(t *testing.T) {
 	run := func(args string) string {
 		t.Helper()
 		code, out, errOut := runPlugin(t, "queue "+args, natsQueue("mail"), natsSecret(g.clientURL()))
-		if code != exitSuccess || strings.Contains(out, "\x1b") {
-			t.Fatalf("%s: exit code %d, stdout %q, stderr %q", args, code, out, errOut)
-		}
+		require.True(t, code == exitSuccess && !strings.Contains(out, "\x1b"), "%s: exit code %d, stdout %q, stderr %q", args, code, out, errOut)
 		return out
 	}
 	waitForOutput := func(args string, wants ...string) {

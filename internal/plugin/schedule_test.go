@@ -151,8 +151,6 @@ func TestRunsOfAScheduleAreListedWithTheirDurations(t *testing.T) {
 	for _, want := range []string{
 		"nightly-29529210     Sat 2026-02-28 02:30 CET   -         Failed    StepFailed   59m", "nightly-0123456789   Fri 2026-02-27 02:30 CET   again     Running   -            1h0m0s",
 	} {
-		if code != exitSuccess || !strings.Contains(out, want) || strings.Contains(out, "foreign") {
-			t.Errorf("missing %q:\n%s%s", want, out, errOut)
-		}
+		require.True(t, code == exitSuccess && strings.Contains(out, want) && !strings.Contains(out, "foreign"), "missing %q:\n%s%s", want, out, errOut)
 	}
 }

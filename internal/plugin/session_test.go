@@ -63,9 +63,7 @@ func TestStopSessions(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			c := newFakeClient(t, row.session)
 			code, out, errOut := runPluginWith(t, "session stop "+row.args, c)
-			if code != row.code || out != row.out || errOut != row.errOut {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
+			require.True(t, code == row.code && out == row.out && errOut == row.errOut, "exit code %d, stdout %q, stderr %q", code, out, errOut)
 			if after := readSession(t, c); !after.Spec.Suspend {
 				t.Error("it is not suspended")
 			}
@@ -189,9 +187,7 @@ func TestAttachExplainsWhyASessionAcceptsNoMessages(t *testing.T) {
 		"is Pending and has no Pod that accepts messages": agenticSession("pair", v1alpha1.SessionPending, interactive),
 	} {
 		code, out, errOut := runPluginArgs(t, []string{"session", "attach", "pair"}, newFakeClient(t, s, pod))
-		if code != exitError || out != "" || !strings.Contains(errOut, want) {
-			t.Errorf("exit code %d, output %q, stderr %q", code, out, errOut)
-		}
+		require.True(t, code == exitError && out == "" && strings.Contains(errOut, want), "exit code %d, output %q, stderr %q", code, out, errOut)
 	}
 }
 

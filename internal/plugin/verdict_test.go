@@ -170,7 +170,5 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 		}
 	}
 	t.Logf("%d verdicts, %d of them healthy or ignored, with %d reasons", compared, healthy, len(reasons))
-	if len(reasons) < len(jobreport.AllReasons()) || compared < 60 || healthy == 0 {
-		t.Errorf("%d verdicts with the reasons %v", compared, reasons)
-	}
+	require.True(t, len(reasons) >= len(jobreport.AllReasons()) && compared >= 60 && healthy != 0, "%d verdicts with the reasons %v", compared, reasons)
 }

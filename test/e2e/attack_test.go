@@ -174,9 +174,7 @@ func (env *attackEnv) testDeniedAddresses(t *testing.T) {
 			queue := env.createQueue(t, attackerNamespace, name, v1alpha1.EngineNATS, "nats://"+host+":8081")
 			for _, object := range []client.Object{pool, queue} {
 				poll.Until(t, what+" to be denied", func() bool { return isFailureReported(t, object) })
-				if !strings.Contains(failureOf(object), denied) {
-					t.Errorf("%T: %s", object, failureOf(object))
-				}
+				require.True(t, strings.Contains(failureOf(object), denied), "%T: %s", object, failureOf(object))
 			}
 		})
 	}

@@ -31,9 +31,7 @@ func testComponents(t *testing.T) {
 	}
 	t.Cleanup(func() { require.NoError(t, redeploy(context.Background())) })
 	// Otherwise what is refused later proves nothing.
-	if !canConnect(t, nil, podAddress(leaderPod(t), 9443)) {
-		t.Error("without the component, another Pod cannot connect to the webhook")
-	}
+	require.True(t, canConnect(t, nil, podAddress(leaderPod(t), 9443)), "without the component, another Pod cannot connect to the webhook")
 
 	require.NoError(t, redeploy(t.Context(), "COMPONENTS=admission-policy,webhook-network-policy"))
 	require.True(t, !objectExists(t, mutating) && objectExists(t, policy), "the MutatingAdmissionPolicy does not replace the webhook")

@@ -81,9 +81,7 @@ func mustRunPlugin(t *testing.T, args ...string) {
 func servesCertificateOf(t *testing.T, target, port string, authority []byte) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		t.Fatal("the CA is not a certificate")
-	}
+	require.True(t, roots.AppendCertsFromPEM(authority), "the CA is not a certificate")
 	address, stop := forwardPort(t, target, port)
 	defer stop()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}

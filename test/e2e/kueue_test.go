@@ -215,9 +215,7 @@ func testQueuedStep(t *testing.T) {
 	s.waitUntilQueued("a", queue)
 	output, err := newKubectlCommand(t.Context(), "get", "sj", "-n", watchedNamespace, s.sj.Name).CombinedOutput()
 	require.NoError(t, err)
-	if !strings.Contains(string(output), v1alpha1.ReasonQueued) {
-		t.Errorf("kubectl get does not say that it is queued:\n%s", output)
-	}
+	require.True(t, strings.Contains(string(output), v1alpha1.ReasonQueued), "kubectl get does not say that it is queued:\n%s", output)
 	wantWorkloads(t, s.sj, 1)
 	queued := s.listJobs()[0].CreationTimestamp
 	s.waitUntil("to wait for longer than its limits", func(*v1alpha1.SequentialJob) bool { return time.Since(queued.Time) > limit+5*time.Second })

@@ -157,9 +157,7 @@ func (env *queueEnv) runKubectl(args ...string) string {
 	env.t.Helper()
 	command := newKubectlCommand(env.t.Context(), append([]string{"-n", env.namespace}, args...)...)
 	output, err := command.CombinedOutput()
-	if err != nil {
-		env.t.Fatalf("%s: %v\n%s", command, err, output)
-	}
+	require.True(env.t, err == nil, "%s: %v\n%s", command, err, output)
 	return string(output)
 }
 

@@ -177,9 +177,7 @@ func (r *releaseTest) wantOldReleaseServes(good string) {
 	deadline := time.Now().Add(badReleaseTime)
 	for time.Now().Before(deadline) {
 		pool := r.pool()
-		if pool.Status.CurrentRevision != good {
-			r.t.Fatalf("revision %s was promoted: %+v", pool.Status.CurrentRevision, pool.Status.Conditions)
-		}
+		require.True(r.t, pool.Status.CurrentRevision == good, "revision %s was promoted: %+v", pool.Status.CurrentRevision, pool.Status.Conditions)
 		if ready := readyWorkersIn(pool, good); ready < r.trial.minOldWorkers() {
 			r.t.Fatalf("%d workers of the old release are ready, want %d: %+v", ready, r.trial.minOldWorkers(), pool.Status.Revisions)
 		}

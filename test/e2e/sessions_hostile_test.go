@@ -75,9 +75,7 @@ func (r *packetReceiver) packets() int {
 	log := r.log()
 	_, last, _ := strings.Cut(log[max(strings.LastIndex(log, "packets"), 0):], " ")
 	n, err := strconv.Atoi(strings.TrimSpace(last))
-	if err != nil {
-		r.t.Fatalf("the receiver reported no packets: %s", log)
-	}
+	require.True(r.t, err == nil, "the receiver reported no packets: %s", log)
 	return n
 }
 

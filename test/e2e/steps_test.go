@@ -30,9 +30,7 @@ func testStepExitCode(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	step := s.stepStatus("migrate")
 	const want = "container migrate exited with code 7: no such table: users"
-	if step.Phase != v1alpha1.StepFailed || step.Message != want {
-		t.Errorf("the step is %s: %q, want %q", step.Phase, step.Message, want)
-	}
+	require.True(t, step.Phase == v1alpha1.StepFailed && step.Message == want, "the step is %s: %q, want %q", step.Phase, step.Message, want)
 	require.Equal(t, v1alpha1.StepSkipped, s.stepStatus("seed").Phase)
 	pods := s.listPods(&s.listJobs()[1])
 	require.Equal(t, 1, len(pods))

@@ -47,9 +47,7 @@ func TestReleaseOfTheChartWithARunningOperator(t *testing.T) {
 
 	during = startSequence(t, "team-z")
 	helm(t, "uninstall yardmaster --namespace platform")
-	if exists(t, &appsv1.Deployment{}, "platform", "yardmaster") {
-		t.Error("the Deployment remains")
-	}
+	require.True(t, !exists(t, &appsv1.Deployment{}, "platform", "yardmaster"), "the Deployment remains")
 	// Another namespace, and the CustomResourceDefinitions and objects of the first release.
 	helm(t, "install yardmaster charts/yardmaster --namespace yardmaster-system --create-namespace --take-ownership --set 'namespaces={team-z}'"+helmValues)
 	wantWatched(t, "yardmaster-system", "team-z")
@@ -108,9 +106,7 @@ func startSequence(t *testing.T, ns string) *v1alpha1.SequentialJob {
 func release(t *testing.T, sj *v1alpha1.SequentialJob) {
 	t.Helper()
 	pods := podsOf(t, sj, corev1.PodRunning)
-	if len(pods) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Fatalf("the running step was interrupted: %d Pods run", len(pods))
-	}
+	require.True(t, len(pods) == 1 && pods[0].Status.ContainerStatuses[0].RestartCount == 0, "the running step was interrupted: %d Pods run", len(pods))
 	run(t, "kubectl -n "+sj.Namespace+" exec "+pods[0].Name+" -- touch /tmp/released")
 	waitUntilCompleted(t, sj)
 	if all := podsOf(t, sj, corev1.PodSucceeded); len(all) != 2 {

@@ -27,9 +27,7 @@ func TestInstallStepsOfTheReadmeNeedNoOtherStep(t *testing.T) {
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			output := run(t, way.commands)
-			if !regexp.MustCompile(`(?m)^minimal +Completed +2 `).MatchString(output) {
-				t.Errorf("the sequence did not complete:\n%s", output)
-			}
+			require.True(t, regexp.MustCompile(`(?m)^minimal +Completed +2 `).MatchString(output), "the sequence did not complete:\n%s", output)
 			wantSequence(t, "team-a")
 			run(t, way.uninstall)
 			run(t, "kubectl delete namespace team-a")
@@ -46,8 +44,6 @@ func wantNothingLeft(t *testing.T) {
 		"validatingadmissionpolicies,validatingadmissionpolicybindings"
 	require.Equal(t, "", strings.TrimSpace(run(t, "kubectl get "+kinds+" -o name | grep yardmaster || true")))
 	for _, ns := range []string{"team-a", "yardmaster-system"} {
-		if exists(t, &corev1.Namespace{}, "", ns) {
-			t.Errorf("the namespace %s remains", ns)
-		}
+		require.True(t, !exists(t, &corev1.Namespace{}, "", ns), "the namespace %s remains", ns)
 	}
 }

@@ -124,9 +124,7 @@ func wantNamespacesDeleted(t *testing.T) {
 	running := startSequence(t, "served-by-c")
 	run(t, "kubectl delete namespace platform-c")
 	require.NoError(t, cluster.Delete(t.Context(), running))
-	if !exists(t, running, running.Namespace, running.Name) {
-		t.Error("a sequence with an active step was deleted without its operator")
-	}
+	require.True(t, exists(t, running, running.Namespace, running.Name), "a sequence with an active step was deleted without its operator")
 	run(t, "kubectl -n served-by-c patch sequentialjob "+running.Name+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
 	run(t, "kubectl delete namespace served-by-c --timeout=5m")
 }

@@ -177,9 +177,7 @@ func TestUnavailableLogs(t *testing.T) {
 func TestNoticeWithoutAnyLog(t *testing.T) {
 	sj := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
 	out, errOut, err := streamLogs(t, &fakePodClient{}, sj, StreamOptions{})
-	if out != "" || errOut != "no logs yet: no step has started\n" || err != nil {
-		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
-	}
+	require.True(t, out == "" && errOut == "no logs yet: no step has started\n" && err == nil, "stdout %q, stderr %q, error %v", out, errOut, err)
 }
 
 // changeSender sends changes of an object and its Pods to a streamer.
@@ -265,9 +263,7 @@ func TestPodsAreListedWhenAStepFinishes(t *testing.T) {
 	})
 	const wantErrOut = "listing Pods: the API server is unavailable; retrying\n" +
 		"step load has no log: its Job l no longer has a Pod\n"
-	if out != "extract | one\n" || errOut != wantErrOut || err != nil {
-		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
-	}
+	require.True(t, out == "extract | one\n" && errOut == wantErrOut && err == nil, "stdout %q, stderr %q, error %v", out, errOut, err)
 }
 
 func TestFollowingEndsWhenTheSequenceIsDeleted(t *testing.T) {

@@ -89,8 +89,6 @@ func TestColorsDoNotChangeTheWidthOfATable(t *testing.T) {
 	}
 	plain := SequenceTable(terminal.Style{}, sjs, startTime).Lines(false)
 	for i, line := range SequenceTable(terminal.Style{ColorEnabled: true}, sjs, startTime).Lines(false) {
-		if line == plain[i] || terminal.DisplayWidth(line) != terminal.DisplayWidth(plain[i]) {
-			t.Errorf("%q with colors is %q", plain[i], line)
-		}
+		require.True(t, line != plain[i] && terminal.DisplayWidth(line) == terminal.DisplayWidth(plain[i]), "%q with colors is %q", plain[i], line)
 	}
 }

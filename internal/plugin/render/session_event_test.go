@@ -61,9 +61,7 @@ func FuzzRenderedEventsHaveNoControlCharacters(f *testing.F) {
 		for _, full := range []bool{false, true} {
 			r := &SessionEvents{Style: terminal.Style{}, Full: full}
 			for _, got := range r.Lines([]byte(line)) {
-				if strings.ContainsFunc(got, func(c rune) bool { return !unicode.IsPrint(c) && c != ' ' }) {
-					t.Errorf("%q is rendered as %q", line, got)
-				}
+				require.True(t, !strings.ContainsFunc(got, func(c rune) bool { return !unicode.IsPrint(c) && c != ' ' }), "%q is rendered as %q", line, got)
 			}
 		}
 	})

@@ -23,9 +23,7 @@ func TestTruncate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Truncate(row.text, row.columns)
 			require.Equal(t, row.want, got)
-			if row.columns > 0 && DisplayWidth(got) > row.columns {
-				t.Errorf("%q takes %d columns of %d", got, DisplayWidth(got), row.columns)
-			}
+			require.True(t, row.columns <= 0 || DisplayWidth(got) <= row.columns, "%q takes %d columns of %d", got, DisplayWidth(got), row.columns)
 		})
 	}
 }

@@ -81,9 +81,7 @@ func TestTokenIsExchangedOnceForACookieThatScriptsAndOtherSitesDoNotGet(t *testi
 	address, err := url.Parse(s.URL())
 	require.NoError(t, err)
 	first := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
-	if first.Code != http.StatusOK || len(first.Result().Cookies()) != 1 {
-		t.Fatalf("status %d, cookies %v", first.Code, first.Result().Cookies())
-	}
+	require.True(t, first.Code == http.StatusOK && len(first.Result().Cookies()) == 1, "status %d, cookies %v", first.Code, first.Result().Cookies())
 	cookie := first.Result().Cookies()[0]
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != s.guard.base+"/" || cookie.Domain != "" {
 		t.Errorf("cookie %v", cookie)

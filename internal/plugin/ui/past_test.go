@@ -79,7 +79,5 @@ func TestHistoryIsReadForALimitedNumberOfObjectsAtOnce(t *testing.T) {
 	}
 	s.pasts.mu.Lock()
 	defer s.pasts.mu.Unlock()
-	if len(s.pasts.objects) > maxPasts || s.pasts.reads > maxPastReads {
-		t.Errorf("%d objects, %d requests", len(s.pasts.objects), s.pasts.reads)
-	}
+	require.True(t, len(s.pasts.objects) <= maxPasts && s.pasts.reads <= maxPastReads, "%d objects, %d requests", len(s.pasts.objects), s.pasts.reads)
 }

@@ -218,9 +218,7 @@ func checkAttribute(t *testing.T, attribute *html.Attribute) {
 	case strings.HasPrefix(key, "on"), key == "style", key == "srcdoc", key == "hx-trigger", strings.HasPrefix(key, "hx-on"):
 		t.Errorf("attribute %s=%q", key, attribute.Val)
 	case key == "href", key == "src", key == "action", key == "hx-get", key == "hx-post", key == "hx-sse:connect":
-		if !strings.HasPrefix(attribute.Val, "/base/") && attribute.Val != "#main" {
-			t.Errorf("attribute %s=%q", key, attribute.Val)
-		}
+		require.True(t, strings.HasPrefix(attribute.Val, "/base/") || attribute.Val == "#main", "attribute %s=%q", key, attribute.Val)
 	case key == "hx-target" && attribute.Val != "#main" && attribute.Val != "#dialog-content" && attribute.Val != "#message-status":
 		t.Errorf("attribute %s=%q", key, attribute.Val)
 	}
