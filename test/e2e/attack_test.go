@@ -3,17 +3,22 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -199,4 +205,278 @@ func (env *attackEnv) testDeniedNames(t *testing.T) {
 			t.Errorf("%s: %s", name, message)
 		}
 	}
+}
+
+const (
+	attackerImage = "attacker:v1"
+	// maxMemoryGrowth is how much more memory than in the baseline an attack may make the operator use. All
+	// hostile servers at the same time may make it use maxCombinedGrowth.
+	maxMemoryGrowth, maxCombinedGrowth = 1.2, 1.5
+	// memoryNoise in KiB is allowed in any case: a replica that does not lead uses little in the baseline.
+	memoryNoise = 24 << 10
+	// maxLatency is how long another tenant may wait in any case, and maxLatencyGrowth is how many times as long as
+	// in the baseline, on a machine that is slow anyway. The node runs the attacker and the control plane too.
+	maxLatency, maxLatencyGrowth = 10 * time.Second, 4
+	// probeName is the name of the objects of the other tenant whose specs are changed.
+	probeName = "probe"
+	// probePause is the pause between two spec changes of the other tenant.
+	probePause = 100 * time.Millisecond
+)
+
+// attackEnv has a tenant with legitimate work, and an attacker without any permission.
+type attackEnv struct {
+	t        *testing.T
+	victim   *queueEnv
+	attacker *corev1.Pod
+	// meter is a Pod that can read the memory of processes.
+	meter *corev1.Pod
+	// pods are the operator's replicas, whose containers must never restart.
+	pods     []corev1.Pod
+	baseline usage
+}
+
+// usage is what the operator uses, and how long it lets a tenant wait.
+type usage struct {
+	// memory is the maximum resident memory of each replica, by Pod, in KiB.
+	memory map[string]int
+	// latencies are the times from spec writes to the statuses that observe them.
+	latencies []time.Duration
+}
+
+// newAttackEnv starts the attacker, and measures the operator during legitimate work.
+func newAttackEnv(t *testing.T) *attackEnv {
+	t.Helper()
+	env := &attackEnv{t: t, victim: newQueueEnv(t, victimNamespace)}
+	env.attacker = env.startAttacker(t)
+	env.meter = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "meter-", Namespace: privilegedNamespace}}
+	env.meter.Spec = corev1.PodSpec{HostPID: true, TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{
+		Name: "meter", Image: busyboxImage, Command: []string{"sleep", "3600"},
+	}}}
+	createUntilEnd(t, env.meter)
+	for _, pod := range []*corev1.Pod{env.attacker, env.meter} {
+		poll.Until(t, pod.Name+" to run", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodRunning })
+	}
+	var err error
+	env.pods, err = operatorPods(t.Context())
+	require.NoError(t, err)
+	env.createVictim(t)
+	env.baseline = env.measure(t, env.workLegitimately)
+	t.Logf("baseline: %s", env.baseline)
+	return env
+}
+
+// createVictim creates the objects of another tenant whose latency is measured.
+func (env *attackEnv) createVictim(t *testing.T) {
+	t.Helper()
+	env.createQueue(t, victimNamespace, probeName, v1alpha1.EngineNATS, env.victim.brokerURL())
+	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: victimNamespace}}
+	createUntilEnd(t, policy)
+	sj := prepareSequence(victimNamespace, testbuilder.SequentialJob(probeName, "").Step("a", shellScript("true")).Obj())
+	sj.Name, sj.GenerateName, sj.Spec.Suspend = probeName, "", true
+	createUntilEnd(t, sj)
+	env.victim.waitUntilQueueReady(probeName)
+}
+
+// startAttacker starts a Pod with a quarter of a CPU, as a namespace with a quota has it, so that it
+// exhausts the operator and not the node, which also runs the control plane.
+func (*attackEnv) startAttacker(t *testing.T) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-", Namespace: attackerNamespace}}
+	pod.Spec = attackerPodSpec("serve")
+	createUntilEnd(t, pod)
+	return pod
+}
+
+func attackerPodSpec(command string) corev1.PodSpec {
+	return corev1.PodSpec{
+		AutomountServiceAccountToken:  new(false),
+		TerminationGracePeriodSeconds: new(int64(1)),
+		SecurityContext:               restrictedPodSecurityContext(),
+		Containers: []corev1.Container{{
+			Name: "worker", Image: attackerImage, Command: []string{"/attacker", command}, SecurityContext: restrictedSecurityContext(),
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")},
+				Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+			},
+		}},
+	}
+}
+
+// workLegitimately does what the attacks abuse, with well-behaved clients and servers: reviews of objects, and
+// as many Queues on brokers as there are hostile ones.
+func (env *attackEnv) workLegitimately(t *testing.T) {
+	t.Helper()
+	for i := range len(hostile.Brokers()) + len(hostile.Sources()) {
+		env.createQueue(t, victimNamespace, fmt.Sprintf("legitimate-%02d", i), v1alpha1.EngineNATS, env.victim.brokerURL())
+	}
+	var clients sync.WaitGroup
+	for range 20 {
+		clients.Go(func() {
+			for range 20 {
+				sj := prepareSequence(victimNamespace, testbuilder.SequentialJob("reviewed", "").Step("a", largeArgument).Obj())
+				if err := cluster.Create(t.Context(), sj, client.DryRunAll); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	for i := range len(hostile.Brokers()) {
+		env.victim.waitUntilQueueReady(fmt.Sprintf("legitimate-%02d", i))
+	}
+}
+
+// largeArgument makes an object large, but not unusual.
+var largeArgument = testbuilder.ChangeContainer(func(c *corev1.Container) { c.Args = []string{strings.Repeat("x", 50_000)} })
+
+// createQueue creates a Queue with a broker of its own, until the end of the test.
+func (*attackEnv) createQueue(t *testing.T, namespace, name string, engine v1alpha1.Engine, url string) *v1alpha1.Queue {
+	t.Helper()
+	createBrokerSecret(t, namespace, name, url)
+	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	queue.Spec.Broker = &v1alpha1.Broker{Engine: engine}
+	queue.Spec.Broker.URLSecretRef.Name = name
+	createUntilEnd(t, queue)
+	t.Cleanup(func() { // before it is deleted, so that its broker is not needed
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"yardmaster.dev/abandon":"true"}}}`))
+		require.NoError(t, cluster.Patch(context.Background(), queue, patch))
+	})
+	return queue
+}
+
+func createBrokerSecret(t *testing.T, namespace, name, url string) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"yardmaster.dev/broker": "true"}}}
+	secret.StringData = map[string]string{"url": url}
+	createUntilEnd(t, secret)
+}
+
+// measure measures the operator while work runs, and the latency of another tenant's objects.
+func (env *attackEnv) measure(t *testing.T, work func(*testing.T)) usage {
+	t.Helper()
+	env.readMemory(t, "echo 5 > /proc/$p/clear_refs") // resets the maximum
+	ctx, stop := context.WithCancel(t.Context())
+	probes := newProbes()
+	latencies := make([][]time.Duration, len(probes))
+	var running sync.WaitGroup
+	for i, probe := range probes {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				latency, err := probe.measureLatency(ctx)
+				if err == nil {
+					latencies[i] = append(latencies[i], latency)
+				} else if ctx.Err() == nil {
+					t.Errorf("another tenant's object: %v", err)
+				}
+				time.Sleep(probePause)
+			}
+		})
+	}
+	work(t)
+	stop()
+	running.Wait()
+	return usage{memory: env.readMemory(t, "true"), latencies: slices.Concat(latencies...)}
+}
+
+// probe is an object of the other tenant whose spec is changed again and again.
+type probe struct {
+	object client.Object
+	// patch of the spec has a number.
+	patch    string
+	observed func() int64
+}
+
+func newProbes() []probe {
+	meta := metav1.ObjectMeta{Name: probeName, Namespace: victimNamespace}
+	policy, queue, sj := &v1alpha1.Policy{ObjectMeta: meta}, &v1alpha1.Queue{ObjectMeta: meta}, &v1alpha1.SequentialJob{ObjectMeta: meta}
+	return []probe{
+		{policy, `{"spec":{"precedence":%d}}`, func() int64 { return policy.Status.ObservedGeneration }},
+		{queue, `{"spec":{"maxBacklog":%d}}`, func() int64 { return queue.Status.ObservedGeneration }},
+		{sj, `{"spec":{"ttlSecondsAfterFinished":%d}}`, func() int64 { return sj.Status.ObservedGeneration }},
+	}
+}
+
+// probeNumber makes each patch change the spec.
+var probeNumber atomic.Int64
+
+// measureLatency returns the time from before the write of the spec, which calls the webhook, to the status
+// that observes it.
+func (p probe) measureLatency(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	patch := fmt.Appendf(nil, p.patch, 1+probeNumber.Add(1)%900)
+	if err := cluster.Patch(ctx, p.object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return 0, err
+	}
+	written := p.object.GetGeneration()
+	err := poll.UntilNil(ctx, func() error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(p.object), p.object); err != nil {
+			return err
+		}
+		if observed := p.observed(); observed < written {
+			return fmt.Errorf("the status observes generation %d, not %d", observed, written)
+		}
+		return nil
+	})
+	return time.Since(start), err
+}
+
+// readMemory runs a command in each replica, whose process is $p, and returns the maximum of its
+// resident memory in KiB before that, by Pod.
+func (env *attackEnv) readMemory(t *testing.T, command string) map[string]int {
+	t.Helper()
+	memory := map[string]int{}
+	for i := range env.pods {
+		_, container, _ := strings.Cut(env.pods[i].Status.ContainerStatuses[0].ContainerID, "://")
+		script := fmt.Sprintf(`for f in $(grep -ls %s /proc/[0-9]*/cgroup); do
+	p=$(echo $f | cut -d/ -f3)
+	[ "$(cat /proc/$p/comm)" = %s ] && sed -n 's/VmHWM://p' /proc/$p/status && %s
+done; true`, container, operatorName, command)
+		output, err := newKubectlCommand(t.Context(), "-n", privilegedNamespace, "exec", env.meter.Name, "--", "sh", "-c", script).Output()
+		require.NoError(t, err)
+		var kib int
+		if _, err := fmt.Sscan(string(output), &kib); err != nil {
+			t.Fatalf("the process of Pod %s ended, or its memory is unknown: %q", env.pods[i].Name, output)
+		}
+		memory[env.pods[i].Name] = kib
+	}
+	return memory
+}
+
+// check compares what was used during an attack with the baseline.
+func (env *attackEnv) check(t *testing.T, u usage, maxGrowth float64) {
+	t.Helper()
+	t.Log(u)
+	for pod, kib := range u.memory {
+		baseline := env.baseline.memory[pod]
+		if limit := max(baseline+memoryNoise, int(maxGrowth*float64(baseline))); kib > limit {
+			t.Errorf("Pod %s used %d MiB, want at most %d; in the baseline %d", pod, kib>>10, limit>>10, baseline>>10)
+		}
+	}
+	require.True(t, len(u.latencies) != 0, "no spec change of another tenant was observed")
+	t.Logf("another tenant waited %.1f times as long as in the baseline (median), %.1f times (p95)",
+		u.percentile(50).Seconds()/env.baseline.percentile(50).Seconds(), u.percentile(95).Seconds()/env.baseline.percentile(95).Seconds())
+	if slowest, limit := u.percentile(100), max(maxLatency, maxLatencyGrowth*env.baseline.percentile(100)); slowest > limit {
+		t.Errorf("another tenant waited %s, want at most %s", slowest, limit)
+	}
+	pods, err := operatorPods(t.Context())
+	require.NoError(t, err)
+	for i, pod := range pods {
+		if len(pods) != len(env.pods) || pod.UID != env.pods[i].UID || pod.Status.ContainerStatuses[0].RestartCount != env.pods[i].Status.ContainerStatuses[0].RestartCount {
+			t.Errorf("Pod %s was replaced or restarted: %+v", pod.Name, pod.Status.ContainerStatuses)
+		}
+	}
+}
+
+// percentile returns the latency that n percent of the spec changes did not exceed.
+func (u usage) percentile(n int) time.Duration {
+	sorted := slices.Sorted(slices.Values(u.latencies))
+	return sorted[(len(sorted)*n+99)/100-1].Round(time.Millisecond)
+}
+
+func (u usage) String() string {
+	var memory []string
+	for _, pod := range slices.Sorted(maps.Keys(u.memory)) {
+		memory = append(memory, fmt.Sprintf("%d MiB", u.memory[pod]>>10))
+	}
+	return fmt.Sprintf("%s of memory; %d spec changes observed in %s (median), %s (p95)", strings.Join(memory, " and "), len(u.latencies), u.percentile(50), u.percentile(95))
 }

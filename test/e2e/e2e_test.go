@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -23,11 +25,8 @@ type scenario struct {
 func TestSteps(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
-		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
-		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
-		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
-		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEvictionOfAGracefulStep},
-		{"so does one that restarts its containers", testEvictionOfARestartedGrace},
+		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEviction("")},
+		{"so does one that restarts its containers", testEviction(corev1.RestartPolicyOnFailure)},
 		{"the exit code and the message of a container that is restarted are recorded", testExitCodeOfARestartedContainer},
 		{"a step whose image cannot be pulled fails at its start deadline, also beside init containers and sidecars", testStartDeadlineBesideASidecar},
 		{"a container that a policy adds does not hide the end of the step", testContainerThatAPolicyAdds},
@@ -135,7 +134,6 @@ func TestSessions(t *testing.T) {
 		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
 		{"a session with all features satisfies the profile restricted, answers allowed Pods, and completes beside its sidecar", testSessionRestricted},
 		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
-		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", testSessionExit},
 		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
 		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
@@ -163,21 +161,11 @@ func TestSessionHosts(t *testing.T) {
 	})
 }
 
-// TestDeletedSessions tests that the objects of many sessions are deleted with them in time. TestSessionNetwork deletes single ones.
-func TestDeletedSessions(t *testing.T) {
-	skipUnlessSoaking(t)
-	besideOthers(t)
-	runInParallel(t, []scenario{
-		{"all objects of many sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
-	})
-}
-
 // TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated,
 // while no operator runs.
 func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
-		{"all objects of many sessions that ignore SIGTERM are deleted without the operator", testSessionsDeletedWithoutOperator},
 		{"no packet of a hostile session leaves its Pod, also after its policy or the session with its objects is deleted", testHostileSessionsWithoutOperator},
 	})
 }

@@ -113,12 +113,6 @@ func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
 	s.waitUntil(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
 }
 
-// waitForNoFinalizer waits until the SequentialJob has no finalizers.
-func (s *sequenceTest) waitForNoFinalizer() {
-	s.t.Helper()
-	s.waitUntil(s.sj.Name+" to have no finalizers", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
-}
-
 // stepStatus returns the last read status of a step.
 func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
 	for i := range s.sj.Status.Steps {

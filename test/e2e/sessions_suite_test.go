@@ -39,8 +39,6 @@ const (
 	interactiveRunner = "interactive"
 	// sidecarRunner is interactiveRunner with a sidecar.
 	sidecarRunner = "sidecar"
-	// deafRunner is interactiveRunner, but ignores SIGTERM.
-	deafRunner = "deaf"
 	// shellRunner runs the prompt as a shell script.
 	shellRunner = "shell"
 	// tokenRunner is shellRunner with a token for another audience and a Secret.
@@ -72,11 +70,6 @@ func createRunners(t *testing.T, ns string) {
 			sidecar := testbuilder.SidecarWithWorkspace("sidecar", busyboxImage)
 			sidecar.Command = []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"}
 			testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
-		},
-		deafRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			setInteractive(spec)
-			spec.Image = busyboxImage
-			testbuilder.RunnerContainer(spec).Command = []string{"sh", "-c", "trap '' TERM; httpd -p 8080 -h /tmp; while true; do sleep 1; done"}
 		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, testbuilder.RunnerContainer(spec).Command = busyboxImage, shellCommand

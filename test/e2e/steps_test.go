@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,59 +22,17 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func testStepExitCode(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("migrate", "").
-		Step("backup", shellScript("true")).
-		Step("migrate", shellScript("echo migrating; printf 'no such table: users' > /dev/termination-log; exit 7")).
-		Step("seed", shellScript("true")).
-		Obj())
-	s.waitForPhase(v1alpha1.PhaseFailed)
-	step := s.stepStatus("migrate")
-	const want = "container migrate exited with code 7: no such table: users"
-	require.True(t, step.Phase == v1alpha1.StepFailed && step.Message == want, "the step is %s: %q, want %q", step.Phase, step.Message, want)
-	require.Equal(t, v1alpha1.StepSkipped, s.stepStatus("seed").Phase)
-	pods := s.listPods(&s.listJobs()[1])
-	require.Equal(t, 1, len(pods))
-	require.Equal(t, "migrating\n", s.readLogs(pods[0].Name, "migrate"))
-}
-
-func testStepOutOfMemory(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("out-of-memory", "").Step("load", testbuilder.ChangeContainer(func(c *corev1.Container) {
-		c.Image, c.Command = busyboxImage, []string{"tail", "/dev/zero"}
-		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
-	})).Obj())
-	s.waitForPhase(v1alpha1.PhaseFailed)
-	require.Equal(t, "container load exited with code 137 (OOMKilled)", s.stepStatus("load").Message)
-}
-
 // eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for
 // the second time.
 const eventLogScript = `
 cd /workspace
-trap 'echo ended >> history; exit 143' TERM
+trap 'echo ended >> history; exit 0' TERM
 echo started | tee -a history
 [ $(grep -c started history) = 2 ] && exit 0
 sleep 3600 & wait`
 
-func testImmediateSuspension(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
-		Step("write", shellScript(eventLogScript)).
-		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
-		Obj())
-	pod := s.waitForRunningPod("write")
-	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
-	waitUntilDeleted(t, pod)
-	s.waitForPhase(v1alpha1.PhaseSuspended)
-	s.waitForNoFinalizer()
-	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	require.Equal(t, "started ended started ", s.stepStatus("read").Output)
-}
-
-// onFailure is a template of Pods that restart their containers.
-var onFailure = corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure}}
-
 func testExitCodeOfARestartedContainer(t *testing.T) {
+	onFailure := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure}}
 	s := createSequence(t, testbuilder.SequentialJob("migrate", "").Template(onFailure).
 		Step("migrate", shellScript("printf 'no such table: users' > /dev/termination-log; exit 7")).Obj())
 	s.waitForPhase(v1alpha1.PhaseFailed)
@@ -83,21 +42,21 @@ func testExitCodeOfARestartedContainer(t *testing.T) {
 	}
 }
 
-func testEvictionOfAGracefulStep(t *testing.T)   { checkEviction(t, corev1.PodTemplateSpec{}, "exit 0") }
-func testEvictionOfARestartedGrace(t *testing.T) { checkEviction(t, onFailure, "exit 0") }
-
-func checkEviction(t *testing.T, template corev1.PodTemplateSpec, exit string) {
-	s := createSequence(t, testbuilder.SequentialJob("drained", "").Workspace(v1alpha1.WorkspaceDelete).Template(template).
-		Step("write", shellScript(strings.ReplaceAll(eventLogScript, "exit 143", exit))).
-		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
-		Obj())
-	pod := s.waitForRunningPod("write")
-	poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(s.readLogs(pod.Name, "write"), "started") })
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	require.NoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), eviction))
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	if history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt; history != "started ended started " || attempt != 2 {
-		t.Errorf("history %q after %d attempts", history, attempt)
+func testEviction(policy corev1.RestartPolicy) func(*testing.T) {
+	return func(t *testing.T) {
+		template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}
+		s := createSequence(t, testbuilder.SequentialJob("drained", "").Workspace(v1alpha1.WorkspaceDelete).Template(template).
+			Step("write", shellScript(eventLogScript)).
+			Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
+			Obj())
+		pod := s.waitForRunningPod("write")
+		poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(s.readLogs(pod.Name, "write"), "started") })
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		require.NoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), eviction))
+		s.waitForPhase(v1alpha1.PhaseCompleted)
+		if history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt; history != "started ended started " || attempt != 2 {
+			t.Errorf("history %q after %d attempts", history, attempt)
+		}
 	}
 }
 
@@ -196,4 +155,63 @@ func testSequenceDeletion(t *testing.T) {
 	rest, err := io.ReadAll(follow)
 	require.NoError(t, err)
 	require.True(t, string(rest) == "received SIGTERM\nended\n", "the step's last output is %q", rest)
+}
+
+// createLogArchive creates a claim, and a ServiceAccount that may read logs, both with this name.
+func createLogArchive(t *testing.T, name string) {
+	t.Helper()
+	metadata := metav1.ObjectMeta{Name: name, Namespace: watchedNamespace}
+	require.NoError(t, cluster.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metadata, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}))
+	require.NoError(t, cluster.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metadata}))
+	grantRole(t, watchedNamespace, name,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
+}
+
+func testArchivedLogs(t *testing.T) {
+	const archive = "log-archive"
+	createLogArchive(t, archive)
+	retry := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.Retry = &v1alpha1.StepRetry{Retry: v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}}
+	})
+	sj := testbuilder.SequentialJob("archived", "").TTLAfterFinished(0).
+		Step("build", shellScript(`echo "building for $HOSTNAME"; [ -e /etc/passwd.d ]`), retry).
+		Step("test", shellScript("echo never")).
+		Finally("report", shellScript("echo reported")).
+		Obj()
+	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: archive, Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: archive}}}
+	s := createSequence(t, sj)
+	location := watchedNamespace + "/" + s.sj.Name + "/" + string(s.sj.UID) + "/run-1"
+	waitUntilDeleted(t, s.sj)
+
+	reader := testbuilder.SequentialJob("reader", "").Step("read", testbuilder.RecordOutput(), shellScript(
+		"cd /logs/"+location+"; find . -type f | sort | sed 's#/archived-[^/]*/#/POD/#'; cat build/attempt-1/*/build.log build/attempt-2/*/build.log report/attempt-1/*/report.log summary.json"),
+		shellOutput()).Obj()
+	reader.Spec.Template = &v1alpha1.PodTemplate{}
+	reader.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: archive},
+	}}}
+	read := createSequence(t, reader)
+	read.waitForPhase(v1alpha1.PhaseCompleted)
+	output := read.stepStatus("read").Output
+	for _, want := range []string{
+		"./build/attempt-1/POD/build.log\n./build/attempt-2/POD/build.log\n./report/attempt-1/POD/report.log\n./summary.json\n",
+		"building for archived-", "reported\n", `"problems": []`,
+	} {
+		require.Contains(t, output, want)
+	}
+	if count := strings.Count(output, "building for archived-"); count != 2 {
+		t.Errorf("%d logs of the attempts:\n%s", count, output)
+	}
+}
+
+// shellOutput mounts the archive and makes what the script prints the output of the step.
+func shellOutput() testbuilder.StepOption {
+	return testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.Command[2] = "exec > /dev/termination-log; " + c.Command[2]
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", ReadOnly: true}}
+	})
 }

@@ -3,17 +3,25 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -230,4 +238,150 @@ func (env *queueEnv) evictPod(pod *corev1.Pod) error {
 	return clientset.PolicyV1().Evictions(env.namespace).Evict(env.t.Context(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: env.namespace},
 	})
+}
+
+// visitorScript prints the status lines of the responses to requests that change a worker.
+const visitorScript = `
+send() { printf '%%s HTTP/1.0\r\nHost: x\r\n\r\n' "$1" | nc -w "$3" %[1]s "$2" | head -n 1 | tr -d '\r' | cut -d ' ' -f 2; }
+{
+	for request in 'POST /drain' 'POST /resume' 'GET /prestop' 'GET /stats'; do echo "$request: $(send "$request" 8081 %[2]d)"; done
+	echo "GET /metrics: $(send 'GET /metrics' 18081 60)"
+} > /dev/termination-log`
+
+// visitWorker returns what a Pod of another namespace gets from a worker, whose admin port has so many seconds to answer.
+func visitWorker(t *testing.T, worker *corev1.Pod, seconds int) string {
+	t.Helper()
+	pod := createScriptPod(t, "visitor-", nil, fmt.Sprintf(visitorScript, worker.Status.PodIP, seconds))
+	waitForSuccess(t, pod)
+	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
+}
+
+func testAdminAPI(t *testing.T) {
+	env := newQueueEnv(t, adminNamespace)
+	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
+	env.waitUntilWorkers(2)
+	// Each worker always has jobs: one without would end as soon as the operator drains it, and not answer the kubelet.
+	env.sendBatch(jobBatch{queue: "orders", run: "job", endless: true, rate: 1, takes: 6 * time.Second})
+	workers := env.workerPods()
+	for i := range workers {
+		want := "POST /drain: \nPOST /resume: \nGET /prestop: \nGET /stats: \nGET /metrics: 200"
+		require.Equal(t, want, visitWorker(t, &workers[i], 3))
+	}
+	env.patchPool(`{"spec":{"networkPolicy":"None"}}`)
+	for i := range workers {
+		poll.Until(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[i], 8081)) })
+		want := "POST /drain: 403\nPOST /resume: 403\nGET /prestop: 404\nGET /stats: 200\nGET /metrics: 200"
+		require.Equal(t, want, visitWorker(t, &workers[i], 60))
+	}
+	env.patchPool(`{"spec":{"networkPolicy":null}}`)
+	after := env.workerPods()
+	for i := range after {
+		if after[i].Name != workers[i].Name || after[i].Status.ContainerStatuses[0].RestartCount > 0 {
+			t.Errorf("worker %s was restarted or replaced", workers[i].Name)
+		}
+	}
+	// The operator and the kubelet drain workers.
+	env.resizePool(1)
+	env.resizePool(2)
+	env.waitUntilInFlight(4)
+	env.runKubectl("delete", "pod", env.workerPods()[0].Name)
+	env.waitUntilWorkers(2)
+	env.endBatches()
+	env.waitUntilAllDone()
+	env.wantEachDoneOnce(1, "job")
+	env.wantHooksSucceeded()
+}
+
+// wantHooksSucceeded checks that the kubelet could drain each worker that it stopped. The operator can have drained a
+// deleted worker before the kubelet learns of the deletion. Then the kubelet restarts it, and nothing answers its hook yet.
+func (env *queueEnv) wantHooksSucceeded() {
+	env.t.Helper()
+	var events eventsv1.EventList
+	require.NoError(env.t, cluster.List(env.t.Context(), &events, client.InNamespace(env.namespace)))
+	restarted := map[string]bool{}
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Reason == "Created" && (e.Series != nil || e.DeprecatedCount > 1) {
+			restarted[e.Regarding.Name] = true
+		}
+	}
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Reason == "FailedPreStopHook" && !restarted[e.Regarding.Name] {
+			env.t.Errorf("the hook of the kubelet failed: %s", e.Note)
+		}
+	}
+}
+
+// gatewayService is the Service of the gateway, and the prefix of the name of its Secret.
+const gatewayService = "yardmaster-gateway"
+
+// testGateway installs the gateway as docs/gateway.md says, and runs the producer of examples/gateway, with a program
+// instead of curl.
+func testGateway(t *testing.T) {
+	env := newQueueEnv(t, gatewayNamespace)
+	env.patchQueue(`{"spec": {"results": {"retention": "1h"}}}`)
+	env.createPool(func(pool *v1alpha1.WorkerPool) {
+		env.usePlainWorker(pool, "/yardmaster", "worker", "--exec", "--", "/plain", "once")
+		setFixedReplicas(pool, 1, 1)
+	})
+	env.deployGateway()
+
+	env.runKubectl("apply", "-f", env.producerWithoutCurl(filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml")))
+	poll.Until(env.t, "the producer to have sent its job", func() bool {
+		job := &batchv1.Job{}
+		require.NoError(t, cluster.Get(t.Context(), env.objectKey("send-order"), job))
+		if job.Status.Failed > 0 {
+			t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/send-order"))
+		}
+		return job.Status.Succeeded == 1
+	})
+	poll.Until(env.t, "the plugin to show that the job is done", func() bool {
+		output, code := runPluginBinary(t, "queue", "job", "orders", "order-7", "-n", env.namespace)
+		return code == 0 && strings.Contains(output, "done")
+	})
+}
+
+// deployGateway deploys the gateway until the test ends, with a certificate, and the permission for the broker's Secret.
+func (env *queueEnv) deployGateway() {
+	t := env.t
+	t.Helper()
+	deployments.Lock()
+	t.Cleanup(func() {
+		defer deployments.Unlock()
+		ctx := context.Background()
+		require.NoError(t, errors.Join(deployOperator(ctx, watchedNamespaces), waitForOperator(ctx)))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: gatewayService + "-tls", Namespace: operatorNamespace}}
+		if err := cluster.Delete(ctx, secret); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(gatewayService+"."+operatorNamespace+".svc", nil, nil)
+	require.NoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: gatewayService + "-tls", Namespace: operatorNamespace}}
+	secret.Type, secret.Data = corev1.SecretTypeTLS, map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
+	require.NoError(t, cluster.Create(t.Context(), secret))
+	authority := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: gatewayService + "-ca", Namespace: env.namespace}}
+	authority.Data = map[string]string{"ca.crt": string(certificate)}
+	require.NoError(t, cluster.Create(t.Context(), authority))
+
+	require.NoError(t, deployOperator(t.Context(), watchedNamespaces, "COMPONENTS=gateway"))
+	env.runKubectl("create", "role", "yardmaster-gateway-broker", "--verb=get", "--resource=secrets", "--resource-name=broker")
+	env.runKubectl("create", "rolebinding", "yardmaster-gateway-broker", "--role=yardmaster-gateway-broker", "--serviceaccount="+operatorNamespace+":"+gatewayService)
+	env.runKubectl("-n", operatorNamespace, "rollout", "status", "deployment/"+gatewayService, "--timeout=10m")
+}
+
+// producerWithoutCurl writes the example with the plain worker's image, which sends the same request.
+func (env *queueEnv) producerWithoutCurl(example string) string {
+	t := env.t
+	t.Helper()
+	raw, err := os.ReadFile(example)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(raw), "        image: localhost/curl\n")
+	_, after, hasContext := strings.Cut(rest, "        securityContext:\n")
+	require.True(t, found && hasContext, "%s has another form", example)
+	command := "        image: " + plainImage + "\n" +
+		"        command: [/plain, post, 'https://" + gatewayService + "." + operatorNamespace + ".svc/queues/orders/jobs?id=order-7']\n" +
+		"        securityContext:\n"
+	path := filepath.Join(t.TempDir(), "producer.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(before+command+after), 0o600))
+	return path
 }
