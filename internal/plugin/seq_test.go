@@ -2,17 +2,23 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -29,20 +35,6 @@ func failedSequence(name string) *v1alpha1.SequentialJob {
 		},
 	}
 	return sj
-}
-
-func TestSequenceListIsOrderedByNamespaceAndName(t *testing.T) {
-	other := failedSequence("audit")
-	other.Namespace = "b"
-	code, out, _ := runPlugin(t, "seq list -A", failedSequence("etl"), other, failedSequence("backup"))
-	want := `NAMESPACE   NAME     STATUS   REASON   STEPS   STEP      TIME   AGE
-a           backup   Failed            ✔✘                1m0s   60m
-a           etl      Failed            ✔✘                1m0s   60m
-b           audit    Failed            ✔✘                1m0s   60m
-`
-	if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
-		t.Errorf("exit code %d, list (-want +got):\n%s", code, diff)
-	}
 }
 
 func TestLogsRejectAnUnknownStep(t *testing.T) {
@@ -177,5 +169,257 @@ func TestRerunSetsParameters(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
 	if got := sj.Spec.Rerun.Parameters; len(got) != 1 || got[0].Value != "2026-01-02" {
 		t.Errorf("parameters %+v", got)
+	}
+}
+
+// suspendField returns the field of the spec that suspends an object.
+func suspendField(object client.Object) *bool {
+	switch object := object.(type) {
+	case *v1alpha1.SequentialJob:
+		return &object.Spec.Suspend
+	case *v1alpha1.Queue:
+		return &object.Spec.Suspend
+	case *v1alpha1.Schedule:
+		return &object.Spec.Suspend
+	default:
+		return &object.(*v1alpha1.WorkerPool).Spec.Autoscaling.Suspend
+	}
+}
+
+// Each kind that can be suspended, by each command in each state, alone and after an object that does not exist.
+func TestSuspendAndResume(t *testing.T) {
+	autoscaled := manualPool("mailers", 0, func(wp *v1alpha1.WorkerPool) {
+		wp.Spec.Replicas, wp.Spec.Autoscaling = nil, &v1alpha1.Autoscaling{MaxReplicas: 3}
+	})
+	for _, kind := range []struct {
+		object                                         client.Object
+		name, suspend, resume                          string
+		suspended, wasSuspended, resumed, notSuspended string
+	}{
+		{
+			testbuilder.SequentialJob("etl", "a").Step("load").Obj(), "sequentialjob.yardmaster.dev/etl", "seq suspend", "seq resume",
+			"suspended", "is already suspended", "resumed", "is not suspended",
+		},
+		{
+			natsQueue("mail"), "queue.yardmaster.dev/mail", "queue suspend", "queue resume",
+			"suspended", "is already suspended", "resumed", "is not suspended",
+		},
+		{
+			nightlySchedule(), "schedule.yardmaster.dev/nightly", "schedule suspend", "schedule resume",
+			"suspended", "is already suspended", "resumed", "is not suspended",
+		},
+		{
+			autoscaled, "workerpool.yardmaster.dev/mailers", "pool suspend-scaling", "pool resume-scaling",
+			"does not scale", "is already suspended, or is not autoscaled", "scales again", "is not suspended",
+		},
+	} {
+		for _, row := range []struct {
+			command      string
+			wasSuspended bool
+			message      string
+		}{
+			{kind.suspend, false, kind.suspended},
+			{kind.suspend, true, kind.wasSuspended},
+			{kind.resume, true, kind.resumed},
+			{kind.resume, false, kind.notSuspended},
+		} {
+			for names, wantCode := range map[string]int{kind.object.GetName(): exitSuccess, "no-such " + kind.object.GetName(): exitError} {
+				args := row.command + " " + names
+				t.Run(args, func(t *testing.T) {
+					*suspendField(kind.object) = row.wasSuspended
+					c := newFakeClient(t, kind.object.DeepCopyObject().(client.Object))
+					code, out, errOut := runPluginWith(t, args, c)
+					isMissing := strings.Contains(errOut, `"no-such" not found`)
+					if code != wantCode || out != kind.name+" "+row.message+"\n" || isMissing != (wantCode == exitError) {
+						t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, row.message)
+					}
+					after := kind.object.DeepCopyObject().(client.Object)
+					err := c.Get(t.Context(), client.ObjectKeyFromObject(after), after)
+					if err != nil || *suspendField(after) != (row.command == kind.suspend) {
+						t.Errorf("suspended: %t, %v", *suspendField(after), err)
+					}
+				})
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"seq suspend over": "sequentialjob.yardmaster.dev/over suspended; " +
+			"its run has finished, and the next run will wait until it is resumed",
+		"pool suspend-scaling manual": "workerpool.yardmaster.dev/manual is already suspended, or is not autoscaled",
+	} {
+		if _, out, errOut := runPlugin(t, args, failedSequence("over"), manualPool("manual", 3)); out != want+"\n" {
+			t.Errorf("%s: stdout %q, stderr %q", args, out, errOut)
+		}
+	}
+}
+
+func TestDescribeShowsWhyPodsDoNotRunAndTheirEvents(t *testing.T) {
+	sj := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
+	sj.UID = "1"
+	pod := func(name, uid string, status corev1.PodStatus) *corev1.Pod {
+		labels := map[string]string{v1alpha1.LabelSequentialJobUID: uid, v1alpha1.LabelStep: "load"}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Labels: labels}, Status: status}
+	}
+	container := func(state corev1.ContainerState) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "load", State: state}}
+	}
+	failed := pod("etl-failed", "1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: container(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}})})
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "a"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: failed.Name, UID: failed.UID},
+		Type: "Warning", Reason: "BackOff", Message: "back-off \x1b[31m", LastTimestamp: metav1.NewTime(testTime),
+	}
+	foreign := pod("foreign", "2", corev1.PodStatus{Phase: corev1.PodRunning})
+	code, out, errOut := runPluginWith(t, "seq describe etl", newFakeClient(t, sj, failed, foreign, event,
+		pod("etl-pull", "1", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}})}),
+		pod("etl-pending", "1", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}}),
+		pod("etl-new", "1", corev1.PodStatus{}), pod("etl-runs", "1", corev1.PodStatus{Phase: corev1.PodRunning})))
+	require.True(t, code == 0 && errOut == "", "exit code %d, stderr %q", code, errOut)
+	for _, want := range []string{"etl-failed", "OOMKilled, exit code 137", "ImagePullBackOff", "Unschedulable", "Pending", "Running", "Pod/etl-failed", "back-off \uFFFD[31m"} {
+		require.Contains(t, out, want)
+	}
+	require.True(t, !strings.Contains(out, "foreign"), "the output has the Pod of another sequence:\n%s", out)
+}
+
+type sequenceUpdate = follow.ObjectUpdate[*v1alpha1.SequentialJob]
+
+// newTestEnvironment returns an environment with a fixed clock.
+func newTestEnvironment() *environment {
+	return &environment{now: func() time.Time { return testTime }}
+}
+
+// runningSequence returns failedSequence before its failure.
+func runningSequence(name string) *v1alpha1.SequentialJob {
+	sj := failedSequence(name)
+	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseRunning, nil
+	sj.Status.Steps[1].Phase = v1alpha1.StepRunning
+	return sj
+}
+
+func completedSequence(name string) *v1alpha1.SequentialJob {
+	sj := failedSequence(name)
+	sj.Status.Phase = v1alpha1.PhaseCompleted
+	sj.Status.Steps[1].Phase = v1alpha1.StepSucceeded
+	return sj
+}
+
+// wantFinished checks whether a view has finished, and with which error.
+func wantFinished(t *testing.T, view interface{ isFinished() (bool, error) }, want bool, wantErr error) {
+	t.Helper()
+	if finished, err := view.isFinished(); finished != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+		t.Errorf("finished %t, %v; want %t, %v", finished, err, want, wantErr)
+	}
+}
+
+func TestWatchingOneSequenceEnds(t *testing.T) {
+	rerun := failedSequence("etl")
+	rerun.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: v1alpha1.RerunFromStart}
+	impossible := failedSequence("etl")
+	impossible.Spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: "2"}, From: "no-such-step"}
+	requested := failedSequence("etl")
+	requested.Generation, requested.Spec.Rerun = 2, rerun.Spec.Rerun
+
+	another := completedSequence("etl")
+	another.UID = "another"
+
+	for name, row := range map[string]struct {
+		latest  *v1alpha1.SequentialJob
+		updates []sequenceUpdate
+		want    bool
+		wantErr error
+	}{
+		"does not end while it runs":                        {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl")}}, false, nil},
+		"ends when it completes":                            {runningSequence("etl"), []sequenceUpdate{{Object: completedSequence("etl")}}, true, nil},
+		"ends when it fails":                                {runningSequence("etl"), []sequenceUpdate{{Object: failedSequence("etl")}}, true, errUnsuccessful},
+		"does not end while a rerun is pending":             {rerun, []sequenceUpdate{{Object: rerun}}, false, nil},
+		"ends when the requested rerun is invalid":          {impossible, []sequenceUpdate{{Object: impossible}}, true, errUnsuccessful},
+		"does not end for a state before the request":       {requested, []sequenceUpdate{{Object: failedSequence("etl")}}, false, nil},
+		"ends when it is deleted after it has completed":    {runningSequence("etl"), []sequenceUpdate{{Object: completedSequence("etl")}, {Object: completedSequence("etl"), Deleted: true}}, true, nil},
+		"ends when it is deleted before its end":            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl"), Deleted: true}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+		"ends when another object gets its name":            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl")}, {Object: another}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+		"ends when it was deleted before the watch started": {runningSequence("etl"), nil, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: sequentialJobKind, latest: row.latest}
+			for _, s := range row.updates {
+				v.applyUpdate(s)
+			}
+			wantFinished(t, v, row.want, row.wantErr)
+		})
+	}
+}
+
+func TestWatchingSeveralSequencesEnds(t *testing.T) {
+	deleted := func(sj *v1alpha1.SequentialJob) sequenceUpdate { return sequenceUpdate{Object: sj, Deleted: true} }
+	for name, row := range map[string]struct {
+		endless bool
+		updates []sequenceUpdate
+		want    bool
+		wantErr error
+	}{
+		"never ends if it is endless":                 {true, []sequenceUpdate{{Object: completedSequence("a")}}, false, nil},
+		"does not end while one runs":                 {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: runningSequence("b")}}, false, nil},
+		"ends when all have completed":                {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: completedSequence("b")}}, true, nil},
+		"ends when one has failed":                    {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: failedSequence("b")}}, true, errUnsuccessful},
+		"ends when one has failed and was deleted":    {false, []sequenceUpdate{{Object: failedSequence("a")}, deleted(failedSequence("a")), {Object: completedSequence("b")}}, true, errUnsuccessful},
+		"ends when one has completed and was deleted": {false, []sequenceUpdate{{Object: completedSequence("a")}, deleted(completedSequence("a"))}, true, nil},
+		"ends when one is deleted before its end":     {false, []sequenceUpdate{{Object: runningSequence("a")}, deleted(runningSequence("a"))}, true, errUnsuccessful},
+		"ends when there is no SequentialJob":         {false, nil, true, errors.New("no SequentialJob to wait for")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newListView(newTestEnvironment(), sequentialJobKind)
+			v.endless = row.endless
+			for _, s := range row.updates {
+				v.applyUpdate(s)
+			}
+			wantFinished(t, v, row.want, row.wantErr)
+		})
+	}
+}
+
+func TestEachChangeIsPrintedOnce(t *testing.T) {
+	one := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: sequentialJobKind, latest: runningSequence("etl")}
+	many := newListView(newTestEnvironment(), sequentialJobKind)
+	many.showNamespaces = true
+	var fromObject, fromList []string
+	for _, s := range []sequenceUpdate{{Object: runningSequence("etl")}, {Object: runningSequence("etl")}, {Object: failedSequence("etl")}, {Object: failedSequence("etl"), Deleted: true}} {
+		fromObject = append(fromObject, texts(one.applyUpdate(s))...)
+		fromList = append(fromList, texts(many.applyUpdate(s))...)
+	}
+	want := []string{"step extract: Succeeded", "step load: Running", "Running, 1/2 steps", "step load: Failed", "Failed, 1/2 steps"}
+	require.Equal(t, want, fromObject)
+	for i := range want {
+		want[i] = "a/etl " + want[i]
+	}
+	require.Equal(t, append(want, "a/etl was deleted"), fromList)
+}
+
+func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {
+	v := newListView(newTestEnvironment(), sequentialJobKind)
+	for _, sj := range []*v1alpha1.SequentialJob{completedSequence("backup"), failedSequence("etl")} {
+		v.applyUpdate(sequenceUpdate{Object: sj})
+	}
+	if lines := v.renderLines(0); !strings.HasPrefix(lines[1], "etl") || !strings.HasPrefix(lines[2], "backup") {
+		t.Errorf("lines:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func texts(changes []render.Change) []string {
+	var all []string
+	for _, change := range changes {
+		all = append(all, change.Text)
+	}
+	return all
+}
+
+func TestTimesOfOtherDaysHaveADate(t *testing.T) {
+	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.Local)
+	for want, change := range map[string]time.Time{
+		"12:00:00":            {}, // the status does not say when
+		"11:59:00":            now.Add(-time.Minute),
+		"2026-03-01 12:00:00": now.AddDate(0, 0, -1),
+	} {
+		if got := formatTime(change, now); got != want {
+			t.Errorf("formatTime(%s) = %q, want %q", change, got, want)
+		}
 	}
 }

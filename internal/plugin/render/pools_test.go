@@ -100,3 +100,123 @@ func TestConditionsThatRepeatTheSpecAreNotProblems(t *testing.T) {
 		t.Errorf("problems %v", got)
 	}
 }
+
+// poolWithDecision returns the pool mailers with a scaling decision.
+func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
+	return mailersPool(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
+		wp.Status.LastDecision = &v1alpha1.ScaleDecision{
+			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Explanation: v1alpha1.Explanation{Reason: "MaxReplicas", Message: "13 recommended, scaling from 8 to 12: maxReplicas is 12; B = 1200 waiting messages, the oldest for 12s, F = 50 running; c = 10 handlers per worker; F: 50 handlers"},
+		}
+	}}, changes...)...)
+}
+
+func TestPoolExplanationShowsEachTermOfTheFormula(t *testing.T) {
+	want := []string{
+		"mailers   8 workers, 6 ready",
+		"  MaxReplicas: 13 recommended, scaling from 8 to 12: maxReplicas is 12 (3s ago)",
+		"    B = 1200 waiting messages, the oldest for 12s, F = 50 running",
+		"    c = 10 handlers per worker",
+		"    F: 50 handlers",
+		"  13 recommended, 8 desired.",
+		"  Limits: 1 to 12 workers, p95 wait 30s.",
+	}
+	require.Equal(t, want, PoolExplanation(terminal.Style{}, poolWithDecision(), startTime.Add(3*time.Second)))
+}
+
+func TestPoolExplanation(t *testing.T) {
+	for title, row := range map[string]struct {
+		pool *v1alpha1.WorkerPool
+		want []string
+	}{
+		"without autoscaling": {
+			mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling, wp.Spec.Replicas = nil, new(int32(8)) }),
+			[]string{"mailers   8 workers, 6 ready", "  Manual: spec.replicas is 8, and autoscaling is off"},
+		},
+		"before the first decision": {
+			mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Status = v1alpha1.WorkerPoolStatus{} }),
+			[]string{"mailers   0 workers, 0 ready", "  no scaling decision yet"},
+		},
+		"without metrics": {
+			poolWithDecision(func(wp *v1alpha1.WorkerPool) {
+				wp.Status.LastDecision = &v1alpha1.ScaleDecision{
+					Recommendation: 8, Explanation: v1alpha1.Explanation{Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same"},
+				}
+				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
+					Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis unreachable",
+				})
+			}),
+			[]string{
+				"mailers   8 workers, 6 ready",
+				"  MetricsUnavailable: 8 recommended: the backlog is unknown, so the number stays the same",
+				"  8 recommended, 8 desired.",
+				"  Limits: 1 to 12 workers, p95 wait 30s.",
+				"  MetricsStale: the broker is unreachable",
+			},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			require.Equal(t, row.want, PoolExplanation(terminal.Style{}, row.pool, startTime))
+		})
+	}
+}
+
+func TestQueueTable(t *testing.T) {
+	mail := &v1alpha1.Queue{
+		ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}},
+		Status: v1alpha1.QueueStatus{
+			Engine: v1alpha1.EngineNATS, MessageCounts: v1alpha1.MessageCounts{Backlog: new(int64(12)), InFlight: new(int64(0)), WaitP95: &metav1.Duration{Duration: 250 * time.Millisecond}}, Dead: new(int64(3)),
+			OldestTime:     &metav1.Time{Time: startTime.Add(time.Minute)},
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConnectionFailed}}},
+		},
+	}
+	withoutStatus := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "data"}}
+	deleted := mail.DeepCopy()
+	deleted.Name, deleted.DeletionTimestamp = "old", &metav1.Time{Time: startTime}
+	want := []string{
+		"NAMESPACE   NAME   STATUS             BACKLOG   IN FLIGHT   DELAYED   DEAD   OLDEST   P95 WAIT   ENGINE   AGE",
+		"data        mail   ConnectionFailed   12        0           -         3      60s      250ms      NATS     2m",
+		"data        new    Pending            -         -           -         -      -        -          -",
+		"data        old    Deleting           12        0           -         3      60s      250ms      NATS     2m",
+	}
+	got := QueueTable(terminal.Style{}, []*v1alpha1.Queue{mail, withoutStatus, deleted}, startTime.Add(2*time.Minute)).Lines(true)
+	require.Equal(t, want, got)
+}
+
+func TestSparklineIsScaledToTheLargestValue(t *testing.T) {
+	for title, row := range map[string]struct {
+		values []int64
+		want   string
+	}{
+		"no values":  {nil, ""},
+		"only zeros": {[]int64{0, 0}, "▁▁"},
+		"the largest value has the highest level": {[]int64{0, 50, 100}, "▁▄█"},
+		"a small value does not look like zero":   {[]int64{1, 1000}, "▂█"},
+		"very large values":                       {[]int64{1 << 62, 1 << 62}, "██"},
+		"a negative value looks like zero":        {[]int64{-5, 7}, "▁█"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			require.Equal(t, row.want, Sparkline(row.values))
+		})
+	}
+}
+
+func TestWorkerBarShowsReadyAndStartingWorkers(t *testing.T) {
+	for title, row := range map[string]struct {
+		ready, desired, limit int32
+		want                  string
+	}{
+		"no workers":                             {0, 0, 10, "············"},
+		"all workers of the limit":               {10, 10, 10, "████████████"},
+		"a quarter ready and a quarter starting": {3, 6, 12, "███▒▒▒······"},
+		"one worker of a high limit":             {1, 1, 10_000, "█···········"},
+		"one starting worker is visible":         {100, 101, 1000, "█▒··········"},
+		"more workers than the limit":            {6, 3, 3, "████████████"},
+		"a limit of zero":                        {0, 0, 0, "············"},
+		"very large numbers":                     {1 << 30, 1 << 30, 1<<31 - 1, "██████······"},
+		"fewer desired than ready":               {4, 2, 12, "████········"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			require.Equal(t, row.want, WorkerBar(row.ready, row.desired, row.limit))
+		})
+	}
+}

@@ -1,16 +1,20 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -282,4 +286,245 @@ func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
 	}
 	want := []string{"second 0s 00:00", "first 0s " + at(-50).Format("15:04"), "unreadable 0s 00:00again"}
 	require.Equal(t, want, got)
+}
+
+func editEvent(t *testing.T, path, removed, added string) string {
+	t.Helper()
+	input, err := json.Marshal(map[string]string{"file_path": path, "old_string": removed, "new_string": added})
+	require.NoError(t, err)
+	event, err := json.Marshal(&agentprofile.Event{Type: agentprofile.EventToolCall, Tool: &agentprofile.Tool{Name: "Edit", Input: input}})
+	require.NoError(t, err)
+	return "run 1, attempt 2 | " + string(event) + "\n"
+}
+
+func sessionWith(result *v1alpha1.SessionResult) *v1alpha1.AgenticSession {
+	return &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "a"}, Status: v1alpha1.AgenticSessionStatus{Result: result}}
+}
+
+func TestChangesOfAnAgentAreGroupedByFile(t *testing.T) {
+	log := editEvent(t, "a.go", "x := 1\n", "x := 2\ny := 3\n") + "run 1, attempt 2 | no event\n" + `run 1, attempt 2 | {"type":"toolCall","tool":{"name":"bash","input":{"command":"ls"}}}` + "\n" +
+		editEvent(t, "b.go", "", "\tnew\x1b[2J") + editEvent(t, "a.go", "z", "") + `{"type":"toolCall"}` + "\n{\n"
+	c := NewChanges(NewEntry(sessionWith(nil)), []byte(log), "")
+	want := []FileChange{
+		{Path: "a.go", Added: 2, Removed: 2, Lines: []DiffLine{{Removed: true, Text: "x := 1"}, {Added: true, Text: "x := 2"}, {Added: true, Text: "y := 3"}, {Text: "…"}, {Removed: true, Text: "z"}}},
+		{Path: "b.go", Added: 1, Lines: []DiffLine{{Added: true, Text: "    new\uFFFD[2J"}}},
+	}
+	require.Equal(t, want, c.Files)
+}
+
+func TestChangesAreBounded(t *testing.T) {
+	var log strings.Builder
+	for i := range maxChangedFiles + 10 {
+		log.WriteString(editEvent(t, fmt.Sprintf("%03d.go", i), "", strings.Repeat("x", 60<<10)))
+	}
+	c := NewChanges(NewEntry(sessionWith(nil)), []byte(log.String()), "")
+	size := 0
+	for _, file := range c.Files {
+		for _, line := range file.Lines {
+			size += len(line.Text)
+		}
+	}
+	if len(c.Files) != maxChangedFiles || c.More != 10 || size > maxChangeBytes || c.Files[maxChangedFiles-1].More != 1 {
+		t.Errorf("%d files and %d more, %d bytes", len(c.Files), c.More, size)
+	}
+}
+
+func TestRepositoriesHaveLinksToPullRequestsOfTheWebOnly(t *testing.T) {
+	for address, link := range map[string]string{
+		"https://git.example/shop/pull/7": "https://git.example/shop/pull/7", "http://git.local:3000/a/pulls/1": "http://git.local:3000/a/pulls/1",
+		"javascript:alert(1)": "", "data:text/html,x": "", "//git.example": "", "https:": "", "https://me:secret@git.example": "", "https://git.example/\u202e": "", "/shop": "", "": "", "https://%zz": "",
+	} {
+		s := sessionWith(&v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{{Name: "shop", Commit: "0123456789abcdef", PullRequestURL: address}}})
+		r := NewSession(NewEntry(s), s, testTime).Repositories[0]
+		require.True(t, r.Link == link && r.Commit == "0123456789ab" && r.State == "not pushed", "%q: %+v", address, r)
+	}
+}
+
+func TestRepositoryThatWasNotPushedSaysWhy(t *testing.T) {
+	s := sessionWith(&v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{{Name: "shop", Error: "rejected"}, {Name: "web", Pushed: true, Branch: "fix"}}})
+	repositories := NewSession(NewEntry(s), s, testTime).Repositories
+	if r := repositories[0]; r.State != "failed" || r.Level != LevelProblem || r.Error != "rejected" || r.Branch != Unknown {
+		t.Errorf("%+v", r)
+	}
+	if r := repositories[1]; r.State != "pushed" || r.Level != LevelGood || r.Branch != "fix" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func pointsAt(value float64, minutes ...int) []Point {
+	var points []Point
+	for _, minute := range minutes {
+		points = append(points, Point{Time: at(minute).Time, Value: value})
+	}
+	return points
+}
+
+func TestChartsBeginWithTheHistoryOfPrometheus(t *testing.T) {
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "a"}}
+	e := NewEntry(q)
+	past := NewPast(e, map[string][]Point{"ready": pointsAt(7, -60, -59, -58), "in_flight": pointsAt(2, -60, -59, -58), "other": pointsAt(9, -60)}, time.Hour, time.Minute)
+	seen := []Sample{{Time: at(-59).Time, Backlog: new(float64(99))}, {Time: at(-2).Time, Backlog: new(float64(3))}, {Time: at(0).Time, Backlog: new(float64(4))}}
+	chart := NewQueue(e, q, seen, past).Backlog
+	if !chart.Begin.Equal(at(-60).Time) || chart.Max != "7" || chart.Lines[0].Last != "4" || chart.Lines[1].Last != Unknown {
+		t.Errorf("%+v", chart)
+	}
+}
+
+func TestTimesWithoutValuesInPrometheusAreGaps(t *testing.T) {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "a"}}
+	e := NewEntry(wp)
+	past := NewPast(e, map[string][]Point{"ready": pointsAt(3, -60, -59, -30, -29), "backlog": pointsAt(5, -60)}, time.Hour, time.Minute)
+	pool := NewPool(e, wp, nil, past, testTime)
+	if path := pool.Workers.Lines[0].Path; strings.Count(path, "M") != 2 {
+		t.Errorf("the line of ready workers has no gap: %s", path)
+	}
+	require.True(t, len(past.Samples) == 5 && *past.Samples[0].Backlog == 5 && past.Samples[2].Ready == nil, "%+v", past.Samples)
+}
+
+// scheduleWithRuns returns a Schedule, and a run for each outcome, a minute long and an hour after the one before.
+func scheduleWithRuns(outcomes string) *State {
+	s := &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "a", UID: "1"}}
+	s.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Scheduled"}, {Type: v1alpha1.ConditionLastRunSucceeded, Status: metav1.ConditionFalse, Reason: "RunFailed"},
+	}
+	state := &State{Entries: map[*Kind][]*Entry{Schedules: {NewEntry(s)}}}
+	for i, outcome := range outcomes {
+		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("nightly-%d", i), Namespace: "a", OwnerReferences: decision.ControllerReferences("Schedule", s)}}
+		begin := testTime.Add(time.Duration(i-len(outcomes)) * time.Hour)
+		sj.Status.Run, sj.Status.StartTime = 1, new(metav1.NewTime(begin))
+		sj.Status.Phase = map[rune]v1alpha1.SequentialJobPhase{'f': v1alpha1.PhaseFailed, 's': v1alpha1.PhaseCompleted, 'r': v1alpha1.PhaseRunning}[outcome]
+		if outcome != 'r' {
+			sj.Status.CompletionTime = new(metav1.NewTime(begin.Add(time.Minute)))
+		}
+		state.Entries[Sequences] = append(state.Entries[Sequences], NewEntry(sj))
+	}
+	return state
+}
+
+func TestOnlyTheLatestEndedRunOfAScheduleNeedsAttention(t *testing.T) {
+	for outcomes, want := range map[string][]string{
+		"": {"nightly"}, "s": {"nightly"}, "fff": {"nightly-2"}, "ffr": {"nightly-1"}, "fsf": {"nightly-2"}, "ffs": {"nightly"}, "fr": {"nightly-0"},
+	} {
+		t.Run(outcomes, func(t *testing.T) {
+			var got []string
+			for _, need := range NewOverview(scheduleWithRuns(outcomes), testTime).Attention {
+				got = append(got, need.Name)
+			}
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+func TestBarsShowTheRunsOfASeriesOldestFirst(t *testing.T) {
+	state := scheduleWithRuns("sf")
+	key := SeriesOf(state.Entries[Schedules][0])
+	gone := Run{Entry: &Entry{Kind: Sequences, Namespace: "a", Name: "gone", Status: "Completed", Level: LevelGood}, Start: testTime.Add(-5 * time.Hour), Finish: testTime.Add(-5*time.Hour + 8*time.Minute), IsGone: true}
+	state.Seen = map[SeriesKey][]Run{key: {gone}}
+	var got []string
+	for _, bar := range NewBars(state.Runs(key), testTime) {
+		got = append(got, fmt.Sprintf("%s %d %s", bar.Name, bar.Height, bar.Level))
+	}
+	require.Equal(t, []string{"gone 8 good", "nightly-0 1 good", "nightly-1 1 problem"}, got)
+	o := NewOverview(state, testTime)
+	require.True(t, len(o.Series) == 1 && o.Series[0].Of.Name == "nightly" && o.Series[0].Took == "1m0s", "series %+v", o.Series)
+}
+
+func TestSpendingIsABoundIfAnAttemptReportsNoCost(t *testing.T) {
+	cost := func(text string) *v1alpha1.Number { return new(v1alpha1.Number(text)) }
+	for want, costs := range map[string][]*v1alpha1.Number{
+		"$0.00": nil, "$1.75": {cost("1.5"), cost("0.25")}, "at least $1.50": {cost("1.5"), nil}, Unknown: {nil, nil}, "at least $2.00": {cost("2"), cost("?")},
+	} {
+		s := &v1alpha1.AgenticSession{}
+		for _, c := range costs {
+			s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{CostUSD: c, JobAttempt: v1alpha1.JobAttempt{Times: v1alpha1.Times{CompletionTime: at(-1)}}})
+		}
+		s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{CostUSD: cost("9"), JobAttempt: v1alpha1.JobAttempt{Times: v1alpha1.Times{CompletionTime: at(-24 * 60)}}})
+		state := &State{Entries: map[*Kind][]*Entry{Sessions: {NewEntry(s)}}}
+		require.Equal(t, want, NewOverview(state, testTime).Spent)
+	}
+}
+
+func TestASearchFindsObjectsOfAllKindsInANamespace(t *testing.T) {
+	state := &State{Entries: map[*Kind][]*Entry{}}
+	for _, kind := range Kinds {
+		for _, ns := range []string{"a", "b"} {
+			state.Entries[kind] = append(state.Entries[kind], &Entry{Kind: kind, Namespace: ns, Name: "mail-" + kind.Path}, &Entry{Kind: kind, Namespace: ns, Name: "other"})
+		}
+	}
+	for _, row := range []struct {
+		only, text string
+		want       int
+	}{{"", "mail", 10}, {"a", "mail", 5}, {"", "MAIL-queue", 2}, {"", "", 0}, {"", "nothing", 0}, {"c", "mail", 0}} {
+		got := 0
+		for _, found := range NewSearch(state.In(row.only), row.text).Kinds {
+			got += len(found.Rows)
+		}
+		require.True(t, got == row.want, "%q in %q: %d objects, want %d", row.text, row.only, got, row.want)
+	}
+	if got := state.Namespaces(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("namespaces %v", got)
+	}
+}
+
+func TestALineOfASessionsLogIsATurn(t *testing.T) {
+	for line, want := range map[string]*Turn{
+		`run 1, attempt 1 | {"type":"text","text":"I fix it."}`:                                                     {Kind: "text", Text: "I fix it."},
+		`r1-a1 | {"type":"toolCall","tool":{"name":"Bash","input":{"command":"go test | tee {x"}}}`:                 {Kind: "call", Head: "Bash go test | tee {x"},
+		`{"type":"toolCall","tool":{"name":"Edit","input":{"file_path":"a.go","old_string":"x","new_string":"y"}}}`: {Kind: "call", Head: "Edit a.go +1 −1", Lines: []DiffLine{{Removed: true, Text: "x"}, {Added: true, Text: "y"}}},
+		`{"type":"toolResult","failed":true,"text":"no\u001b[31m"}`:                                                 {Kind: "problem", Text: "no\uFFFD[31m"},
+		`{"type":"toolResult"}`:                      nil,
+		`{"type":"usage","usage":{"inputTokens":1}}`: nil,
+		`{"type":"usage","total":true,"usage":{"inputTokens":1,"outputTokens":2},"costUSD":0.5}`: {Kind: "note", Text: "1 tokens in, 2 out, $0.50 so far"},
+		`{"type":"error","text":"overloaded"}`:                                                   {Kind: "problem", Head: "Error", Text: "overloaded"},
+		`{"type":"result","text":"done"}`:                                                        {Kind: "note", Text: "Finished"},
+		`{"type":"later","text":"unknown"}`:                                                      {Kind: "note", Text: "unknown"},
+		`plain {"type":"text"}`:                                                                  {Kind: "note", Text: `plain {"type":"text"}`},
+		`{"type":`:                                                                               {Kind: "note", Text: `{"type":`},
+	} {
+		if diff := cmp.Diff(want, NewTurn(line)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+}
+
+func TestReportsReadTheNamespacesAndLabelsOfThePages(t *testing.T) {
+	team, err := labels.Parse("team in (data,web)")
+	require.NoError(t, err)
+	report := []string{"report", "--output=json", "--fail-on=never"}
+	with := func(flags ...string) []string { return append(append([]string{}, report...), flags...) }
+	for want, row := range map[string]struct {
+		scope    Scope
+		commands [][]string
+	}{
+		"all namespaces": {Scope{Selector: labels.Everything()}, [][]string{with("--all-namespaces")}},
+		"namespace a":    {Scope{Namespaces: []string{"a"}}, [][]string{with("--namespace=a")}},
+		"namespaces a, b, labels team in (data,web)": {Scope{[]string{"a", "b"}, team}, [][]string{with("--namespace=a", "--selector=team in (data,web)"), with("--namespace=b", "--selector=team in (data,web)")}},
+		"all namespaces, labels team in (data,web)":  {Scope{Selector: team}, [][]string{with("--all-namespaces", "--selector=team in (data,web)")}},
+	} {
+		t.Run(want, func(t *testing.T) {
+			require.Equal(t, want, row.scope.String())
+			require.Equal(t, row.commands, StaleCommands(&row.scope))
+		})
+	}
+}
+
+func TestStateOfAKindIsThatOfAllItsNamespaces(t *testing.T) {
+	synced, loading := WatchState{Synced: true}, WatchState{}
+	denied := WatchState{Denied: true, Problem: "not permitted to list queues in namespace b"}
+	lost := WatchState{Synced: true, Problem: "connection lost", Lost: testTime}
+	for title, row := range map[string]struct {
+		states []WatchState
+		want   WatchState
+	}{
+		"all read":                {[]WatchState{synced, synced}, synced},
+		"one still loads":         {[]WatchState{synced, loading}, loading},
+		"one is denied":           {[]WatchState{synced, denied}, WatchState{Synced: true, Problem: denied.Problem}},
+		"all are denied":          {[]WatchState{denied, denied}, WatchState{Synced: true, Denied: true, Problem: denied.Problem}},
+		"the connection was lost": {[]WatchState{synced, lost}, lost},
+		"only one, as it is":      {[]WatchState{denied}, denied},
+	} {
+		t.Run(title, func(t *testing.T) {
+			require.Equal(t, row.want, MergeStates(row.states))
+		})
+	}
 }

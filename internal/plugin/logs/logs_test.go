@@ -12,18 +12,153 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
+
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// stepPod returns a Pod of a step's Job, created a number of seconds after testTime.
+func stepPod(sj *v1alpha1.SequentialJob, step, job, name string, after int, built *testbuilder.PodBuilder) corev1.Pod {
+	p := built.Created(testTime.Add(time.Duration(after) * time.Second)).Obj()
+	p.Name = job + "-" + name
+	p.Labels = map[string]string{v1alpha1.LabelSequentialJobUID: string(sj.UID), v1alpha1.LabelStep: step, batchv1.JobNameLabel: job}
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job, UID: types.UID("uid-of-" + job), Controller: new(true)}}
+	return p
+}
+
+// withStepStatus adds the status of a step to the sequence.
+func withStepStatus(sj *v1alpha1.SequentialJob, step string, phase v1alpha1.StepPhase, job string) *v1alpha1.SequentialJob {
+	sj.Status.Run = 1
+	status := v1alpha1.StepStatus{Name: step, Phase: phase, JobAttempt: v1alpha1.JobAttempt{JobName: job}}
+	if job != "" {
+		status.JobUID = types.UID("uid-of-" + job)
+	}
+	sj.Status.Steps = append(sj.Status.Steps, status)
+	return sj
+}
+
+func TestContainerLogsOfAStep(t *testing.T) {
+	plain := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
+	running := withStepStatus(plain.DeepCopy(), "load", v1alpha1.StepRunning, "j2")
+	retried := withStepStatus(testbuilder.SequentialJob("etl", "a").
+		Step("load", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
+	unrelated := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
+	unrelated.OwnerReferences[0].UID = "another"
+	withInit := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load"))
+	withInit.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "wait", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+	}}
+	restarted := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
+	restarted.Status.ContainerStatuses[0].RestartCount = 2
+
+	for name, row := range map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		pods []corev1.Pod
+		all  bool
+		want []containerLog
+	}{
+		"only logs of the Job in the status": {
+			running,
+			[]corev1.Pod{
+				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
+				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
+			},
+			false,
+			[]containerLog{{owner: "load", podName: "j2-b", container: "load", label: "load"}},
+		},
+		"logs of all attempts, the oldest first": {
+			running,
+			[]corev1.Pod{
+				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
+				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
+			},
+			true,
+			[]containerLog{
+				{owner: "load", podName: "j1-a", container: "load", label: "load/a"},
+				{owner: "load", podName: "j2-b", container: "load", label: "load/b"},
+			},
+		},
+		"a Pod with the labels and another owner is ignored": {running, []corev1.Pod{unrelated}, false, []containerLog{}},
+		"a Pod of another step is ignored": {
+			running, []corev1.Pod{stepPod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())}, false, []containerLog{},
+		},
+		"logs of any Job of the step if there is no status yet": {
+			plain,
+			[]corev1.Pod{stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Running())},
+			false,
+			[]containerLog{{owner: "load", podName: "j1-a", container: "load", label: "load"}},
+		},
+		"the label of a step with retries contains the Pod name, even with one Pod": {
+			retried,
+			[]corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Running())},
+			false,
+			[]containerLog{{owner: "load", podName: "j2-a", container: "load", label: "load/a"}},
+		},
+		"a container that never started has no log": {
+			running, []corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))}, false, []containerLog{},
+		},
+		"a failed init container has a log": {
+			running,
+			[]corev1.Pod{withInit},
+			false,
+			[]containerLog{{owner: "load", podName: "j2-x", container: "wait", label: "load:wait"}},
+		},
+		"a restarted container has the log of its last start": {
+			running,
+			[]corev1.Pod{restarted},
+			false,
+			[]containerLog{{owner: "load", podName: "j2-x", container: "load", restartCount: 2, label: "load"}},
+		},
+		"with all attempts, a restarted container also has the log of its previous start": {
+			running,
+			[]corev1.Pod{restarted},
+			true,
+			[]containerLog{
+				{owner: "load", podName: "j2-x", container: "load", restartCount: 1, previous: true, label: "load"},
+				{owner: "load", podName: "j2-x", container: "load", restartCount: 2, label: "load"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := containerLogsOf(row.sj, "load", podsOfStep(row.sj, "load", row.pods, row.all), row.all)
+			require.Equal(t, row.want, append([]containerLog{}, got...), cmp.AllowUnexported(containerLog{}))
+		})
+	}
+}
+
+func TestMissingLogReason(t *testing.T) {
+	sequence := func() *v1alpha1.SequentialJob { return testbuilder.SequentialJob("etl", "a").Step("load").Obj() }
+	pulling := stepPod(sequence(), "load", "j1", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))
+	for name, row := range map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		pods []*corev1.Pod
+		want string
+	}{
+		"the step has not started":             {sequence(), nil, ""},
+		"the step was skipped":                 {withStepStatus(sequence(), "load", v1alpha1.StepSkipped, ""), nil, ""},
+		"the Job was refused":                  {withStepStatus(sequence(), "load", v1alpha1.StepFailed, ""), nil, "step load has no log: no Job was created for it"},
+		"the Pod was deleted":                  {withStepStatus(sequence(), "load", v1alpha1.StepSucceeded, "j1"), nil, "step load has no log: its Job j1 no longer has a Pod"},
+		"the image cannot be pulled":           {withStepStatus(sequence(), "load", v1alpha1.StepStarting, "j1"), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
+		"the step has a Pod but no status yet": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, row.want, missingLogReason(row.sj, "load", row.pods))
+		})
+	}
+}
 
 // fakePodClient has recorded logs. Each request for a log returns its next recording.
 type fakePodClient struct {
@@ -281,5 +416,100 @@ func TestFollowingASequenceEndsWithAPermissionError(t *testing.T) {
 	forbidden := errors.New("forbidden")
 	if _, _, err := followSequence(t, &fakePodClient{}, sj, func(s changeSender[*v1alpha1.SequentialJob]) { s.errs <- forbidden }); !errors.Is(err, forbidden) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// sessionWithJob returns a session with a current Job, which can be "", and finished Jobs.
+func sessionWithJob(job string, finished ...string) *v1alpha1.AgenticSession {
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "talk", Namespace: "a", UID: "u"}}
+	s.Status.Attempt.JobName = job
+	for _, job := range finished {
+		s.Status.Attempts = append(s.Status.Attempts, v1alpha1.SessionAttempt{JobAttempt: v1alpha1.JobAttempt{JobName: job}})
+	}
+	return s
+}
+
+// sessionPod returns the Pod of a session's Job, created a number of minutes after testTime.
+func sessionPod(job string, minutes int, builder *testbuilder.PodBuilder) corev1.Pod {
+	pod := builder.Obj()
+	pod.Name, pod.Namespace = job+"-x", "a"
+	pod.Labels = map[string]string{agenticsession.LabelSessionUID: "u"}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job, UID: "j", Controller: new(true)}}
+	pod.CreationTimestamp = metav1.NewTime(testTime.Add(time.Duration(minutes) * time.Minute))
+	return pod
+}
+
+func exitedRunner() *testbuilder.PodBuilder {
+	return testbuilder.Pod(v1alpha1.RunnerContainer).Exited(0, "")
+}
+
+func TestSessionLogs(t *testing.T) {
+	first, second := sessionPod("talk-r1-a9", 0, exitedRunner()), sessionPod("talk-r1-a10", 1, exitedRunner())
+	unrelated := sessionPod("talk-r1-a11", 2, exitedRunner())
+	unrelated.Labels = nil
+	starting := sessionPod("talk-r1-a11", 2, testbuilder.Pod(v1alpha1.RunnerContainer).Waiting("ImagePullBackOff", ""))
+	for title, row := range map[string]struct {
+		session     *v1alpha1.AgenticSession
+		pods        []corev1.Pod
+		options     StreamOptions
+		out, errOut string
+	}{
+		"logs of the last attempt":               {sessionWithJob("", "talk-r1-a9", "talk-r1-a10"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
+		"logs of the current attempt":            {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
+		"logs of all attempts, the oldest first": {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{AllAttempts: true}, "r1-a9 | one\nr1-a10 | two\n", ""},
+		"an unrelated Pod is ignored":            {sessionWithJob("talk-r1-a11"), []corev1.Pod{unrelated}, StreamOptions{}, "", "attempt r1-a11 has no log: its Job talk-r1-a11 has no Pod\n"},
+		"no attempt yet":                         {sessionWithJob(""), nil, StreamOptions{}, "", "no logs yet: no attempt has started\n"},
+		"the Pod was deleted":                    {sessionWithJob("", "talk-r1-a9"), nil, StreamOptions{}, "", "attempt r1-a9 has no log: its Job talk-r1-a9 has no Pod\n"},
+		"the container does not start": {
+			sessionWithJob("talk-r1-a11"), []corev1.Pod{starting}, StreamOptions{}, "", "attempt r1-a11 has no log: container runner of Pod talk-r1-a11-x has not started: ImagePullBackOff\n",
+		},
+		"a container that does not exist": {
+			sessionWithJob("talk-r1-a10"), []corev1.Pod{second}, StreamOptions{Container: "proxy"}, "", "attempt r1-a10 has no log: container proxy of Pod talk-r1-a10-x has not started\n",
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			row.options.Out, row.options.ErrOut = &out, &errOut
+			podClient := &fakePodClient{pods: row.pods, logs: map[string][]recording{"talk-r1-a9-x": {{text: logLine(1, "one")}}, "talk-r1-a10-x": {{text: logLine(2, "two")}}}}
+			if row.options.Container == "" {
+				row.options.Container = v1alpha1.RunnerContainer
+			}
+			streamer, err := NewSessionStreamer(t.Context(), podClient, row.session, row.options)
+			require.NoError(t, err)
+			require.NoError(t, streamer.PrintCurrent(t.Context(), row.session))
+			if diff := cmp.Diff(row.out, out.String()); diff != "" || errOut.String() != row.errOut {
+				t.Errorf("stderr %q, stdout (-want +got):\n%s", errOut.String(), diff)
+			}
+		})
+	}
+}
+
+// followSession follows a session until it has no Job.
+func followSession(t *testing.T, podClient *fakePodClient, s *v1alpha1.AgenticSession, send func(changeSender[*v1alpha1.AgenticSession])) (out, errOut string, err error) {
+	t.Helper()
+	isInactive := func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName == "" }
+	return followWith(t, send, func(options StreamOptions) (func(Changes[*v1alpha1.AgenticSession]) error, error) {
+		options.Container = v1alpha1.RunnerContainer
+		streamer, err := NewSessionStreamer(t.Context(), podClient, s, options)
+		return func(changes Changes[*v1alpha1.AgenticSession]) error {
+			return streamer.Follow(t.Context(), s, isInactive, changes)
+		}, err
+	})
+}
+
+func TestAttemptsAreFollowedUntilTheSessionIsInactive(t *testing.T) {
+	earlier, first, second := sessionPod("talk-r1-a1", 0, exitedRunner()), sessionPod("talk-r1-a2", 1, exitedRunner()), sessionPod("talk-r1-a3", 2, exitedRunner())
+	podClient := &fakePodClient{pods: []corev1.Pod{earlier, first, second}, logs: map[string][]recording{
+		"talk-r1-a1-x": {{text: logLine(1, "never")}}, "talk-r1-a2-x": {{text: logLine(2, "one")}}, "talk-r1-a3-x": {{text: logLine(3, "two")}},
+	}}
+	out, errOut, err := followSession(t, podClient, sessionWithJob("talk-r1-a2", "talk-r1-a1"), func(sender changeSender[*v1alpha1.AgenticSession]) {
+		sender.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &earlier}
+		sender.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &first}
+		// The Pod of the next attempt is found only by the last list request.
+		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("talk-r1-a3", "talk-r1-a1", "talk-r1-a2")}
+		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("", "talk-r1-a1", "talk-r1-a2", "talk-r1-a3")}
+	})
+	if diff := cmp.Diff("r1-a2 | one\nr1-a3 | two\n", out); diff != "" || errOut != "" || err != nil {
+		t.Errorf("stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
 	}
 }
