@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 const clusterName = "localcluster-e2e"
@@ -67,6 +69,14 @@ func localcluster(t *testing.T, args ...string) (string, error) {
 	return string(output), err
 }
 
+// mustLocalcluster runs one command on the cluster of these tests, which must succeed.
+func mustLocalcluster(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := localcluster(t, args...)
+	require.NoError(t, err)
+	return output
+}
+
 // startCluster starts a cluster that is removed at the end of the test.
 func startCluster(t *testing.T, args ...string) {
 	t.Helper()
@@ -75,9 +85,7 @@ func startCluster(t *testing.T, args ...string) {
 			t.Errorf("down: %v\n%s", err, output)
 		}
 	})
-	if _, err := localcluster(t, append([]string{"up"}, args...)...); err != nil {
-		t.Fatal(err)
-	}
+	mustLocalcluster(t, append([]string{"up"}, args...)...)
 }
 
 // kubectl runs the built-in kubectl and returns what it prints.
@@ -86,16 +94,16 @@ func kubectl(t *testing.T, args ...string) (string, error) {
 	return localcluster(t, append([]string{"kubectl", "--"}, args...)...)
 }
 
+func mustKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return mustLocalcluster(t, append([]string{"kubectl", "--"}, args...)...)
+}
+
 // expectOutput fails the test unless kubectl succeeds and prints exactly this text.
 func expectOutput(t *testing.T, want string, args ...string) {
 	t.Helper()
-	got, err := kubectl(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.TrimSpace(got) != want {
-		t.Fatalf("kubectl %s prints %q, want %q", strings.Join(args, " "), got, want)
-	}
+	got := mustKubectl(t, args...)
+	require.True(t, strings.TrimSpace(got) == want, "kubectl %s prints %q, want %q", strings.Join(args, " "), got, want)
 }
 
 // waitForOutput waits until the output of kubectl contains the text.
@@ -151,7 +159,5 @@ func indent(text string, width int) string {
 
 func waitJob(t *testing.T, name, condition string) {
 	t.Helper()
-	if _, err := kubectl(t, "wait", "--for=condition="+condition, "job/"+name, "--timeout="+timeout.String()); err != nil {
-		t.Fatal(err)
-	}
+	mustKubectl(t, "wait", "--for=condition="+condition, "job/"+name, "--timeout="+timeout.String())
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 // The tests in test/e2e run Jobs, claims, images, webhooks, Services and NetworkPolicies on the same node. These scenarios are about what they do
@@ -47,18 +49,14 @@ spec: {selector: {app: web}, ports: [{port: 443, targetPort: 8080}]}
 func startWeb(t *testing.T) {
 	t.Helper()
 	apply(t, webManifest)
-	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/web", "--timeout="+timeout.String()); err != nil {
-		t.Fatal(err)
-	}
+	mustKubectl(t, "wait", "--for=condition=ready", "pod/web", "--timeout="+timeout.String())
 	waitForOutput(t, "10.244.", "get", "endpointslices", "-l", "kubernetes.io/service-name=web")
 }
 
 func restartComponents(t *testing.T) {
 	startWeb(t)
 	for _, component := range []string{"network-policies", "kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
-		if _, err := localcluster(t, "restart", component); err != nil {
-			t.Fatal(err)
-		}
+		mustLocalcluster(t, "restart", component)
 	}
 	waitForOutput(t, "ok", "get", "--raw", "/readyz")
 	waitForOutput(t, " Ready ", "get", "nodes")
@@ -69,23 +67,39 @@ func restartComponents(t *testing.T) {
 }
 
 func upAgain(t *testing.T) {
-	before, err := kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := mustKubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 	output, err := localcluster(t, "up")
-	if err != nil || !strings.Contains(output, "already runs") {
-		t.Errorf("up prints %q, %v", output, err)
-	}
+	require.True(t, err == nil && strings.Contains(output, "already runs"), "up prints %q, %v", output, err)
 	expectOutput(t, before, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 }
 
 // clusterDir is the directory above pki/admin.kubeconfig.
 func clusterDir(t *testing.T) string {
 	t.Helper()
-	kubeconfig, err := localcluster(t, "kubeconfig")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := mustLocalcluster(t, "kubeconfig")
 	return filepath.Dir(filepath.Dir(strings.TrimSpace(kubeconfig)))
+}
+
+// restartPolicies restarts network-policies while containerd is stopping a Pod and therefore
+// reports nothing about other Pods.
+func restartPolicies(t *testing.T) {
+	startWeb(t)
+	apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: slow-stop}
+spec:
+  terminationGracePeriodSeconds: 10
+  containers: [{name: main, image: "busybox:1.37", command: [sleep, "100000"]}]
+`)
+	for _, args := range [][]string{
+		{"wait", "--for=condition=ready", "pod/slow-stop", "--timeout=" + timeout.String()},
+		{"delete", "pod", "slow-stop", "--wait=false"},
+	} {
+		mustKubectl(t, args...)
+	}
+	waitForOutput(t, "Killing", "get", "events", "--field-selector=involvedObject.name=slow-stop", "-o", "jsonpath={.items[*].reason}")
+	mustLocalcluster(t, "restart", "network-policies")
+	expectOutput(t, "reached", "exec", "web", "--", "sh", "-c", "nc -w 5 10.211.0.2 6443 < /dev/null && echo reached")
+	mustKubectl(t, "wait", "--for=delete", "pod/slow-stop", "--timeout="+timeout.String())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
 	"github.com/yardmaster/yardmaster/localcluster/internal/kubeapi"
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func execute(t *testing.T, args ...string) error {
@@ -56,21 +57,15 @@ func TestStatusOfAMissingClusterFailsAndDownSucceeds(t *testing.T) {
 func TestStatusNamesTheComponentsThatAreDown(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	c, err := cluster.Open("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out bytes.Buffer
 	err = printStatus(&out, c, &cluster.Status{
 		Mode: cluster.Node, Since: time.Now(), API: errors.New("connection refused"),
 		Nodes:      []kubeapi.Node{{Name: "localcluster", Ready: false}},
 		Components: []cluster.Component{{Name: "kubelet", Processes: 1, Memory: 90_000_000, Versions: "v1"}, {Name: "containerd"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"mode node, down", "connection refused", "localcluster, not ready", "90 MB", "containerd  down"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in:\n%s", want, out.String())
-		}
+		require.True(t, strings.Contains(out.String(), want), "no %q in:\n%s", want, out.String())
 	}
 }

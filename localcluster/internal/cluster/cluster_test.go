@@ -4,13 +4,13 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func TestInvalidOptionsAreRefused(t *testing.T) {
 	good := Options{Mode: Node, Nodes: 2, JobBatch: time.Second}
-	if err := good.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, good.Validate())
 	for name, spoil := range map[string]func(*Options){
 		"an unknown mode":       func(o *Options) { o.Mode = "kind" },
 		"no nodes":              func(o *Options) { o.Nodes = 0 },
@@ -22,9 +22,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			spoil(&bad)
-			if bad.Validate() == nil {
-				t.Error("it is accepted")
-			}
+			require.True(t, bad.Validate() != nil, "it is accepted")
 		})
 	}
 }
@@ -47,14 +45,10 @@ func TestClustersOfOneNameInTwoCachesHaveTheirOwnControlGroups(t *testing.T) {
 	for range 2 {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		c, err := Open("default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		groups[c.cgroup()] = true
 	}
-	if len(groups) != 2 {
-		t.Errorf("control groups %v", groups)
-	}
+	require.True(t, len(groups) == 2, "control groups %v", groups)
 }
 
 func TestTheCacheIsWhereXDGSaysUnlessThatIsRelative(t *testing.T) {
@@ -66,8 +60,6 @@ func TestTheCacheIsWhereXDGSaysUnlessThatIsRelative(t *testing.T) {
 		t.Setenv("HOME", "/home/user")
 		t.Setenv("XDG_CACHE_HOME", variable)
 		got, err := Home()
-		if err != nil || got != filepath.FromSlash(want) {
-			t.Errorf("%q: got %s, %v", variable, got, err)
-		}
+		require.True(t, err == nil && got == filepath.FromSlash(want), "%q: got %s, %v", variable, got, err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func program(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path, []byte("a program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("a program"), 0o600))
 	return path
 }
 
@@ -28,16 +28,12 @@ func TestTheSameFilesGiveTheSameImage(t *testing.T) {
 	for i := range images {
 		to := filepath.Join(t.TempDir(), "image.tar")
 		err := Write(to, Image{Tag: "example.com/program:1", Files: []File{{Source: source, Path: "/program", Mode: 0o755}}, Entrypoint: []string{"/program"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if images[i], err = os.ReadFile(to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !bytes.Equal(images[0], images[1]) {
-		t.Error("two builds differ")
-	}
+	require.True(t, bytes.Equal(images[0], images[1]), "two builds differ")
 }
 
 func TestImageConfiguresArchitectureUserEntrypointAndEnvironment(t *testing.T) {
@@ -46,38 +42,26 @@ func TestImageConfiguresArchitectureUserEntrypointAndEnvironment(t *testing.T) {
 		Tag: "program:1", Files: []File{{Source: program(t), Path: "/bin/program", Mode: 0o755}},
 		Entrypoint: []string{"/bin/program"}, User: "65532:65532", Env: []string{"A=b"}, Architecture: "riscv64",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	image, err := tarball.ImageFromPath(to, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := &config.Config
 	isRun := slices.Equal(c.Entrypoint, []string{"/bin/program"}) && c.User == "65532:65532" && len(c.Env) == 2 && c.Env[1] == "A=b"
-	if config.Architecture != "riscv64" || !isRun {
-		t.Errorf("configuration %+v", config)
-	}
+	require.True(t, config.Architecture == "riscv64" && isRun, "configuration %+v", config)
 }
 
 func TestLayerContainsItsFilesAndStandardFiles(t *testing.T) {
 	content, err := layer([]File{{Source: program(t), Path: "/opt/program", Mode: 0o750}, {Link: "program", Path: "/opt/link"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	modes := map[string]int64{}
 	for reader := tar.NewReader(bytes.NewReader(content)); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		modes[header.Name] = header.Mode
 	}
 	for name, want := range map[string]int64{
@@ -96,9 +80,7 @@ func TestParseFile(t *testing.T) {
 		"config:/etc/config:644": {Source: "config", Path: "/etc/config", Mode: 0o644},
 	} {
 		got, err := ParseFile(text)
-		if err != nil || got != want {
-			t.Errorf("%s: got %+v, %v", text, got, err)
-		}
+		require.True(t, err == nil && got == want, "%s: got %+v, %v", text, got, err)
 	}
 	for _, text := range []string{"", "a", "a:b", ":/b", "a:/b:rw", "a:/b:644:c", "a:/b:77777"} {
 		if _, err := ParseFile(text); err == nil {

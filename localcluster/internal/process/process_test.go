@@ -5,15 +5,15 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func start(t *testing.T, cluster, component string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command("sleep", "1000")
 	command.Env = append(os.Environ(), Mark(cluster, component)...)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	return command
 }
@@ -31,9 +31,7 @@ func TestFindReturnsOnlyProcessesOfTheCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(found) != 1 || found[0].PID != want || found[0].Component != "kubelet" {
-		t.Errorf("found %+v, want pid %d", found, want)
-	}
+	require.True(t, len(found) == 1 && found[0].PID == want && found[0].Component == "kubelet", "found %+v, want pid %d", found, want)
 }
 
 func TestKillAllLeavesNoProcessOfTheCluster(t *testing.T) {
@@ -41,9 +39,7 @@ func TestKillAllLeavesNoProcessOfTheCluster(t *testing.T) {
 	command := start(t, mine, "kubelet")
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
-	if err := KillAll(mine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, KillAll(mine))
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func terminal(out *bytes.Buffer, width int) *Printer {
@@ -30,9 +32,7 @@ func compile(report Report) error {
 func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		if err := Plain(&out).Step("building", "built", compile); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Plain(&out).Step("building", "built", compile))
 		want := `  building ...
     downloading modules: 37 so far (10s)
     compiling packages: 0 of 200 (20s)
@@ -49,9 +49,7 @@ func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
 func TestOnATerminalTheLiveLineShowsTheStatusWithABar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		if err := terminal(&out, 60).Step("building", "built", compile); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, terminal(&out, 60).Step("building", "built", compile))
 		for _, want := range []string{
 			" building (2.9s)\r",
 			" building, downloading modules: 37 so far (12s)\r",
@@ -59,9 +57,7 @@ func TestOnATerminalTheLiveLineShowsTheStatusWithABar(t *testing.T) {
 			" building ████░░░░░░░░░░░░░░ 50/200, about 40 s left (28s)\r",
 			" building, linking (40s)\r",
 		} {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("no %q in\n%s", want, strings.ReplaceAll(out.String(), "\r", "\n"))
-			}
+			require.True(t, strings.Contains(out.String(), want), "no %q in\n%s", want, strings.ReplaceAll(out.String(), "\r", "\n"))
 		}
 	})
 }

@@ -4,18 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "localcluster", "internal"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "localcluster", "internal"), 0o755))
 	for dir, name := range map[string]string{".": "example.com/product", "localcluster": module} {
-		if err := os.WriteFile(filepath.Join(root, dir, "go.mod"), []byte("module "+name+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "go.mod"), []byte("module "+name+"\n"), 0o644))
 	}
 	return root
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
 func run(t *testing.T, components ...Component) (dir string, ended <-chan error, stop func()) {
@@ -56,9 +58,7 @@ func TestSupervisorExitsIfAComponentCannotStart(t *testing.T) {
 	_, ended, stop := run(t, Component{Name: "server", Command: shell("exit 3"), Ready: never})
 	defer stop()
 	err := <-ended
-	if err == nil || !strings.Contains(err.Error(), "server cannot start") || !strings.Contains(err.Error(), "exit code 3") {
-		t.Errorf("got %v", err)
-	}
+	require.True(t, err != nil && strings.Contains(err.Error(), "server cannot start") && strings.Contains(err.Error(), "exit code 3"), "got %v", err)
 }
 
 func TestComponentsFindTheirOwnProgramsFirst(t *testing.T) {
