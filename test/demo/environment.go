@@ -4,15 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/demo/cluster"
@@ -114,4 +123,125 @@ func (s *demoEnvironment) runKubectlQuietly(ctx context.Context, args ...string)
 	}
 	command := s.cluster.KubectlCommand()
 	return shell.RunQuietly(ctx, command[0], append(command[1:len(command):len(command)], args...)...)
+}
+
+const namespaceTimeout = 2 * time.Minute
+
+// readManifest reads a manifest in examples/.
+func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
+	content, err := os.ReadFile(filepath.Join("examples", file))
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(content, &object.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	object.SetNamespace(namespace)
+	return object, nil
+}
+
+// create creates an object, and refuses unknown fields.
+func (s *demoEnvironment) create(ctx context.Context, object *unstructured.Unstructured) error {
+	return s.client.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
+}
+
+// checkRefusal returns an error unless the API server refused to create a manifest with this message.
+func checkRefusal(section *page.Section, file, message string, err error) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s was accepted, expected a refusal with: %s", file, message)
+	case !strings.Contains(err.Error(), message):
+		return fmt.Errorf("%s was refused, expected the message %q: %w", file, message, err)
+	}
+	section.Log("refused as expected: %v", err)
+	return nil
+}
+
+// recreateNamespace creates a namespace and deletes an earlier one with the same name. It
+// enforces the Pod Security Standard `restricted`, which the examples meet.
+func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace string) error {
+	fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	old := fresh.DeepCopy()
+	err := s.client.Delete(ctx, old)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {
+		err := s.client.Get(ctx, client.ObjectKeyFromObject(fresh), &corev1.Namespace{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %s was not deleted within %s: %w", namespace, namespaceTimeout, err)
+	}
+	return s.client.Create(ctx, fresh)
+}
+
+const deploymentTimeout = 2 * time.Minute
+
+// deployOperator deploys the operator with settings that make the demo fast.
+func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
+	kubectl := d.cluster.KubectlCommand()
+	args := []string{"deploy", "IMG=" + d.image, "NAMESPACES=*", "REPORT_NAMESPACES=" + staleNamespace, "SETTINGS=" + strings.Join(settings, ",")}
+	if d.page.Verbose {
+		d.page.PrintLine("  $ make %s", strings.Join(quoteArguments(args), " "))
+	}
+	if err := shell.RunQuietly(ctx, "make", slices.Concat([]string{"--no-print-directory", "KUBECTL=" + strings.Join(kubectl, " ")}, args)...); err != nil {
+		return err
+	}
+	if err := d.runKubectlQuietly(ctx, "annotate", "--overwrite", "namespace", operatorNamespace, cluster.MarkerAnnotation+"=true"); err != nil {
+		return err
+	}
+	return d.waitForOperator(ctx)
+}
+
+// deployBroker deploys NATS.
+func (d *demoRun) deployBroker(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"apply", "-k", "config/nats"},
+		{"annotate", "--overwrite", "namespace", brokerNamespace, cluster.MarkerAnnotation + "=true"},
+		{"-n", brokerNamespace, "rollout", "status", "statefulset/nats", "--timeout=" + deploymentTimeout.String()},
+	} {
+		if err := d.runKubectlQuietly(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitForOperator waits until only Pods of the deployed version exist, and the API server reaches their webhook.
+func (d *demoRun) waitForOperator(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, deploymentTimeout, fmt.Errorf("the operator was not ready within %s", deploymentTimeout))
+	defer cancel()
+	return d.waitUntil(ctx, "the operator", func(ctx context.Context) (bool, error) {
+		deployment := &appsv1.Deployment{}
+		if err := d.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "yardmaster"}, deployment); err != nil {
+			return false, err
+		}
+		if !isRolledOut(deployment) {
+			return false, nil
+		}
+		var pods corev1.PodList
+		err := d.client.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels))
+		if err != nil || len(pods.Items) != int(*deployment.Spec.Replicas) {
+			return false, err
+		}
+		return d.isWebhookReachable(ctx), nil
+	})
+}
+
+// isWebhookReachable reports whether the API server can call the webhook. kube-proxy routes to a Pod a moment after it is
+// ready.
+func (d *demoRun) isWebhookReachable(ctx context.Context) bool {
+	checked := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "webhook-check"}}
+	return !apierrors.IsInternalError(d.client.Create(ctx, checked, client.DryRunAll))
+}
+
+func isRolledOut(deployment *appsv1.Deployment) bool {
+	status := deployment.Status
+	return status.ObservedGeneration == deployment.Generation && status.Replicas > 0 &&
+		status.UpdatedReplicas == status.Replicas && status.AvailableReplicas == status.Replicas
 }

@@ -2,10 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/test/demo/page"
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
@@ -67,4 +76,203 @@ func (a *sequenceScenario) showState(ctx context.Context, err error) {
 		a.runKubectl(ctx, "-n", sequencesNamespace, "events", "--for", "sequentialjob/"+name)
 		a.runKubectl(ctx, "-n", sequencesNamespace, "events", "--types=Warning")
 	}
+}
+
+// applyExamples creates the examples in a new namespace.
+func (a *sequenceScenario) applyExamples(ctx context.Context) error {
+	if err := a.recreateNamespace(ctx, sequencesNamespace); err != nil {
+		return err
+	}
+	for _, example := range scenario.Examples() {
+		if example.Missing != "" {
+			a.section.Log("skipping %s: it needs %s", example.File, example.Missing)
+			continue
+		}
+		if err := a.applyExample(ctx, &example); err != nil {
+			return err
+		}
+		if example.IsApplied() {
+			a.examples = append(a.examples, &runningExample{Example: example})
+		}
+	}
+	return nil
+}
+
+// applyExample creates an example, and checks that an invalid one is refused.
+func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.Example) error {
+	object, err := readManifest(example.ManifestPath(), sequencesNamespace)
+	if err != nil {
+		return err
+	}
+	a.section.Log("$ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
+	err = a.create(ctx, object)
+	if example.Refused == "" {
+		return err
+	}
+	return checkRefusal(a.section, example.File, example.Refused, err)
+}
+
+// followExamples shows the progress of the examples and applies their actions until all are finished.
+func (a *sequenceScenario) followExamples(ctx context.Context) error {
+	latest := map[string]*v1alpha1.SequentialJob{}
+	return a.waitUntil(ctx, "all examples to finish", func(ctx context.Context) (bool, error) {
+		now, err := a.readSequences(ctx)
+		if err != nil {
+			return false, err
+		}
+		a.showProgress(latest, now)
+		latest = now
+		if err := a.applyDueActions(ctx, now); err != nil {
+			return false, err
+		}
+		return true, a.checkFinished(now)
+	})
+}
+
+// readSequences reads the SequentialJobs of the examples.
+func (a *sequenceScenario) readSequences(ctx context.Context) (map[string]*v1alpha1.SequentialJob, error) {
+	var list v1alpha1.SequentialJobList
+	if err := a.client.List(ctx, &list, client.InNamespace(sequencesNamespace)); err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*v1alpha1.SequentialJob, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	for _, example := range a.examples {
+		if byName[example.ObjectName()] == nil {
+			return nil, fmt.Errorf("SequentialJob %s was deleted", example.ObjectName())
+		}
+	}
+	return byName, nil
+}
+
+// showProgress draws the table.
+func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.SequentialJob) {
+	shown := make([]*v1alpha1.SequentialJob, len(a.examples))
+	for i, example := range a.examples {
+		name := example.ObjectName()
+		shown[i] = now[name]
+		for _, change := range render.SequenceChanges(before[name], now[name]) {
+			a.section.Log("%-20s %s", name, change.Text)
+		}
+	}
+	a.section.Draw(append(render.SequenceTable(a.page.Style, shown, time.Now()).Lines(false), render.StepLegend(a.page.Style)))
+	for _, example := range a.examples {
+		name := example.ObjectName()
+		if before[name] == nil || before[name].Status.Phase != now[name].Status.Phase {
+			example.phaseSince = time.Now()
+		}
+	}
+}
+
+// applyDueActions applies the actions that are due.
+func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*v1alpha1.SequentialJob) error {
+	for _, example := range a.examples {
+		sj := now[example.ObjectName()]
+		if example.actionDone || !example.Action.IsDue(sj, time.Since(example.phaseSince)) {
+			continue
+		}
+		a.section.Act(example.Action.Description, example.Action.KubectlCommand(sequencesNamespace, sj.Name))
+		if err := a.client.Patch(ctx, sj, client.RawPatch(example.Action.Type, []byte(example.Action.Patch))); err != nil {
+			return fmt.Errorf("patching %s: %w", sj.Name, err)
+		}
+		example.actionDone = true
+	}
+	return nil
+}
+
+// checkFinished returns an error that names the examples that are not finished.
+func (a *sequenceScenario) checkFinished(now map[string]*v1alpha1.SequentialJob) error {
+	var waiting []string
+	for _, example := range a.examples {
+		if !example.IsFinished(now[example.ObjectName()], example.actionDone) {
+			waiting = append(waiting, example.ObjectName())
+		}
+	}
+	if len(waiting) > 0 {
+		return errors.New("not finished: " + strings.Join(waiting, ", "))
+	}
+	return nil
+}
+
+// checkOutcomes compares how each example ended, with its logs and outputs, with what is expected.
+func (a *sequenceScenario) checkOutcomes(ctx context.Context) error {
+	now, err := a.readSequences(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, example := range a.examples {
+		sj := now[example.ObjectName()]
+		logs := a.readStepLogs(ctx, sj)
+		a.logOutcome(sj, logs)
+		for _, mismatch := range example.Mismatches(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] }) {
+			errs = append(errs, fmt.Errorf("%s: %s", sj.Name, mismatch))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *sequenceScenario) logOutcome(sj *v1alpha1.SequentialJob, logs map[string]string) {
+	run := ""
+	if sj.Status.Run > 1 {
+		run = fmt.Sprintf(" in run %d", sj.Status.Run)
+	}
+	a.section.Log("%s: %s%s, %s steps succeeded", sj.Name, sj.Status.Phase, run, sequentialjob.FormatProgress(sj, false))
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		line := fmt.Sprintf("    %-14s %-10s %s", step.Name, step.Phase, stepRemarks(step, sj.Status.Run, logs[step.Name]))
+		a.section.Log("%s", strings.TrimRight(line, " "))
+	}
+}
+
+// stepRemarks returns the end of a step's log, its output and the cause of its failure.
+func stepRemarks(step *v1alpha1.StepStatus, run int32, log string) string {
+	var text strings.Builder
+	if step.Phase == v1alpha1.StepSucceeded && step.Run != run {
+		fmt.Fprintf(&text, "from run %d  ", step.Run)
+	}
+	if lines := strings.Split(strings.TrimSpace(log), "\n"); log != "" {
+		fmt.Fprintf(&text, "log: %s  ", lines[len(lines)-1])
+	}
+	if step.Output != "" {
+		fmt.Fprintf(&text, "output: %s  ", step.Output)
+	}
+	if step.Phase == v1alpha1.StepFailed {
+		fmt.Fprintf(&text, "%s: %s", step.Reason, truncateMessage(step.Message))
+	}
+	return strings.TrimRight(text.String(), " ")
+}
+
+func truncateMessage(message string) string {
+	const limit = 76
+	message, _, _ = strings.Cut(message, "\n")
+	if len(message) > limit {
+		return message[:limit] + "..."
+	}
+	return message
+}
+
+// readStepLogs returns the logs of a SequentialJob's steps by name. It omits logs that cannot
+// be read.
+func (a *sequenceScenario) readStepLogs(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
+	logs := map[string]string{}
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		if step.JobName == "" || step.Phase == v1alpha1.StepSkipped {
+			continue
+		}
+		var pods corev1.PodList
+		if err := a.client.List(ctx, &pods, client.InNamespace(sequencesNamespace), client.MatchingLabels{batchv1.JobNameLabel: step.JobName}); err != nil {
+			continue
+		}
+		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+		for j := range pods.Items {
+			if content, err := a.clientset.CoreV1().Pods(sequencesNamespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
+				logs[step.Name] += string(content)
+			}
+		}
+	}
+	return logs
 }

@@ -7,9 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -90,4 +94,60 @@ func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	require.NoError(t, err)
 	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
 	require.Contains(t, string(readme), "```yaml\napiVersion"+manifest+"```")
+}
+
+// readSessions reads the sessions of a file in examples/.
+func readSessions(t *testing.T, name string) []v1alpha1.AgenticSession {
+	t.Helper()
+	file, err := os.Open(filepath.Join("../../../examples", name))
+	require.NoError(t, err)
+	defer file.Close()
+	const buffer = 4096
+	documents := utilyaml.NewYAMLOrJSONDecoder(file, buffer)
+	var found []v1alpha1.AgenticSession
+	for {
+		var s v1alpha1.AgenticSession
+		if documents.Decode(&s) != nil {
+			return found
+		}
+		if s.Kind == "AgenticSession" {
+			found = append(found, s)
+		}
+	}
+}
+
+func TestEverySessionHasAnExpectation(t *testing.T) {
+	var want, got []string
+	for _, s := range readSessions(t, SessionsFile) {
+		want = append(want, s.Name)
+		if errs := agenticsession.Validate(&s); len(errs) > 0 {
+			t.Errorf("%s: validation: %v", s.Name, errs)
+		}
+	}
+	for _, s := range SessionExamples() {
+		got = append(got, s.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sessions of %s and expectations (-file +expectations):\n%s", SessionsFile, diff)
+	}
+}
+
+func TestEveryStaleJobFileHasAnExpectationWithItsName(t *testing.T) {
+	files, err := filepath.Glob("../../../examples/jobreport/*.yaml")
+	require.NoError(t, err)
+	var want, got []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		job := &batchv1.Job{}
+		if err := yaml.UnmarshalStrict(content, job); err != nil || job.Name+".yaml" != filepath.Base(file) {
+			t.Errorf("%s has a Job named %q: %v", file, job.Name, err)
+		}
+		want = append(want, "jobreport/"+filepath.Base(file))
+	}
+	for _, job := range StaleJobs() {
+		got = append(got, job.ManifestPath())
+	}
+	slices.Sort(got)
+	require.Equal(t, want, got)
 }

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/require"
+)
+
+// maxManifestBytes leaves room below the 262,144 bytes of all annotations of an object: client-side apply stores the
+// manifest in one, as JSON.
+const maxManifestBytes = 200_000
+
+// manifests returns the CustomResourceDefinitions in config/crd as JSON, by their files.
+func manifests(t *testing.T) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	require.True(t, err == nil && len(files) != 0, "manifests %v: %v", files, err)
+	all := map[string][]byte{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if all[filepath.Base(file)], err = yaml.YAMLToJSON(raw); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	return all
+}
+
+// definitions returns the CustomResourceDefinitions in config/crd, by their files.
+func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	all := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for name, manifest := range manifests(t) {
+		all[name] = &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(manifest, all[name]); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return all
+}
+
+func TestManifestsAreSmallEnoughForClientSideApply(t *testing.T) {
+	for name, manifest := range manifests(t) {
+		require.True(t, len(manifest) <= maxManifestBytes, "%s has %d bytes as JSON, more than %d", name, len(manifest), maxManifestBytes)
+	}
+}
+
+// kubectl explain shows them.
+func TestFieldsOfYardmasterKeepTheirDescriptions(t *testing.T) {
+	for name, crd := range definitions(t) {
+		for i := range crd.Spec.Versions {
+			for _, part := range []string{"spec", "status"} {
+				schema := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties[part]
+				for field := range schema.Properties {
+					if property := schema.Properties[field]; strings.TrimSpace(property.Description) == "" {
+						t.Errorf("%s: %s.%s has no description", name, part, field)
+					}
+				}
+			}
+		}
+	}
+}
+
+// goType matches the name of a Go type, such as corev1.Container or []string.
+var goType = regexp.MustCompile(`\b[a-z][a-z0-9]*\.[A-Z][a-z]\w*|\[\][a-z]|map\[|\bint(32|64)\b`)
+
+func TestDescriptionsNameNoGoTypes(t *testing.T) {
+	for name, crd := range definitions(t) {
+		for i := range crd.Spec.Versions {
+			checkDescriptions(t, name, crd.Spec.Versions[i].Schema.OpenAPIV3Schema)
+		}
+	}
+}
+
+func checkDescriptions(t *testing.T, path string, schema *apiextensionsv1.JSONSchemaProps) {
+	if schema == nil {
+		return
+	}
+	if found := goType.FindString(schema.Description); found != "" {
+		t.Errorf("%s: the description names the Go type %s: %s", path, found, schema.Description)
+	}
+	for name := range schema.Properties {
+		checkDescriptions(t, path+"."+name, new(schema.Properties[name]))
+	}
+	if schema.Items != nil {
+		checkDescriptions(t, path+"[]", schema.Items.Schema)
+	}
+}
+
+func TestAConditionWithoutAMeaningIsAnError(t *testing.T) {
+	for title, source := range map[string]string{
+		"no comment":           `const ConditionServing = "Serving"`,
+		"a comment of a group": "// Types.\nconst (\n\tConditionServing = \"Serving\"\n)",
+		"another beginning":    "// ConditionServing means that it serves.\nconst ConditionServing = \"Serving\"",
+	} {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "types.go"), "package v1alpha1\n\n"+source+"\n")
+		if err := writeConditions(dir, filepath.Join(dir, "page"), nil); err == nil || !strings.Contains(err.Error(), "the comment of ConditionServing must begin with") {
+			t.Errorf("%s: error %v", title, err)
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+// The seconds of Kubernetes' own Pods pass through: the API server or the kubelet decides about them.
+var secondsOfPods = regexp.MustCompile(`(terminationGracePeriodSeconds|tolerationSeconds|expirationSeconds|template\.spec\.activeDeadlineSeconds)$`)
+
+// upperBound is the rule by which a CustomResourceDefinition limits a duration.
+var upperBound = regexp.MustCompile(`duration\(self\) <= duration\('([^']+)'\)`)
+
+// Seconds beyond 292 years do not fit into a time.Duration: deadlines of Kubernetes and ours would be in the past.
+func TestEveryDurationThatUsersCanWriteIsBounded(t *testing.T) {
+	found := 0
+	for file, crd := range definitions(t) {
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		walkSchema("spec", &spec, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+			isSeconds := schema.Type == "integer" && strings.HasSuffix(path, "Seconds") && schema.Format != "int32" && !secondsOfPods.MatchString(path)
+			isDuration := false
+			longest := time.Duration(0)
+			for _, rule := range schema.XValidations {
+				isDuration = isDuration || strings.Contains(rule.Message, "must be a duration")
+				if bound := upperBound.FindStringSubmatch(rule.Rule); bound != nil {
+					longest, _ = time.ParseDuration(bound[1])
+				}
+			}
+			switch {
+			case isSeconds && (schema.Maximum == nil || *schema.Maximum > math.MaxInt64/float64(time.Second)):
+				t.Errorf("%s: %s has no maximum that fits into a time.Duration", file, path)
+			case isDuration && longest <= 0:
+				t.Errorf("%s: %s has no maximum", file, path)
+			}
+			if isSeconds || isDuration {
+				found++
+			}
+		})
+	}
+	require.True(t, found >= 25, "found only %d durations", found)
+}
+
+func walkSchema(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
+	visit(path, schema)
+	for name, property := range schema.Properties {
+		walkSchema(path+"."+name, &property, visit)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		walkSchema(path+"[]", schema.Items.Schema, visit)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		walkSchema(path+"{}", schema.AdditionalProperties.Schema, visit)
+	}
+}
+
+func TestTheReferenceHasAPageForEachKindWithAnExample(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/reference/api/*.md")
+	require.True(t, err == nil && len(pages) == len(definitions(t))+1, "pages %v: %v", pages, err)
+	for _, path := range pages {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		page, name := string(raw), strings.TrimSuffix(filepath.Base(path), ".md")
+		if name == "README" {
+			continue
+		}
+		if name != "jobreport" && !strings.Contains(page, "\n```yaml\napiVersion:") { // the operator writes JobReports
+			t.Errorf("%s has no example", name)
+		}
+	}
+}
+
+// The API server also limits how expensive validation rules may be, by the greatest sizes of the values.
+func TestTheAPIServerAcceptsAllCRDs(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
+	require.True(t, err == nil && len(paths) != 0, "%d CRDs, %v", len(paths), err)
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		crd, internal := &apiextensionsv1.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
+		require.NoError(t, yaml.UnmarshalStrict(raw, crd))
+		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+		crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
+		require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil))
+		for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), internal) {
+			t.Errorf("%s: %v", filepath.Base(path), problem)
+		}
+	}
+}
