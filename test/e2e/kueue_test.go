@@ -43,7 +43,7 @@ func TestKueue(t *testing.T) {
 	installKueue(t)
 	runInParallel(t, []scenario{
 		{"the example with a quota completes", testKueueExample},
-		{"a step is Queued until the quota is free, its time limits do not count until then, and it completes", testQueuedStep},
+		{"a step is Queued until the quota is free, and completes in its first attempt", testQueuedStep},
 		{"a preempted step is Queued, and starts again in the same attempt, which has not failed", testPreemptedStep},
 		{"a preempted session is Pending, and starts again in the same attempt and workspace, with the time that it has left", testPreemptedSession},
 		{"a session is Pending in the default queue of its namespace until the quota is free, and completes", testSessionInDefaultQueue},
@@ -208,25 +208,16 @@ func testKueueExample(t *testing.T) {
 func testQueuedStep(t *testing.T) {
 	queue := createQuota(t, watchedNamespace, "queued-step")
 	release := occupyQuota(t, watchedNamespace, queue)
-	const limit = 45 * time.Second
-	s := createSequence(t, queuedSequence("queued", queue).Step("a", countedAs(shellScript("true")), testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.ActiveDeadlineSeconds, o.StartDeadlineSeconds = new(int64(limit.Seconds())), new(int64(limit.Seconds()))
-	})).Step("b", countedAs(shellScript("true"))).Obj())
+	s := createSequence(t, queuedSequence("queued", queue).Step("a", countedAs(shellScript("true"))).Step("b", countedAs(shellScript("true"))).Obj())
 	s.waitUntilQueued("a", queue)
 	output, err := newKubectlCommand(t.Context(), "get", "sj", "-n", watchedNamespace, s.sj.Name).CombinedOutput()
 	require.NoError(t, err)
 	require.True(t, strings.Contains(string(output), v1alpha1.ReasonQueued), "kubectl get does not say that it is queued:\n%s", output)
 	wantWorkloads(t, s.sj, 1)
-	queued := s.listJobs()[0].CreationTimestamp
-	s.waitUntil("to wait for longer than its limits", func(*v1alpha1.SequentialJob) bool { return time.Since(queued.Time) > limit+5*time.Second })
-	s.waitUntilQueued("a", queue)
-
 	release()
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
-	if status := s.stepStatus("a"); status.Attempt != 1 || status.StartTime.Time.Before(queued.Add(limit)) {
-		t.Errorf("attempt %d started at %s, want attempt 1 and the time at which it was admitted", status.Attempt, status.StartTime)
-	}
+	require.Equal(t, 1, s.stepStatus("a").Attempt)
 }
 
 func testPreemptedStep(t *testing.T) {

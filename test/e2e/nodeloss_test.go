@@ -118,7 +118,7 @@ kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
 			c.s.waitForPhase(v1alpha1.PhaseCompleted)
 			// The second Pod can start while the node still has its taint, and is then interrupted too.
 			if runs := c.s.stepStatus("count").Output; (runs != "1") != c.again {
-				t.Errorf("the program ran %s times, want more than one: %v: %s", runs, c.again, describeSequence(c.s.sj))
+				t.Errorf("the program ran %s times, want more than one: %v: %+v", runs, c.again, c.s.sj.Status.Steps)
 			}
 		})
 	}

@@ -70,8 +70,7 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	env.jobRate = env.jobCount / int(sendDuration.Seconds())
 	t.Cleanup(func() {
 		if t.Failed() {
-			env.logState()
-			return
+			return // hack/with-cluster keeps a description of what exists after a failure
 		}
 		// Idle workers take processor time from other tests.
 		require.NoError(t, cluster.DeleteAllOf(context.Background(), &v1alpha1.WorkerPool{}, client.InNamespace(ns)))
@@ -327,20 +326,6 @@ func (env *queueEnv) verifyBatch(b jobBatch) verify.LedgerResult {
 	}
 	env.t.Log(v.String())
 	return v
-}
-
-func (env *queueEnv) logState() {
-	for _, args := range [][]string{
-		{"get", "queues,workerpools,deployments,pods", "-o", "wide"},
-		{"get", "queues", "-o", "jsonpath={.items[*].status}"},
-		{"get", "workerpools", "-o", "jsonpath={.items[*].status}"},
-		{"events"},
-		{"get", "pods", "-l", workerpool.LabelWorkerPool, "-o", "yaml"},
-		{"logs", "-l", workerpool.LabelWorkerPool, "--prefix", "--timestamps", "--tail=30"},
-	} {
-		output, _ := newKubectlCommand(context.Background(), append([]string{"-n", env.namespace}, args...)...).CombinedOutput()
-		env.t.Logf("kubectl %s\n%s", strings.Join(args, " "), output)
-	}
 }
 
 // rollOutVersion changes the pool's version.

@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -95,16 +92,7 @@ func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 // waitUntil waits for the SequentialJob to satisfy the condition.
 func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
-	met := false
-	defer func() {
-		if !met {
-			s.t.Log(describeSequence(s.sj))
-		}
-	}()
-	poll.Until(s.t, what, func() bool {
-		met = condition(s.readSequence())
-		return met
-	})
+	poll.Until(s.t, what, func() bool { return condition(s.readSequence()) })
 }
 
 // waitForPhase waits for the phase of the SequentialJob.
@@ -215,16 +203,4 @@ func (s *sequenceTest) wantEachStepOnce() {
 		}
 		ended = ran.FinishedAt
 	}
-}
-
-func describeSequence(sj *v1alpha1.SequentialJob) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sequentialjob.FormatProgress(sj, false), sj.Finalizers)
-	for _, c := range sj.Status.Conditions {
-		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
-	}
-	for _, step := range sj.Status.Steps {
-		fmt.Fprintf(&b, "  %s %s %s %s %s\n", step.Name, step.Phase, step.JobName, step.Reason, step.Message)
-	}
-	return b.String()
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,17 +138,10 @@ func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(
 	return trackSession(t, s)
 }
 
-// trackSession deletes the session at the end of the test, and logs its state if the test fails.
+// trackSession deletes the session at the end of the test.
 func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
-	session := &sessionTest{t, s}
-	t.Cleanup(func() {
-		ctx := context.Background()
-		if t.Failed() {
-			t.Log(session.describeSession(ctx))
-		}
-		require.NoError(t, client.IgnoreNotFound(cluster.Delete(ctx, s)))
-	})
-	return session
+	deleteAtEnd(t, s)
+	return &sessionTest{t, s}
 }
 
 // getSession reads the session from the cluster.
@@ -276,30 +268,4 @@ func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
 		}))
 	}
 	return found
-}
-
-func (s *sessionTest) describeSession(ctx context.Context) string {
-	if err := client.IgnoreNotFound(cluster.Get(ctx, client.ObjectKeyFromObject(s.s), s.s)); err != nil {
-		return err.Error()
-	}
-	status := &s.s.Status
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: phase %s, run %d, attempt %d, Job %s, stopped %q\n", s.s.Name, status.Phase, status.Run, status.Attempt.Attempt, status.Attempt.JobName, status.StoppedReason)
-	for _, c := range status.Conditions {
-		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
-	}
-	for _, run := range status.Attempts {
-		fmt.Fprintf(&b, "  %d/%d %s %s, from %v to %v: %s\n", run.Run, run.Attempt, run.Outcome, run.Reason, run.StartTime, run.CompletionTime, run.Message)
-	}
-	fmt.Fprintf(&b, "  result %+v\n", status.Result)
-	var pods corev1.PodList
-	if err := cluster.List(ctx, &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{agenticsession.LabelSession: s.s.Name}); err != nil {
-		return b.String() + err.Error()
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(ctx)
-		fmt.Fprintf(&b, "  Pod %s is %s; its log: %s %v\n", pod.Name, pod.Status.Phase, log, err)
-	}
-	return b.String()
 }
