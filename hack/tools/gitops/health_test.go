@@ -65,9 +65,7 @@ func (s state) object(kind string) *unstructured.Unstructured {
 func computeStatus(t *testing.T, object *unstructured.Unstructured) status.Status {
 	t.Helper()
 	result, err := status.Compute(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return result.Status
 }
 
@@ -136,9 +134,7 @@ func argoScript(t *testing.T) string {
 	}
 	readYAML(t, "argocd.yaml", &manifest)
 	var customizations map[string]map[string]string
-	if err := yaml.UnmarshalStrict([]byte(manifest.Data["resource.customizations"]), &customizations); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.UnmarshalStrict([]byte(manifest.Data["resource.customizations"]), &customizations))
 	script := customizations["yardmaster.dev/*"]["health.lua"]
 	if script == "" {
 		t.Fatal("there is no script")
@@ -153,14 +149,10 @@ func runLua(t *testing.T, script string, object *unstructured.Unstructured) (hea
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer l.Close()
 	for name, open := range map[string]lua.LGFunction{lua.LoadLibName: lua.OpenPackage, lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable} {
-		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)))
 	}
 	l.SetGlobal("obj", toLua(l, object.Object))
-	if err := l.DoString(script); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, l.DoString(script))
 	result, isTable := l.Get(-1).(*lua.LTable)
 	if !isTable {
 		t.Fatalf("the script returns %s", l.Get(-1))
@@ -196,10 +188,13 @@ func toLua(l *lua.LState, value any) lua.LValue {
 func readYAML(t *testing.T, name string, into any) {
 	t.Helper()
 	raw, err := os.ReadFile("../../../config/gitops/" + name)
+	noError(t, err)
+	noError(t, yaml.Unmarshal(raw, into))
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(raw, into); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -75,20 +75,13 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 			t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repositoryRoot, overlay)) })
 			runInRepository(t, "hack/overlay", append([]string{overlay, "yardmaster:dev"}, row.overlay...)...)
 			deployed, err := decode(runInRepository(t, "kustomize", "build", overlay))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			want := comparableObjects(deployed)
-			values := maps.Clone(row.values)
-			if values == nil {
-				values = map[string]any{}
-			}
+			values := map[string]any{}
+			maps.Copy(values, row.values)
 			values["webhookCA"] = map[string]any{"create": false} // make deploy lets kubectl yardmaster webhook-ca create it
 			values["crds"], values["image"] = map[string]any{"install": false}, map[string]any{"tag": "dev"}
-			objects, err := render(t, c, values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			objects := mustRender(t, c, values)
 			got := comparableObjects(objects)
 			for _, object := range slices.Sorted(maps.Keys(want)) {
 				if got[object] != want[object] {
@@ -107,9 +100,7 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 func runInRepository(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	tools, err := filepath.Abs(filepath.Join(repositoryRoot, "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Setenv("PATH", tools+string(os.PathListSeparator)+os.Getenv("PATH"))
 	command := exec.CommandContext(t.Context(), name, args...)
 	command.Dir = repositoryRoot

@@ -59,25 +59,6 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 	}
 }
 
-func TestExamplesPassPodSecurityRestricted(t *testing.T) {
-	for _, example := range Examples() {
-		t.Run(example.ObjectName(), func(t *testing.T) {
-			template := readExample(t, example.File).Spec.Template
-			if template != nil && template.SecurityProfile == v1alpha1.SecurityRestricted {
-				return
-			}
-			require.True(t, template != nil && len(template.Spec.Containers) == 1, "it has no template with a container for defaults")
-			pod, container := template.Spec.SecurityContext, template.Spec.Containers[0].SecurityContext
-			switch {
-			case pod == nil || pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot || pod.SeccompProfile == nil:
-				t.Error("its Pods can run as root, or without a seccomp profile")
-			case container == nil || container.AllowPrivilegeEscalation == nil || *container.AllowPrivilegeEscalation || container.Capabilities == nil:
-				t.Error("its containers can gain privileges or keep capabilities")
-			}
-		})
-	}
-}
-
 func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(examplesDirectory, file))
