@@ -22,7 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// workerPool returns a WorkerPool in namespace a that is not autoscaled.
+// manualPool returns a WorkerPool in namespace a that is not autoscaled.
 func manualPool(name string, replicas int32, changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1", Generation: 1}}
 	wp.Spec.Replicas = &replicas
@@ -164,7 +164,6 @@ func TestWatchingOnePoolEndsWhenItIsDeleted(t *testing.T) {
 	}
 }
 
-// scaleBody returns the body of a request to the scale subresource.
 func scaleBody(t *testing.T, name string, options *client.SubResourceUpdateOptions) *autoscalingv1.Scale {
 	t.Helper()
 	scale, ok := options.SubResourceBody.(*autoscalingv1.Scale)

@@ -32,7 +32,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// unstartedJob returns a Job that has never started.
 func unstartedJob(namespace, name string, age time.Duration) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace, job.Name = namespace, name

@@ -172,7 +172,6 @@ func TestRerunSetsParameters(t *testing.T) {
 	}
 }
 
-// suspendField returns the field of the spec that suspends an object.
 func suspendField(object client.Object) *bool {
 	switch object := object.(type) {
 	case *v1alpha1.SequentialJob:
@@ -302,7 +301,6 @@ func completedSequence(name string) *v1alpha1.SequentialJob {
 	return sj
 }
 
-// wantFinished checks whether a view has finished, and with which error.
 func wantFinished(t *testing.T, view interface{ isFinished() (bool, error) }, want bool, wantErr error) {
 	t.Helper()
 	if finished, err := view.isFinished(); finished != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {

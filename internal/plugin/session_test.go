@@ -71,7 +71,6 @@ func TestStopSessions(t *testing.T) {
 	}
 }
 
-// readSession reads the session named tidy.
 func readSession(t *testing.T, c client.Client) *v1alpha1.AgenticSession {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{}

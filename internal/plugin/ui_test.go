@@ -22,7 +22,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// failingLists returns a client for a cluster with these objects, which cannot be listed.
 func failingLists(t *testing.T, err error, objects ...client.Object) client.WithWatch {
 	return interceptor.NewClient(newFakeClient(t, objects...), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err },

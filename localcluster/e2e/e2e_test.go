@@ -130,7 +130,6 @@ func apply(t *testing.T, manifest string) {
 	}
 }
 
-// jobManifest returns a Job with one busybox container that runs a script.
 func jobManifest(name, script, containerFields string) string {
 	return fmt.Sprintf(`
 apiVersion: batch/v1

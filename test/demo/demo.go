@@ -37,7 +37,6 @@ type demoScenario interface {
 	showState(ctx context.Context, err error)
 }
 
-// demoRun is one run of the demo.
 type demoRun struct {
 	*demoEnvironment
 
@@ -127,7 +126,6 @@ func (d *demoRun) deploy(ctx context.Context) error {
 	})
 }
 
-// runScenarios runs all scenarios until each has ended.
 func (d *demoRun) runScenarios(ctx context.Context) (results []string, errs []error) {
 	results, errs = make([]string, len(d.scenarios)), make([]error, len(d.scenarios))
 	sections := make([]*page.Section, len(d.scenarios))

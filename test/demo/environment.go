@@ -45,7 +45,6 @@ type demoEnvironment struct {
 	clientset  kubernetes.Interface
 }
 
-// connectClients creates the clients.
 func (s *demoEnvironment) connectClients(ctx context.Context) error {
 	kubeconfig, err := s.cluster.KubeconfigPath(ctx)
 	if err != nil {
@@ -127,7 +126,6 @@ func (s *demoEnvironment) runKubectlQuietly(ctx context.Context, args ...string)
 
 const namespaceTimeout = 2 * time.Minute
 
-// readManifest reads a manifest in examples/.
 func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
 	content, err := os.ReadFile(filepath.Join("examples", file))
 	if err != nil {
@@ -146,7 +144,6 @@ func (s *demoEnvironment) create(ctx context.Context, object *unstructured.Unstr
 	return s.client.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
 }
 
-// checkRefusal returns an error unless the API server refused to create a manifest with this message.
 func checkRefusal(section *page.Section, file, message string, err error) error {
 	switch {
 	case err == nil:
@@ -198,7 +195,6 @@ func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
 	return d.waitForOperator(ctx)
 }
 
-// deployBroker deploys NATS.
 func (d *demoRun) deployBroker(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"apply", "-k", "config/nats"},

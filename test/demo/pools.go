@@ -66,7 +66,6 @@ func (a *poolScenario) showState(ctx context.Context, _ error) {
 	a.runKubectl(ctx, "-n", ordersNamespace, "events")
 }
 
-// prepareQueue creates the Queue and the WorkerPool.
 func (a *poolScenario) prepareQueue(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, ordersNamespace); err != nil {
 		return err
@@ -79,7 +78,6 @@ func (a *poolScenario) prepareQueue(ctx context.Context) error {
 	})
 }
 
-// sendJobs sends the burst of jobs.
 func (a *poolScenario) sendJobs(ctx context.Context) error {
 	a.section.Log("the pool has no workers; sending %d jobs at once, each taking %s", demoJobCount, demoJobDuration)
 	return a.runLedgerTool(ctx, "send", "send", "-url=nats://nats.nats:4222", "-queue=orders", "-run=demo",

@@ -78,7 +78,6 @@ func (a *sequenceScenario) showState(ctx context.Context, err error) {
 	}
 }
 
-// applyExamples creates the examples in a new namespace.
 func (a *sequenceScenario) applyExamples(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, sequencesNamespace); err != nil {
 		return err
@@ -98,7 +97,6 @@ func (a *sequenceScenario) applyExamples(ctx context.Context) error {
 	return nil
 }
 
-// applyExample creates an example, and checks that an invalid one is refused.
 func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.Example) error {
 	object, err := readManifest(example.ManifestPath(), sequencesNamespace)
 	if err != nil {
@@ -129,7 +127,6 @@ func (a *sequenceScenario) followExamples(ctx context.Context) error {
 	})
 }
 
-// readSequences reads the SequentialJobs of the examples.
 func (a *sequenceScenario) readSequences(ctx context.Context) (map[string]*v1alpha1.SequentialJob, error) {
 	var list v1alpha1.SequentialJobList
 	if err := a.client.List(ctx, &list, client.InNamespace(sequencesNamespace)); err != nil {
@@ -147,7 +144,6 @@ func (a *sequenceScenario) readSequences(ctx context.Context) (map[string]*v1alp
 	return byName, nil
 }
 
-// showProgress draws the table.
 func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.SequentialJob) {
 	shown := make([]*v1alpha1.SequentialJob, len(a.examples))
 	for i, example := range a.examples {
@@ -166,7 +162,6 @@ func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.Sequent
 	}
 }
 
-// applyDueActions applies the actions that are due.
 func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*v1alpha1.SequentialJob) error {
 	for _, example := range a.examples {
 		sj := now[example.ObjectName()]
@@ -182,7 +177,6 @@ func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*
 	return nil
 }
 
-// checkFinished returns an error that names the examples that are not finished.
 func (a *sequenceScenario) checkFinished(now map[string]*v1alpha1.SequentialJob) error {
 	var waiting []string
 	for _, example := range a.examples {

@@ -62,7 +62,6 @@ func (a *sessionScenario) showState(ctx context.Context, _ error) {
 	a.runKubectl(ctx, "-n", sessionsNamespace, "events")
 }
 
-// applySessions creates the sessions in a new namespace.
 func (a *sessionScenario) applySessions(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, sessionsNamespace); err != nil {
 		return err
@@ -76,7 +75,6 @@ func (a *sessionScenario) applySessions(ctx context.Context) error {
 	return nil
 }
 
-// checkRefusal checks that an invalid session is refused.
 func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 	object, err := readManifest(scenario.RefusedSessionFile, sessionsNamespace)
 	if err != nil {
@@ -116,7 +114,6 @@ func (a *sessionScenario) refreshSessions(ctx context.Context) error {
 	return a.applyDueActions(ctx)
 }
 
-// applyDueActions applies the actions that are due.
 func (a *sessionScenario) applyDueActions(ctx context.Context) error {
 	for _, s := range a.sessions {
 		action := s.DueAction(s.current, s.actionsDone, time.Since(s.phaseSince))

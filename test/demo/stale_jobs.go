@@ -19,7 +19,6 @@ import (
 // pluginZombieExitCode is the plugin's exit code when there are zombies.
 const pluginZombieExitCode = 1
 
-// staleJobScenario runs the examples of a JobReport.
 type staleJobScenario struct {
 	*demoEnvironment
 

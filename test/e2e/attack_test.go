@@ -99,7 +99,6 @@ func (env *attackEnv) createHostile(t *testing.T, name, title string) client.Obj
 	return createSourcePool(t, name, source.Spec(name, address))
 }
 
-// createSourcePool creates a WorkerPool that is scaled by a source.
 func createSourcePool(t *testing.T, name string, source v1alpha1.Source) *v1alpha1.WorkerPool {
 	t.Helper()
 	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: attackerNamespace}}

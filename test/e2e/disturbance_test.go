@@ -73,7 +73,6 @@ func readTrustedCA(t *testing.T) []byte {
 	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
-// mustRunPlugin runs the kubectl plugin, which must succeed.
 func mustRunPlugin(t *testing.T, args ...string) {
 	t.Helper()
 	output, code := runPluginBinary(t, args...)

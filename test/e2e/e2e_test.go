@@ -216,7 +216,6 @@ func besideOthers(t *testing.T) {
 	require.NoError(t, watchNamespaces())
 }
 
-// runInParallel runs scenarios that do not affect each other.
 func runInParallel(t *testing.T, scenarios []scenario) {
 	for _, c := range scenarios {
 		t.Run(c.title, func(t *testing.T) {

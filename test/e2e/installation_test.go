@@ -84,7 +84,6 @@ func testMetricsRequireAuthorization(t *testing.T) {
 	require.True(t, !strings.Contains(page, looked.sj.Name), "the metrics contain the name of an object")
 }
 
-// serviceAccountToken creates a ServiceAccount and a token for it.
 func serviceAccountToken(t *testing.T, ns, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}

@@ -40,10 +40,8 @@ var shortThresholds = []string{
 	"YARDMASTER_REPORT_PAUSED_BY_PARALLELISM_SUSPICIOUS_AFTER=1s", "YARDMASTER_REPORT_EXTERNALLY_MANAGED_SUSPICIOUS_AFTER=1s",
 }
 
-// reportedFinding is what is compared of a finding.
 type reportedFinding struct{ finding, owner string }
 
-// wantedFindings returns the expected findings, by Job.
 func wantedFindings() map[string]reportedFinding {
 	want := map[string]reportedFinding{}
 	for i := range jobFixtures {
@@ -54,7 +52,6 @@ func wantedFindings() map[string]reportedFinding {
 	return want
 }
 
-// findingsByJob returns the findings of a report, by Job.
 func findingsByJob(report *v1alpha1.JobReport) map[string]reportedFinding {
 	got := map[string]reportedFinding{}
 	for i := range report.Status.Findings {
@@ -85,7 +82,6 @@ func testOperatorReportsStaleJobs(t *testing.T) {
 	require.Equal(t, before, readJobSpecs(t))
 }
 
-// readJobSpecs returns the specs of the Jobs, by name.
 func readJobSpecs(t *testing.T) map[string]batchv1.JobSpec {
 	t.Helper()
 	var jobs batchv1.JobList

@@ -105,7 +105,6 @@ func connectPrompt(addresses []string) string {
 	return "/connect " + strings.Join(addresses, "\n/connect ")
 }
 
-// wantReached checks which of the tried addresses the session reached.
 func (s *sessionTest) wantReached(tried, reached []string) {
 	s.t.Helper()
 	want := "Echoed 0 lines"
@@ -146,7 +145,6 @@ func createServerPod(t *testing.T, name string) *corev1.Pod {
 	return server
 }
 
-// canConnect reports whether a Pod with these labels can connect to an address.
 func canConnect(t *testing.T, labels map[string]string, address string) bool {
 	t.Helper()
 	host, port, _ := strings.Cut(address, ":")
@@ -162,7 +160,6 @@ func waitForSuccess(t *testing.T, pod *corev1.Pod) {
 	poll.Until(t, pod.Name+" to succeed", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 }
 
-// createScriptPod creates a Pod that runs a script.
 func createScriptPod(t *testing.T, name string, labels map[string]string, script string) *corev1.Pod {
 	t.Helper()
 	return createUntilEnd(t, newPod(name, labels, busyboxImage, "sh", "-c", script))
@@ -178,7 +175,6 @@ func newPod(name string, labels map[string]string, image string, command ...stri
 	return pod
 }
 
-// createUntilEnd creates an object until the end of the test.
 func createUntilEnd[T client.Object](t *testing.T, object T) T {
 	t.Helper()
 	require.NoError(t, cluster.Create(t.Context(), object))
@@ -237,7 +233,6 @@ func testSessionHosts(t *testing.T) {
 	s.wantRefusalsLogged("HostNotAllowed", "AddressNotAllowed", "ServerNameMismatch")
 }
 
-// wantRefusalsLogged checks that the proxies logged refusals of the session for these reasons.
 func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
 	s.t.Helper()
 	proxies := podsWith(s.t, sessionsNamespace, workload.Selector().MatchLabels)
@@ -253,7 +248,6 @@ func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
 	}
 }
 
-// wantProbed checks what a Pod with the probe reached.
 func wantProbed(t *testing.T, pod *corev1.Pod, reached, notReached []string) {
 	t.Helper()
 	log := readLog(t, pod.Namespace, pod.Name, pod.Spec.Containers[0].Name)
@@ -288,7 +282,6 @@ func createTLSServer(t *testing.T, server *corev1.Pod) *corev1.Pod {
 	return server
 }
 
-// createProbePod creates a Pod that runs the probe.
 func createProbePod(t *testing.T, name, command string, args ...string) *corev1.Pod {
 	t.Helper()
 	return createUntilEnd(t, newProbePod(name, command, args...))

@@ -35,7 +35,6 @@ const (
 	serviceAccount    = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 
-// operatorKey is the key of the operator's Deployment.
 var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorName}
 
 // waitForOperator waits until only Pods of the deployed version exist, one of them leads, and the
@@ -108,7 +107,6 @@ func webhookServes(ctx context.Context) error {
 	return cluster.Create(ctx, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: watchedNamespace, Name: "dry-run"}}, client.DryRunAll)
 }
 
-// currentLease reads the Lease.
 func currentLease(t *testing.T) *coordinationv1.Lease {
 	t.Helper()
 	l, err := readLease(t.Context())
@@ -137,7 +135,6 @@ func waitForAnotherLeader(t *testing.T, than string) {
 	})
 }
 
-// operatorDeployment reads the operator's Deployment.
 func operatorDeployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
@@ -174,7 +171,6 @@ exit 1`, container, process, sig)
 	require.True(t, sender.Status.Phase == corev1.PodSucceeded, "Pod %[2]s has no process %[1]s", process, pod.Name)
 }
 
-// newShortSequence returns a sequence of n short steps.
 func newShortSequence(name string, n int) *v1alpha1.SequentialJob {
 	b := testbuilder.SequentialJob(name, "")
 	for i := n; i > 0; i-- {

@@ -105,7 +105,6 @@ func (env *queueEnv) brokerURL() string {
 	return "nats://" + env.brokerUser + "nats." + env.namespace + ":4222"
 }
 
-// waitUntilQueueReady waits until the Queue is ready.
 func (env *queueEnv) waitUntilQueueReady(name string) {
 	env.t.Helper()
 	poll.Until(env.t, "the Queue "+name+" to be ready", func() bool {
@@ -114,13 +113,11 @@ func (env *queueEnv) waitUntilQueueReady(name string) {
 	})
 }
 
-// createPool creates the WorkerPool of examples/orders with changes.
 func (env *queueEnv) createPool(change func(pool *v1alpha1.WorkerPool)) {
 	env.t.Helper()
 	env.createPoolFromExample("orders/workerpool.yaml", change)
 }
 
-// createPoolFromExample creates the WorkerPool of an example with changes.
 func (env *queueEnv) createPoolFromExample(example string, change func(pool *v1alpha1.WorkerPool)) {
 	env.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", filepath.FromSlash(example)))
@@ -208,7 +205,6 @@ func (env *queueEnv) sendBatch(b jobBatch) {
 // endFile returns the path of the file that ends an endless batch. Then it contains the number of its jobs.
 func (b *jobBatch) endFile() string { return "/ledger/" + b.run + ".end" }
 
-// endBatches ends all endless batches.
 func (env *queueEnv) endBatches() {
 	env.t.Helper()
 	for _, b := range env.sentBatches {
@@ -357,7 +353,6 @@ func (env *queueEnv) rollOutAndScaleRepeatedly(each func(turn int)) {
 	}
 }
 
-// workerPods returns the Pods of the pool.
 func (env *queueEnv) workerPods() []corev1.Pod {
 	env.t.Helper()
 	pods := podsWith(env.t, env.namespace, nil)

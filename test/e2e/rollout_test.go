@@ -147,7 +147,6 @@ func (r *releaseTest) createReleasePool() {
 	})
 }
 
-// pool reads the pool of the trial.
 func (r *releaseTest) pool() *v1alpha1.WorkerPool {
 	r.t.Helper()
 	pool := &v1alpha1.WorkerPool{}
@@ -161,7 +160,6 @@ func (r *releaseTest) environment(defect string) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: "BROKER", Value: wrong}, {Name: "DEFECT", Value: defect}}
 }
 
-// release changes the version and the defect of the workers.
 func (r *releaseTest) release(version, defect string) {
 	r.t.Helper()
 	pool := r.pool()

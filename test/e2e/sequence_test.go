@@ -21,7 +21,6 @@ import (
 // busyboxImage is an image that the node has.
 const busyboxImage = "docker.io/library/busybox:1.37"
 
-// shellScript makes a step run a shell script.
 func shellScript(text string) testbuilder.StepOption {
 	return testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.Image = busyboxImage
@@ -82,20 +81,17 @@ func restrictedSecurityContext() *corev1.SecurityContext {
 	}
 }
 
-// readSequence reads the SequentialJob.
 func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 	s.t.Helper()
 	require.NoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
 	return s.sj
 }
 
-// waitUntil waits for the SequentialJob to satisfy the condition.
 func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
 	poll.Until(s.t, what, func() bool { return condition(s.readSequence()) })
 }
 
-// waitForPhase waits for the phase of the SequentialJob.
 func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
 	s.t.Helper()
 	s.waitUntil(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
@@ -111,7 +107,6 @@ func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
 	return &v1alpha1.StepStatus{}
 }
 
-// patchSequence changes the SequentialJob as a user would.
 func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) error {
 	s.t.Helper()
 	before := s.readSequence().DeepCopy()
@@ -140,13 +135,11 @@ func (s *sequenceTest) listJobs() []batchv1.Job {
 	return owned
 }
 
-// listPods returns the Pods of a Job.
 func (s *sequenceTest) listPods(job *batchv1.Job) []corev1.Pod {
 	s.t.Helper()
 	return podsWith(s.t, job.Namespace, map[string]string{batchv1.ControllerUidLabel: string(job.UID)})
 }
 
-// waitForRunningPod waits until the Pod of a step runs, and returns it.
 func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
@@ -166,13 +159,11 @@ func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
 	return found
 }
 
-// releaseStep ends a step that was created with untilReleased.
 func (s *sequenceTest) releaseStep(step string) {
 	s.t.Helper()
 	sendSignal(s.t, s.waitForRunningPod(step), "sleep", "TERM")
 }
 
-// readLogs returns the log of a Pod's container.
 func (s *sequenceTest) readLogs(pod, container string) string {
 	s.t.Helper()
 	return readLog(s.t, s.sj.Namespace, pod, container)

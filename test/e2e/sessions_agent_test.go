@@ -148,7 +148,6 @@ func (a *agentTest) ask(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// apply applies the manifest with kubectl.
 func (a *agentTest) apply(t *testing.T) {
 	t.Helper()
 	manifest := &bytes.Buffer{}
@@ -161,7 +160,6 @@ func (a *agentTest) apply(t *testing.T) {
 	a.sessionTest = trackSession(t, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}})
 }
 
-// askTheModel defines a function that asks the model.
 const askTheModel = `ask() { wget -q -O - --header "X-Api-Key: $ANTHROPIC_API_KEY" --header 'Content-Type: application/json' --post-data \
   '{"model":"claude-sonnet-4-5","max_tokens":100,"tools":[{"name":"x","input_schema":{}}],"messages":[{"role":"user","content":"x"}]}' "$ANTHROPIC_BASE_URL/v1/messages" > /dev/null 2>&1; }
 `

@@ -48,13 +48,11 @@ const (
 	runnerImage = "example-runner:v1"
 )
 
-// shellCommand runs the prompt as a shell script.
 var shellCommand = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
 
 // visitorLabels is the label of Pods that may connect to an interactive session.
 var visitorLabels = map[string]string{"app": "visitor"}
 
-// createRunners creates the SessionRunners in a namespace.
 func createRunners(t *testing.T, ns string) {
 	t.Helper()
 	setInteractive := func(spec *v1alpha1.SessionRunnerSpec) {
@@ -111,13 +109,11 @@ func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	return egress
 }
 
-// sessionTest checks one AgenticSession.
 type sessionTest struct {
 	t *testing.T
 	s *v1alpha1.AgenticSession
 }
 
-// createSession creates a session with this SessionRunner.
 func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
 	t.Helper()
 	return createSessionIn(t, sessionsNamespace, "session-", runner, prompt, change)
@@ -144,7 +140,6 @@ func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
 	return &sessionTest{t, s}
 }
 
-// getSession reads the session from the cluster.
 func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
 	require.NoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
@@ -187,7 +182,6 @@ func (s *sessionTest) wantRuns(want ...string) {
 	require.True(s.t, slices.Equal(got, want), "attempts ended %q, want %q", got, want)
 }
 
-// wantSummary checks the summary of the last result.
 func (s *sessionTest) wantSummary(want string) {
 	s.t.Helper()
 	if r := s.s.Status.Result; r == nil || r.Summary != want {
@@ -195,7 +189,6 @@ func (s *sessionTest) wantSummary(want string) {
 	}
 }
 
-// wantCondition checks a condition.
 func (s *sessionTest) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
 	if c := meta.FindStatusCondition(s.getSession().Status.Conditions, kind); c == nil || c.Status != status || c.Reason != reason {
@@ -219,13 +212,11 @@ func (s *sessionTest) waitForEvents(want ...string) {
 	})
 }
 
-// patchSpec changes the spec as a user does.
 func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
 	require.NoError(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
-// deleteSession deletes the session as kubectl does.
 func (s *sessionTest) deleteSession() {
 	s.t.Helper()
 	require.NoError(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))

@@ -61,7 +61,6 @@ func (s *sessionTest) wantColumns(header, row string) {
 	}
 }
 
-// confinementScript reports the restrictions of its process.
 const confinementScript = `
 field() { grep "^$1:" /proc/self/status | tr -d '\t'; }
 writable() { (: > "$1/probe") 2> /dev/null && echo "$1 is writable"; rm -f "$1/probe"; }

@@ -30,7 +30,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// repositoryRoot is the path of the repository's root.
 const repositoryRoot = "../.."
 
 // The tests' namespaces.
@@ -63,7 +62,6 @@ const (
 	privilegedNamespace = "e2e-privileged"
 )
 
-// queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = append(soakNamespaces(),
 	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, terminatingNamespace,
 	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace)
@@ -82,7 +80,6 @@ var exclusiveNamespaces = strings.Join([]string{
 	watchedNamespace, sessionsNamespace, deletionNamespace, terminatingNamespace, attackerNamespace, victimNamespace,
 }, ",")
 
-// watchedNamespaces are those of all tests.
 var watchedNamespaces = strings.Join(append([]string{
 	watchedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace,
 }, queueNamespaces...), ",")
@@ -221,7 +218,6 @@ func readLog(t *testing.T, namespace, pod, container string) string {
 	return string(log)
 }
 
-// podsWith returns the Pods of a namespace with these labels.
 func podsWith(t *testing.T, ns string, labels map[string]string) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
@@ -229,7 +225,6 @@ func podsWith(t *testing.T, ns string, labels map[string]string) []corev1.Pod {
 	return list.Items
 }
 
-// objectExists reads an object and reports whether it exists.
 func objectExists(t *testing.T, object client.Object) bool {
 	t.Helper()
 	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object)

@@ -32,7 +32,6 @@ import (
 // plainImage contains the plain worker and the operator's binary.
 const plainImage = "plain-worker:v1"
 
-// createQueue creates another Queue.
 func (env *queueEnv) createQueue(name string, change func(q *v1alpha1.Queue)) {
 	env.t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: env.namespace}}

@@ -102,7 +102,6 @@ func startSequence(t *testing.T, ns string) *v1alpha1.SequentialJob {
 	return sj
 }
 
-// release ends the first step. It must still be in its first Pod.
 func release(t *testing.T, sj *v1alpha1.SequentialJob) {
 	t.Helper()
 	pods := podsOf(t, sj, corev1.PodRunning)

@@ -55,7 +55,6 @@ func webhookServes(t *testing.T, ns string) bool {
 	return errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid
 }
 
-// createQueueAndSchedule creates a Queue on the broker of the tests, and a Schedule.
 func createQueueAndSchedule(t *testing.T, ns string) {
 	t.Helper()
 	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")

@@ -86,7 +86,6 @@ func (b *browser) expectNoProblems() {
 	require.True(b.t, len(b.requests) == 0, "requests to other addresses: %q", b.requests)
 }
 
-// command returns an action that calls a command of the browser.
 func command[P, R any](call cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		_, err := chromedp.Call(ctx, call, params)
@@ -117,7 +116,6 @@ func (b *browser) open(path string) {
 	b.run("opening "+path, chromedp.Navigate(b.ui.base+path), chromedp.WaitVisible(chromedp.CSS("main h1")))
 }
 
-// text returns the visible text of an element.
 func (b *browser) text(selector string) string {
 	b.t.Helper()
 	return evaluate[string](b, fmt.Sprintf("document.querySelector(%s)?.innerText ?? ''", quote(selector)))
@@ -133,7 +131,6 @@ func evaluate[T any](b *browser, script string) T {
 	return value
 }
 
-// waitForText waits until an element shows all texts.
 func (b *browser) waitForText(selector string, texts ...string) {
 	b.t.Helper()
 	err := poll.UntilNil(b.t.Context(), func() error {

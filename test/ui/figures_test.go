@@ -185,7 +185,6 @@ func (b *browser) openTab(path, selector string) *browser {
 	return tab
 }
 
-// processorTime returns the processor time that the process has used.
 func (u *runningUI) processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", u.Process.Pid))

@@ -20,7 +20,6 @@ func ago(d time.Duration) *metav1.Time {
 	return &metav1.Time{Time: time.Now().Add(-d).Truncate(time.Second)}
 }
 
-// create creates an object, and then sets its status.
 func create[T client.Object](t *testing.T, object T, setStatus func(T)) T {
 	t.Helper()
 	require.NoError(t, cluster.Create(t.Context(), object))
@@ -186,7 +185,6 @@ func newSchedule(t *testing.T, ns, name, message string) *v1alpha1.Schedule {
 	})
 }
 
-// newWorkerPod creates a ready worker of a pool.
 func newWorkerPod(t *testing.T, ns, poolName, name string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{

@@ -113,7 +113,6 @@ func (p *apiServerProxy) serveLog(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeKubeconfig writes a kubeconfig for the proxy.
 func (p *apiServerProxy) writeKubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")

@@ -95,7 +95,6 @@ func newNamespace(t *testing.T, prefix string) string {
 	return ns.Name
 }
 
-// runningUI is a running `kubectl yardmaster ui`.
 type runningUI struct {
 	*exec.Cmd
 
@@ -104,7 +103,6 @@ type runningUI struct {
 	loginURL, base string
 }
 
-// startUI starts the command.
 func startUI(t *testing.T, args ...string) *runningUI {
 	t.Helper()
 	return startUIBehind(t, newAPIServerProxy(t), args...)
@@ -168,7 +166,6 @@ func grant(t *testing.T, ns, user, resource string, verbs ...string) {
 	}
 }
 
-// staleJob returns a Job for failStaleJob.
 func staleJob(ns, name string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},

@@ -65,7 +65,6 @@ func render(t *testing.T, c *chart.Chart, values map[string]any) ([]*unstructure
 	return objects, nil
 }
 
-// mustRender returns the objects that the chart creates with valid values.
 func mustRender(t *testing.T, c *chart.Chart, values map[string]any) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := render(t, c, values)

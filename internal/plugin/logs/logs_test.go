@@ -221,7 +221,6 @@ func logLine(second int, text string) string {
 	return fmt.Sprintf("2026-03-01T12:00:%02d.5Z %s\n", second, text)
 }
 
-// finishedSequence returns a finished sequence of one step, and its Pod.
 func finishedSequence() (*v1alpha1.SequentialJob, []corev1.Pod) {
 	sj := withStepStatus(testbuilder.SequentialJob("etl", "a").Step("load").Obj(), "load", v1alpha1.StepSucceeded, "j1")
 	return sj, []corev1.Pod{stepPod(sj, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(0, ""))}

@@ -101,7 +101,6 @@ func TestConditionsThatRepeatTheSpecAreNotProblems(t *testing.T) {
 	}
 }
 
-// poolWithDecision returns the pool mailers with a scaling decision.
 func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	return mailersPool(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
 		wp.Status.LastDecision = &v1alpha1.ScaleDecision{

@@ -53,7 +53,6 @@ func completeAttempt(s *v1alpha1.AgenticSession) {
 	s.Status.Result = &v1alpha1.SessionResult{AttemptNumber: v1alpha1.AttemptNumber{Run: 1, Attempt: 2}, Summary: "Removed\n3 functions."}
 }
 
-// waitForRunner makes the session wait for its SessionRunner.
 func waitForRunner(s *v1alpha1.AgenticSession) {
 	s.Status = v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionPending, RunStatus: v1alpha1.RunStatus{Run: 1}}
 	s.Status.Conditions = []metav1.Condition{{

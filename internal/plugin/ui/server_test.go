@@ -283,7 +283,6 @@ func TestEventsEndWithTheStream(t *testing.T) {
 	}
 }
 
-// deadlineRecorder is a ResponseRecorder with deadlines.
 type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
 func (*deadlineRecorder) SetWriteDeadline(time.Time) error { return nil }

@@ -119,7 +119,6 @@ func (env Environment) countReconciled(ctx context.Context, c client.Reader) (qu
 	return queues, pools, nil
 }
 
-// countTrue returns 1 if the condition is True, else 0.
 func countTrue(conditions []metav1.Condition, condition string) int {
 	if meta.IsStatusConditionTrue(conditions, condition) {
 		return 1
@@ -157,7 +156,6 @@ func (env Environment) deleteAll(ctx context.Context, c client.Client) error {
 	return c.Delete(ctx, &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret)})
 }
 
-// deleteWithoutFinalizers removes the finalizers of an object and deletes it.
 func deleteWithoutFinalizers(ctx context.Context, c client.Writer, o client.Object) error {
 	none := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	if err := c.Patch(ctx, o, none); err != nil {

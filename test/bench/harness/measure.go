@@ -210,7 +210,6 @@ func PollUntil(ctx context.Context, timeout time.Duration, done func() (bool, er
 	}
 }
 
-// terminateProcess interrupts a process and waits until it exits.
 func terminateProcess(process *exec.Cmd) {
 	_ = process.Process.Signal(os.Interrupt) // it may have exited
 	_ = process.Wait()                       // its exit code does not affect the measurement

@@ -90,7 +90,6 @@ func buildDockerImages(ctx context.Context) (operatorImage string, err error) {
 	return operatorImage, nil
 }
 
-// loadDockerImages calls load for each image.
 func loadDockerImages(operatorImage string, load func(image string) error) error {
 	images := []string{operatorImage}
 	for image := range exampleDockerImages {

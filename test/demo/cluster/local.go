@@ -16,7 +16,6 @@ import (
 
 const localClusterName = "demo"
 
-// localCluster is a cluster of the command localcluster.
 type localCluster struct {
 	kubeconfig    string
 	operatorImage string

@@ -77,7 +77,6 @@ func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	require.Contains(t, string(readme), "```yaml\napiVersion"+manifest+"```")
 }
 
-// readSessions reads the sessions of a file in examples/.
 func readSessions(t *testing.T, name string) []v1alpha1.AgenticSession {
 	t.Helper()
 	file, err := os.Open(filepath.Join("../../../examples", name))

@@ -111,7 +111,6 @@ func appendToLedger(id, attempt string) error {
 // gatewayDir has the files of examples/gateway/producer.yaml.
 const gatewayDir = "/var/run/yardmaster-gateway"
 
-// postJob sends a job to the gateway.
 func postJob(url string) error {
 	authority, err := os.ReadFile(filepath.Join(gatewayDir, "ca.crt"))
 	if err != nil {
