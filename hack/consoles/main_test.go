@@ -72,9 +72,8 @@ func TestPagesAreComparedWithTheOutputOfTheirCommands(t *testing.T) {
 			if test.written != "" {
 				want = test.written
 			}
-			if diff := cmp.Diff(page(want), string(written)); diff != "" || (differences > 0) != (test.written != "") {
-				t.Errorf("%d differences, and the page (-want +got):\n%s", differences, diff)
-			}
+			diff := cmp.Diff(page(want), string(written))
+			require.True(t, diff == "" && (differences > 0) == (test.written != ""), "%d differences, and the page (-want +got):\n%s", differences, diff)
 		})
 	}
 }

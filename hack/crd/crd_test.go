@@ -87,9 +87,8 @@ func checkDescriptions(t *testing.T, path string, schema *apiextensionsv1.JSONSc
 	if schema == nil {
 		return
 	}
-	if found := goType.FindString(schema.Description); found != "" {
-		t.Errorf("%s: the description names the Go type %s: %s", path, found, schema.Description)
-	}
+	found := goType.FindString(schema.Description)
+	require.True(t, found == "", "%s: the description names the Go type %s: %s", path, found, schema.Description)
 	for name := range schema.Properties {
 		checkDescriptions(t, path+"."+name, new(schema.Properties[name]))
 	}

@@ -40,9 +40,8 @@ func TestLicensesAreAllowedOrRejected(t *testing.T) {
 		"an empty file":      {"", false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if licenses, err := classify([]byte(test.text)); (err == nil) != test.allowed {
-				t.Errorf("licenses %v, error %v", licenses, err)
-			}
+			licenses, err := classify([]byte(test.text))
+			require.True(t, (err == nil) == test.allowed, "licenses %v, error %v", licenses, err)
 		})
 	}
 }

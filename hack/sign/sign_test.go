@@ -103,9 +103,8 @@ func TestOtherKeysAreRefused(t *testing.T) {
 
 func openssl(t *testing.T, arguments ...string) {
 	t.Helper()
-	if output, err := exec.CommandContext(t.Context(), "openssl", arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("openssl %v: %v\n%s", arguments, err, output)
-	}
+	output, err := exec.CommandContext(t.Context(), "openssl", arguments...).CombinedOutput()
+	require.True(t, err == nil, "openssl %v: %v\n%s", arguments, err, output)
 }
 
 func write(t *testing.T, file, content string) {

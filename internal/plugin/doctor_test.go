@@ -58,9 +58,8 @@ leader               FAILED    no replica has ever led: the Lease platform/yardm
 definitions          FAILED    the CustomResourceDefinition agenticsessions.yardmaster.dev does not exist
   fix: make install deploy IMG=registry.example/yardmaster:v1 NAMESPACES='team-a' OPERATOR_NAMESPACE=platform CONTROLLERS='*,-workerpool'
 `
-	if lines := strings.SplitAfter(out, "\n"); cmp.Diff(want, strings.Join(lines[:7], "")) != "" {
-		t.Errorf("output:\n%s", out)
-	}
+	lines := strings.SplitAfter(out, "\n")
+	require.True(t, cmp.Diff(want, strings.Join(lines[:7], "")) == "", "output:\n%s", out)
 }
 
 func TestDoctorRestoresReleasesOfTheChartWithHelm(t *testing.T) {

@@ -152,9 +152,8 @@ func TestWatchingOnePoolEndsWhenItIsDeleted(t *testing.T) {
 	v := newPoolListView(&environment{})
 	v.singlePool = manualPool("mailers", 3)
 	namesake := manualPool("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.UID = "2" })
-	if lines := v.applyUpdate(follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: namesake}); len(lines) > 0 {
-		t.Errorf("lines for another pool with the same name: %q", lines)
-	}
+	lines := v.applyUpdate(follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: namesake})
+	require.True(t, len(lines) == 0, "lines for another pool with the same name: %q", lines)
 	if finished, err := v.isFinished(); !finished || err == nil || err.Error() != "workerpool.yardmaster.dev/mailers was deleted" {
 		t.Errorf("finished %t, %v", finished, err)
 	}

@@ -240,18 +240,16 @@ func TestDeadLettersAreShownEditedAndRequeuedByIDAndText(t *testing.T) {
 	t.Setenv("KUBE_EDITOR", editor)
 	run("edit mail 4", exitSuccess)
 	g.expectCounts(1, 3)
-	if message := g.lastJob(); string(message.Data) != "edited" {
-		t.Errorf("%q", message.Data)
-	}
+	message := g.lastJob()
+	require.True(t, string(message.Data) == "edited", "%q", message.Data)
 	run("requeue mail --filter=address", exitSuccess)
 	g.expectCounts(0, 4)
 }
 
 func TestPayloadsAreEscaped(t *testing.T) {
 	got := strings.Join(escapedLines([]byte("{\"a\": \"\\n\"}\r\n\ttab\x1b[2J\xff\u202e")), "|")
-	if want := `  {"a": "\n"}|      tab\x1b[2J\xff\u202e`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	want := `  {"a": "\n"}|      tab\x1b[2J\xff\u202e`
+	require.True(t, got == want, "%s, want %s", got, want)
 }
 
 // deadLetterBroker is a NATS server with a queue mail that has dead letters.

@@ -150,9 +150,8 @@ func TestANamespaceThatCannotBeReadIsUnknown(t *testing.T) {
 		},
 	})
 	code, _, errOut := runPluginWith(t, "report -n c", unreadable)
-	if want := "warning: found no Jobs, and you have no permission to check that namespace \"c\" exists\n"; code != exitSuccess || errOut != want {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	want := "warning: found no Jobs, and you have no permission to check that namespace \"c\" exists\n"
+	require.True(t, code == exitSuccess && errOut == want, "exit code %d, stderr %q", code, errOut)
 }
 
 func TestAPrintedReportListsAsManyJobsAsTheTable(t *testing.T) {
@@ -287,9 +286,8 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 			if reported != row.want || explained.Category != row.want {
 				t.Errorf("reported as %s, explained as %s, want %s", reported, explained.Category, row.want)
 			}
-			if isSuperseded := strings.Contains(explained.Message, "the later Job good does the same work"); isSuperseded != (row.job == "failed" && row.want == "Healthy") {
-				t.Errorf("message %q", explained.Message)
-			}
+			isSuperseded := strings.Contains(explained.Message, "the later Job good does the same work")
+			require.True(t, isSuperseded == (row.job == "failed" && row.want == "Healthy"), "message %q", explained.Message)
 		})
 	}
 }

@@ -110,9 +110,8 @@ func TestRunsAreRequestedInTheSchedule(t *testing.T) {
 			if strings.Contains(out, "request 7") {
 				wantID = "7"
 			}
-			if got := s.Spec.Rerun; got.ID != wantID || !got.From.Equal(row.from) || !got.To.Equal(row.to) {
-				t.Errorf("the request is %+v", got)
-			}
+			got := s.Spec.Rerun
+			require.True(t, got.ID == wantID && got.From.Equal(row.from) && got.To.Equal(row.to), "the request is %+v", got)
 		})
 	}
 }

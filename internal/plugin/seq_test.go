@@ -133,9 +133,8 @@ func TestApproveShowsAndBindsTheContent(t *testing.T) {
 	require.True(t, code == exitSuccess && out == want, "exit code %d, stdout %q, want %q, stderr %q", code, out, want, errOut)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
 	approval := `{"uid":"u","run":1,"step":"load","hash":"abc","parameters":[{"name":"VERSION","value":"1.4"}]}`
-	if got := sj.Annotations; got[v1alpha1.AnnotationApproval] != approval || got[v1alpha1.AnnotationApprovedBy] != "ada" {
-		t.Errorf("annotations %s", got)
-	}
+	got := sj.Annotations
+	require.True(t, got[v1alpha1.AnnotationApproval] == approval && got[v1alpha1.AnnotationApprovedBy] == "ada", "annotations %s", got)
 }
 
 func TestApproveWritesNothingIfTheStepDoesNotWait(t *testing.T) {
@@ -167,9 +166,8 @@ func TestRerunSetsParameters(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q", code, errOut)
 	}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
-	if got := sj.Spec.Rerun.Parameters; len(got) != 1 || got[0].Value != "2026-01-02" {
-		t.Errorf("parameters %+v", got)
-	}
+	got := sj.Spec.Rerun.Parameters
+	require.True(t, len(got) == 1 && got[0].Value == "2026-01-02", "parameters %+v", got)
 }
 
 func suspendField(object client.Object) *bool {
@@ -303,9 +301,8 @@ func completedSequence(name string) *v1alpha1.SequentialJob {
 
 func wantFinished(t *testing.T, view interface{ isFinished() (bool, error) }, want bool, wantErr error) {
 	t.Helper()
-	if finished, err := view.isFinished(); finished != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-		t.Errorf("finished %t, %v; want %t, %v", finished, err, want, wantErr)
-	}
+	finished, err := view.isFinished()
+	require.True(t, finished == want && fmt.Sprint(err) == fmt.Sprint(wantErr), "finished %t, %v; want %t, %v", finished, err, want, wantErr)
 }
 
 func TestWatchingOneSequenceEnds(t *testing.T) {
@@ -396,9 +393,8 @@ func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {
 	for _, sj := range []*v1alpha1.SequentialJob{completedSequence("backup"), failedSequence("etl")} {
 		v.applyUpdate(sequenceUpdate{Object: sj})
 	}
-	if lines := v.renderLines(0); !strings.HasPrefix(lines[1], "etl") || !strings.HasPrefix(lines[2], "backup") {
-		t.Errorf("lines:\n%s", strings.Join(lines, "\n"))
-	}
+	lines := v.renderLines(0)
+	require.True(t, strings.HasPrefix(lines[1], "etl") && strings.HasPrefix(lines[2], "backup"), "lines:\n%s", strings.Join(lines, "\n"))
 }
 
 func texts(changes []render.Change) []string {

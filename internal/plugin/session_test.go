@@ -64,9 +64,8 @@ func TestStopSessions(t *testing.T) {
 			c := newFakeClient(t, row.session)
 			code, out, errOut := runPluginWith(t, "session stop "+row.args, c)
 			require.True(t, code == row.code && out == row.out && errOut == row.errOut, "exit code %d, stdout %q, stderr %q", code, out, errOut)
-			if after := readSession(t, c); !after.Spec.Suspend {
-				t.Error("it is not suspended")
-			}
+			after := readSession(t, c)
+			require.True(t, after.Spec.Suspend, "it is not suspended")
 		})
 	}
 }
@@ -141,9 +140,8 @@ func TestSessionResult(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			_, out, errOut := runPlugin(t, "session result tidy"+row.args, row.session)
-			if diff := cmp.Diff(row.out, out); diff != "" || errOut != row.errOut {
-				t.Errorf("stderr %q, stdout (-want +got):\n%s", errOut, diff)
-			}
+			diff := cmp.Diff(row.out, out)
+			require.True(t, diff == "" && errOut == row.errOut, "stderr %q, stdout (-want +got):\n%s", errOut, diff)
 		})
 	}
 }

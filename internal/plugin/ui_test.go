@@ -32,9 +32,8 @@ func TestUIFailsWithoutAConnection(t *testing.T) {
 	sequences := schema.GroupResource{Group: "yardmaster.dev", Resource: "sequentialjobs"}
 	for name, err := range map[string]error{"no API server": errors.New("connection refused"), "no login": apierrors.NewUnauthorized("no token")} {
 		t.Run(name, func(t *testing.T) {
-			if code, out, errOut := runPluginWith(t, "ui --no-browser", failingLists(t, err)); code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
+			code, out, errOut := runPluginWith(t, "ui --no-browser", failingLists(t, err))
+			require.True(t, code == exitError && out == "" && strings.HasPrefix(errOut, "error: "), "exit code %d, stdout %q, stderr %q", code, out, errOut)
 		})
 	}
 	cluster := &clusterConnection{WithWatch: failingLists(t, apierrors.NewForbidden(sequences, "", errors.New("no")))}

@@ -81,9 +81,8 @@ func mustLocalcluster(t *testing.T, args ...string) string {
 func startCluster(t *testing.T, args ...string) {
 	t.Helper()
 	t.Cleanup(func() {
-		if output, err := exec.CommandContext(context.Background(), program, "down", "--name", clusterName).CombinedOutput(); err != nil {
-			t.Errorf("down: %v\n%s", err, output)
-		}
+		output, err := exec.CommandContext(context.Background(), program, "down", "--name", clusterName).CombinedOutput()
+		require.True(t, err == nil, "down: %v\n%s", err, output)
 	})
 	mustLocalcluster(t, append([]string{"up"}, args...)...)
 }
@@ -125,9 +124,8 @@ func apply(t *testing.T, manifest string) {
 	command.Stdin = strings.NewReader(manifest)
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		t.Fatalf("applying: %v\n%s\n%s", err, &output, manifest)
-	}
+	err := command.Run()
+	require.True(t, err == nil, "applying: %v\n%s\n%s", err, &output, manifest)
 }
 
 func jobManifest(name, script, containerFields string) string {

@@ -44,9 +44,8 @@ func testCertificateAuthorityIsRenewed(t *testing.T) {
 	}
 	t.Logf("all replicas served a certificate of the new authority after %v", roundedSince(start))
 	mustRunPlugin(t, "webhook-ca")
-	if trusted := readTrustedCA(t); bytes.Equal(renewed, replaced) || !bytes.Equal(trusted, renewed) {
-		t.Error("the API server does not trust only the new authority")
-	}
+	trusted := readTrustedCA(t)
+	require.True(t, !bytes.Equal(renewed, replaced) && bytes.Equal(trusted, renewed), "the API server does not trust only the new authority")
 	require.NoError(t, webhookServes(t.Context()))
 	for _, err := range calls.stopCalling() {
 		t.Errorf("a request failed: %v", err)
@@ -115,9 +114,8 @@ func testRollingRestart(t *testing.T) {
 	// Lease up to 2.2 times 2 s later. A Lease that is not released expires after 15 s. The next
 	// leader may be a replica that is restarted later.
 	leaderless := calls.longestLeaderless()
-	if limit := 10 * time.Second; leaderless > limit {
-		t.Errorf("no replica led for %v, want at most %v", leaderless, limit)
-	}
+	limit := 10 * time.Second
+	require.True(t, leaderless <= limit, "no replica led for %v, want at most %v", leaderless, limit)
 	t.Logf("%d replicas led, the next at most %v after the last renewal by the previous one", len(calls.terms), leaderless.Round(100*time.Millisecond))
 
 	s.waitForPhase(v1alpha1.PhaseCompleted)

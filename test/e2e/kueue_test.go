@@ -183,9 +183,8 @@ func workloadsOf(t *testing.T, ns, prefix string) []string {
 // wantWorkloads checks that the Workloads of an object's Jobs are found, so that none found later proves something.
 func wantWorkloads(t *testing.T, object client.Object, want int) {
 	t.Helper()
-	if names := workloadsOf(t, object.GetNamespace(), object.GetName()); len(names) != want {
-		t.Errorf("%s has the Workloads %q, want %d", object.GetName(), names, want)
-	}
+	names := workloadsOf(t, object.GetNamespace(), object.GetName())
+	require.True(t, len(names) == want, "%s has the Workloads %q, want %d", object.GetName(), names, want)
 }
 
 func waitUntilNoWorkloads(t *testing.T, object client.Object) {
@@ -195,9 +194,8 @@ func waitUntilNoWorkloads(t *testing.T, object client.Object) {
 
 func testKueueExample(t *testing.T) {
 	file := repositoryRoot + "/examples/sequentialjob/kueue.yaml"
-	if output, err := newKubectlCommand(t.Context(), "create", "-n", watchedNamespace, "-f", file).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	output, err := newKubectlCommand(t.Context(), "create", "-n", watchedNamespace, "-f", file).CombinedOutput()
+	require.True(t, err == nil, "%v\n%s", err, output)
 	s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "kueue", Namespace: watchedNamespace}}}
 	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), s.sj))) })
 	s.waitForPhase(v1alpha1.PhaseCompleted)
@@ -238,9 +236,8 @@ func testPreemptedStep(t *testing.T) {
 	s.releaseStep("a")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
-	if again := s.listJobs()[0]; again.UID != job.UID {
-		t.Error("the step has another Job")
-	}
+	again := s.listJobs()[0]
+	require.True(t, again.UID == job.UID, "the step has another Job")
 	if status := s.stepStatus("a"); status.Attempt != 1 || status.FailedPods != 0 || status.FailedAttempts != 0 {
 		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", status.Attempt, status.FailedPods, status.FailedAttempts)
 	}
@@ -360,9 +357,8 @@ func testStoppedSessionInQueue(t *testing.T) {
 	stopped.patchSpec(`{"suspend": true}`)
 	stopped.waitForPhase(v1alpha1.SessionStopped)
 	waitUntilNoWorkloads(t, stopped.s)
-	if used := stopped.s.Status.ActiveDuration; used.Duration.Duration != 0 {
-		t.Errorf("%v count of a session that did not run", used)
-	}
+	used := stopped.s.Status.ActiveDuration
+	require.True(t, used.Duration.Duration == 0, "%v count of a session that did not run", used)
 	for _, s := range []*sessionTest{deleted, running} {
 		s.deleteSession()
 		waitUntilDeleted(t, s.s)

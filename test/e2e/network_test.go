@@ -365,9 +365,8 @@ func (r *packetReceiver) attackFrom(ns string) *sessionTest {
 // wantNothing checks that no packet arrived since the receiver was created.
 func (r *packetReceiver) wantNothing() {
 	r.t.Helper()
-	if after := r.packets(); after != r.before {
-		r.t.Errorf("the receiver got %d packets", after-r.before)
-	}
+	after := r.packets()
+	require.True(r.t, after == r.before, "the receiver got %d packets", after-r.before)
 }
 
 // waitForAttacks waits until the session has tried everything at least twice more.

@@ -86,9 +86,8 @@ kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
 	}
 	require.NoError(t, cluster.Create(t.Context(), kubelet))
 	poll.Until(t, "the Pod that stops the kubelet", func() bool { return objectExists(t, kubelet) && kubelet.Status.Phase == corev1.PodRunning })
-	if now := time.Now(); now.After(lost) {
-		t.Fatalf("the Pods took %v longer than this test expects to start", now.Sub(lost))
-	}
+	now := time.Now()
+	require.True(t, !now.After(lost), "the Pods took %v longer than this test expects to start", now.Sub(lost))
 	deletionRequested := func(s *sequenceTest) bool {
 		for _, job := range s.listJobs() {
 			for _, pod := range s.listPods(&job) {

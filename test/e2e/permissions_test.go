@@ -104,9 +104,8 @@ func testSequentialJobPermission(t *testing.T) {
 	s := &sequenceTest{t: t, sj: newSecretReader()}
 	u.create(s.sj)
 	s.waitForPhase(v1alpha1.PhaseFailed)
-	if message := s.stepStatus("read").Message; !strings.Contains(message, secretValue) {
-		t.Errorf("the step could not read the Secret: %q", message)
-	}
+	message := s.stepStatus("read").Message
+	require.True(t, strings.Contains(message, secretValue), "the step could not read the Secret: %q", message)
 
 	// The namespace's Pod Security Standard applies to steps.
 	s = &sequenceTest{t: t, sj: prepareSequence(tenantNamespace, testbuilder.SequentialJob("on-node", "").Step("escape", shellScript("true")).Obj())}
@@ -135,9 +134,8 @@ func testSchedulePermission(t *testing.T) {
 		require.NoError(t, cluster.List(t.Context(), &runs, client.InNamespace(s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.Name}))
 		return len(runs.Items) > 0 && runs.Items[0].Status.CompletionTime != nil
 	})
-	if message := runs.Items[0].Status.Steps[0].Message; !strings.Contains(message, secretValue) {
-		t.Errorf("the step could not read the Secret: %q", message)
-	}
+	message := runs.Items[0].Status.Steps[0].Message
+	require.True(t, strings.Contains(message, secretValue), "the step could not read the Secret: %q", message)
 }
 
 func testQueuePermission(t *testing.T) {

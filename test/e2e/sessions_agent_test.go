@@ -154,9 +154,8 @@ func (a *agentTest) apply(t *testing.T) {
 	require.NoError(t, agentManifest.Execute(manifest, a))
 	command := newKubectlCommand(t.Context(), "apply", "-n", sessionsNamespace, "-f", "-")
 	command.Stdin = manifest
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl apply: %v: %s", err, output)
-	}
+	output, err := command.CombinedOutput()
+	require.True(t, err == nil, "kubectl apply: %v: %s", err, output)
 	a.sessionTest = trackSession(t, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}})
 }
 
@@ -200,9 +199,8 @@ func (a *agentTest) checkPullRequest(t *testing.T, cost v1alpha1.Number) {
 	}
 	result := status.Result
 	require.True(t, result != nil && len(result.Repositories) == 1 && result.Transcript != nil, "the result is %+v", result)
-	if r := &result.Repositories[0]; !r.Pushed || r.Error != "" || r.PullRequestURL != "https://"+a.ForgeHost+"/team/shop/pull/1" {
-		t.Errorf("the repository is %+v", r)
-	}
+	r := &result.Repositories[0]
+	require.True(t, r.Pushed && r.Error == "" && r.PullRequestURL == "https://"+a.ForgeHost+"/team/shop/pull/1", "the repository is %+v", r)
 	if commits := a.ask(t, "/commits"); !strings.Contains(commits, "Wrote the file. (session/"+a.Name+"-") || !strings.Contains(commits, "+++ b/a.txt") {
 		t.Errorf("the commits are %s", commits)
 	}

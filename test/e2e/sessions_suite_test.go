@@ -184,16 +184,14 @@ func (s *sessionTest) wantRuns(want ...string) {
 
 func (s *sessionTest) wantSummary(want string) {
 	s.t.Helper()
-	if r := s.s.Status.Result; r == nil || r.Summary != want {
-		s.t.Errorf("the result is %+v, want %q", r, want)
-	}
+	r := s.s.Status.Result
+	require.True(s.t, r != nil && r.Summary == want, "the result is %+v, want %q", r, want)
 }
 
 func (s *sessionTest) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
-	if c := meta.FindStatusCondition(s.getSession().Status.Conditions, kind); c == nil || c.Status != status || c.Reason != reason {
-		s.t.Errorf("%s is %+v, want %s %s", kind, c, status, reason)
-	}
+	c := meta.FindStatusCondition(s.getSession().Status.Conditions, kind)
+	require.True(s.t, c != nil && c.Status == status && c.Reason == reason, "%s is %+v, want %s %s", kind, c, status, reason)
 }
 
 // waitForEvents waits for events with these reasons, which are emitted after the status is stored.

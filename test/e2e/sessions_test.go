@@ -32,9 +32,8 @@ func testSessionResult(t *testing.T) {
 	s.wantRuns("1/1 Completed 0")
 	s.wantSummary("Echoed 2 lines")
 	status := &s.s.Status
-	if usage := status.Result.Usage; usage == nil || string(usage.Raw) != `{"lines":2,"words":7}` {
-		t.Errorf("the usage is %s", usage)
-	}
+	usage := status.Result.Usage
+	require.True(t, usage != nil && string(usage.Raw) == `{"lines":2,"words":7}`, "the usage is %s", usage)
 	if cost := status.TotalCostUSD; cost == nil || *cost != "0.12" {
 		t.Errorf("the total cost is %v", cost)
 	}
@@ -97,14 +96,12 @@ func testSessionRestricted(t *testing.T) {
 	// The namespace must refuse a Pod without a security context, or the test proves nothing.
 	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: sessionsNamespace}}
 	plain.Spec.Containers = []corev1.Container{{Name: "plain", Image: busyboxImage}}
-	if err := cluster.Create(t.Context(), plain, client.DryRunAll); !apierrors.IsForbidden(err) {
-		t.Fatalf("the namespace does not enforce the profile restricted: %v", err)
-	}
+	err := cluster.Create(t.Context(), plain, client.DryRunAll)
+	require.True(t, apierrors.IsForbidden(err), "the namespace does not enforce the profile restricted: %v", err)
 	s := createSession(t, sidecarRunner, "", setAllFeatures)
 	s.waitForPhase(v1alpha1.SessionRunning)
-	if found := countChildObjects(t, sessionsNamespace)[s.s.UID]; len(found) != len(childObjectLists()) {
-		t.Errorf("the session has the objects %v", found)
-	}
+	found := countChildObjects(t, sessionsNamespace)[s.s.UID]
+	require.True(t, len(found) == len(childObjectLists()), "the session has the objects %v", found)
 	require.True(t, s.currentPod().Status.ContainerStatuses[0].Ready, "the session is Running before its port accepts connections")
 	require.Equal(t, "Hello, agent.", s.postMessage("Hello, agent."))
 	// The sidecar never ends by itself, and must not keep the session from completing.
@@ -154,9 +151,8 @@ func testSessionEvicted(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Retried Evicted 143", "1/2 Completed 0")
 	s.wantSummary("started 1/1 stopped started 1/2 ")
-	if status := &s.s.Status; status.Disruptions != 1 || status.Retries != 0 {
-		t.Errorf("%d disruptions, %d retries", status.Disruptions, status.Retries)
-	}
+	status := &s.s.Status
+	require.True(t, status.Disruptions == 1 && status.Retries == 0, "%d disruptions, %d retries", status.Disruptions, status.Retries)
 }
 
 func testSessionIdle(t *testing.T) {
@@ -172,9 +168,8 @@ func testSessionIdle(t *testing.T) {
 	busy.wantRuns("1/1 Completed 0")
 	lease := &coordinationv1.Lease{}
 	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
-	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != busy.s.Name+"-r1-a1" {
-		t.Errorf("the Lease is held by %v", holder)
-	}
+	holder := lease.Spec.HolderIdentity
+	require.True(t, holder != nil && *holder == busy.s.Name+"-r1-a1", "the Lease is held by %v", holder)
 }
 
 func testSessionMisconfigured(t *testing.T) {

@@ -37,9 +37,8 @@ func testExitCodeOfARestartedContainer(t *testing.T) {
 		Step("migrate", shellScript("printf 'no such table: users' > /dev/termination-log; exit 7")).Obj())
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	const want = "container migrate exited with code 7: no such table: users"
-	if step := s.stepStatus("migrate"); step.Message != want || step.ExitCode == nil || *step.ExitCode != 7 {
-		t.Errorf("message %q, exit code %v", step.Message, step.ExitCode)
-	}
+	step := s.stepStatus("migrate")
+	require.True(t, step.Message == want && step.ExitCode != nil && *step.ExitCode == 7, "message %q, exit code %v", step.Message, step.ExitCode)
 }
 
 func testEviction(policy corev1.RestartPolicy) func(*testing.T) {
@@ -77,9 +76,8 @@ func testStartDeadlineBesideASidecar(t *testing.T) {
 		!strings.Contains(step.Message, "registry.invalid/nothing:1") {
 		t.Errorf("%s: %s", step.Reason, step.Message)
 	}
-	if took := step.CompletionTime.Sub(step.StartTime.Time); took < time.Minute {
-		t.Errorf("it failed after %v", took)
-	}
+	took := step.CompletionTime.Sub(step.StartTime.Time)
+	require.True(t, took >= time.Minute, "it failed after %v", took)
 }
 
 func testContainerThatAPolicyAdds(t *testing.T) {
@@ -203,9 +201,8 @@ func testArchivedLogs(t *testing.T) {
 	} {
 		require.Contains(t, output, want)
 	}
-	if count := strings.Count(output, "building for archived-"); count != 2 {
-		t.Errorf("%d logs of the attempts:\n%s", count, output)
-	}
+	count := strings.Count(output, "building for archived-")
+	require.True(t, count == 2, "%d logs of the attempts:\n%s", count, output)
 }
 
 // shellOutput mounts the archive and makes what the script prints the output of the step.

@@ -187,9 +187,8 @@ func testCommandWorkers(t *testing.T) {
 func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 	env.t.Helper()
 	q := env.getQueue(queue)
-	if dead := q.Status.Dead; dead == nil || *dead != letters {
-		env.t.Errorf("status of Queue %s: %+v, want %d dead letters", queue, q.Status, letters)
-	}
+	dead := q.Status.Dead
+	require.True(env.t, dead != nil && *dead == letters, "status of Queue %s: %+v, want %d dead letters", queue, q.Status, letters)
 }
 
 // waitUntilInFlight waits until the Queue's status shows at least the given number of messages

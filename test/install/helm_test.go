@@ -108,9 +108,8 @@ func release(t *testing.T, sj *v1alpha1.SequentialJob) {
 	require.True(t, len(pods) == 1 && pods[0].Status.ContainerStatuses[0].RestartCount == 0, "the running step was interrupted: %d Pods run", len(pods))
 	run(t, "kubectl -n "+sj.Namespace+" exec "+pods[0].Name+" -- touch /tmp/released")
 	waitUntilCompleted(t, sj)
-	if all := podsOf(t, sj, corev1.PodSucceeded); len(all) != 2 {
-		t.Errorf("the two steps had %d Pods", len(all))
-	}
+	all := podsOf(t, sj, corev1.PodSucceeded)
+	require.True(t, len(all) == 2, "the two steps had %d Pods", len(all))
 }
 
 func podsOf(t *testing.T, sj *v1alpha1.SequentialJob, phase corev1.PodPhase) []corev1.Pod {

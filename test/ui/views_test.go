@@ -106,9 +106,8 @@ func TestPagesSayWhatTheUserMayNotRead(t *testing.T) {
 	b.open("/k/seq")
 	b.waitForText("main", "nightly", "Running")
 	b.open("/k/seq/" + ns + "/nightly")
-	if shown := b.do("Suspend", ""); !contains(shown, "The command failed") || !contains(shown, "forbidden") {
-		t.Errorf("the dialog shows:\n%s", shown)
-	}
+	shown := b.do("Suspend", "")
+	require.True(t, contains(shown, "The command failed") && contains(shown, "forbidden"), "the dialog shows:\n%s", shown)
 	b.open("/stale")
 	b.waitForText("main", "forbidden")
 	b.expectNoProblems()

@@ -40,9 +40,8 @@ func TestLinksOfMarkdownFilesAreChecked(t *testing.T) {
 		"docs/ignored.go": {Data: []byte("[j](none)")},
 	})
 	want := []string{"README.md:2: docs/pool.md does not exist", "docs/queue.md:3: docs/queue.md has no section #retry"}
-	if diff := cmp.Diff(want, problems); diff != "" || checked != 6 {
-		t.Errorf("%d links, and the problems:\n%s", checked, diff)
-	}
+	diff := cmp.Diff(want, problems)
+	require.True(t, diff == "" && checked == 6, "%d links, and the problems:\n%s", checked, diff)
 }
 
 // A feature that came later is also in the pages that were written before, and its guide names them.

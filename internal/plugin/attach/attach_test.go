@@ -164,7 +164,6 @@ func TestControlCharactersOfErrorsAreReplaced(t *testing.T) {
 	}))
 	defer server.Close()
 	s, _ := newSession(server.URL, strings.NewReader("a"))
-	if err := s.SendAll(t.Context()); err == nil || strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("error %q", err)
-	}
+	err := s.SendAll(t.Context())
+	require.True(t, err != nil && !strings.Contains(err.Error(), "\x1b"), "error %q", err)
 }

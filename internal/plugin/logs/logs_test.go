@@ -383,9 +383,8 @@ func TestFollowedStepsArePrintedInOrder(t *testing.T) {
 		s.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &extract}
 		s.objects <- follow.ObjectUpdate[*v1alpha1.SequentialJob]{Object: atSecondStep(sj, v1alpha1.StepSucceeded)}
 	})
-	if diff := cmp.Diff("extract | one\nload | two\n", out); diff != "" || errOut != "" || err != nil {
-		t.Errorf("stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
-	}
+	diff := cmp.Diff("extract | one\nload | two\n", out)
+	require.True(t, diff == "" && errOut == "" && err == nil, "stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
 }
 
 func TestPodsAreListedWhenAStepFinishes(t *testing.T) {
@@ -413,9 +412,8 @@ func TestFollowingEndsWhenTheSequenceIsDeleted(t *testing.T) {
 func TestFollowingASequenceEndsWithAPermissionError(t *testing.T) {
 	sj, _, _ := twoStepSequence()
 	forbidden := errors.New("forbidden")
-	if _, _, err := followSequence(t, &fakePodClient{}, sj, func(s changeSender[*v1alpha1.SequentialJob]) { s.errs <- forbidden }); !errors.Is(err, forbidden) {
-		t.Errorf("error %v", err)
-	}
+	_, _, err := followSequence(t, &fakePodClient{}, sj, func(s changeSender[*v1alpha1.SequentialJob]) { s.errs <- forbidden })
+	require.True(t, errors.Is(err, forbidden), "error %v", err)
 }
 
 // sessionWithJob returns a session with a current Job, which can be "", and finished Jobs.
@@ -476,9 +474,8 @@ func TestSessionLogs(t *testing.T) {
 			streamer, err := NewSessionStreamer(t.Context(), podClient, row.session, row.options)
 			require.NoError(t, err)
 			require.NoError(t, streamer.PrintCurrent(t.Context(), row.session))
-			if diff := cmp.Diff(row.out, out.String()); diff != "" || errOut.String() != row.errOut {
-				t.Errorf("stderr %q, stdout (-want +got):\n%s", errOut.String(), diff)
-			}
+			diff := cmp.Diff(row.out, out.String())
+			require.True(t, diff == "" && errOut.String() == row.errOut, "stderr %q, stdout (-want +got):\n%s", errOut.String(), diff)
 		})
 	}
 }
@@ -508,7 +505,6 @@ func TestAttemptsAreFollowedUntilTheSessionIsInactive(t *testing.T) {
 		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("talk-r1-a3", "talk-r1-a1", "talk-r1-a2")}
 		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("", "talk-r1-a1", "talk-r1-a2", "talk-r1-a3")}
 	})
-	if diff := cmp.Diff("r1-a2 | one\nr1-a3 | two\n", out); diff != "" || errOut != "" || err != nil {
-		t.Errorf("stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
-	}
+	diff := cmp.Diff("r1-a2 | one\nr1-a3 | two\n", out)
+	require.True(t, diff == "" && errOut == "" && err == nil, "stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
 }

@@ -124,9 +124,8 @@ func TestAnExplanationNamesTheCauseAndACommand(t *testing.T) {
 				Finding: jobreport.Finding{Category: jobreport.CategoryZombie, Reason: jobreport.ReasonNoReadyPods},
 			})
 			text := strings.Join(explanation.Lines(terminal.Style{}, explanationTime), "\n")
-			if hasCause := strings.Contains(text, "\n  cause "); hasCause != (row.cause != "") || !strings.Contains(text, row.cause+"\n") {
-				t.Errorf("missing the cause %q:\n%s", row.cause, text)
-			}
+			hasCause := strings.Contains(text, "\n  cause ")
+			require.True(t, hasCause == (row.cause != "") && strings.Contains(text, row.cause+"\n"), "missing the cause %q:\n%s", row.cause, text)
 			require.Equal(t, row.command, explanation.Command)
 		})
 	}

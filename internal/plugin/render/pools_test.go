@@ -96,9 +96,8 @@ func TestConditionsThatRepeatTheSpecAreNotProblems(t *testing.T) {
 			metav1.Condition{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonManual},
 			metav1.Condition{Type: v1alpha1.ConditionScalingLimited, Status: metav1.ConditionTrue, Reason: "MinReplicas"})
 	})
-	if got := PoolProblems(wp); len(got) > 0 {
-		t.Errorf("problems %v", got)
-	}
+	got := PoolProblems(wp)
+	require.True(t, len(got) == 0, "problems %v", got)
 }
 
 func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {

@@ -140,9 +140,8 @@ func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 	}}
 	want := []string{"QuotaExceeded: exceeded quota: pods"}
 	require.Equal(t, want, texts(SequenceChanges(before, after)))
-	if got := SequenceChanges(after, after); len(got) > 0 {
-		t.Errorf("reported again: %q", got)
-	}
+	got := SequenceChanges(after, after)
+	require.True(t, len(got) == 0, "reported again: %q", got)
 }
 
 // stepStarted returns a step that started at start. It has finished if took is positive.

@@ -91,9 +91,8 @@ func TestSessionTable(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			lines := SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{row.session}, startTime).Lines(false)
-			if diff := cmp.Diff(row.want, lines[1]); diff != "" {
-				t.Errorf("under %q (-want +got):\n%s", lines[0], diff)
-			}
+			diff := cmp.Diff(row.want, lines[1])
+			require.True(t, diff == "", "under %q (-want +got):\n%s", lines[0], diff)
 		})
 	}
 	want := []string{

@@ -114,9 +114,8 @@ func TestActionRunsTheCommandThatThePageShows(t *testing.T) {
 		t.Errorf("status %d, commands %v:\n%s", shown.Code, s.commands, shown.Body)
 	}
 	ran := s.post(path, nil)
-	if want := []string{"seq", "suspend", "--namespace=a", "--", "etl"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
-		t.Errorf("commands %q, want %q", s.commands, want)
-	}
+	want := []string{"seq", "suspend", "--namespace=a", "--", "etl"}
+	require.True(t, len(s.commands) == 1 && slices.Equal(s.commands[0], want), "commands %q, want %q", s.commands, want)
 	require.Contains(t, ran.Body.String(), "etl suspended")
 }
 
@@ -200,9 +199,8 @@ func TestOnlyNamesOfPodsAreDrained(t *testing.T) {
 	s.post(path, url.Values{"confirm": {"mailers"}})
 	require.True(t, len(s.commands) == 0, "commands %q without the name of the worker", s.commands)
 	s.post(path, url.Values{"confirm": {"mailers-5c9f7d-x2k4p"}})
-	if want := []string{"pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
-		t.Errorf("commands %q, want %q", s.commands, want)
-	}
+	want := []string{"pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p"}
+	require.True(t, len(s.commands) == 1 && slices.Equal(s.commands[0], want), "commands %q, want %q", s.commands, want)
 }
 
 func newInteractiveSession(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
@@ -219,9 +217,8 @@ func TestMessageIsTheInputOfTheCommandAndIsSentOnceTheAgentWorksOnIt(t *testing.
 	if !strings.Contains(body, "Sent: the agent works on it.") || s.input != "--help\n<b>$(x)</b>" {
 		t.Errorf("input %q; the page shows:\n%s", s.input, body)
 	}
-	if want := []string{"session", "attach", "--namespace=a", "--", "pair"}; !slices.Equal(s.commands[0], want) {
-		t.Errorf("command %q, want %q", s.commands[0], want)
-	}
+	want := []string{"session", "attach", "--namespace=a", "--", "pair"}
+	require.True(t, slices.Equal(s.commands[0], want), "command %q, want %q", s.commands[0], want)
 	s.output, s.errOutput, s.code, s.waits = "", "error: <i>409</i> the agent works on another message", 2, false
 	if body := s.post("/k/session/a/pair/message", url.Values{"message": {"x"}}).Body.String(); !strings.Contains(body, "&lt;i&gt;409&lt;/i&gt; the agent works on another message") || strings.Contains(body, "Sent") {
 		t.Errorf("the page shows:\n%s", body)
@@ -266,9 +263,8 @@ func TestExplanationTakesOnlyNamesOfObjects(t *testing.T) {
 		}
 	}
 	s.get("/explain?namespace=a&name=train")
-	if want := []string{"report", "explain", "--namespace=a", "--", "train"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
-		t.Errorf("commands %q, want %q", s.commands, want)
-	}
+	want := []string{"report", "explain", "--namespace=a", "--", "train"}
+	require.True(t, len(s.commands) == 1 && slices.Equal(s.commands[0], want), "commands %q, want %q", s.commands, want)
 }
 
 func TestEventsEndWithTheStream(t *testing.T) {
@@ -292,9 +288,8 @@ func TestNumberOfStreamsIsLimited(t *testing.T) {
 	for range maxStreams {
 		s.streams <- struct{}{}
 	}
-	if got := s.get("/events?page=/"); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("status %d", got.Code)
-	}
+	got := s.get("/events?page=/")
+	require.True(t, got.Code == http.StatusServiceUnavailable, "status %d", got.Code)
 }
 
 func TestBrowserLoadsAtMost300KB(t *testing.T) {
@@ -384,9 +379,8 @@ func TestRequestsOfOthersAreRefused(t *testing.T) {
 			g := newGuard(testHost)
 			r := newTestRequest(g, row.method, "/")
 			row.change(g, r)
-			if status, reason := g.check(r); status != row.want || reason == "" {
-				t.Errorf("status %d (%s), want %d", status, reason, row.want)
-			}
+			status, reason := g.check(r)
+			require.True(t, status == row.want && reason != "", "status %d (%s), want %d", status, reason, row.want)
 		})
 	}
 }

@@ -38,9 +38,8 @@ func TestInvalidArgumentsAreNamedInTheError(t *testing.T) {
 		"nonsense":           "unknown command",
 	} {
 		t.Run(args, func(t *testing.T) {
-			if err := execute(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q in it", err, want)
-			}
+			err := execute(t, strings.Fields(args)...)
+			require.True(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 		})
 	}
 }

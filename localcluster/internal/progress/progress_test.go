@@ -40,9 +40,8 @@ func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
     linking (40s)
   built (45s)
 `
-		if got := out.String(); got != want {
-			t.Errorf("got\n%swant\n%s", got, want)
-		}
+		got := out.String()
+		require.True(t, got == want, "got\n%swant\n%s", got, want)
 	})
 }
 
@@ -76,9 +75,8 @@ func TestTheLiveLineFitsIntoTheTerminal(t *testing.T) {
 func TestFailedStepPrintsTheFailureAndReturnsTheError(t *testing.T) {
 	var out bytes.Buffer
 	failure := errors.New("failure")
-	if err := Plain(&out).Step("building", "built", func(Report) error { return failure }); !errors.Is(err, failure) {
-		t.Errorf("got %v", err)
-	}
+	err := Plain(&out).Step("building", "built", func(Report) error { return failure })
+	require.True(t, errors.Is(err, failure), "got %v", err)
 	if got := out.String(); !strings.Contains(got, "failed: building") {
 		t.Errorf("got %q", got)
 	}

@@ -30,7 +30,6 @@ func TestSourcesAreFoundFromAnyDirectoryOfACheckout(t *testing.T) {
 
 func TestTheVariableMustNameTheSources(t *testing.T) {
 	t.Setenv(Variable, t.TempDir())
-	if dir, err := Locate(); err == nil {
-		t.Errorf("%s is accepted", dir)
-	}
+	dir, err := Locate()
+	require.True(t, err != nil, "%s is accepted", dir)
 }

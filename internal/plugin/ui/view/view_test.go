@@ -62,18 +62,16 @@ func TestTimelineOfARunningSequenceEndsNow(t *testing.T) {
 	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseRunning, nil
 	sj.Status.Steps[1].Phase, sj.Status.Steps[1].CompletionTime = v1alpha1.StepRunning, nil
 	s := NewSequence(NewEntry(sj), sj, nil, testTime)
-	if load := s.Steps[1]; load.Offset+load.Length < 99.9 || load.Length < 66 {
-		t.Errorf("bar from %f, length %f", load.Offset, load.Length)
-	}
+	load := s.Steps[1]
+	require.True(t, load.Offset+load.Length >= 99.9 && load.Length >= 66, "bar from %f, length %f", load.Offset, load.Length)
 }
 
 func TestStepsOfAnEarlierRunHaveNoBar(t *testing.T) {
 	sj := failedSequence()
 	sj.Status.Run = 2
 	s := NewSequence(NewEntry(sj), sj, nil, testTime)
-	if step := s.Steps[0]; step.Length != 0 || !slices.Contains(step.Remarks, "from run 1") {
-		t.Errorf("length %f, remarks %v", step.Length, step.Remarks)
-	}
+	step := s.Steps[0]
+	require.True(t, step.Length == 0 && slices.Contains(step.Remarks, "from run 1"), "length %f, remarks %v", step.Length, step.Remarks)
 }
 
 func TestActionsOfASequenceDependOnItsState(t *testing.T) {
@@ -178,9 +176,8 @@ func TestTodayBeginsAtMidnight(t *testing.T) {
 	state := &State{Entries: map[*Kind][]*Entry{Sequences: {
 		{Kind: Sequences, Name: "yesterday", Finished: testTime.Add(-13 * time.Hour), Level: LevelGood}, {Kind: Sequences, Name: "today", Finished: testTime.Add(-11 * time.Hour), Level: LevelGood}, {Kind: Sequences, Name: "never"},
 	}}}
-	if o := NewOverview(state, testTime); o.Completed != 1 {
-		t.Errorf("%d completed", o.Completed)
-	}
+	o := NewOverview(state, testTime)
+	require.True(t, o.Completed == 1, "%d completed", o.Completed)
 }
 
 func TestListsShowPagesOfWhatMatches(t *testing.T) {
@@ -245,9 +242,8 @@ func TestStaleJobsAreGroupedByOwnerAndReasonZombiesFirst(t *testing.T) {
 }
 
 func TestTextIsCleanAndBounded(t *testing.T) {
-	if got := cleanText("a\tb\r\n  c\x1b[2J\n" + strings.Repeat("x", maxTextBytes)); !strings.HasPrefix(got, "a b\n  c\uFFFD[2J\n") || !strings.Contains(got, "more bytes") {
-		t.Errorf("%.60q … %q", got, got[len(got)-40:])
-	}
+	got := cleanText("a\tb\r\n  c\x1b[2J\n" + strings.Repeat("x", maxTextBytes))
+	require.True(t, strings.HasPrefix(got, "a b\n  c\uFFFD[2J\n") && strings.Contains(got, "more bytes"), "%.60q … %q", got, got[len(got)-40:])
 	require.Equal(t, "  red", CleanLogLine("  \x1b[31mred\x1b[0m\t"))
 }
 
@@ -375,9 +371,8 @@ func TestTimesWithoutValuesInPrometheusAreGaps(t *testing.T) {
 	e := NewEntry(wp)
 	past := NewPast(e, map[string][]Point{"ready": pointsAt(3, -60, -59, -30, -29), "backlog": pointsAt(5, -60)}, time.Hour, time.Minute)
 	pool := NewPool(e, wp, nil, past, testTime)
-	if path := pool.Workers.Lines[0].Path; strings.Count(path, "M") != 2 {
-		t.Errorf("the line of ready workers has no gap: %s", path)
-	}
+	path := pool.Workers.Lines[0].Path
+	require.True(t, strings.Count(path, "M") == 2, "the line of ready workers has no gap: %s", path)
 	require.True(t, len(past.Samples) == 5 && *past.Samples[0].Backlog == 5 && past.Samples[2].Ready == nil, "%+v", past.Samples)
 }
 

@@ -73,14 +73,12 @@ func TestStoreFollowsObjects(t *testing.T) {
 		defer unsubscribe()
 		require.NoError(t, c.Create(t.Context(), testbuilder.SequentialJob("backup", "a").Obj()))
 		<-changed
-		if entries := s.Snapshot().Entries[view.Sequences]; len(entries) != 2 {
-			t.Errorf("%d sequences", len(entries))
-		}
+		entries := s.Snapshot().Entries[view.Sequences]
+		require.True(t, len(entries) == 2, "%d sequences", len(entries))
 		require.NoError(t, c.Delete(t.Context(), testbuilder.SequentialJob("etl", "a").Obj()))
 		<-changed
-		if entry, _ := s.Get(view.Sequences, "a", "etl"); entry != nil {
-			t.Error("the deleted sequence is still known")
-		}
+		entry, _ := s.Get(view.Sequences, "a", "etl")
+		require.True(t, entry == nil, "the deleted sequence is still known")
 	})
 }
 
@@ -131,9 +129,8 @@ func TestStoreSaysWhatTheUserMayNotRead(t *testing.T) {
 		if queues := state.Watches[view.Queues]; !queues.Denied || !strings.HasPrefix(queues.Problem, "not permitted to list queues") {
 			t.Errorf("queues: %+v", queues)
 		}
-		if pools := state.Watches[view.Pools]; pools.Denied || !pools.Synced {
-			t.Errorf("pools: %+v", pools)
-		}
+		pools := state.Watches[view.Pools]
+		require.True(t, !pools.Denied && pools.Synced, "pools: %+v", pools)
 	})
 }
 
@@ -192,7 +189,6 @@ func TestHistoryOfAFastChangeKeepsTheLastValue(t *testing.T) {
 	}
 	entry, _ := s.Get(view.Queues, "", "q")
 	samples := s.History(entry)
-	if last := samples[len(samples)-1]; len(samples) > 5 || *last.Backlog != 99 {
-		t.Errorf("%d samples, the last is %v", len(samples), *last.Backlog)
-	}
+	last := samples[len(samples)-1]
+	require.True(t, len(samples) <= 5 && *last.Backlog == 99, "%d samples, the last is %v", len(samples), *last.Backlog)
 }
