@@ -42,7 +42,6 @@ func TestKueue(t *testing.T) {
 	}
 	installKueue(t)
 	runInParallel(t, []scenario{
-		{"the example with a quota completes", testKueueExample},
 		{"a step is Queued until the quota is free, and completes in its first attempt", testQueuedStep},
 		{"a preempted step is Queued, and starts again in the same attempt, which has not failed", testPreemptedStep},
 		{"a preempted session is Pending, and starts again in the same attempt and workspace, with the time that it has left", testPreemptedSession},
@@ -190,17 +189,6 @@ func wantWorkloads(t *testing.T, object client.Object, want int) {
 func waitUntilNoWorkloads(t *testing.T, object client.Object) {
 	t.Helper()
 	poll.Until(t, object.GetName()+" to have no Workloads", func() bool { return len(workloadsOf(t, object.GetNamespace(), object.GetName())) == 0 })
-}
-
-func testKueueExample(t *testing.T) {
-	file := repositoryRoot + "/examples/sequentialjob/kueue.yaml"
-	output, err := newKubectlCommand(t.Context(), "create", "-n", watchedNamespace, "-f", file).CombinedOutput()
-	require.True(t, err == nil, "%v\n%s", err, output)
-	s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "kueue", Namespace: watchedNamespace}}}
-	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), s.sj))) })
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.wantEachStepOnce()
-	wantWorkloads(t, s.sj, 2)
 }
 
 func testQueuedStep(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 	"testing/fstest"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -31,17 +29,6 @@ func TestLinksOfMarkdownFilesLeadSomewhere(t *testing.T) {
 		t.Error(problem)
 	}
 	require.True(t, checked >= 1000, "only %d links were found", checked)
-}
-
-func TestLinksOfMarkdownFilesAreChecked(t *testing.T) {
-	problems, checked := linkProblems(fstest.MapFS{
-		"README.md":       {Data: []byte("# Product\n[a](docs/queue.md#retry-policy--backoff) [b](docs) [c](https://example.org) [d](docs/pool.md)")},
-		"docs/queue.md":   {Data: []byte("# Queue\n## Retry `policy` & backoff\n[e](#retry) `[f](none)` [g](../README.md#product)\n```\n# [h](none)\n```\n[i](#again-1)\n### Again\n### Again")},
-		"docs/ignored.go": {Data: []byte("[j](none)")},
-	})
-	want := []string{"README.md:2: docs/pool.md does not exist", "docs/queue.md:3: docs/queue.md has no section #retry"}
-	diff := cmp.Diff(want, problems)
-	require.True(t, diff == "" && checked == 6, "%d links, and the problems:\n%s", checked, diff)
 }
 
 // A feature that came later is also in the pages that were written before, and its guide names them.

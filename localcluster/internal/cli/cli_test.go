@@ -5,10 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
-	"github.com/yardmaster/yardmaster/localcluster/internal/kubeapi"
 	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
@@ -50,21 +47,5 @@ func TestStatusOfAMissingClusterFailsAndDownSucceeds(t *testing.T) {
 	}
 	if err := execute(t, "down"); err != nil {
 		t.Errorf("down: %v", err)
-	}
-}
-
-func TestStatusNamesTheComponentsThatAreDown(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	c, err := cluster.Open("default")
-	require.NoError(t, err)
-	var out bytes.Buffer
-	err = printStatus(&out, c, &cluster.Status{
-		Mode: cluster.Node, Since: time.Now(), API: errors.New("connection refused"),
-		Nodes:      []kubeapi.Node{{Name: "localcluster", Ready: false}},
-		Components: []cluster.Component{{Name: "kubelet", Processes: 1, Memory: 90_000_000, Versions: "v1"}, {Name: "containerd"}},
-	})
-	require.NoError(t, err)
-	for _, want := range []string{"mode node, down", "connection refused", "localcluster, not ready", "90 MB", "containerd  down"} {
-		require.True(t, strings.Contains(out.String(), want), "no %q in:\n%s", want, out.String())
 	}
 }

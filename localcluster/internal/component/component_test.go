@@ -11,8 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
-var inside = Layout{Root: NodeRoot}
-
 func TestAnAPIServerForSimulatedPodsListensOnLoopbackOnly(t *testing.T) {
 	config := NewControlPlane(Layout{Root: "/clusters/a"}, Endpoint{Bind: "127.0.0.1", Port: 1234}, time.Second)
 	for _, want := range []string{"--bind-address=127.0.0.1", "--secure-port=1234", "--endpoint-reconciler-type=none"} {
@@ -30,17 +28,5 @@ func TestControlPlaneConfigurationMatchesItsReader(t *testing.T) {
 	require.NoError(t, json.Unmarshal(content, &fields))
 	for field := range fields {
 		require.True(t, strings.Contains(string(reader), "\n\t"+field+" "), "modules/kubernetes/controlplane.Config has no field %s", field)
-	}
-}
-
-func TestKubeletStaysInTheClustersControlGroup(t *testing.T) {
-	config := Kubelet(inside, "localcluster-a").(object)
-	require.True(t, config["cgroupRoot"] == "/localcluster-a", "cgroupRoot %v", config["cgroupRoot"])
-}
-
-func TestKubeProxyLeavesTheMachinesConnectionTrackingAlone(t *testing.T) {
-	conntrack := KubeProxy(inside).(object)["conntrack"].(object)
-	for _, setting := range []string{"maxPerCore", "min"} {
-		require.True(t, conntrack[setting] == 0, "%s is %v", setting, conntrack[setting])
 	}
 }

@@ -1,10 +1,7 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,28 +47,6 @@ func TestImageConfiguresArchitectureUserEntrypointAndEnvironment(t *testing.T) {
 	c := &config.Config
 	isRun := slices.Equal(c.Entrypoint, []string{"/bin/program"}) && c.User == "65532:65532" && len(c.Env) == 2 && c.Env[1] == "A=b"
 	require.True(t, config.Architecture == "riscv64" && isRun, "configuration %+v", config)
-}
-
-func TestLayerContainsItsFilesAndStandardFiles(t *testing.T) {
-	content, err := layer([]File{{Source: program(t), Path: "/opt/program", Mode: 0o750}, {Link: "program", Path: "/opt/link"}})
-	require.NoError(t, err)
-	modes := map[string]int64{}
-	for reader := tar.NewReader(bytes.NewReader(content)); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		modes[header.Name] = header.Mode
-	}
-	for name, want := range map[string]int64{
-		"tmp/": 0o1777, "etc/": 0o755, "etc/passwd": 0o644, "etc/group": 0o644,
-		"opt/": 0o755, "opt/program": 0o750, "opt/link": 0o777,
-	} {
-		if got, found := modes[name]; !found || got != want {
-			t.Errorf("%s has mode %o, want %o", name, got, want)
-		}
-	}
 }
 
 func TestParseFile(t *testing.T) {

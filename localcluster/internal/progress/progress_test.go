@@ -11,10 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/require"
 )
 
-func terminal(out *bytes.Buffer, width int) *Printer {
-	return &Printer{out: out, live: true, width: func() int { return width }}
-}
-
 // compile is a step that reports downloads, then packages, then linking.
 func compile(report Report) error {
 	time.Sleep(5 * time.Second)
@@ -42,22 +38,6 @@ func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
 `
 		got := out.String()
 		require.True(t, got == want, "got\n%swant\n%s", got, want)
-	})
-}
-
-func TestOnATerminalTheLiveLineShowsTheStatusWithABar(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		require.NoError(t, terminal(&out, 60).Step("building", "built", compile))
-		for _, want := range []string{
-			" building (2.9s)\r",
-			" building, downloading modules: 37 so far (12s)\r",
-			" building ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/200 (16s)\r",
-			" building ████░░░░░░░░░░░░░░ 50/200, about 40 s left (28s)\r",
-			" building, linking (40s)\r",
-		} {
-			require.True(t, strings.Contains(out.String(), want), "no %q in\n%s", want, strings.ReplaceAll(out.String(), "\r", "\n"))
-		}
 	})
 }
 
