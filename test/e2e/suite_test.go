@@ -34,32 +34,20 @@ const repositoryRoot = "../.."
 
 // The tests' namespaces.
 const (
-	// watchedNamespace contains the sequences. It enforces the Pod Security Standard restricted.
-	watchedNamespace = "e2e-watched"
-	// unwatchedNamespace is a namespace that the operator does not watch.
-	unwatchedNamespace = "e2e-unwatched"
-	// reportedNamespace is not watched, but the operator reports on its Jobs.
-	reportedNamespace = "e2e-reported"
-	// Namespaces with queues and workers.
-	disruptionNamespace = "e2e-disruption"
-	// Namespaces of tests of WorkerPools.
-	sidecarNamespace, commandNamespace      = "e2e-sidecar-workers", "e2e-command-workers"
-	evictionNamespace, terminatingNamespace = "e2e-eviction", "e2e-terminating"
-	adminNamespace, gatewayNamespace        = "e2e-admin-api", "e2e-gateway"
-	releaseNamespace                        = "e2e-releases"
-	// tenantNamespace is for users with a single permission.
-	tenantNamespace = "e2e-tenants"
-	// sessionsNamespace and deletionNamespace contain AgenticSessions; the second has a default queue of Kueue.
-	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
-	// hostileNamespace contains an AgenticSession. A test deletes it.
-	hostileNamespace = "e2e-hostile-session"
-	// unenforcedNamespace contains AgenticSessions whose NetworkPolicies the local cluster ignores.
-	unenforcedNamespace = "e2e-unenforced"
-	// attackerNamespace contains Pods that attack the operator, victimNamespace the objects of another
-	// tenant meanwhile.
-	attackerNamespace, victimNamespace = "e2e-attacker", "e2e-victim"
-	// privilegedNamespace is for Pods that send signals to processes of the node, or measure them.
-	privilegedNamespace = "e2e-privileged"
+	watchedNamespace   = "e2e-watched"    // of the sequences; it enforces the Pod Security Standard restricted
+	unwatchedNamespace = "e2e-unwatched"  // the operator does not watch it
+	reportedNamespace  = "e2e-reported"   // not watched, but the operator reports on its Jobs
+	tenantNamespace    = "e2e-tenants"    // of users with a single permission
+	hostileNamespace   = "e2e-hostile-session" // with an AgenticSession; a test deletes it
+	// With AgenticSessions. The second has a default queue of Kueue, and the local cluster ignores the NetworkPolicies of the third.
+	sessionsNamespace, deletionNamespace, unenforcedNamespace = "e2e-sessions", "e2e-deleted-sessions", "e2e-unenforced"
+	// With queues and workers.
+	disruptionNamespace, sidecarNamespace, commandNamespace = "e2e-disruption", "e2e-sidecar-workers", "e2e-command-workers"
+	evictionNamespace, terminatingNamespace                 = "e2e-eviction", "e2e-terminating"
+	adminNamespace, gatewayNamespace, releaseNamespace      = "e2e-admin-api", "e2e-gateway", "e2e-releases"
+	// With Pods that attack the operator, with the objects of another tenant meanwhile, and with Pods that send signals to processes
+	// of the node, or measure them.
+	attackerNamespace, victimNamespace, privilegedNamespace = "e2e-attacker", "e2e-victim", "e2e-privileged"
 )
 
 var queueNamespaces = append(soakNamespaces(),
@@ -122,14 +110,12 @@ func deploy(ctx context.Context) (err error) {
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	profiles := map[string]string{
-		watchedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
-		sessionsNamespace: "restricted", deletionNamespace: "restricted", hostileNamespace: "restricted", unenforcedNamespace: "restricted", privilegedNamespace: "privileged",
-	}
-	for _, name := range queueNamespaces {
-		profiles[name] = "restricted"
-	}
-	for name, profile := range profiles {
+	restricted := append(strings.Split(watchedNamespaces, ","), unwatchedNamespace, reportedNamespace)
+	for _, name := range append(restricted, privilegedNamespace) {
+		profile := "restricted"
+		if name == privilegedNamespace {
+			profile = "privileged"
+		}
 		if err := createNamespace(ctx, name, profile); err != nil {
 			return err
 		}
@@ -239,4 +225,225 @@ func objectExists(t *testing.T, object client.Object) bool {
 func waitUntilDeleted(t *testing.T, object client.Object) {
 	t.Helper()
 	poll.Until(t, object.GetName()+" to be deleted", func() bool { return !objectExists(t, object) })
+}
+
+// Tests that call besideOthers leave the operator as it is. They start when the others have ended, which need the operator
+// exclusively: they restart, replace or measure it. Then as many scenarios of all these tests run at once as go test's flag
+// -parallel says: most of them wait.
+
+// scenario is a subtest: a title that states the expected behavior, and its function.
+type scenario struct {
+	title string
+	run   func(*testing.T)
+}
+
+// TestSteps tests the steps of SequentialJobs on a real node.
+func TestSteps(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEviction("")},
+		{"so does one that restarts its containers", testEviction(corev1.RestartPolicyOnFailure)},
+		{"the exit code and the message of a container that is restarted are recorded", testExitCodeOfARestartedContainer},
+		{"a step whose image cannot be pulled fails at its start deadline, also beside init containers and sidecars", testStartDeadlineBesideASidecar},
+		{"a container that a policy adds does not hide the end of the step", testContainerThatAPolicyAdds},
+		{"the logs of a run are in the archive after the SequentialJob was deleted", testArchivedLogs},
+		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
+	})
+}
+
+// TestInstallation tests the security properties of the installed operator.
+func TestInstallation(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
+		{"metrics require authentication and authorization", testMetricsRequireAuthorization},
+		{"the operator may not read logs or lists of Secrets, run commands in Pods, or delete what users own", testForbiddenRequests},
+		{"the operator can patch finalizers outside watched namespaces, but not the spec", testOperatorCannotChangeSpecs},
+	})
+}
+
+// TestPermissions tests what the permission to create one kind grants, and what it does not: the table
+// in docs/security.md.
+func TestPermissions(t *testing.T) {
+	besideOthers(t)
+	runOneByOne(t, []scenario{
+		{"create SequentialJobs: run any Pod that the namespace admits, with any of its Secrets", testSequentialJobPermission},
+		{"create Schedules: run what SequentialJobs run", testSchedulePermission},
+		{"create Queues: use the brokers of the namespace, but see no Secret", testQueuePermission},
+		{"create WorkerPools: run any Pod that the namespace admits, with any of its Secrets", testWorkerPoolPermission},
+		{"create Policies: restrict others, but run nothing", testPolicyPermission},
+		{"create AgenticSessions: run only what a SessionRunner allows", testAgenticSessionPermission},
+		{"create SessionRunners: run nothing, and never allow root", testSessionRunnerPermission},
+		{"create JobReports: nothing", testJobReportPermission},
+		{"create Secrets for brokers: nothing", testBrokerSecretPermission},
+	})
+}
+
+// TestJobReport tests reports on Jobs that run on a real node.
+func TestJobReport(t *testing.T) {
+	besideOthers(t)
+	createJobFixtures(t)
+	runInParallel(t, []scenario{
+		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
+		{"the plugin explains the cause of each stale Job by its Pods and events", testPluginExplainsStaleJobs},
+	})
+}
+
+// TestPlugin tests the kubectl plugin where it needs a real node. The other tests of the plugin are
+// in test/integration.
+func TestPlugin(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
+	})
+}
+
+// TestDisturbances tests failures and restarts of the operator while it runs sequences.
+func TestDisturbances(t *testing.T) {
+	runOneByOne(t, []scenario{
+		{"the certificate authority is renewed while all requests succeed, without a restart", testCertificateAuthorityIsRenewed},
+		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
+		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
+	})
+}
+
+// TestQueues tests that no job is lost while workers and brokers are killed.
+func TestQueues(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
+	})
+}
+
+// TestWorkers tests features of WorkerPools on a real node.
+func TestWorkers(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
+		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
+		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
+		{"other Pods can neither drain workers nor end them, and only their admin port is closed", testAdminAPI},
+	})
+}
+
+// TestGateway tests the gateway as an installation has it.
+func TestGateway(t *testing.T) {
+	besideOthers(t)
+	runOneByOne(t, []scenario{
+		{"a Pod with a token and the permission sends a job through the gateway, and the plugin shows that a worker did it", testGateway},
+	})
+}
+
+// TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
+func TestReleases(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	testReleases(t)
+}
+
+// TestSessions tests AgenticSessions on a real node.
+func TestSessions(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"a session completes with the result and the cost that its runner reports", testSessionResult},
+		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
+		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
+		{"a session with all features satisfies the profile restricted, answers allowed Pods, and completes beside its sidecar", testSessionRestricted},
+		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
+		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
+		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
+		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
+		{"an agent answers the plugin", testAgentAnswersThePlugin},
+	})
+}
+
+// TestSessionNetwork tests the NetworkPolicies of sessions.
+func TestSessionNetwork(t *testing.T) {
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
+		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
+		{"no packet of a hostile session leaves its Pod: while it runs, is stopped or deleted, and after its policy is deleted", testHostileSessions},
+		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
+		{"where NetworkPolicies are ignored, a session reports that, and starts only if its SessionRunner allows it", testPoliciesIgnored},
+	})
+}
+
+// TestSessionHosts tests what sessions reach by host name.
+func TestSessionHosts(t *testing.T) {
+	besideOthers(t)
+	runOneByOne(t, []scenario{
+		{"a session reaches the hosts of its SessionRunner through the proxy, and no other host, address or DNS", testSessionHosts},
+	})
+}
+
+// TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated,
+// while no operator runs.
+func TestDeletedSessionsWithoutOperator(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
+		{"no packet of a hostile session leaves its Pod, also after its policy or the session with its objects is deleted", testHostileSessionsWithoutOperator},
+	})
+}
+
+// TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of
+// test/hostile.
+func TestAttacks(t *testing.T) {
+	env := newAttackEnv(t)
+	runOneByOne(t, []scenario{
+		{"peers of the operator's ports are refused, within its memory, and slow down nobody", env.testHostilePeers},
+		{"hostile brokers, sources and workers are reported, within the operator's memory, and slow down nobody", env.testHostileServers},
+		{"the operator connects to no address of its own host or of a metadata service", env.testDeniedAddresses},
+	})
+}
+
+// TestLifecycle tests deleting namespaces, and components that an installation adds.
+func TestLifecycle(t *testing.T) {
+	runOneByOne(t, []scenario{
+		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
+		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
+	})
+}
+
+// TestDeployments tests operators with one controller each.
+func TestDeployments(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
+		{"each controller works alone, with only its own permissions", testSingleControllers},
+	})
+}
+
+// isSoaking reports whether make soak runs the tests: it has more time than CI, and an otherwise idle machine.
+func isSoaking() bool { return os.Getenv("E2E_SOAK") != "" }
+
+// skipUnlessSoaking skips a test for which CI has no time.
+func skipUnlessSoaking(t *testing.T) {
+	t.Helper()
+	if !isSoaking() {
+		t.Skip("this test takes longer than CI has: use make soak")
+	}
+}
+
+// besideOthers waits until the tests that need the operator exclusively have ended, and makes the operator watch the
+// namespaces of the others.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	require.NoError(t, watchNamespaces())
+}
+
+func runInParallel(t *testing.T, scenarios []scenario) {
+	for _, c := range scenarios {
+		t.Run(c.title, func(t *testing.T) {
+			t.Parallel()
+			c.run(t)
+		})
+	}
+}
+
+// runOneByOne runs scenarios that need the operator exclusively.
+func runOneByOne(t *testing.T, scenarios []scenario) {
+	for _, c := range scenarios {
+		t.Run(c.title, c.run)
+	}
 }
