@@ -165,10 +165,10 @@ func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.Sequent
 func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*v1alpha1.SequentialJob) error {
 	for _, example := range a.examples {
 		sj := now[example.ObjectName()]
-		if example.actionDone || !example.Action.IsDue(sj, time.Since(example.phaseSince)) {
+		if example.actionDone || !example.Action.IsDue(sj.Status.Phase, time.Since(example.phaseSince)) {
 			continue
 		}
-		a.section.Act(example.Action.Description, example.Action.KubectlCommand(sequencesNamespace, sj.Name))
+		a.section.Act(example.Action.Description, example.Action.KubectlCommand(sequencesNamespace, "sequentialjob", sj.Name))
 		if err := a.client.Patch(ctx, sj, client.RawPatch(example.Action.Type, []byte(example.Action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", sj.Name, err)
 		}

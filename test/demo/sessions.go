@@ -120,7 +120,7 @@ func (a *sessionScenario) applyDueActions(ctx context.Context) error {
 		if action == nil {
 			continue
 		}
-		a.section.Act(action.Description, action.KubectlCommand(sessionsNamespace, s.Name))
+		a.section.Act(action.Description, action.KubectlCommand(sessionsNamespace, "agenticsession", s.Name))
 		if err := a.client.Patch(ctx, s.current.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", s.Name, err)
 		}

@@ -433,5 +433,5 @@ func testHostileSessionInDeletedNamespace(t *testing.T) {
 	waitUntilDeleted(t, pod)
 	receiver.wantNothing()
 	waitUntilDeleted(t, ns)
-	require.NoError(t, createNamespace(t.Context(), hostileNamespace, "restricted"))
+	require.NoError(t, createNamespace(t.Context(), hostileNamespace))
 }

@@ -489,7 +489,7 @@ func testNamespaceIsDeleted(t *testing.T) {
 	t.Logf("the namespace was deleted after %v", roundedSince(start))
 
 	// Later tests need the operator, which needs all watched namespaces when it restarts.
-	require.NoError(t, createNamespace(t.Context(), terminatingNamespace, "restricted"))
+	require.NoError(t, createNamespace(t.Context(), terminatingNamespace))
 	require.NoError(t, deployOperator(t.Context(), exclusiveNamespaces))
 	require.NoError(t, waitForOperator(t.Context()))
 }

@@ -110,13 +110,8 @@ func deploy(ctx context.Context) (err error) {
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	restricted := append(strings.Split(watchedNamespaces, ","), unwatchedNamespace, reportedNamespace)
-	for _, name := range append(restricted, privilegedNamespace) {
-		profile := "restricted"
-		if name == privilegedNamespace {
-			profile = "privileged"
-		}
-		if err := createNamespace(ctx, name, profile); err != nil {
+	for _, name := range append(strings.Split(watchedNamespaces, ","), unwatchedNamespace, reportedNamespace, privilegedNamespace) {
+		if err := createNamespace(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -124,12 +119,12 @@ func deploy(ctx context.Context) (err error) {
 }
 
 // createNamespace creates a namespace that enforces a Pod Security Standard.
-func createNamespace(ctx context.Context, name, profile string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   name,
-		Labels: map[string]string{"pod-security.kubernetes.io/enforce": profile},
-	}}
-	if name == unenforcedNamespace {
+func createNamespace(ctx context.Context, name string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	switch name {
+	case privilegedNamespace:
+		ns.Labels["pod-security.kubernetes.io/enforce"] = "privileged"
+	case unenforcedNamespace:
 		ns.Labels["localcluster.dev/ignore-network-policies"] = "true"
 	}
 	return client.IgnoreAlreadyExists(cluster.Create(ctx, ns))

@@ -20,7 +20,6 @@ import (
 	"github.com/chromedp/chromedp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -150,20 +149,6 @@ func (b *browser) setOffline(offline bool) {
 func (b *browser) setHidden(hidden bool) {
 	b.t.Helper()
 	evaluate[bool](b, fmt.Sprintf("Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))", hidden))
-}
-
-// grant allows a user to do something with a kind in a namespace.
-func grant(t *testing.T, ns, user, resource string, verbs ...string) {
-	t.Helper()
-	for _, object := range []client.Object{
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "ui", Namespace: ns}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"yardmaster.dev"}, Resources: []string{resource}, Verbs: verbs}}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "ui", Namespace: ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "ui"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		},
-	} {
-		require.NoError(t, cluster.Create(t.Context(), object))
-	}
 }
 
 func staleJob(ns, name string) *batchv1.Job {

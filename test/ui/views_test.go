@@ -95,24 +95,6 @@ func TestMessagesReachAnInteractiveSession(t *testing.T) {
 	b.expectNoProblems()
 }
 
-func TestPagesSayWhatTheUserMayNotRead(t *testing.T) {
-	ns := newNamespace(t, "denied-")
-	runningSequence(t, ns, "nightly")
-	grant(t, ns, "viewer", "sequentialjobs", "get", "list", "watch")
-	b := openBrowser(t, startUI(t, "-n", ns, "--as=viewer"))
-	b.waitForText("#kinds", "not permitted to list queues in namespace "+ns, "not permitted to list workerpools")
-	b.open("/k/queue")
-	b.waitForText("main", "not permitted to list queues in namespace "+ns)
-	b.open("/k/seq")
-	b.waitForText("main", "nightly", "Running")
-	b.open("/k/seq/" + ns + "/nightly")
-	shown := b.do("Suspend", "")
-	require.True(t, contains(shown, "The command failed") && contains(shown, "forbidden"), "the dialog shows:\n%s", shown)
-	b.open("/stale")
-	b.waitForText("main", "forbidden")
-	b.expectNoProblems()
-}
-
 func TestPageCatchesUpAfterItsStreamWasInterrupted(t *testing.T) {
 	ns := newNamespace(t, "offline-")
 	nightly := runningSequence(t, ns, "nightly")

@@ -25,7 +25,7 @@ type Example struct {
 	// Refused is part of the message with which the API server refuses the example.
 	Refused string
 	// Action is what the demo does to the example, or nil.
-	Action *Action
+	Action *Action[v1alpha1.SequentialJobPhase]
 	// Phase and Run are the expected final values.
 	Phase v1alpha1.SequentialJobPhase
 	Run   int32
@@ -45,11 +45,10 @@ type ExpectedStep struct {
 	LogContains string
 }
 
-// Action is a change that the demo makes to a SequentialJob.
-type Action struct {
-	// The action is due when the SequentialJob has been in the phase When for the time After, so
-	// that viewers notice the phase.
-	When  v1alpha1.SequentialJobPhase
+// Action is a change that the demo makes to an object.
+type Action[Phase ~string] struct {
+	// The action is due when the object has been in the phase When for the time After, so that viewers notice the phase.
+	When  Phase
 	After time.Duration
 	// Description is printed before the action.
 	Description string
@@ -67,17 +66,17 @@ func (e *Example) ObjectName() string { return strings.TrimSuffix(e.File, ".yaml
 func (e *Example) IsApplied() bool { return e.Missing == "" && e.Refused == "" }
 
 // KubectlCommand returns the kubectl command for the action.
-func (a *Action) KubectlCommand(namespace, name string) string {
-	kind := "merge"
+func (a *Action[Phase]) KubectlCommand(namespace, kind, name string) string {
+	patchType := "merge"
 	if a.Type == types.JSONPatchType {
-		kind = "json"
+		patchType = "json"
 	}
-	return fmt.Sprintf("kubectl -n %s patch sequentialjob %s --type=%s -p '%s'", namespace, name, kind, a.Patch)
+	return fmt.Sprintf("kubectl -n %s patch %s %s --type=%s -p '%s'", namespace, kind, name, patchType, a.Patch)
 }
 
 // IsDue reports whether it is time for the action. The caller must apply it only once.
-func (a *Action) IsDue(sj *v1alpha1.SequentialJob, inPhaseFor time.Duration) bool {
-	return a != nil && sj.Status.Phase == a.When && inPhaseFor >= a.After
+func (a *Action[Phase]) IsDue(phase Phase, inPhaseFor time.Duration) bool {
+	return a != nil && phase == a.When && inPhaseFor >= a.After
 }
 
 // IsFinished reports whether the example has finished and its action has been applied.
@@ -183,7 +182,7 @@ func failingMigration() Example {
 		succeededStep("seed", "seeded"),
 		succeededStep("verify", "at version 7, backup of 5 kept"))
 	example.Run = 2
-	example.Action = &Action{
+	example.Action = &Action[v1alpha1.SequentialJobPhase]{
 		When:        v1alpha1.PhaseFailed,
 		After:       2 * time.Second,
 		Description: "failing-migration failed at its second step. Fixing the cause and rerunning from the failed step:",
@@ -196,7 +195,7 @@ func failingMigration() Example {
 
 func suspendedReport() Example {
 	example := completedExample("suspended-report.yaml", succeededStep("collect", "collected"), succeededStep("publish", "published"))
-	example.Action = &Action{
+	example.Action = &Action[v1alpha1.SequentialJobPhase]{
 		When:        v1alpha1.PhaseSuspended,
 		After:       8 * time.Second,
 		Description: "suspended-report is suspended. Resuming it:",
@@ -220,24 +219,13 @@ const (
 type SessionExample struct {
 	Name string
 	// Actions are what the demo does to the session, in order.
-	Actions []SessionAction
+	Actions []Action[v1alpha1.SessionPhase]
 	Phase   v1alpha1.SessionPhase
 	// Attempts are the expected outcomes of the attempts, with their reasons.
 	Attempts []string
 	// Summary is the expected summary, and Cost the expected total cost.
 	Summary string
 	Cost    v1alpha1.Number
-}
-
-// SessionAction is a change that the demo makes to a session.
-type SessionAction struct {
-	// The action is due when the session has been in the phase When for the time After, so that
-	// viewers notice the phase.
-	When  v1alpha1.SessionPhase
-	After time.Duration
-	// Description is printed before the action.
-	Description string
-	Patch       string
 }
 
 // SessionExamples returns all sessions of SessionsFile in the order of the demo.
@@ -251,9 +239,9 @@ func SessionExamples() []SessionExample {
 		},
 		{
 			Name: "pause",
-			Actions: []SessionAction{
-				{v1alpha1.SessionRunning, 3 * time.Second, "pause is running. Stopping it:", `{"spec":{"suspend":true}}`},
-				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. Restarting it:", `{"spec":{"suspend":false}}`},
+			Actions: []Action[v1alpha1.SessionPhase]{
+				{v1alpha1.SessionRunning, 3 * time.Second, "pause is running. Stopping it:", `{"spec":{"suspend":true}}`, types.MergePatchType},
+				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. Restarting it:", `{"spec":{"suspend":false}}`, types.MergePatchType},
 			},
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Stopped: User", "Completed"},
@@ -269,22 +257,12 @@ func SessionExamples() []SessionExample {
 	}
 }
 
-// KubectlCommand returns the kubectl command for the action.
-func (a *SessionAction) KubectlCommand(namespace, name string) string {
-	return fmt.Sprintf("kubectl -n %s patch agenticsession %s --type=merge -p '%s'", namespace, name, a.Patch)
-}
-
-// DueAction returns the next action if it is due, otherwise nil. done is the number of applied
-// actions.
-func (e *SessionExample) DueAction(s *v1alpha1.AgenticSession, done int, inPhaseFor time.Duration) *SessionAction {
-	if done >= len(e.Actions) {
-		return nil
+// DueAction returns the next action if it is due, otherwise nil. done is the number of applied actions.
+func (e *SessionExample) DueAction(s *v1alpha1.AgenticSession, done int, inPhaseFor time.Duration) *Action[v1alpha1.SessionPhase] {
+	if done < len(e.Actions) && e.Actions[done].IsDue(s.Status.Phase, inPhaseFor) {
+		return &e.Actions[done]
 	}
-	next := &e.Actions[done]
-	if s.Status.Phase != next.When || inPhaseFor < next.After {
-		return nil
-	}
-	return next
+	return nil
 }
 
 // IsFinished reports whether the session has completed or failed.

@@ -223,3 +223,17 @@ func checkAttribute(t *testing.T, attribute *html.Attribute) {
 		t.Errorf("attribute %s=%q", key, attribute.Val)
 	}
 }
+
+func TestPagesSayWhatTheUserMayNotRead(t *testing.T) {
+	denied := view.WatchState{Synced: true, Denied: true, Problem: "not permitted to list queues in namespace a"}
+	state := &view.State{Watches: map[*view.Kind]view.WatchState{view.Queues: denied}}
+	l := Links{Base: "/base"}
+	for name, node := range map[string]g.Node{
+		"overview": Overview(l, view.NewOverview(state, testTime)),
+		"list":     List(l, view.NewList(state, view.Queues, view.Query{}, testTime)),
+		"missing":  Missing(view.Queues, "a", "mail", denied),
+	} {
+		out, err := Render(node)
+		require.True(t, err == nil && strings.Contains(string(out), denied.Problem), "%s: %v:\n%s", name, err, out)
+	}
+}
