@@ -55,14 +55,22 @@ func TestContainerLogsOfAStep(t *testing.T) {
 	running := withStepStatus(plain.DeepCopy(), "load", v1alpha1.StepRunning, "j2")
 	retried := withStepStatus(testbuilder.SequentialJob("etl", "a").
 		Step("load", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
-	unrelated := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
+	load := func() *testbuilder.PodBuilder { return testbuilder.Pod("load") }
+	first, second := stepPod(plain, "load", "j1", "a", 0, load().Exited(1, "")), stepPod(plain, "load", "j2", "b", 1, load().Running())
+	unrelated, restarted := stepPod(plain, "load", "j2", "x", 0, load().Running()), stepPod(plain, "load", "j2", "x", 0, load().Running())
 	unrelated.OwnerReferences[0].UID = "another"
-	withInit := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load"))
+	restarted.Status.ContainerStatuses[0].RestartCount = 2
+	ofAnotherStep := stepPod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())
+	neverStarted := stepPod(plain, "load", "j2", "a", 0, load().Waiting("ErrImagePull", ""))
+	withInit := stepPod(plain, "load", "j2", "x", 0, load())
 	withInit.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Name: "wait", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 	}}
-	restarted := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
-	restarted.Status.ContainerStatuses[0].RestartCount = 2
+	logOf := func(pod, label string) containerLog {
+		return containerLog{owner: "load", podName: pod, container: "load", label: label}
+	}
+	beforeRestart, afterRestart, ofInit := logOf("j2-x", "load"), logOf("j2-x", "load"), logOf("j2-x", "load:wait")
+	beforeRestart.restartCount, beforeRestart.previous, afterRestart.restartCount, ofInit.container = 1, true, 2, "wait"
 
 	for name, row := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
@@ -70,67 +78,16 @@ func TestContainerLogsOfAStep(t *testing.T) {
 		all  bool
 		want []containerLog
 	}{
-		"only logs of the Job in the status": {
-			running,
-			[]corev1.Pod{
-				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
-				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
-			},
-			false,
-			[]containerLog{{owner: "load", podName: "j2-b", container: "load", label: "load"}},
-		},
-		"logs of all attempts, the oldest first": {
-			running,
-			[]corev1.Pod{
-				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
-				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
-			},
-			true,
-			[]containerLog{
-				{owner: "load", podName: "j1-a", container: "load", label: "load/a"},
-				{owner: "load", podName: "j2-b", container: "load", label: "load/b"},
-			},
-		},
+		"only logs of the Job in the status":                 {running, []corev1.Pod{first, second}, false, []containerLog{logOf("j2-b", "load")}},
+		"logs of all attempts, the oldest first":             {running, []corev1.Pod{second, first}, true, []containerLog{logOf("j1-a", "load/a"), logOf("j2-b", "load/b")}},
 		"a Pod with the labels and another owner is ignored": {running, []corev1.Pod{unrelated}, false, []containerLog{}},
-		"a Pod of another step is ignored": {
-			running, []corev1.Pod{stepPod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())}, false, []containerLog{},
-		},
-		"logs of any Job of the step if there is no status yet": {
-			plain,
-			[]corev1.Pod{stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Running())},
-			false,
-			[]containerLog{{owner: "load", podName: "j1-a", container: "load", label: "load"}},
-		},
-		"the label of a step with retries contains the Pod name, even with one Pod": {
-			retried,
-			[]corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Running())},
-			false,
-			[]containerLog{{owner: "load", podName: "j2-a", container: "load", label: "load/a"}},
-		},
-		"a container that never started has no log": {
-			running, []corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))}, false, []containerLog{},
-		},
-		"a failed init container has a log": {
-			running,
-			[]corev1.Pod{withInit},
-			false,
-			[]containerLog{{owner: "load", podName: "j2-x", container: "wait", label: "load:wait"}},
-		},
-		"a restarted container has the log of its last start": {
-			running,
-			[]corev1.Pod{restarted},
-			false,
-			[]containerLog{{owner: "load", podName: "j2-x", container: "load", restartCount: 2, label: "load"}},
-		},
-		"with all attempts, a restarted container also has the log of its previous start": {
-			running,
-			[]corev1.Pod{restarted},
-			true,
-			[]containerLog{
-				{owner: "load", podName: "j2-x", container: "load", restartCount: 1, previous: true, label: "load"},
-				{owner: "load", podName: "j2-x", container: "load", restartCount: 2, label: "load"},
-			},
-		},
+		"a Pod of another step is ignored":                   {running, []corev1.Pod{ofAnotherStep}, false, []containerLog{}},
+		"logs of any Job of the step without a status":       {plain, []corev1.Pod{first}, false, []containerLog{logOf("j1-a", "load")}},
+		"a step with retries has the name of the Pod":        {retried, []corev1.Pod{second}, false, []containerLog{logOf("j2-b", "load/b")}},
+		"a container that never started has no log":          {running, []corev1.Pod{neverStarted}, false, []containerLog{}},
+		"a failed init container has a log":                  {running, []corev1.Pod{withInit}, false, []containerLog{ofInit}},
+		"a restarted container has the log of its last start":  {running, []corev1.Pod{restarted}, false, []containerLog{afterRestart}},
+		"with all attempts, also that of its previous start": {running, []corev1.Pod{restarted}, true, []containerLog{beforeRestart, afterRestart}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := containerLogsOf(row.sj, "load", podsOfStep(row.sj, "load", row.pods, row.all), row.all)

@@ -26,61 +26,33 @@ func sequentialJob(phase v1alpha1.SequentialJobPhase, run int32, steps ...v1alph
 }
 
 func TestSequenceTable(t *testing.T) {
-	succeeded := v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded}
-	many := make([]v1alpha1.StepStatus, 110)
-	for name, row := range map[string]struct {
-		sj   *v1alpha1.SequentialJob
-		want []string
-	}{
-		"without a status": {
-			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},
-			[]string{
-				"NAME   STATUS    REASON   STEPS   STEP   TIME   AGE",
-				"etl    Pending",
-			},
-		},
-		"running, with a finally step": {
-			sequentialJob(v1alpha1.PhaseRunning, 1, succeeded,
-				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning},
-				v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending}),
-			[]string{
-				"NAME   STATUS    REASON   STEPS   STEP       TIME   AGE",
-				"etl    Running            ✔▶|·    load       1m5s   65s",
-			},
-		},
-		"failed": {
-			sequentialJob(v1alpha1.PhaseFailed, 1, succeeded,
-				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepFailed},
-				v1alpha1.StepStatus{Name: "verify", Phase: v1alpha1.StepSkipped}),
-			[]string{
-				"NAME   STATUS   REASON   STEPS   STEP      TIME   AGE",
-				"etl    Failed            ✔✘-     load      1m5s   65s",
-			},
-		},
-		"blocked": {
-			func() *v1alpha1.SequentialJob {
-				sj := sequentialJob(v1alpha1.PhaseRunning, 1, succeeded, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepQueued})
-				sj.Status.Reason = v1alpha1.ReasonQueued
-				return sj
-			}(),
-			[]string{
-				"NAME   STATUS    REASON   STEPS   STEP      TIME   AGE",
-				"etl    Running   Queued   ✔‖      load      1m5s   65s",
-			},
-		},
-		"with too many steps for symbols": {
-			sequentialJob(v1alpha1.PhaseRunning, 1, many...),
-			[]string{
-				"NAME   STATUS    REASON   STEPS   STEP   TIME   AGE",
-				"etl    Running            0/110   load   1m5s   65s",
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{row.sj}, startTime.Add(65*time.Second)).Lines(false)
-			require.Equal(t, row.want, got)
-		})
+	step := func(name string, phase v1alpha1.StepPhase) v1alpha1.StepStatus {
+		return v1alpha1.StepStatus{Name: name, Phase: phase}
 	}
+	named := func(name string, phase v1alpha1.SequentialJobPhase, steps ...v1alpha1.StepStatus) *v1alpha1.SequentialJob {
+		sj := sequentialJob(phase, 1, steps...)
+		sj.Name = name
+		return sj
+	}
+	succeeded := step("extract", v1alpha1.StepSucceeded)
+	blocked := named("blocked", v1alpha1.PhaseRunning, succeeded, step("load", v1alpha1.StepQueued))
+	blocked.Status.Reason = v1alpha1.ReasonQueued
+	table := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{
+		{ObjectMeta: metav1.ObjectMeta{Name: "without-status"}},
+		named("with-finally", v1alpha1.PhaseRunning, succeeded, step("load", v1alpha1.StepRunning), step("clean-up", v1alpha1.StepPending)),
+		named("failed", v1alpha1.PhaseFailed, succeeded, step("load", v1alpha1.StepFailed), step("verify", v1alpha1.StepSkipped)),
+		blocked,
+		named("many-steps", v1alpha1.PhaseRunning, make([]v1alpha1.StepStatus, 110)...),
+	}, startTime.Add(65*time.Second))
+	want := []string{
+		"NAME             STATUS    REASON   STEPS   STEP       TIME   AGE",
+		"without-status   Pending",
+		"with-finally     Running            ✔▶|·    load       1m5s   65s",
+		"failed           Failed             ✔✘-     load       1m5s   65s",
+		"blocked          Running   Queued   ✔‖      load       1m5s   65s",
+		"many-steps       Running            0/110   load       1m5s   65s",
+	}
+	require.Equal(t, want, table.Lines(false))
 }
 
 func TestColorsDoNotChangeTheWidthOfATable(t *testing.T) {

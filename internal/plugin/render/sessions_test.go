@@ -61,45 +61,31 @@ func waitForRunner(s *v1alpha1.AgenticSession) {
 }
 
 func TestSessionTable(t *testing.T) {
-	for title, row := range map[string]struct {
-		session *v1alpha1.AgenticSession
-		want    string
-	}{
-		"without a status": {
-			&v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy"}},
-			"tidy   Pending   -        -     -         0s/4h0m0s   -",
-		},
-		"running": {runningSession(), "tidy   Running   -        1     2         50s/30m0s   $0.12   default   2m"},
-		"without a time limit": {
-			runningSession(func(s *v1alpha1.AgenticSession) { s.Spec.Limits.Timeout = v1alpha1.NewDuration(0) }),
-			"tidy   Running   -        1     2         50s    $0.12   default   2m",
-		},
-		"stopped, with the reason": {
-			runningSession(func(s *v1alpha1.AgenticSession) {
-				s.Status.Phase, s.Status.StoppedReason = v1alpha1.SessionStopped, v1alpha1.StopInactivity
-			}),
-			"tidy   Stopped   Inactivity   1     2         50s/30m0s   $0.12   default   2m",
-		},
-		"waiting, with the reason": {
-			runningSession(waitForRunner),
-			"tidy   Pending   SessionRunnerNotFound   1     -         0s/30m0s   -      default   2m",
-		},
-		"being deleted": {
-			runningSession(func(s *v1alpha1.AgenticSession) { s.DeletionTimestamp = &metav1.Time{Time: startTime} }),
-			"tidy   Deleting   -        1     2         50s/30m0s   $0.12   default   2m",
-		},
-	} {
-		t.Run(title, func(t *testing.T) {
-			lines := SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{row.session}, startTime).Lines(false)
-			diff := cmp.Diff(row.want, lines[1])
-			require.True(t, diff == "", "under %q (-want +got):\n%s", lines[0], diff)
-		})
+	named := func(name string, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
+		s := runningSession(changes...)
+		s.Name = name
+		return s
 	}
+	table := SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{
+		{ObjectMeta: metav1.ObjectMeta{Name: "without-status", Namespace: "data"}},
+		named("running"),
+		named("without-limit", func(s *v1alpha1.AgenticSession) { s.Spec.Limits.Timeout = v1alpha1.NewDuration(0) }),
+		named("stopped", func(s *v1alpha1.AgenticSession) {
+			s.Status.Phase, s.Status.StoppedReason = v1alpha1.SessionStopped, v1alpha1.StopInactivity
+		}),
+		named("waiting", waitForRunner),
+		named("deleted", func(s *v1alpha1.AgenticSession) { s.DeletionTimestamp = &metav1.Time{Time: startTime} }),
+	}, startTime)
 	want := []string{
-		"NAMESPACE   NAME   STATUS    REASON   RUN   ATTEMPT   TIME        COST    RUNNER    AGE",
-		"data        tidy   Running   -        1     2         50s/30m0s   $0.12   default   2m",
+		"NAMESPACE   NAME             STATUS     REASON                  RUN   ATTEMPT   TIME        COST    RUNNER    AGE",
+		"data        without-status   Pending    -                       -     -         0s/4h0m0s   -",
+		"data        running          Running    -                       1     2         50s/30m0s   $0.12   default   2m",
+		"data        without-limit    Running    -                       1     2         50s         $0.12   default   2m",
+		"data        stopped          Stopped    Inactivity              1     2         50s/30m0s   $0.12   default   2m",
+		"data        waiting          Pending    SessionRunnerNotFound   1     -         0s/30m0s    -       default   2m",
+		"data        deleted          Deleting   -                       1     2         50s/30m0s   $0.12   default   2m",
 	}
-	require.Equal(t, want, SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{runningSession()}, startTime).Lines(true))
+	require.Equal(t, want, table.Lines(true))
 }
 
 func TestSessionDetailShowsEachAttempt(t *testing.T) {
