@@ -242,6 +242,7 @@ func TestSteps(t *testing.T) {
 		{"a step whose image cannot be pulled fails at its start deadline, also beside init containers and sidecars", testStartDeadlineBesideASidecar},
 		{"a container that a policy adds does not hide the end of the step", testContainerThatAPolicyAdds},
 		{"the logs of a run are in the archive after the SequentialJob was deleted", testArchivedLogs},
+		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
 		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
 	})
 }
@@ -281,15 +282,6 @@ func TestJobReport(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
 		{"the plugin explains the cause of each stale Job by its Pods and events", testPluginExplainsStaleJobs},
-	})
-}
-
-// TestPlugin tests the kubectl plugin where it needs a real node. The other tests of the plugin are
-// in test/integration.
-func TestPlugin(t *testing.T) {
-	besideOthers(t)
-	runInParallel(t, []scenario{
-		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
 	})
 }
 
@@ -358,17 +350,10 @@ func TestSessionNetwork(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
 		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
+		{"a session reaches the hosts of its SessionRunner through the proxy, and no other host, address or DNS", testSessionHosts},
 		{"no packet of a hostile session leaves its Pod: while it runs, is stopped or deleted, and after its policy is deleted", testHostileSessions},
 		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
 		{"where NetworkPolicies are ignored, a session reports that, and starts only if its SessionRunner allows it", testPoliciesIgnored},
-	})
-}
-
-// TestSessionHosts tests what sessions reach by host name.
-func TestSessionHosts(t *testing.T) {
-	besideOthers(t)
-	runOneByOne(t, []scenario{
-		{"a session reaches the hosts of its SessionRunner through the proxy, and no other host, address or DNS", testSessionHosts},
 	})
 }
 
