@@ -55,53 +55,40 @@ a           slow   Suspicious   NeverStarted   60m   waiting to be started since
 	require.Equal(t, want, out)
 }
 
-func TestReportTable(t *testing.T) {
-	for name, row := range map[string]struct {
-		args string
+func TestReportPrintsAndExitsAsItsFlagsSay(t *testing.T) {
+	for args, row := range map[string]struct {
+		code int
 		want []string
 		not  string
 	}{
-		"all namespaces":             {"report -A", []string{"\na ", "\nb ", "4 Jobs: 1 healthy, 2 suspicious, 1 zombie"}, "not shown"},
-		"another namespace":          {"report -n b", []string{"late", "1 Jobs: 0 healthy"}, "dead"},
-		"a namespace without Jobs":   {"report -n c", []string{"0 Jobs: 0 healthy, 0 suspicious, 0 zombie"}, "NAMESPACE"},
-		"only the worst":             {"report --top=1", []string{"dead", "; 1 not shown"}, "slow"},
-		"with colors on request":     {"report --color=always", []string{"\x1b[31mZombie\x1b[0m", "\x1b[33mSuspicious\x1b[0m"}, "\x1b[31mSuspicious"},
-		"without colors in a pipe":   {"report", []string{"Zombie"}, "\x1b"},
-		"with thresholds from flags": {"report --never-started-zombie-after=30m", []string{"2 zombie"}, "Suspicious"},
+		"report":                                  {exitUnsuccessful, []string{"Zombie"}, "\x1b"}, // without colors in a pipe
+		"report -A":                               {exitUnsuccessful, []string{"\na ", "\nb ", "4 Jobs: 1 healthy, 2 suspicious, 1 zombie"}, "not shown"},
+		"report -n b":                             {exitSuccess, []string{"late", "1 Jobs: 0 healthy"}, "dead"},
+		"report -n b --fail-on=suspicious":        {exitUnsuccessful, []string{"late"}, "dead"},
+		"report -n c --fail-on=suspicious":        {exitSuccess, []string{"0 Jobs: 0 healthy, 0 suspicious, 0 zombie"}, "NAMESPACE"},
+		"report --top=1":                          {exitUnsuccessful, []string{"dead", "; 1 not shown"}, "slow"},
+		"report --color=always":                   {exitUnsuccessful, []string{"\x1b[31mZombie\x1b[0m", "\x1b[33mSuspicious\x1b[0m"}, "\x1b[31mSuspicious"},
+		"report --never-started-zombie-after=30m": {exitUnsuccessful, []string{"2 zombie"}, "Suspicious"},
+		"report --no-ready-pods-zombie-after=7d":  {exitUnsuccessful, []string{"1 zombie"}, "2 zombie"},
+		"report --fail-on=suspicious":             {exitUnsuccessful, nil, "warning"},
+		"report --fail-on=never":                  {exitSuccess, []string{"Zombie"}, "warning"},
+		"report -o json":                          {exitUnsuccessful, []string{"Zombie"}, "MESSAGE"},
+		"report -o wide":                          {exitUnsuccessful, []string{"Zombie"}, "kind"},
+		"report --group-by=owner":                 {exitUnsuccessful, []string{"OWNER"}, "kind"},
+		"report --group-by=reason":                {exitError, nil, "Zombie"},
+		"report -l team=data,":                    {exitError, nil, "Zombie"},
+		"report -n missing --fail-on=never":       {exitError, nil, "Zombie"},
+		"report --from-cluster":                   {exitError, nil, "Zombie"},
+		"report --top=501":                        {exitError, nil, "Zombie"},
+		"report --no-ready-pods-zombie-after=-1s": {exitError, nil, "Zombie"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, out, _ := runPlugin(t, row.args, staleTestJobs...)
+		t.Run(args, func(t *testing.T) {
+			code, out, errOut := runPlugin(t, args, staleTestJobs...)
+			require.True(t, code == row.code && (errOut != "") == (code == exitError), "exit code %d, want %d: %s", code, row.code, errOut)
 			for _, want := range row.want {
 				require.Contains(t, out, want)
 			}
 			require.True(t, !strings.Contains(out, row.not), "unexpected %q:\n%s", row.not, out)
-		})
-	}
-}
-
-func TestReportExitCode(t *testing.T) {
-	for args, want := range map[string]int{
-		"report":                                  exitUnsuccessful,
-		"report -n b":                             exitSuccess,
-		"report -n b --fail-on=suspicious":        exitUnsuccessful,
-		"report --fail-on=suspicious":             exitUnsuccessful,
-		"report --fail-on=never":                  exitSuccess,
-		"report -o json":                          exitUnsuccessful,
-		"report -n c --fail-on=suspicious":        exitSuccess,
-		"report -o wide":                          exitUnsuccessful,
-		"report --group-by=owner":                 exitUnsuccessful,
-		"report --group-by=reason":                exitError,
-		"report -l team=data,":                    exitError,
-		"report -n missing --fail-on=never":       exitError,
-		"report --from-cluster":                   exitError,
-		"report --no-ready-pods-zombie-after=7d":  exitUnsuccessful,
-		"report --top=501":                        exitError,
-		"report --no-ready-pods-zombie-after=-1s": exitError,
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, _, errOut := runPlugin(t, args, staleTestJobs...)
-			require.True(t, code == want, "exit code %d, want %d: %s", code, want, errOut)
-			require.True(t, (errOut != "") == (want == exitError), "stderr %q", errOut)
 		})
 	}
 }
