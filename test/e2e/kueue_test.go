@@ -74,44 +74,31 @@ func installKueue(t *testing.T) {
 	})
 }
 
-func kueueObject(kind, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: kind})
-	u.SetName(name)
-	return u
-}
+// quotaManifest is a ClusterQueue for one step or session, and a LocalQueue for it.
+const quotaManifest = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: %[1]s}
+spec:
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu, memory, ephemeral-storage]
+    flavors:
+    - name: any-node
+      resources: [{name: cpu, nominalQuota: ` + workCPU + `}, {name: memory, nominalQuota: 100Gi}, {name: ephemeral-storage, nominalQuota: 100Gi}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: %[2]s}
+spec: {clusterQueue: %[1]s}
+`
 
-// createQuota creates a ClusterQueue for one step or session, and a LocalQueue with the same name in a namespace.
-func createQuota(t *testing.T, ns, name string) string {
+// createQuota creates a quota in a namespace, and returns the name of its LocalQueue.
+func createQuota(t *testing.T, ns, clusterQueue, localQueue string) string {
 	t.Helper()
-	return createLocalQueue(t, ns, name, createClusterQueue(t, name))
-}
-
-func createClusterQueue(t *testing.T, name string) string {
-	t.Helper()
-	quota := func(resource, amount string) any { return map[string]any{"name": resource, "nominalQuota": amount} }
-	queue := kueueObject("ClusterQueue", name)
-	queue.Object["spec"] = map[string]any{
-		"namespaceSelector": map[string]any{},
-		"preemption":        map[string]any{"withinClusterQueue": "LowerPriority"},
-		"resourceGroups": []any{map[string]any{
-			"coveredResources": []any{"cpu", "memory", "ephemeral-storage"},
-			"flavors": []any{map[string]any{"name": "any-node", "resources": []any{
-				quota("cpu", workCPU), quota("memory", "100Gi"), quota("ephemeral-storage", "100Gi"),
-			}}},
-		}},
-	}
-	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
-	return name
-}
-
-func createLocalQueue(t *testing.T, ns, name, clusterQueue string) string {
-	t.Helper()
-	queue := kueueObject("LocalQueue", name)
-	queue.SetNamespace(ns)
-	queue.Object["spec"] = map[string]any{"clusterQueue": clusterQueue}
-	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
-	return name
+	applyManifest(t, ns, fmt.Sprintf(quotaManifest, clusterQueue, localQueue))
+	return localQueue
 }
 
 // occupyQuota uses the quota of a queue until the returned function is called.
@@ -192,7 +179,7 @@ func waitUntilNoWorkloads(t *testing.T, object client.Object) {
 }
 
 func testQueuedStep(t *testing.T) {
-	queue := createQuota(t, watchedNamespace, "queued-step")
+	queue := createQuota(t, watchedNamespace, "queued-step", "queued-step")
 	release := occupyQuota(t, watchedNamespace, queue)
 	s := createSequence(t, queuedSequence("queued", queue).Step("a", countedAs(shellScript("true"))).Step("b", countedAs(shellScript("true"))).Obj())
 	s.waitUntilQueued("a", queue)
@@ -207,7 +194,7 @@ func testQueuedStep(t *testing.T) {
 }
 
 func testPreemptedStep(t *testing.T) {
-	queue := createQuota(t, watchedNamespace, "preemption")
+	queue := createQuota(t, watchedNamespace, "preemption", "preemption")
 	// The program exits with 0 after SIGTERM, and also when it is released.
 	graceful := shellScript("trap 'exit 0' TERM; sleep 3600 & wait $! || true")
 	s := createSequence(t, queuedSequence("preempted", queue).Step("a", countedAs(graceful)).Step("b", countedAs(shellScript("true"))).Obj())
@@ -281,7 +268,7 @@ func (s *sessionTest) waitUntilQueued(queue string) {
 }
 
 func testPreemptedSession(t *testing.T) {
-	queue := createQuota(t, sessionsNamespace, "preempted-session")
+	queue := createQuota(t, sessionsNamespace, "preempted-session", "preempted-session")
 	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
 	urgentRunner := createQueuedRunner(t, sessionsNamespace, queue+"-urgent", map[string]string{queueLabel: queue, priorityLabel: urgentPriority})
 	const timeout = 3600
@@ -322,7 +309,7 @@ func testPreemptedSession(t *testing.T) {
 }
 
 func testSessionInDefaultQueue(t *testing.T) {
-	queue := createLocalQueue(t, deletionNamespace, "default", createClusterQueue(t, "default-queue"))
+	queue := createQuota(t, deletionNamespace, "default-queue", "default")
 	runner := createQueuedRunner(t, deletionNamespace, "default-queue", nil)
 	release := occupyQuota(t, deletionNamespace, queue)
 	s := createSessionIn(t, deletionNamespace, "session-", runner, "true", nil)
@@ -333,7 +320,7 @@ func testSessionInDefaultQueue(t *testing.T) {
 }
 
 func testStoppedSessionInQueue(t *testing.T) {
-	queue := createQuota(t, sessionsNamespace, "stopped-session")
+	queue := createQuota(t, sessionsNamespace, "stopped-session", "stopped-session")
 	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
 	running := createSession(t, runner, untilReleasedScript, nil)
 	running.waitForPhase(v1alpha1.SessionRunning)

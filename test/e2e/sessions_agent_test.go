@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -150,12 +149,9 @@ func (a *agentTest) ask(t *testing.T, path string) string {
 
 func (a *agentTest) apply(t *testing.T) {
 	t.Helper()
-	manifest := &bytes.Buffer{}
+	manifest := &strings.Builder{}
 	require.NoError(t, agentManifest.Execute(manifest, a))
-	command := newKubectlCommand(t.Context(), "apply", "-n", sessionsNamespace, "-f", "-")
-	command.Stdin = manifest
-	output, err := command.CombinedOutput()
-	require.True(t, err == nil, "kubectl apply: %v: %s", err, output)
+	applyManifest(t, sessionsNamespace, manifest.String())
 	a.sessionTest = trackSession(t, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}})
 }
 

@@ -184,6 +184,15 @@ func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "localcluster", append(local, args...)...)
 }
 
+// applyManifest applies objects with kubectl.
+func applyManifest(t *testing.T, ns, manifest string) {
+	t.Helper()
+	command := newKubectlCommand(t.Context(), "apply", "-n", ns, "-f", "-")
+	command.Stdin = strings.NewReader(manifest)
+	output, err := command.CombinedOutput()
+	require.True(t, err == nil, "kubectl apply: %v: %s", err, output)
+}
+
 // readLog returns the log of a container; of the only one if none is named. The kubelet of a busy node does not answer each
 // request in time.
 func readLog(t *testing.T, namespace, pod, container string) string {
