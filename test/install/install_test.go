@@ -211,25 +211,8 @@ func bindTeam(t *testing.T, namespaces ...string) {
 func wantWorkWithRolesOnly(t *testing.T, ns string) {
 	t.Helper()
 	completeSequence(t, ns)
-	createQueueAndSchedule(t, ns)
-	const objects = `
-apiVersion: yardmaster.dev/v1alpha1
-kind: Policy
-metadata: {name: limits}
-spec: {limits: {maxReplicasTotal: 1}}
----
-apiVersion: yardmaster.dev/v1alpha1
-kind: WorkerPool
-metadata: {name: workers}
-spec:
-  queues: [{name: jobs}]
-  replicas: 2
-  drain: {mode: Signal}
-  template:
-    spec:
-      containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
-`
-	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
+	apply(t, ns, `{apiVersion: yardmaster.dev/v1alpha1, kind: Policy, metadata: {name: limits}, spec: {limits: {maxReplicasTotal: 1}}}`)
+	createWork(t, ns, 2)
 	run(t, "kubectl -n "+ns+" wait queue/jobs --for condition=Ready --timeout 5m")
 	run(t, "kubectl -n "+ns+" wait workerpool/workers --for jsonpath={.status.ready}=1 --timeout 5m") // the Policy's limit
 	poll.Until(t, "a run of the Schedule to complete", func() bool {
@@ -293,17 +276,6 @@ const baselineImage = "registry.example/yardmaster:baseline"
 // upgradedObjects are objects of the other kinds at work.
 const upgradedObjects = `
 apiVersion: yardmaster.dev/v1alpha1
-kind: WorkerPool
-metadata: {name: workers}
-spec:
-  queues: [{name: jobs}]
-  replicas: 1
-  drain: {mode: Signal}
-  template:
-    spec:
-      containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
----
-apiVersion: yardmaster.dev/v1alpha1
 kind: Policy
 metadata: {name: limits}
 spec: {limits: {maxReplicasPerPool: 10}}
@@ -344,8 +316,8 @@ func TestUpgradeFromTheBaselineAndBackInterruptsNoWork(t *testing.T) {
 	run(t, "make -C "+earlier+" install deploy IMG="+baselineImage+installed)
 	wantSequence(t, "team-a")
 	first := startSequence(t, "team-a")
-	createQueueAndSchedule(t, "team-a")
-	run(t, "kubectl -n team-a apply -f - <<'YAML'"+upgradedObjects+"YAML")
+	createWork(t, "team-a", 1)
+	apply(t, "team-a", upgradedObjects)
 	wantAllKindsWork(t)
 	wantQueueReady(t)
 	before := podsAtWork(t)

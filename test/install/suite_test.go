@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,11 +127,8 @@ func webhookServes(t *testing.T, ns string) bool {
 	return errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid
 }
 
-func createQueueAndSchedule(t *testing.T, ns string) {
-	t.Helper()
-	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
-	createQueue(t, ns)
-	const objects = `
+// workManifest is a Schedule, and a WorkerPool of the Queue jobs.
+const workManifest = `
 apiVersion: yardmaster.dev/v1alpha1
 kind: Schedule
 metadata: {name: each-minute}
@@ -138,16 +136,38 @@ spec:
   schedule: "* * * * *"
   sequentialJob:
     spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: WorkerPool
+metadata: {name: workers}
+spec:
+  queues: [{name: jobs}]
+  replicas: %d
+  drain: {mode: Signal}
+  template:
+    spec:
+      containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
 `
-	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'"+objects+"YAML")
+
+// createWork creates a Queue on the broker of the tests, a Schedule and a WorkerPool.
+func createWork(t *testing.T, ns string, replicas int) {
+	t.Helper()
+	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
+	createQueue(t, ns)
+	apply(t, ns, fmt.Sprintf(workManifest, replicas))
 }
 
 func createQueue(t *testing.T, ns string) {
 	t.Helper()
-	run(t, "kubectl -n "+ns+` apply -f - <<'YAML'
+	apply(t, ns, `
 apiVersion: yardmaster.dev/v1alpha1
 kind: Queue
 metadata: {name: jobs}
 spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
-YAML`)
+`)
+}
+
+func apply(t *testing.T, ns, manifest string) {
+	t.Helper()
+	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'\n"+manifest+"\nYAML")
 }
