@@ -17,8 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// maxManifestBytes leaves room below the 262,144 bytes of all annotations of an object: client-side apply stores the
-// manifest in one, as JSON.
+// maxManifestBytes leaves room below the 262,144 bytes of all annotations of an object: client-side apply stores the manifest in one, as JSON.
 const maxManifestBytes = 200_000
 
 // manifests returns the CustomResourceDefinitions in config/crd as JSON, by their files.

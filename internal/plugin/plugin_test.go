@@ -44,8 +44,7 @@ func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithIndex(&corev1.Event{}, "involvedObject.uid", byInvolvedObject).Build()
 }
 
-// runPlugin runs the plugin for a cluster with these objects. Its kubeconfig selects
-// namespace a.
+// runPlugin runs the plugin for a cluster with these objects. Its kubeconfig selects namespace a.
 func runPlugin(t *testing.T, args string, objects ...client.Object) (code int, out, errOut string) {
 	t.Helper()
 	return runPluginWith(t, args, newFakeClient(t, objects...))

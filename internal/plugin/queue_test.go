@@ -297,8 +297,7 @@ func (g *deadLetterBroker) addDeadLetters(letters int) {
 	}
 }
 
-// expectCounts waits for the numbers of dead letters and ready messages. A NATS server counts
-// the ready messages of a consumer asynchronously.
+// expectCounts waits for the numbers of dead letters and ready messages. A NATS server counts the ready messages of a consumer asynchronously.
 func (g *deadLetterBroker) expectCounts(dead, ready int64) {
 	g.t.Helper()
 	err := poll.UntilNil(g.t.Context(), func() error {

@@ -162,8 +162,7 @@ func processes(t *testing.T) []string {
 	return found
 }
 
-// clusterOf returns the directory of the cluster that a process or one of its
-// ancestors belongs to, or "".
+// clusterOf returns the directory of the cluster that a process or one of its ancestors belongs to, or "".
 func clusterOf(process string) string {
 	for {
 		environment, err := os.ReadFile(filepath.Join(process, "environ"))

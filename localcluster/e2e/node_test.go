@@ -80,8 +80,7 @@ func clusterDir(t *testing.T) string {
 	return filepath.Dir(filepath.Dir(strings.TrimSpace(kubeconfig)))
 }
 
-// restartPolicies restarts network-policies while containerd is stopping a Pod and therefore
-// reports nothing about other Pods.
+// restartPolicies restarts network-policies while containerd is stopping a Pod and therefore reports nothing about other Pods.
 func restartPolicies(t *testing.T) {
 	startWeb(t)
 	apply(t, `

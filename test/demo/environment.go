@@ -69,8 +69,7 @@ func (s *demoEnvironment) connectClients(ctx context.Context) error {
 	return err
 }
 
-// showOperatorAfter prints the state of the operator, which may explain the error, and returns
-// the error.
+// showOperatorAfter prints the state of the operator, which may explain the error, and returns the error.
 func (s *demoEnvironment) showOperatorAfter(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		s.page.PrintTitle("The operator")
@@ -94,8 +93,7 @@ func (*demoEnvironment) waitUntil(ctx context.Context, what string, condition fu
 	return nil
 }
 
-// runKubectl prints and runs a kubectl command. A failure is printed and does not end the
-// demo.
+// runKubectl prints and runs a kubectl command. A failure is printed and does not end the demo.
 func (s *demoEnvironment) runKubectl(ctx context.Context, args ...string) {
 	s.page.PrintLine("\n  $ kubectl %s", strings.Join(quoteArguments(args), " "))
 	command := s.cluster.KubectlCommand()
@@ -229,8 +227,7 @@ func (d *demoRun) waitForOperator(ctx context.Context) error {
 	})
 }
 
-// isWebhookReachable reports whether the API server can call the webhook. kube-proxy routes to a Pod a moment after it is
-// ready.
+// isWebhookReachable reports whether the API server can call the webhook. kube-proxy routes to a Pod a moment after it is ready.
 func (d *demoRun) isWebhookReachable(ctx context.Context) bool {
 	checked := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "webhook-check"}}
 	return !apierrors.IsInternalError(d.client.Create(ctx, checked, client.DryRunAll))

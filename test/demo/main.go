@@ -1,8 +1,6 @@
-// Command demo starts a cluster, deploys the operator, runs the examples and checks that each
-// ends as expected.
+// Command demo starts a cluster, deploys the operator, runs the examples and checks that each ends as expected.
 //
-// It uses the manifests in examples/. Users can repeat each change with the kubectl commands
-// that the demo prints.
+// It uses the manifests in examples/. Users can repeat each change with the kubectl commands that the demo prints.
 package main
 
 import (

@@ -43,8 +43,7 @@ func (a *poolScenario) begin() *page.Section {
 	return a.section
 }
 
-// run sends a burst of jobs to a pool without workers, starts a rollout while they run, and checks that
-// each job ran once.
+// run sends a burst of jobs to a pool without workers, starts a rollout while they run, and checks that each job ran once.
 func (a *poolScenario) run(ctx context.Context) (result string, err error) {
 	for _, step := range []func(context.Context) error{a.prepareQueue, a.sendJobs, a.followPool} {
 		if err := step(ctx); err != nil {
@@ -120,8 +119,7 @@ func (a *poolScenario) waitForPool(ctx context.Context, what string, isMet func(
 	})
 }
 
-// followPool shows backlog and workers until the pool has scaled to zero, and starts a rollout while it
-// works.
+// followPool shows backlog and workers until the pool has scaled to zero, and starts a rollout while it works.
 func (a *poolScenario) followPool(ctx context.Context) error {
 	var before *v1alpha1.WorkerPool
 	return a.waitForPool(ctx, "the pool to scale to zero", func(_ *v1alpha1.Queue, pool *v1alpha1.WorkerPool) bool {

@@ -248,8 +248,7 @@ func truncateMessage(message string) string {
 	return message
 }
 
-// readStepLogs returns the logs of a SequentialJob's steps by name. It omits logs that cannot
-// be read.
+// readStepLogs returns the logs of a SequentialJob's steps by name. It omits logs that cannot be read.
 func (a *sequenceScenario) readStepLogs(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
 	logs := map[string]string{}
 	for i := range sj.Status.Steps {

@@ -32,8 +32,7 @@ func (a *staleJobScenario) begin() *page.Section {
 	return a.section
 }
 
-// createStaleJobs creates the Jobs before the operator is deployed, as it finds Jobs in a real
-// cluster.
+// createStaleJobs creates the Jobs before the operator is deployed, as it finds Jobs in a real cluster.
 func (a *staleJobScenario) createStaleJobs(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, staleNamespace); err != nil {
 		return err

@@ -37,8 +37,7 @@ const (
 	serverAttackTime = 20 * time.Second
 )
 
-// testHostilePeers attacks each port in all ways at the same time. make soak also tries each attack alone, in which the
-// operator may use less memory.
+// testHostilePeers attacks each port in all ways at the same time. make soak also tries each attack alone, in which the operator may use less memory.
 func (env *attackEnv) testHostilePeers(t *testing.T) {
 	for _, port := range []string{"webhook:", "metrics:", "health:"} {
 		t.Run(port+" all attacks", func(t *testing.T) { env.attack(t, port, maxCombinedGrowth) })
@@ -65,8 +64,7 @@ func (env *attackEnv) attack(t *testing.T, prefix string, maxGrowth float64) {
 	}), maxGrowth)
 }
 
-// testHostileServers creates a Queue or a WorkerPool for each attack, all of one tenant and at the same
-// time.
+// testHostileServers creates a Queue or a WorkerPool for each attack, all of one tenant and at the same time.
 func (env *attackEnv) testHostileServers(t *testing.T) {
 	titles := slices.Concat(slices.Collect(maps.Keys(hostile.Brokers())), slices.Collect(maps.Keys(hostile.Sources())))
 	var objects []client.Object
@@ -398,8 +396,7 @@ func newProbes() []probe {
 // probeNumber makes each patch change the spec.
 var probeNumber atomic.Int64
 
-// measureLatency returns the time from before the write of the spec, which calls the webhook, to the status
-// that observes it.
+// measureLatency returns the time from before the write of the spec, which calls the webhook, to the status that observes it.
 func (p probe) measureLatency(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	patch := fmt.Appendf(nil, p.patch, 1+probeNumber.Add(1)%900)
@@ -419,8 +416,7 @@ func (p probe) measureLatency(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// readMemory runs a command in each replica, whose process is $p, and returns the maximum of its
-// resident memory in KiB before that, by Pod.
+// readMemory runs a command in each replica, whose process is $p, and returns the maximum of its resident memory in KiB before that, by Pod.
 func (env *attackEnv) readMemory(t *testing.T, command string) map[string]int {
 	t.Helper()
 	memory := map[string]int{}

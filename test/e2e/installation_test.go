@@ -141,8 +141,7 @@ func scrapeMetrics(t *testing.T, token string) (code int, page string) {
 	return response.StatusCode, string(body)
 }
 
-// The operator needs patch only to remove finalizers. RBAC cannot express that; a
-// ValidatingAdmissionPolicy denies changes of the spec.
+// The operator needs patch only to remove finalizers. RBAC cannot express that; a ValidatingAdmissionPolicy denies changes of the spec.
 func testOperatorCannotChangeSpecs(t *testing.T) {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: permissions.Groups(serviceAccount)}
@@ -294,8 +293,7 @@ func wantCreatorRecorded(t *testing.T) {
 	})
 }
 
-// Each controller is deployed alone after the others, so this also tests that `make deploy` removes the
-// permissions of the controller before it.
+// Each controller is deployed alone after the others, so this also tests that `make deploy` removes the permissions of the controller before it.
 func testSingleControllers(t *testing.T) {
 	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
 	require.NoError(t, err)

@@ -331,8 +331,7 @@ func createJobFixtures(t *testing.T) {
 	stickJobs(t)
 }
 
-// stickJobs lets Jobs end whose Pods ignore SIGTERM. It waits until these run, because a Pod that has not started
-// yet is gone at once.
+// stickJobs lets Jobs end whose Pods ignore SIGTERM. It waits until these run, because a Pod that has not started yet is gone at once.
 func stickJobs(t *testing.T) {
 	t.Helper()
 	for _, name := range stuckFixtures {

@@ -30,8 +30,7 @@ const (
 	queueLabel, priorityLabel = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 	// urgentPriority is a WorkloadPriorityClass of examples/kueue/quota.yaml.
 	urgentPriority = "urgent"
-	// workCPU is what each step and session of these tests requests, and the quota of their ClusterQueues: one of them
-	// runs at a time.
+	// workCPU is what each step and session of these tests requests, and the quota of their ClusterQueues: one of them runs at a time.
 	workCPU = "10m"
 )
 

@@ -129,8 +129,7 @@ func podAddress(pod *corev1.Pod, port int32) string {
 	return fmt.Sprintf("%s:%d", pod.Status.PodIP, port)
 }
 
-// createServerPod creates a Pod that serves two ports, and a Service of the same name for the first
-// port. It waits until both are reachable.
+// createServerPod creates a Pod that serves two ports, and a Service of the same name for the first port. It waits until both are reachable.
 func createServerPod(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	labels := map[string]string{"app": name}

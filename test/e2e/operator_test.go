@@ -43,8 +43,7 @@ const (
 
 var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorName}
 
-// waitForOperator waits until only Pods of the deployed version exist, one of them leads, and the
-// API server can call the webhook.
+// waitForOperator waits until only Pods of the deployed version exist, one of them leads, and the API server can call the webhook.
 func waitForOperator(ctx context.Context) error {
 	err := poll.UntilNil(ctx, func() error { return operatorReady(ctx) })
 	if err != nil {
@@ -148,9 +147,8 @@ func operatorDeployment(t *testing.T) *appsv1.Deployment {
 	return deployment
 }
 
-// sendSignal sends a signal to the process of this name in a Pod's first container. A privileged Pod
-// sends it, because the operator's image has no shell, and a process cannot kill the first process
-// of its own container.
+// sendSignal sends a signal to the process of this name in a Pod's first container. A privileged Pod sends it, because the operator's image has no
+// shell, and a process cannot kill the first process of its own container.
 func sendSignal(t *testing.T, pod *corev1.Pod, process, sig string) {
 	t.Helper()
 	_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
@@ -317,9 +315,8 @@ func testRollingRestart(t *testing.T) {
 		t.Errorf("a request failed: %v", err)
 	}
 	calls.recordLease(after)
-	// A leader stops up to 2 s after its last renewal, and another replica tries to acquire the
-	// Lease up to 2.2 times 2 s later. A Lease that is not released expires after 15 s. The next
-	// leader may be a replica that is restarted later.
+	// A leader stops up to 2 s after its last renewal, and another replica tries to acquire the Lease up to 2.2 times 2 s later. A Lease that is not
+	// released expires after 15 s. The next leader may be a replica that is restarted later.
 	leaderless := calls.longestLeaderless()
 	limit := 10 * time.Second
 	require.True(t, leaderless <= limit, "no replica led for %v, want at most %v", leaderless, limit)
@@ -380,8 +377,7 @@ func (c *webhookCaller) recordLease(lease *coordinationv1.Lease) {
 	c.terms[len(c.terms)-1].lastRenewal = lease.Spec.RenewTime.Time
 }
 
-// longestLeaderless returns the longest time between two recorded leaders. The calls must have been
-// stopped.
+// longestLeaderless returns the longest time between two recorded leaders. The calls must have been stopped.
 func (c *webhookCaller) longestLeaderless() (longest time.Duration) {
 	for i := 1; i < len(c.terms); i++ {
 		longest = max(longest, c.terms[i].acquired.Sub(c.terms[i-1].lastRenewal))

@@ -67,8 +67,7 @@ func tenantMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: tenantNamespace}
 }
 
-// create creates an object as the tenant, and checks that the tenant cannot create it elsewhere, nor
-// read the Secret.
+// create creates an object as the tenant, and checks that the tenant cannot create it elsewhere, nor read the Secret.
 func (u *tenant) create(object client.Object) {
 	u.t.Helper()
 	elsewhere, _ := object.DeepCopyObject().(client.Object)

@@ -36,8 +36,7 @@ const (
 	defaultJobDuration = 300 * time.Millisecond
 )
 
-// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of
-// examples/orders.
+// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of examples/orders.
 type queueEnv struct {
 	t                 *testing.T
 	namespace         string
@@ -84,8 +83,7 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	return env
 }
 
-// deployNATS deploys NATS in the namespace, with a low request of CPU: the servers of all tests stay,
-// and together would reserve the whole node.
+// deployNATS deploys NATS in the namespace, with a low request of CPU: the servers of all tests stay, and together would reserve the whole node.
 func (env *queueEnv) deployNATS() {
 	env.t.Helper()
 	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", "nats"))
@@ -264,8 +262,7 @@ func (env *queueEnv) waitUntilAllDone() {
 	}
 }
 
-// isQueueEmpty reports whether the Queue's status, measured after the given time, shows no
-// messages.
+// isQueueEmpty reports whether the Queue's status, measured after the given time, shows no messages.
 func (env *queueEnv) isQueueEmpty(name string, after time.Time) bool {
 	var queue v1alpha1.Queue
 	if cluster.Get(env.t.Context(), env.objectKey(name), &queue) != nil {
@@ -281,8 +278,7 @@ func (env *queueEnv) verifyJobs() verify.LedgerResult {
 	return env.verifyBatch(jobBatch{run: "job", jobs: env.jobCount})
 }
 
-// wantEachDoneOnce checks that each job of the runs was done exactly once, and that at least
-// the given number of revisions worked on the first run.
+// wantEachDoneOnce checks that each job of the runs was done exactly once, and that at least the given number of revisions worked on the first run.
 func (env *queueEnv) wantEachDoneOnce(revisions int, runs ...string) {
 	env.t.Helper()
 	for _, b := range env.sentBatches {
@@ -335,8 +331,7 @@ func (env *queueEnv) setMaxReplicas(replicas int) {
 	env.patchPool(fmt.Sprintf(`{"spec":{"autoscaling":{"maxReplicas":%d}}}`, replicas))
 }
 
-// rollOutAndScaleRepeatedly rolls the pool out and scales it while jobs are being sent. It
-// calls each after every change.
+// rollOutAndScaleRepeatedly rolls the pool out and scales it while jobs are being sent. It calls each after every change.
 func (env *queueEnv) rollOutAndScaleRepeatedly(each func(turn int)) {
 	env.t.Helper()
 	pause := max(time.Duration(env.jobCount/env.jobRate)*time.Second/8, 5*time.Second)

@@ -20,8 +20,7 @@ import (
 
 const (
 	releaseImage = "release-worker:v1"
-	// noDefect is a good release. dependencyDown is one too, but all jobs of the old and the new release
-	// fail meanwhile.
+	// noDefect is a good release. dependencyDown is one too, but all jobs of the old and the new release fail meanwhile.
 	noDefect, dependencyDown = "good", "dependency-down"
 	// releaseWorkers is the number of workers of a pool.
 	releaseWorkers = 2
@@ -33,8 +32,7 @@ const (
 type trial struct {
 	defect   string
 	strategy v1alpha1.RolloutStrategy
-	// backlog is true if messages wait when the release is rolled out. Otherwise they arrive more slowly
-	// than the workers handle them.
+	// backlog is true if messages wait when the release is rolled out. Otherwise they arrive more slowly than the workers handle them.
 	backlog bool
 }
 
@@ -168,8 +166,7 @@ func (r *releaseTest) release(version, defect string) {
 	require.NoError(r.t, cluster.Patch(r.t.Context(), pool, client.MergeFrom(before)))
 }
 
-// wantOldReleaseServes checks that the defective release is never promoted, and the old one keeps all
-// of its workers.
+// wantOldReleaseServes checks that the defective release is never promoted, and the old one keeps all of its workers.
 func (r *releaseTest) wantOldReleaseServes(good string) {
 	r.t.Helper()
 	deadline := time.Now().Add(badReleaseTime)

@@ -179,8 +179,7 @@ func (s *sequenceTest) readLogs(pod, container string) string {
 	return readLog(s.t, s.sj.Namespace, pod, container)
 }
 
-// wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step
-// had ended.
+// wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step had ended.
 func (s *sequenceTest) wantEachStepOnce() {
 	s.t.Helper()
 	jobs := s.listJobs()
@@ -206,8 +205,7 @@ func (s *sequenceTest) wantEachStepOnce() {
 	}
 }
 
-// eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for
-// the second time.
+// eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for the second time.
 const eventLogScript = `
 cd /workspace
 trap 'echo ended >> history; exit 0' TERM
@@ -405,9 +403,8 @@ const (
 	kubeletReturns    = 105 * time.Second
 )
 
-// TestNodeLoss stops the kubelet of the only node while steps run, until the control plane has requested the deletion of their Pods.
-// A step whose program ended by itself before the request is done. Each other step is interrupted, whatever its exit code, and runs
-// again.
+// TestNodeLoss stops the kubelet of the only node while steps run, until the control plane has requested the deletion of their Pods. A step whose
+// program ended by itself before the request is done. Each other step is interrupted, whatever its exit code, and runs again.
 func TestNodeLoss(t *testing.T) {
 	if os.Getenv("NODE_LOSS") == "" {
 		t.Skip("this test stops the kubelet: use make soak SOAK_PARTS=node-loss")

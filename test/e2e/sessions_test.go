@@ -118,8 +118,7 @@ func testSessionRestricted(t *testing.T) {
 	s.wantRuns("1/1 Completed 0")
 }
 
-// logbookScript writes each start and stop into a file in the workspace. It exits by itself only in
-// the second attempt.
+// logbookScript writes each start and stop into a file in the workspace. It exits by itself only in the second attempt.
 const logbookScript = `
 cd "$AGENTIC_WORKSPACE"
 trap 'echo stopped >> history; exit 143' TERM
@@ -222,8 +221,7 @@ echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Nam
 	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
 }
 
-// accessScript reports, in its first run, what the runner can read. The second run reports the identifier
-// that the first one wrote.
+// accessScript reports, in its first run, what the runner can read. The second run reports the identifier that the first one wrote.
 const accessScript = `
 if [ "$AGENTIC_RUN" = 1 ]; then
 	printf '{"summary": "%s|%s|%s|%s", "sdkSessionId": "$(MODEL_token)$$(HOME)"}' "$(ls /secrets/listed | tr '\n' ' ')" \
@@ -406,8 +404,7 @@ func (s *sessionTest) waitUntil(what string, condition func(status *v1alpha1.Age
 	poll.Until(s.t, s.s.Name+" "+what, func() bool { return condition(&s.getSession().Status) })
 }
 
-// waitForPhase waits until the session has this phase. It fails at once if the session completed or
-// failed instead.
+// waitForPhase waits until the session has this phase. It fails at once if the session completed or failed instead.
 func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) {
 	s.t.Helper()
 	s.waitUntil("to be "+string(phase), func(status *v1alpha1.AgenticSessionStatus) bool {

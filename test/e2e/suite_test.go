@@ -62,8 +62,7 @@ func soakNamespaces() []string {
 	return []string{releaseNamespace}
 }
 
-// exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and
-// each namespace has Roles.
+// exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and each namespace has Roles.
 var exclusiveNamespaces = strings.Join([]string{
 	watchedNamespace, sessionsNamespace, deletionNamespace, terminatingNamespace, attackerNamespace, victimNamespace,
 }, ",")
@@ -193,8 +192,7 @@ func applyManifest(t *testing.T, ns, manifest string) {
 	require.True(t, err == nil, "kubectl apply: %v: %s", err, output)
 }
 
-// readLog returns the log of a container; of the only one if none is named. The kubelet of a busy node does not answer each
-// request in time.
+// readLog returns the log of a container; of the only one if none is named. The kubelet of a busy node does not answer each request in time.
 func readLog(t *testing.T, namespace, pod, container string) string {
 	t.Helper()
 	var log []byte
@@ -267,8 +265,7 @@ func TestInstallation(t *testing.T) {
 	})
 }
 
-// TestPermissions tests what the permission to create one kind grants, and what it does not: the table
-// in docs/security.md.
+// TestPermissions tests what the permission to create one kind grants, and what it does not: the table in docs/security.md.
 func TestPermissions(t *testing.T) {
 	besideOthers(t)
 	runOneByOne(t, []scenario{
@@ -366,8 +363,7 @@ func TestSessionNetwork(t *testing.T) {
 	})
 }
 
-// TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated,
-// while no operator runs.
+// TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated, while no operator runs.
 func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
@@ -375,8 +371,7 @@ func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	})
 }
 
-// TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of
-// test/hostile.
+// TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of test/hostile.
 func TestAttacks(t *testing.T) {
 	env := newAttackEnv(t)
 	runOneByOne(t, []scenario{
@@ -413,8 +408,7 @@ func skipUnlessSoaking(t *testing.T) {
 	}
 }
 
-// besideOthers waits until the tests that need the operator exclusively have ended, and makes the operator watch the
-// namespaces of the others.
+// besideOthers waits until the tests that need the operator exclusively have ended, and makes the operator watch the namespaces of the others.
 func besideOthers(t *testing.T) {
 	t.Helper()
 	t.Parallel()

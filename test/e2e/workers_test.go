@@ -191,8 +191,7 @@ func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 	require.True(env.t, dead != nil && *dead == letters, "status of Queue %s: %+v, want %d dead letters", queue, q.Status, letters)
 }
 
-// waitUntilInFlight waits until the Queue's status shows at least the given number of messages
-// in flight.
+// waitUntilInFlight waits until the Queue's status shows at least the given number of messages in flight.
 func (env *queueEnv) waitUntilInFlight(messages int64) {
 	env.t.Helper()
 	poll.Until(env.t, "the workers to be busy", func() bool {
@@ -312,8 +311,7 @@ func (env *queueEnv) wantHooksSucceeded() {
 // gatewayService is the Service of the gateway, and the prefix of the name of its Secret.
 const gatewayService = "yardmaster-gateway"
 
-// testGateway installs the gateway as docs/gateway.md says, and runs the producer of examples/gateway, with a program
-// instead of curl.
+// testGateway installs the gateway as docs/gateway.md says, and runs the producer of examples/gateway, with a program instead of curl.
 func testGateway(t *testing.T) {
 	env := newQueueEnv(t, gatewayNamespace)
 	env.patchQueue(`{"spec": {"results": {"retention": "1h"}}}`)

@@ -27,8 +27,7 @@ import (
 
 const helmValues = " --set image.repository=registry.example/yardmaster,image.tag=v1"
 
-// The steps depend on each other, as those of a user do. In each of them, a sequence runs during what Helm does, and is
-// not interrupted.
+// The steps depend on each other, as those of a user do. In each of them, a sequence runs during what Helm does, and is not interrupted.
 func TestReleaseOfTheChartWithARunningOperator(t *testing.T) {
 	createNamespaces(t, "platform", "team-x", "team-y", "team-z")
 

@@ -42,8 +42,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// run runs a script from the root of the repository, as a user would who has kubectl, Helm and Docker, and returns what
-// it printed.
+// run runs a script from the root of the repository, as a user would who has kubectl, Helm and Docker, and returns what it printed.
 func run(t *testing.T, script string) string {
 	t.Helper()
 	programs, err := filepath.Abs("programs")

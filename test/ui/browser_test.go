@@ -76,8 +76,7 @@ func (b *browser) record(event any) {
 	}
 }
 
-// expectNoProblems fails the test if a script failed, the content security policy was violated, or another host was
-// requested.
+// expectNoProblems fails the test if a script failed, the content security policy was violated, or another host was requested.
 func (b *browser) expectNoProblems() {
 	b.t.Helper()
 	b.mu.Lock()

@@ -60,8 +60,7 @@ func TestPagesOfFeaturesLinkToTheirGuide(t *testing.T) {
 	}
 }
 
-// linkProblems returns which relative links in Markdown files lead to files or sections that do not exist, and the
-// number of links.
+// linkProblems returns which relative links in Markdown files lead to files or sections that do not exist, and the number of links.
 func linkProblems(root fs.FS) (problems []string, checked int) {
 	for _, file := range markdownFiles(root) {
 		for number, line := range prose(root, file) {

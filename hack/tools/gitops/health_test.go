@@ -142,8 +142,7 @@ func argoScript(t *testing.T) string {
 	return script
 }
 
-// runLua runs a health check as Argo CD does: the object is a global, and the standard libraries that reach the system
-// are missing.
+// runLua runs a health check as Argo CD does: the object is a global, and the standard libraries that reach the system are missing.
 func runLua(t *testing.T, script string, object *unstructured.Unstructured) (health, message string) {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})

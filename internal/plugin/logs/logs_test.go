@@ -125,8 +125,7 @@ type fakePodClient struct {
 	requests []corev1.PodLogOptions
 }
 
-// recording is the response to a request for a log: text, and then an error if the connection
-// breaks.
+// recording is the response to a request for a log: text, and then an error if the connection breaks.
 type recording struct {
 	text  string
 	error error
@@ -278,8 +277,7 @@ type changeSender[T client.Object] struct {
 	errs    chan error
 }
 
-// followWith follows logs while send sends changes. newFollow creates the streamer before the
-// first change. It returns what the streamer printed.
+// followWith follows logs while send sends changes. newFollow creates the streamer before the first change. It returns what the streamer printed.
 func followWith[T client.Object](
 	t *testing.T, send func(changeSender[T]), newFollow func(StreamOptions) (func(Changes[T]) error, error),
 ) (out, errOut string, err error) {

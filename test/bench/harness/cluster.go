@@ -1,5 +1,4 @@
-// Package harness contains what the benchmarks share: a control plane, a release build of the
-// operator, brokers, and measurements of processes.
+// Package harness contains what the benchmarks share: a control plane, a release build of the operator, brokers, and measurements of processes.
 package harness
 
 import (
@@ -29,9 +28,8 @@ const (
 // Cluster is the control plane on which a benchmark runs.
 type Cluster struct{ *testenv.Cluster }
 
-// OpenCluster connects to the control plane of a kubeconfig and installs the
-// CustomResourceDefinitions. If kubeconfig is empty, it starts a local control plane. Call the
-// returned function at the end.
+// OpenCluster connects to the control plane of a kubeconfig and installs the CustomResourceDefinitions. If kubeconfig is empty, it starts a local
+// control plane. Call the returned function at the end.
 func OpenCluster(ctx context.Context, kubeconfig string) (*Cluster, func(), error) {
 	if kubeconfig == "" {
 		c, err := StartCluster(ctx)
@@ -79,9 +77,8 @@ func (*Cluster) StopControlPlane(ctx context.Context) {
 	}
 }
 
-// InterruptControlPlane kills the process of the API server, etcd and all controllers, lets it
-// start again after the given time, and returns when /readyz succeeds. The returned downtime
-// includes the time that the start takes.
+// InterruptControlPlane kills the process of the API server, etcd and all controllers, lets it start again after the given time, and returns when
+// /readyz succeeds. The returned downtime includes the time that the start takes.
 func (c *Cluster) InterruptControlPlane(ctx context.Context, pause time.Duration) (downtime time.Duration, err error) {
 	return c.KillControlPlane(ctx, func(string) error { return clock.SleepContext(ctx, pause) })
 }
@@ -144,8 +141,7 @@ func (c *Cluster) RestartComponent(component string) error {
 	return nil
 }
 
-// waitUntilExited waits until a killed process has closed its files. It stays a zombie while its
-// supervisor is stopped.
+// waitUntilExited waits until a killed process has closed its files. It stays a zombie while its supervisor is stopped.
 func waitUntilExited(ctx context.Context, pid int) error {
 	return PollUntil(ctx, time.Minute, func() (bool, error) {
 		state, err := processStatus(pid)
@@ -156,8 +152,7 @@ func waitUntilExited(ctx context.Context, pid int) error {
 // directory returns the directory of the local cluster, which contains the kubeconfig.
 func (c *Cluster) directory() string { return filepath.Dir(filepath.Dir(c.Kubeconfig)) }
 
-// waitUntilReady opens a new connection for each request. An existing connection could wait for
-// a retry and delay the result.
+// waitUntilReady opens a new connection for each request. An existing connection could wait for a retry and delay the result.
 func (c *Cluster) waitUntilReady(ctx context.Context) error {
 	config := rest.CopyConfig(c.Config)
 	config.Timeout = time.Second
@@ -192,8 +187,7 @@ func isResponseOK(ctx context.Context, client *http.Client, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// findComponentProcess finds the process of a component of the local cluster by its
-// environment. The kubeconfig is in the cluster's directory.
+// findComponentProcess finds the process of a component of the local cluster by its environment. The kubeconfig is in the cluster's directory.
 func (c *Cluster) findComponentProcess(component string) (pid int, err error) {
 	directory := c.directory()
 	entries, err := os.ReadDir("/proc")
@@ -225,8 +219,7 @@ func parentProcessID(pid int) (int, error) {
 	return strconv.Atoi(fields[1])
 }
 
-// processStatus returns the fields of /proc/PID/stat after the command: the state, the parent's
-// process ID and others.
+// processStatus returns the fields of /proc/PID/stat after the command: the state, the parent's process ID and others.
 func processStatus(pid int) ([]string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -68,8 +68,7 @@ func (env Environment) NewQueue(name string) *v1alpha1.Queue {
 	return &v1alpha1.Queue{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.QueueSpec{QueueSettings: v1alpha1.QueueSettings{Broker: broker}, Name: name}}
 }
 
-// NewWorkerPool returns a WorkerPool for the queue of the same name. It scales to zero when
-// idle.
+// NewWorkerPool returns a WorkerPool for the queue of the same name. It scales to zero when idle.
 func (env Environment) NewWorkerPool(name string) *v1alpha1.WorkerPool {
 	return &v1alpha1.WorkerPool{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.WorkerPoolSpec{
 		Queues:      []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: name}}},
@@ -80,8 +79,7 @@ func (env Environment) NewWorkerPool(name string) *v1alpha1.WorkerPool {
 	}}
 }
 
-// WaitUntilReconciled waits until the given numbers of Queues are ready and of WorkerPools have
-// current metrics.
+// WaitUntilReconciled waits until the given numbers of Queues are ready and of WorkerPools have current metrics.
 func (env Environment) WaitUntilReconciled(ctx context.Context, c client.Reader, patience time.Duration, queues, pools int) error {
 	reportedAt := time.Now()
 	return PollUntil(ctx, patience, func() (bool, error) {
@@ -97,8 +95,7 @@ func (env Environment) WaitUntilReconciled(ctx context.Context, c client.Reader,
 	})
 }
 
-// countReconciled returns the number of Queues that are ready and of WorkerPools with current
-// metrics.
+// countReconciled returns the number of Queues that are ready and of WorkerPools with current metrics.
 func (env Environment) countReconciled(ctx context.Context, c client.Reader) (queues, pools int, err error) {
 	var allQueues v1alpha1.QueueList
 	var allPools v1alpha1.WorkerPoolList

@@ -46,8 +46,7 @@ func runRole(run func(ctx context.Context) error, roles map[string]ProcessRole) 
 	return run(ctx)
 }
 
-// PositiveFlag adds a flag for a number that must be at least 1. The default is the number's
-// present value.
+// PositiveFlag adds a flag for a number that must be at least 1. The default is the number's present value.
 func PositiveFlag(number *int, name, usage string) {
 	flag.Func(name, fmt.Sprintf("%s (default %d)", usage, *number), func(text string) error {
 		n, err := strconv.Atoi(text)
@@ -59,9 +58,8 @@ func PositiveFlag(number *int, name, usage string) {
 	})
 }
 
-// RunOnCluster is the main function of a benchmark that needs a cluster. It parses the flags,
-// connects to the control plane of -kubeconfig or starts one, builds the operator, prints the
-// machine, and then measures.
+// RunOnCluster is the main function of a benchmark that needs a cluster. It parses the flags, connects to the control plane of -kubeconfig or starts
+// one, builds the operator, prints the machine, and then measures.
 func RunOnCluster(measure func(ctx context.Context, c *Cluster, operatorBinary string) error) {
 	RunMain(func(ctx context.Context) error {
 		kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
@@ -80,9 +78,8 @@ func RunOnCluster(measure func(ctx context.Context, c *Cluster, operatorBinary s
 	}, nil)
 }
 
-// WatchLists watches the objects that the lists and options select. It calls onEvent for each
-// event with the time of its arrival, and onEnd when a watch has ended with an error. Both may
-// be called concurrently.
+// WatchLists watches the objects that the lists and options select. It calls onEvent for each event with the time of its arrival, and onEnd when a
+// watch has ended with an error. Both may be called concurrently.
 //
 // A busy API server closes watches of clients that it cannot serve in time. Such a watch is
 // resumed where it ended, so that no event is lost or repeated.

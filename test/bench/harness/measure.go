@@ -66,8 +66,7 @@ func WaitForRest(ctx context.Context, operator *testenv.Operator, quiet, limit t
 	}
 }
 
-// MetricLabel returns the value of a metric's label, or the empty string if the metric has no
-// such label.
+// MetricLabel returns the value of a metric's label, or the empty string if the metric has no such label.
 func MetricLabel(metric *dto.Metric, name string) string {
 	for _, pair := range metric.GetLabel() {
 		if pair.GetName() == name {
@@ -83,8 +82,7 @@ func ProcessCPUTime(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The fields follow the command in parentheses: state is field 3, utime and stime are
-	// fields 14 and 15, in hundredths of a second on every Linux.
+	// The fields follow the command in parentheses: state is field 3, utime and stime are fields 14 and 15, in hundredths of a second on every Linux.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	var ticks int64
 	for _, field := range fields[11:13] {
@@ -105,8 +103,7 @@ func ExitedProcessUsage(state *os.ProcessState) (cpu time.Duration, peakRSS int6
 	return state.UserTime() + state.SystemTime(), peakRSS
 }
 
-// ProcessMemory returns the current and the peak resident memory of a running process in bytes,
-// from /proc.
+// ProcessMemory returns the current and the peak resident memory of a running process in bytes, from /proc.
 func ProcessMemory(pid int) (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -142,8 +139,7 @@ func PrintMachine() {
 // PrintProgress prints a line on standard error.
 func PrintProgress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
 
-// PrintComparison prints a value of the product, that of the bare loop, and their ratio, as a
-// row for a tabwriter.
+// PrintComparison prints a value of the product, that of the bare loop, and their ratio, as a row for a tabwriter.
 func PrintComparison(w io.Writer, label string, ours, bare float64) {
 	ratio := "-"
 	if bare > 0 {
@@ -162,9 +158,8 @@ func CheckTarget(target string, met bool) error {
 	return nil
 }
 
-// Quantile returns the smallest value that is at least as large as a share q of all values
-// (nearest rank). For few values, the 99th percentile is therefore the maximum. Without values
-// it returns zero.
+// Quantile returns the smallest value that is at least as large as a share q of all values (nearest rank). For few values, the 99th percentile is
+// therefore the maximum. Without values it returns zero.
 func Quantile[T cmp.Ordered](all []T, q float64) T {
 	if len(all) == 0 {
 		var zero T
@@ -174,8 +169,7 @@ func Quantile[T cmp.Ordered](all []T, q float64) T {
 	return ordered[max(int(math.Ceil(q*float64(len(ordered)))), 1)-1]
 }
 
-// Median returns the middle value, or the mean of the two middle values. Without values it
-// returns zero.
+// Median returns the middle value, or the mean of the two middle values. Without values it returns zero.
 func Median(all []float64) float64 {
 	ordered := slices.Sorted(slices.Values(all))
 	if len(ordered) == 0 {

@@ -21,8 +21,7 @@ import (
 // NATSServerRole is the role of a process that is the broker.
 const NATSServerRole = "nats-server"
 
-// serveNATS prints the server's URL and serves until it is interrupted. Its arguments are the
-// storage directory and the port.
+// serveNATS prints the server's URL and serves until it is interrupted. Its arguments are the storage directory and the port.
 func serveNATS(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%s DIRECTORY PORT", args[0])
@@ -50,8 +49,7 @@ func serveNATS(ctx context.Context, args []string) error {
 	return nil
 }
 
-// NATSProcess is a NATS server in a process of its own, so that its CPU time can be measured
-// and it can be killed.
+// NATSProcess is a NATS server in a process of its own, so that its CPU time can be measured and it can be killed.
 type NATSProcess struct {
 	URL string
 
@@ -60,8 +58,7 @@ type NATSProcess struct {
 	process        *exec.Cmd
 }
 
-// StartNATS starts a NATS server on a free port, and returns when the server accepts
-// connections.
+// StartNATS starts a NATS server on a free port, and returns when the server accepts connections.
 func StartNATS(ctx context.Context) (*NATSProcess, error) {
 	store, err := os.MkdirTemp("", "bench-nats-")
 	if err != nil {
@@ -109,8 +106,7 @@ func (n *NATSProcess) Kill() error {
 	return nil
 }
 
-// Restart starts a killed server with the same address and files, and returns when the server
-// accepts connections.
+// Restart starts a killed server with the same address and files, and returns when the server accepts connections.
 func (n *NATSProcess) Restart() error {
 	address, err := url.Parse(n.URL)
 	if err != nil {

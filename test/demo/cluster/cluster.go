@@ -28,8 +28,7 @@ type Cluster interface {
 	Start(ctx context.Context) error
 	// BuildImages builds the images of the operator and of the examples. It needs no running cluster.
 	BuildImages(ctx context.Context) error
-	// LoadImages loads the images into the cluster, and returns the name of the operator's. A changed image has a
-	// different name.
+	// LoadImages loads the images into the cluster, and returns the name of the operator's. A changed image has a different name.
 	LoadImages(ctx context.Context) (operatorImage string, err error)
 	// KubeconfigPath returns the path of the administrator's kubeconfig.
 	KubeconfigPath(ctx context.Context) (string, error)
@@ -46,8 +45,7 @@ const (
 	typeCurrent = "current"
 )
 
-// New returns a cluster of the given type: localcluster (the default), kind, or current for the one of the current
-// kubeconfig.
+// New returns a cluster of the given type: localcluster (the default), kind, or current for the one of the current kubeconfig.
 func New(clusterType string) (Cluster, error) {
 	switch clusterType {
 	case "", typeLocal:

@@ -81,8 +81,7 @@ func (d *currentCluster) Prepare(ctx context.Context) error {
 	return runMake(ctx, "localcluster")
 }
 
-// writeKubeconfig writes the current context to a file, because a kubeconfig can consist of several files, and can
-// change while the demo runs.
+// writeKubeconfig writes the current context to a file, because a kubeconfig can consist of several files, and can change while the demo runs.
 func (d *currentCluster) writeKubeconfig(ctx context.Context) error {
 	content, err := shell.Output(ctx, "kubectl", "config", "view", "--minify", "--flatten", "--raw")
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package page shows the progress of the demo on one page: steps one after another, then sections
-// that change at the same time.
+// Package page shows the progress of the demo on one page: steps one after another, then sections that change at the same time.
 package page
 
 import (
@@ -69,8 +68,7 @@ func (p *Page) Step(title, done string, do func() error) error {
 	return nil
 }
 
-// ShowSections shows the sections, with the time that they have taken, until the returned function
-// is called. That function prints them in full.
+// ShowSections shows the sections, with the time that they have taken, until the returned function is called. That function prints them in full.
 func (p *Page) ShowSections() (finish func()) {
 	started := time.Now()
 	stop := p.repeat(func() {
@@ -140,8 +138,7 @@ func (p *Page) draw() {
 	}
 }
 
-// linesThatFit omits what is least interesting on a small terminal: the details of sections that have ended, then
-// those of actions.
+// linesThatFit omits what is least interesting on a small terminal: the details of sections that have ended, then those of actions.
 func (p *Page) linesThatFit() []string {
 	for _, shown := range []detail{allDetails, detailsOfRunning, boardsOfRunning} {
 		if lines := p.lines(shown); p.screen.Fits(lines) {

@@ -19,8 +19,7 @@ import (
 type Example struct {
 	// File is a file in examples/sequentialjob. Without .yaml it is the SequentialJob's name.
 	File string
-	// Missing is what the example needs and the demo's cluster does not have. Such an
-	// example is not applied.
+	// Missing is what the example needs and the demo's cluster does not have. Such an example is not applied.
 	Missing string
 	// Refused is part of the message with which the API server refuses the example.
 	Refused string
@@ -205,8 +204,7 @@ func suspendedReport() Example {
 	return example
 }
 
-// The files of examples/agenticsession that the demo uses. The other files are for runners that
-// call a model.
+// The files of examples/agenticsession that the demo uses. The other files are for runners that call a model.
 const (
 	// SessionsFile contains the sessions that run.
 	SessionsFile = "agenticsession/echo.yaml"

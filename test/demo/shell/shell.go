@@ -58,8 +58,7 @@ func Output(ctx context.Context, program string, args ...string) (string, error)
 	return strings.TrimRight(stdout.String(), "\n"), nil
 }
 
-// newCommand interrupts the program when ctx ends, so that it can clean up. It is killed after
-// the grace period.
+// newCommand interrupts the program when ctx ends, so that it can clean up. It is killed after the grace period.
 func newCommand(ctx context.Context, program string, args []string) *exec.Cmd {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }

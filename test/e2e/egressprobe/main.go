@@ -129,8 +129,7 @@ const (
 	childVariable = "EGRESSPROBE_CHILD"
 )
 
-// attack tries all targets at the same time, again and again. It prints the TCP targets that it reaches, and the number
-// of each round.
+// attack tries all targets at the same time, again and again. It prints the TCP targets that it reaches, and the number of each round.
 func attack(targets []string) error {
 	signal.Ignore(syscall.SIGTERM)
 	if os.Getenv(childVariable) == "" {
@@ -163,8 +162,7 @@ const countInterval = 100 * time.Millisecond
 // network itself does not need.
 var counters = []string{"Ip:InReceives", "Tcp:InSegs", "Udp6InDatagrams", "Udp6NoPorts", "Icmp6InEchos"}
 
-// count accepts connections at an address, and prints the addresses of this Pod. Whenever it has received more packets,
-// it prints their number.
+// count accepts connections at an address, and prints the addresses of this Pod. Whenever it has received more packets, it prints their number.
 func count(address string) error {
 	listener, err := net.Listen("tcp", address) //nolint:noctx // until the process ends
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command plain is a worker that does not use the worker library: an HTTP server that receives jobs,
-// or a command that reads one job from standard input. It appends completed jobs to the ledger
-// and ignores SIGTERM.
+// Command plain is a worker that does not use the worker library: an HTTP server that receives jobs, or a command that reads one job from standard
+// input. It appends completed jobs to the ledger and ignores SIGTERM.
 //
 //	plain serve
 //	plain once
@@ -83,8 +82,7 @@ func doJob(payload []byte, attempt string) int {
 	case strings.HasPrefix(order.ID, "later-") && attempt == "1":
 		return http.StatusServiceUnavailable
 	}
-	// The line is written halfway through. A job that is interrupted later is retried although
-	// its effect is complete, as can happen with real work.
+	// The line is written halfway through. A job that is interrupted later is retried although its effect is complete, as can happen with real work.
 	half := time.Duration(order.Milliseconds) * time.Millisecond / 2
 	time.Sleep(half)
 	if err := appendToLedger(order.ID, attempt); err != nil {
