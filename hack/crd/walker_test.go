@@ -18,9 +18,7 @@ type podTemplate struct {
 }
 
 func templateSchema() *apiextensionsv1.JSONSchemaProps {
-	name := apiextensionsv1.JSONSchemaProps{
-		Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(30)), Pattern: "^[a-z]+$",
-	}
+	name := apiextensionsv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(30)), Pattern: "^[a-z]+$"}
 	return &apiextensionsv1.JSONSchemaProps{
 		Description: "Yardmaster. In full.",
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{

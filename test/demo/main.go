@@ -55,7 +55,5 @@ func runDemo(ctx context.Context, down bool, limit time.Duration) error {
 	}
 	verbose := os.Getenv("VERBOSE")
 	screen := terminal.NewScreen(os.Stdout, terminal.NewStyle(terminal.ColorAuto, os.Stdout))
-	return newDemoRun(&demoEnvironment{
-		cluster: demoCluster, page: page.New(screen, verbose != "" && verbose != "0"), timeout: limit,
-	}).run(ctx)
+	return newDemoRun(&demoEnvironment{cluster: demoCluster, page: page.New(screen, verbose != "" && verbose != "0"), timeout: limit}).run(ctx)
 }

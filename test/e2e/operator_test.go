@@ -220,8 +220,7 @@ func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 func testPluginFollowsLogs(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("followed", "").
 		Step("one", shellScript("for i in 1 2 3; do echo line $i; sleep 1; done")).
-		Step("two", shellScript("echo at once")).
-		Step("three", shellScript("echo failing; exit 3")).Obj())
+		Step("two", shellScript("echo at once")).Step("three", shellScript("echo failing; exit 3")).Obj())
 	// The command starts before the first Pod exists.
 	output, code := runPluginBinary(t, "seq", "logs", "-f", "-n", watchedNamespace, s.sj.Name)
 	want := "one | line 1\none | line 2\none | line 3\ntwo | at once\nthree | failing\n"

@@ -85,10 +85,7 @@ func restrictedPodSecurityContext() *corev1.PodSecurityContext {
 
 // restrictedSecurityContext returns the container settings that the Pod Security Standard restricted requires.
 func restrictedSecurityContext() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(false),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-	}
+	return &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
 func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
@@ -228,8 +225,7 @@ func testEviction(policy corev1.RestartPolicy) func(*testing.T) {
 		template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}
 		s := createSequence(t, testbuilder.SequentialJob("drained", "").Workspace(v1alpha1.WorkspaceDelete).Template(template).
 			Step("write", shellScript(eventLogScript)).
-			Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
-			Obj())
+			Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).Obj())
 		pod := s.waitForRunningPod("write")
 		poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(s.readLogs(pod.Name, "write"), "started") })
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
@@ -273,9 +269,7 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 				},
 			}}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "meshed", Expression: `"e2e-mesh" in object.metadata.?labels.orValue({})`,
-			}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "meshed", Expression: `"e2e-mesh" in object.metadata.?labels.orValue({})`}},
 			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
@@ -319,8 +313,7 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 func testSequenceDeletion(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("deleted", "").
 		Step("a", shellScript("trap 'echo received SIGTERM; sleep 2; echo ended; exit 143' TERM; echo started; sleep 3600 & wait")).
-		Step("b", shellScript("true")).
-		Obj())
+		Step("b", shellScript("true")).Obj())
 	pod := s.waitForRunningPod("a")
 	follow, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
 	require.NoError(t, err)
@@ -359,9 +352,7 @@ func testArchivedLogs(t *testing.T) {
 	})
 	sj := testbuilder.SequentialJob("archived", "").TTLAfterFinished(0).
 		Step("build", shellScript(`echo "building for $HOSTNAME"; [ -e /etc/passwd.d ]`), retry).
-		Step("test", shellScript("echo never")).
-		Finally("report", shellScript("echo reported")).
-		Obj()
+		Step("test", shellScript("echo never")).Finally("report", shellScript("echo reported")).Obj()
 	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: archive, Archive: v1alpha1.Archive{ClaimRef: &v1alpha1.LocalReference{Name: archive}}}
 	s := createSequence(t, sj)
 	location := watchedNamespace + "/" + s.sj.Name + "/" + string(s.sj.UID) + "/run-1"

@@ -303,9 +303,7 @@ func TestDisturbances(t *testing.T) {
 // TestQueues tests that no job is lost while workers and brokers are killed.
 func TestQueues(t *testing.T) {
 	besideOthers(t)
-	runInParallel(t, []scenario{
-		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
-	})
+	runInParallel(t, []scenario{{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled}})
 }
 
 // TestWorkers tests features of WorkerPools on a real node.
@@ -392,9 +390,7 @@ func TestLifecycle(t *testing.T) {
 // TestDeployments tests operators with one controller each.
 func TestDeployments(t *testing.T) {
 	skipUnlessSoaking(t)
-	runOneByOne(t, []scenario{
-		{"each controller works alone, with only its own permissions", testSingleControllers},
-	})
+	runOneByOne(t, []scenario{{"each controller works alone, with only its own permissions", testSingleControllers}})
 }
 
 // isSoaking reports whether make soak runs the tests: it has more time than CI, and an otherwise idle machine.

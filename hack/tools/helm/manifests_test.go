@@ -25,9 +25,7 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 		overlay []string // arguments of hack/overlay after the image
 		values  map[string]any
 	}{
-		"defaults": {
-			overlay: []string{"*", "default", "", "", "", release},
-		},
+		"defaults": {overlay: []string{"*", "default", "", "", "", release}},
 		"some controllers in two namespaces": {
 			overlay: []string{"queue,workerpool", "team-a,team-b", "", "", "3", release},
 			values:  map[string]any{"controllers": []any{"queue", "workerpool"}, "namespaces": []any{"team-a", "team-b"}, "replicas": 3},

@@ -30,9 +30,7 @@ func serveNATS(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[1], NoLog: true, NoSigs: true,
-	})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[1], NoLog: true, NoSigs: true})
 	if err != nil {
 		return err
 	}

@@ -246,12 +246,7 @@ func SessionExamples() []SessionExample {
 			// The workspace contains the progress before the stop, so the runner does not repeat it.
 			Summary: "Echoed 1 lines, resumed after line 1",
 		},
-		{
-			Name:     "slow",
-			Phase:    v1alpha1.SessionFailed,
-			Attempts: []string{"Failed: DeadlineExceeded"},
-			Summary:  "Echoed 1 lines",
-		},
+		{Name: "slow", Phase: v1alpha1.SessionFailed, Attempts: []string{"Failed: DeadlineExceeded"}, Summary: "Echoed 1 lines"},
 	}
 }
 
